@@ -1,0 +1,188 @@
+//! Commit: decide a write and apply it, in one act.
+
+use bytes::Bytes;
+
+use super::rows::{Change, KeyRow, Now, ObjectRow, Rows};
+use crate::etag::EntityTag;
+use crate::names::{ObjectKey, ResourceName};
+use crate::ports::{Applied, Attempt, Effect, Object, WriteItem, WriteVerdict};
+use crate::rule::{Presented, Refusal, judge};
+
+/// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8).
+///
+/// The caller holds the fence's lock. First that applies:
+/// 1. The operation is buried: `Buried`.
+/// 2. The operation is known: it took effect earlier, the answer was lost.
+/// 3. The idempotency key is known: its original answer, whatever became of the token since, or
+///    `KeyReused` for another payload.
+/// 4. `Attempt::Bury`: the id is buried.
+/// 5. The rule, then preconditions: refused; a rerun also buries its id.
+/// 6. The effect, the operation and the key are stored, and the version rises by one. A delete of
+///    nothing takes no version, but stores its operation and key: else its retry would delete the
+///    successor's object.
+pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
+    if rows.buried.contains_key(&item.operation.0) {
+        return WriteVerdict::Buried;
+    }
+    if let Some(applied) = rows.operations.get(&item.operation) {
+        return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
+    }
+    if let Some(replay) = known_key(rows, item) {
+        return replay;
+    }
+    if item.attempt == Attempt::Bury {
+        rows.bury(item.operation.0, now);
+        return WriteVerdict::Buried;
+    }
+    rows.settle(&item.resource, now);
+    if let Err(refusal) = admit(rows, item, now) {
+        if item.attempt == Attempt::Rerun {
+            rows.bury(item.operation.0, now);
+        }
+        return WriteVerdict::Refused(refusal);
+    }
+    WriteVerdict::Applied { applied: apply(rows, item, now), replayed: false }
+}
+
+/// Step 3.
+fn known_key(rows: &Rows, item: &WriteItem) -> Option<WriteVerdict> {
+    let wanted = item.idempotency.as_ref()?;
+    let known = rows.keys.get(&(item.resource.clone(), wanted.key.clone()))?;
+    if known.fingerprint != wanted.fingerprint {
+        return Some(WriteVerdict::KeyReused { first: known.operation });
+    }
+    let applied = rows.operations.get(&known.operation)?.clone();
+    Some(WriteVerdict::Applied { applied, replayed: true })
+}
+
+/// Step 5.
+fn admit(rows: &Rows, item: &WriteItem, now: Now) -> Result<(), Refusal> {
+    let fence = rows.fences.get(&item.resource);
+    let facts = fence.map(|fence| fence.facts(now));
+    let old = rows
+        .grants
+        .get(&(item.resource.clone(), item.token))
+        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let presented = Presented {
+        token: item.token,
+        lock: item.lock,
+        sequence: item.sequence,
+    };
+    judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
+    let Some(fence) = fence else { return Err(Refusal::Unknown) };
+    if item.resource_version.is_some_and(|expected| expected != fence.version) {
+        return Err(Refusal::VersionMismatch);
+    }
+    if let (Some(condition), Some(key)) = (&item.object_condition, item.effect.key())
+        && !condition.holds(rows.tag(&item.resource, key))
+    {
+        return Err(Refusal::VersionMismatch);
+    }
+    if matches!(item.effect, Effect::DeleteAll) && fence.protected.is_some() {
+        return Err(Refusal::Protected);
+    }
+    Ok(())
+}
+
+/// Step 6.
+fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
+    let generation = rows.guard.generation;
+    let before = rows.fences.get(&item.resource).cloned();
+    let (version, objects) = before.as_ref().map_or((0, 0), |f| (f.version, f.objects));
+    let owner = before.map(|fence| fence.owner).unwrap_or_default();
+    let tag = EntityTag { generation, version: version + 1 };
+    let done = carry_out(rows, &item.resource, &item.effect, tag, objects, now);
+
+    if let Some(fence) = rows.fences.get_mut(&item.resource) {
+        fence.objects = done.objects;
+        fence.version = if done.changed { tag.version } else { version };
+        fence.last_sequence = item.sequence.unwrap_or(fence.last_sequence);
+        rows.journal.insert(Change::Fence(item.resource.clone()));
+    }
+    let applied = Applied {
+        operation: item.operation,
+        resource: item.resource.clone(),
+        kind: item.effect.word().to_owned(),
+        key: item.effect.key().cloned(),
+        version: done.changed.then_some(tag.version),
+        generation,
+        created: done.created,
+        size: done.size,
+        sha256: done.sha256,
+        owner,
+        committed_at: now.wall,
+    };
+    rows.operations.insert(item.operation, applied.clone());
+    rows.journal.insert(Change::Operation(item.operation));
+    if let Some(key) = &item.idempotency {
+        rows.keys.insert(
+            (item.resource.clone(), key.key.clone()),
+            KeyRow {
+                fingerprint: key.fingerprint,
+                operation: item.operation,
+                at: now.wall,
+            },
+        );
+        rows.journal.insert(Change::Key(item.resource.clone(), key.key.clone()));
+    }
+    applied
+}
+
+/// What an effect did.
+struct Done {
+    changed: bool,
+    created: bool,
+    objects: i64,
+    size: i64,
+    sha256: Option<[u8; 32]>,
+}
+
+fn carry_out(
+    rows: &mut Rows,
+    resource: &ResourceName,
+    effect: &Effect,
+    tag: EntityTag,
+    objects: i64,
+    now: Now,
+) -> Done {
+    match effect {
+        Effect::Put { key, content_type, body, sha256 } => {
+            let object = Object {
+                key: key.clone(),
+                tag,
+                content_type: content_type.clone(),
+                size: i64::try_from(body.len()).unwrap_or(i64::MAX),
+                sha256: *sha256,
+                written_at: now.wall,
+                body: Bytes::clone(body),
+            };
+            let size = object.size;
+            let at = (resource.clone(), key.clone());
+            let created = rows.objects.insert(at, ObjectRow { object }).is_none();
+            rows.journal.insert(Change::Object(resource.clone(), key.clone()));
+            Done {
+                changed: true,
+                created,
+                objects: objects + i64::from(created),
+                size,
+                sha256: Some(*sha256),
+            }
+        }
+        Effect::Delete { key } => {
+            let found = rows.objects.remove(&(resource.clone(), ObjectKey::clone(key))).is_some();
+            if found {
+                rows.journal.insert(Change::Object(resource.clone(), key.clone()));
+            }
+            gone(found, objects - i64::from(found))
+        }
+        Effect::DeleteAll => {
+            rows.objects.retain(|(name, _), _| name != resource);
+            rows.journal.insert(Change::Wiped(resource.clone()));
+            gone(objects > 0, 0)
+        }
+    }
+}
+
+fn gone(changed: bool, objects: i64) -> Done {
+    Done { changed, created: false, objects, size: 0, sha256: None }
+}

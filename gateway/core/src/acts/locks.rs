@@ -1,0 +1,127 @@
+//! Renew, release and break: what happens to a lock after its grant.
+
+use jiff::SignedDuration;
+
+use super::rows::{Change, Now, Rows};
+use super::seal::{NotRenewable, renewable, restart};
+use crate::lock::{LockEnd, LockId};
+use crate::names::ResourceName;
+use crate::ports::{BreakItem, BreakVerdict, Ended, ReleaseVerdict, RenewItem, RenewVerdict};
+use crate::rule::Hold;
+
+/// Starts the ttl of a lock again.
+///
+/// 1. An id that is buried or unknown: `Ended(Released)`, `NotFound`.
+/// 2. Ended, or being broken: nothing is extended.
+/// 3. Else the deadline starts again, also if it had passed: nobody took over, so exclusivity was
+///    never broken.
+pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
+    if rows.buried.contains_key(&item.lock.0) {
+        return RenewVerdict::Ended(LockEnd::Released);
+    }
+    if !rows.locks.contains_key(&item.lock) {
+        return RenewVerdict::NotFound;
+    }
+    let row = match renewable(rows, item.lock, now) {
+        Ok(row) => row,
+        Err(NotRenewable::Breaking) => return RenewVerdict::Breaking,
+        Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
+    };
+    let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
+    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl).as_ms(), now);
+    match rows.lock_record(item.lock, now) {
+        Some(record) => RenewVerdict::Renewed {
+            grant: record.grant,
+            lapsed_ms: (left <= 0).then_some(-left),
+        },
+        None => RenewVerdict::NotFound,
+    }
+}
+
+/// Ends a lock at its holder's wish, on all of its resources.
+///
+/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed.
+/// 2. A lock that has ended stays as it is.
+/// 3. Else its token is refused from now on, also while it was being broken or had expired.
+pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
+    let Some(row) = rows.locks.get(&id).cloned() else {
+        rows.bury(id.0, now);
+        return ReleaseVerdict::AlreadyEnded;
+    };
+    for resource in &row.resources {
+        rows.settle(resource, now);
+    }
+    let ended = rows.lock_record(id, now).is_none_or(|record| record.ended.is_some());
+    if ended {
+        return ReleaseVerdict::AlreadyEnded;
+    }
+    rows.end_lock(id, LockEnd::Released, now);
+    let number = row.token.get() - rows.guard.base;
+    let mut held_ms = 0;
+    let mut traces = Vec::new();
+    for resource in row.resources {
+        let Some(fence) = rows.fences.get_mut(&resource) else { continue };
+        if fence.lock == id && fence.hold == Hold::Held {
+            fence.hold = Hold::Released;
+            fence.break_due = None;
+            held_ms = fence.held_ms(now);
+            rows.journal.insert(Change::Fence(resource.clone()));
+            traces.push(Ended { resource, number });
+        }
+    }
+    ReleaseVerdict::Released { held_ms, ended: traces }
+}
+
+/// Ends the lock of a resource at an operator's wish, now or soon.
+///
+/// 1. No fence, nobody holds it, or not under this token any more: nothing to break.
+/// 2. Broken before: the same answer again.
+/// 3. Due at the earliest of the due time stored before, `after` from now, and the deadline: a
+///    second break can shorten, never extend. Not ahead: broken now. Else stored; whoever acts on
+///    the row after it, or the sweeper, carries it out.
+pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
+    rows.settle(&item.resource, now);
+    let number_base = rows.guard.base;
+    let Some(fence) = rows.fences.get_mut(&item.resource) else {
+        return BreakVerdict::NoFence;
+    };
+    if fence.token != item.token {
+        return BreakVerdict::NotHeld;
+    }
+    match fence.hold {
+        Hold::Released => return BreakVerdict::NotHeld,
+        Hold::Broken => return BreakVerdict::Broken { held_ms: None, ended: None },
+        Hold::Held => {}
+    }
+    let after_ms = i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
+    let wait_ms = after_ms.min(fence.remaining_ms(now)).max(0);
+    let asked = now.wall.checked_add(SignedDuration::from_millis(wait_ms)).unwrap_or(now.wall);
+    let due = fence.break_due.map_or(asked, |stored| stored.min(asked));
+    fence.break_due = Some(due);
+    let lock = fence.lock;
+    let verdict = if due <= now.wall {
+        fence.hold = Hold::Broken;
+        let trace = Ended {
+            resource: item.resource.clone(),
+            number: fence.token.get() - number_base,
+        };
+        BreakVerdict::Broken {
+            held_ms: Some(fence.held_ms(now)),
+            ended: Some(trace),
+        }
+    } else {
+        BreakVerdict::Breaking {
+            due_ms: super::rows::millis_between(now.wall, due),
+        }
+    };
+    rows.journal.insert(Change::Fence(item.resource.clone()));
+    if matches!(verdict, BreakVerdict::Broken { .. }) {
+        rows.end_lock(lock, LockEnd::Broken, now);
+    }
+    verdict
+}
+
+/// Stores a break that has come due although nobody has acted on the resource since.
+pub fn sweep_break(rows: &mut Rows, resource: &ResourceName, now: Now) {
+    rows.settle(resource, now);
+}

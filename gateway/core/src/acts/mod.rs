@@ -1,0 +1,16 @@
+//! The acts of the ledger, step by step, as plain functions over rows in memory.
+//!
+//! The in-memory ledger runs them on all its rows; the SQLite ledger loads the rows that an act
+//! touches inside one `BEGIN IMMEDIATE`, runs the same functions and stores what they changed. The
+//! Postgres ledger says the same in PL/pgSQL, under the same conformance suite. Nothing here waits,
+//! reads a clock or fails: what decides comes in as an argument.
+
+mod commit;
+mod locks;
+mod rows;
+mod seal;
+
+pub use commit::commit;
+pub use locks::{break_lock, release, renew, sweep_break};
+pub use rows::{Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
+pub use seal::seal;

@@ -1,0 +1,342 @@
+//! The rows that the acts work on, and a journal of what they changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::etag::EntityTag;
+use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
+use crate::names::{ObjectKey, ResourceName};
+use crate::ports::{Applied, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::rule::{FenceFacts, Hold, OldGrant};
+use crate::token::Token;
+
+/// The time of an act. Deadlines go by `elapsed_ms`, which no clock step moves; the wall clock is
+/// for people and for breaks, which are stored once they have come due.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// The wall clock.
+    pub wall: Timestamp,
+    /// Milliseconds on a clock that never goes back, since some point in this process.
+    pub elapsed_ms: i64,
+}
+
+/// What guards the acts against a ledger or a mint that lost its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guard {
+    /// Rises with each new incarnation of the mint.
+    pub epoch: i64,
+    /// What the mint must carry.
+    pub nonce: Uuid,
+    /// Whether the mint has been seen to carry it.
+    pub open: bool,
+    /// Added to each number of the mint.
+    pub base: i64,
+    /// Tokens up to this one are void.
+    pub floor: i64,
+    /// Rises with each re-fence.
+    pub generation: i64,
+}
+
+/// The fence of a resource. It outlives everything: it is never removed and never falls (I2, I10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FenceRow {
+    /// The token sealed last.
+    pub token: Token,
+    /// Its lock.
+    pub lock: LockId,
+    /// The lock's owner.
+    pub owner: String,
+    /// How the lock stands, as far as that is stored.
+    pub hold: Hold,
+    /// How long the lock lasts without renewal.
+    pub ttl: Ttl,
+    /// When it expires, on the clock of [`Now::elapsed_ms`].
+    pub deadline_ms: i64,
+    /// When it was granted.
+    pub acquired_at: Timestamp,
+    /// When it was last renewed.
+    pub renewed_at: Timestamp,
+    /// When an operator's break comes due.
+    pub break_due: Option<Timestamp>,
+    /// Why all writers are stopped, if they are.
+    pub frozen: Option<String>,
+    /// Why the resource must not be deleted, if it must not.
+    pub protected: Option<String>,
+    /// The number of the last committed write.
+    pub version: i64,
+    /// The highest sequence number under this token.
+    pub last_sequence: i64,
+    /// How many objects there are.
+    pub objects: i64,
+    /// How many grants there have been.
+    pub grants: i64,
+}
+
+impl FenceRow {
+    /// How the lock stands now: a break that has come due counts although it is not stored yet.
+    pub fn hold_at(&self, now: Now) -> Hold {
+        match self.break_due {
+            Some(due) if self.hold == Hold::Held && due <= now.wall => Hold::Broken,
+            _ => self.hold,
+        }
+    }
+
+    /// Whether the lock keeps others out.
+    pub fn is_held(&self, now: Now) -> bool {
+        self.hold_at(now) == Hold::Held && self.deadline_ms > now.elapsed_ms
+    }
+
+    /// What the lock is doing, for people. A break shows only once it is stored, so that no clock
+    /// step un-breaks it.
+    pub fn state(&self, now: Now) -> LockState {
+        match self.hold {
+            Hold::Released => LockState::Released,
+            Hold::Broken => LockState::Broken,
+            Hold::Held if self.deadline_ms <= now.elapsed_ms => LockState::Expired,
+            Hold::Held if self.break_due.is_some() => LockState::Breaking,
+            Hold::Held => LockState::Leased,
+        }
+    }
+
+    /// Time since the grant.
+    pub fn held_ms(&self, now: Now) -> i64 {
+        millis_between(self.acquired_at, now.wall)
+    }
+
+    /// Time left.
+    pub fn remaining_ms(&self, now: Now) -> i64 {
+        self.deadline_ms - now.elapsed_ms
+    }
+
+    /// The fence as the rule sees it.
+    pub fn facts(&self, now: Now) -> FenceFacts {
+        FenceFacts {
+            token: self.token,
+            lock: self.lock,
+            hold: self.hold_at(now),
+            frozen: self.frozen.is_some(),
+            last_sequence: self.last_sequence,
+        }
+    }
+
+    /// The holder, for whoever found the resource locked.
+    pub fn holder(&self, resource: &ResourceName, now: Now) -> Holder {
+        Holder {
+            resource: resource.clone(),
+            owner: self.owner.clone(),
+            state: self.state(now),
+            age_ms: self.held_ms(now),
+            remaining_ms: self.remaining_ms(now),
+        }
+    }
+
+    /// The resource, as everybody may see it.
+    pub fn view(&self, resource: &ResourceName, now: Now) -> ResourceView {
+        ResourceView {
+            resource: resource.clone(),
+            state: self.state(now),
+            owner: self.owner.clone(),
+            acquired_at: self.acquired_at,
+            renewed_at: self.renewed_at,
+            age_ms: self.held_ms(now),
+            remaining_ms: self.remaining_ms(now),
+            version: self.version,
+            objects: self.objects,
+            token: self.token,
+        }
+    }
+}
+
+/// A grant: this token was sealed on this resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its lock.
+    pub lock: LockId,
+    /// The lock's owner.
+    pub owner: String,
+    /// 1 for the first grant of the resource, 2 for the second ...
+    pub ordinal: i64,
+    /// What superseded it.
+    pub by: Option<Supersession>,
+    /// When.
+    pub at: Option<Timestamp>,
+}
+
+impl GrantRow {
+    /// The grant as the rule sees it, on a resource with this many grants.
+    pub fn old(&self, grants: i64) -> OldGrant {
+        OldGrant {
+            by: self.by,
+            at: self.at,
+            grants_behind: grants - self.ordinal,
+            owner: self.owner.clone(),
+        }
+    }
+}
+
+/// A lock, while it lives and for a while after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRow {
+    /// Its resources, sorted.
+    pub resources: Vec<ResourceName>,
+    /// Its token.
+    pub token: Token,
+    /// Its owner.
+    pub owner: String,
+    /// Its ttl.
+    pub ttl: Ttl,
+    /// When it was granted.
+    pub acquired_at: Timestamp,
+    /// How and when it ended.
+    pub ended: Option<(LockEnd, Timestamp)>,
+}
+
+/// An object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRow {
+    /// The object; without its bytes where an act only needs its tag.
+    pub object: Object,
+}
+
+/// An idempotency key that took effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    /// The digest of the payload.
+    pub fingerprint: [u8; 32],
+    /// The operation that used it.
+    pub operation: OperationId,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A row that an act has changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// All objects of a resource were removed; later changes may have put some again.
+    Wiped(ResourceName),
+    /// A lock.
+    Lock(LockId),
+    /// A grant.
+    Grant(ResourceName, Token),
+    /// An id of a lock or an operation was buried.
+    Buried(Uuid),
+    /// An operation.
+    Operation(OperationId),
+    /// An idempotency key.
+    Key(ResourceName, String),
+    /// An object was put, or removed if it is not there now.
+    Object(ResourceName, ObjectKey),
+    /// A fence.
+    Fence(ResourceName),
+}
+
+/// The tables, or the part of them that an act needs.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// The guard.
+    pub guard: Guard,
+    /// Fences by resource.
+    pub fences: BTreeMap<ResourceName, FenceRow>,
+    /// Grants by resource and token.
+    pub grants: BTreeMap<(ResourceName, Token), GrantRow>,
+    /// Locks by id.
+    pub locks: HashMap<LockId, LockRow>,
+    /// Ids that must never take effect.
+    pub buried: HashMap<Uuid, Timestamp>,
+    /// Objects by resource and key.
+    pub objects: BTreeMap<(ResourceName, ObjectKey), ObjectRow>,
+    /// Operations by id.
+    pub operations: HashMap<OperationId, Applied>,
+    /// Idempotency keys by resource.
+    pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// What changed since the journal was last taken.
+    pub journal: BTreeSet<Change>,
+}
+
+impl Rows {
+    /// Empty tables under this guard.
+    pub fn new(guard: Guard) -> Self {
+        Self {
+            guard,
+            fences: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            locks: HashMap::new(),
+            buried: HashMap::new(),
+            objects: BTreeMap::new(),
+            operations: HashMap::new(),
+            keys: BTreeMap::new(),
+            journal: BTreeSet::new(),
+        }
+    }
+
+    /// The tag of an object.
+    pub fn tag(&self, resource: &ResourceName, key: &ObjectKey) -> Option<EntityTag> {
+        self.objects.get(&(resource.clone(), key.clone())).map(|row| row.object.tag)
+    }
+
+    /// A lock as its holder sees it; `None` if the id was never granted.
+    pub fn lock_record(&self, id: LockId, now: Now) -> Option<LockRecord> {
+        let row = self.locks.get(&id)?;
+        let own = |name: &&ResourceName| self.fences.get(name).is_some_and(|f| f.lock == id);
+        let fence = row.resources.iter().find(own).and_then(|name| self.fences.get(name));
+        let version = |name| self.fences.get(name).map_or(0, |fence: &FenceRow| fence.version);
+        let void = (row.token.get() <= self.guard.floor).then_some((LockEnd::Void, now.wall));
+        let ended = row.ended.or(void);
+        Some(LockRecord {
+            grant: Grant {
+                lock: id,
+                resources: row.resources.clone(),
+                token: row.token,
+                owner: row.owner.clone(),
+                state: match ended {
+                    None => fence.map_or(LockState::Expired, |fence| fence.state(now)),
+                    Some((LockEnd::Broken, _)) => LockState::Broken,
+                    Some((LockEnd::Released, _)) => LockState::Released,
+                    Some((LockEnd::Superseded | LockEnd::Void, _)) => LockState::Expired,
+                },
+                ttl: row.ttl,
+                remaining_ms: match ended {
+                    None => fence.map_or(0, |fence| fence.remaining_ms(now)),
+                    Some(_) => 0,
+                },
+                acquired_at: row.acquired_at,
+                versions: row.resources.iter().map(version).collect(),
+            },
+            ended,
+        })
+    }
+
+    /// Stores a break of this resource that has come due, so that no clock step un-breaks it.
+    pub(super) fn settle(&mut self, resource: &ResourceName, now: Now) {
+        let Some(fence) = self.fences.get_mut(resource) else { return };
+        if fence.hold == Hold::Held && fence.hold_at(now) == Hold::Broken {
+            fence.hold = Hold::Broken;
+            let lock = fence.lock;
+            self.journal.insert(Change::Fence(resource.clone()));
+            self.end_lock(lock, LockEnd::Broken, now);
+        }
+    }
+
+    /// Records how a lock ended, unless it had ended before.
+    pub(super) fn end_lock(&mut self, id: LockId, how: LockEnd, now: Now) {
+        if let Some(row) = self.locks.get_mut(&id)
+            && row.ended.is_none()
+        {
+            row.ended = Some((how, now.wall));
+            self.journal.insert(Change::Lock(id));
+        }
+    }
+
+    /// Makes sure that an id never takes effect.
+    pub(super) fn bury(&mut self, id: Uuid, now: Now) {
+        self.buried.insert(id, now.wall);
+        self.journal.insert(Change::Buried(id));
+    }
+}
+
+/// Milliseconds from one time to another; 0 if the clock went back between them.
+pub fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
+    (to.as_millisecond() - from.as_millisecond()).max(0)
+}

@@ -1,0 +1,199 @@
+//! Seal: raise fences to a newly minted token and record the holder, in one act.
+
+use super::rows::{Change, FenceRow, GrantRow, LockRow, Now, Rows};
+use crate::lock::{LockEnd, LockId, Supersession};
+use crate::names::ResourceName;
+use crate::ports::{Attempt, SealItem, SealVerdict, TakenOver};
+use crate::rule::Hold;
+use crate::token::Token;
+
+/// Seals one lock on all of its resources, or on none (I2, I5).
+///
+/// The caller holds the fences' locks and has checked the epoch.
+/// 1. A buried id was given up: `Ended(Released)`.
+/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`.
+/// 3. For each resource: frozen, held by another, number not above the fence. The first that
+///    applies decides, and nothing is sealed.
+/// 4. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
+///
+/// A rerun that is refused in step 3 buries its id: the first sending may still be waiting for its
+/// row lock, and must find that.
+pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
+    if rows.buried.contains_key(&item.lock.0) {
+        return SealVerdict::Ended(LockEnd::Released);
+    }
+    if rows.locks.contains_key(&item.lock) {
+        return reenter(rows, item, now);
+    }
+    for resource in &item.resources {
+        rows.settle(resource, now);
+    }
+    let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
+    if let Some(refused) = obstacle(rows, item, token, now) {
+        if item.attempt != Attempt::First {
+            rows.bury(item.lock.0, now);
+        }
+        return refused;
+    }
+    let Some(token) = token else { return SealVerdict::NumberTooLow };
+    let taken_over = item
+        .resources
+        .iter()
+        .filter_map(|resource| raise(rows, item, resource, token, now))
+        .collect();
+    rows.locks.insert(
+        item.lock,
+        LockRow {
+            resources: item.resources.clone(),
+            token,
+            owner: item.owner.clone(),
+            ttl: item.ttl,
+            acquired_at: now.wall,
+            ended: None,
+        },
+    );
+    rows.journal.insert(Change::Lock(item.lock));
+    match rows.lock_record(item.lock, now) {
+        Some(record) => SealVerdict::Sealed(record.grant, taken_over),
+        None => SealVerdict::Busy,
+    }
+}
+
+/// Step 2: the id names one grant for ever.
+fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
+    match renewable(rows, item.lock, now) {
+        Err(NotRenewable::Ended(how)) => return SealVerdict::Ended(how),
+        Err(NotRenewable::Breaking) => return SealVerdict::Breaking,
+        Ok(row) if row.resources != item.resources || row.owner != item.owner => {
+            return SealVerdict::Conflict;
+        }
+        Ok(_) => {}
+    }
+    restart(rows, item.lock, item.ttl.as_ms(), now);
+    match rows.lock_record(item.lock, now) {
+        Some(record) => SealVerdict::Again(record.grant),
+        None => SealVerdict::Busy,
+    }
+}
+
+/// Why a lock is not extended.
+pub(super) enum NotRenewable {
+    /// It has ended, or its row is gone.
+    Ended(LockEnd),
+    /// An operator is breaking it.
+    Breaking,
+}
+
+/// A lock that may be extended: known, not ended, not being broken.
+pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow, NotRenewable> {
+    let Some(row) = rows.locks.get(&id).cloned() else {
+        return Err(NotRenewable::Ended(LockEnd::Released));
+    };
+    for name in &row.resources {
+        rows.settle(name, now);
+    }
+    if let Some((how, _)) = rows.lock_record(id, now).and_then(|record| record.ended) {
+        return Err(NotRenewable::Ended(how));
+    }
+    let breaking = |name| rows.fences.get(name).is_some_and(|f: &FenceRow| f.break_due.is_some());
+    if row.resources.iter().any(breaking) {
+        return Err(NotRenewable::Breaking);
+    }
+    Ok(row)
+}
+
+/// Starts the ttl of a lock again, on all of its resources.
+pub(super) fn restart(rows: &mut Rows, id: LockId, ttl_ms: i64, now: Now) {
+    let Some(lock) = rows.locks.get_mut(&id) else { return };
+    lock.ttl = crate::lock::Ttl::from_ms(ttl_ms);
+    rows.journal.insert(Change::Lock(id));
+    for resource in lock.resources.clone() {
+        if let Some(fence) = rows.fences.get_mut(&resource)
+            && fence.lock == id
+        {
+            fence.ttl = crate::lock::Ttl::from_ms(ttl_ms);
+            fence.deadline_ms = now.elapsed_ms + ttl_ms;
+            fence.renewed_at = now.wall;
+            rows.journal.insert(Change::Fence(resource));
+        }
+    }
+}
+
+/// Step 3: what stands in the way, if anything.
+fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Option<SealVerdict> {
+    let floor = rows.guard.floor;
+    for resource in &item.resources {
+        let Some(fence) = rows.fences.get(resource) else { continue };
+        if fence.frozen.is_some() {
+            return Some(SealVerdict::Frozen(resource.clone()));
+        }
+        if fence.is_held(now) && fence.token.get() > floor {
+            return Some(SealVerdict::Held(fence.holder(resource, now)));
+        }
+    }
+    let rises = |token: Token| {
+        token.get() > floor
+            && item
+                .resources
+                .iter()
+                .all(|name| rows.fences.get(name).is_none_or(|fence| token > fence.token))
+    };
+    (!token.is_some_and(rises)).then_some(SealVerdict::NumberTooLow)
+}
+
+/// Step 4 for one resource. Returns what was taken over, if it had not been given back before.
+fn raise(
+    rows: &mut Rows,
+    item: &SealItem,
+    resource: &ResourceName,
+    token: Token,
+    now: Now,
+) -> Option<TakenOver> {
+    let before = rows.fences.get(resource).cloned();
+    let mut taken_over = None;
+    if let Some(before) = &before {
+        let old = (resource.clone(), before.token);
+        if let Some(grant) = rows.grants.get_mut(&old) {
+            grant.by = Some(Supersession::Grant);
+            grant.at = Some(now.wall);
+            rows.journal.insert(Change::Grant(old.0, old.1));
+        }
+        rows.end_lock(before.lock, LockEnd::Superseded, now);
+        taken_over = (before.hold == Hold::Held).then(|| TakenOver {
+            resource: resource.clone(),
+            held_ms: before.held_ms(now),
+        });
+    }
+    let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
+    rows.grants.insert(
+        (resource.clone(), token),
+        GrantRow {
+            lock: item.lock,
+            owner: item.owner.clone(),
+            ordinal,
+            by: None,
+            at: None,
+        },
+    );
+    rows.journal.insert(Change::Grant(resource.clone(), token));
+    let fence = FenceRow {
+        token,
+        lock: item.lock,
+        owner: item.owner.clone(),
+        hold: Hold::Held,
+        ttl: item.ttl,
+        deadline_ms: now.elapsed_ms + item.ttl.as_ms(),
+        acquired_at: now.wall,
+        renewed_at: now.wall,
+        break_due: None,
+        frozen: before.as_ref().and_then(|fence| fence.frozen.clone()),
+        protected: before.as_ref().and_then(|fence| fence.protected.clone()),
+        version: before.as_ref().map_or(0, |fence| fence.version),
+        last_sequence: 0,
+        objects: before.as_ref().map_or(0, |fence| fence.objects),
+        grants: ordinal,
+    };
+    rows.fences.insert(resource.clone(), fence);
+    rows.journal.insert(Change::Fence(resource.clone()));
+    taken_over
+}

@@ -1,0 +1,160 @@
+//! The closed list of error codes. One code has one status.
+//!
+//! When adding a code: add a page under `docs/errors/`; tests walk this list and compare.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $code:literal, $status:literal, $retryable:literal, $title:literal;)+) => {
+        /// An error code, as it stands in the `code` member of a problem document.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ErrorCode {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl ErrorCode {
+            /// All codes, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The code as text.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code,)+ }
+            }
+
+            /// Its HTTP status.
+            pub fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            /// Whether the same request may succeed when it is sent again later.
+            pub fn retryable(self) -> bool {
+                match self { $(Self::$variant => $retryable,)+ }
+            }
+
+            /// One line for people, the same for every occurrence.
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No `X-Fence-Token` header.
+    FenceTokenMissing, "fence-token-missing", 428, false, "A write needs a fence token";
+    /// Not exactly one well-formed token.
+    FenceTokenMalformed, "fence-token-malformed", 400, false, "The fence token is malformed";
+    /// Issued before the ledger was re-fenced.
+    FenceTokenVoid, "fence-token-void", 412, false, "The fence token was voided by a re-fence";
+    /// Never sealed on this resource.
+    FenceTokenUnknown, "fence-token-unknown", 403, false, "The fence token was never granted for this resource";
+    /// A newer token was sealed.
+    FenceTokenStale, "fence-token-stale", 412, false, "The fence token has been superseded";
+    /// Its lock was given back.
+    FenceTokenReleased, "fence-token-released", 412, false, "The lock of this fence token was released";
+    /// Its lock was broken by an operator.
+    FenceTokenBroken, "fence-token-broken", 412, false, "The lock of this fence token was broken";
+    /// `X-Lock-Id` names another lock.
+    LockIdMismatch, "lock-id-mismatch", 403, false, "The lock id does not belong to this fence token";
+    /// An operator has stopped all writers.
+    ResourceFrozen, "resource-frozen", 423, true, "The resource is frozen";
+    /// An operator forbids deleting the resource.
+    ResourceProtected, "resource-protected", 409, false, "The resource is protected from deletion";
+    /// `X-Fence-Seq` does not rise.
+    SequenceOutOfOrder, "sequence-out-of-order", 409, false, "The sequence number does not rise";
+    /// A precondition on the object or the resource failed.
+    VersionMismatch, "version-mismatch", 412, false, "The version is not the expected one";
+    /// The key stands for another payload.
+    IdempotencyKeyReused, "idempotency-key-reused", 422, false, "The idempotency key was used for another payload";
+    /// The first request with this key is still under way.
+    IdempotencyInProgress, "idempotency-in-progress", 409, true, "A request with this idempotency key is in progress";
+
+    /// Another lock holds the resource.
+    LockHeld, "lock-held", 409, true, "The resource is locked";
+    /// The lock ended when a newer token was sealed.
+    LockSuperseded, "lock-superseded", 409, false, "The lock has been superseded";
+    /// The lock ended when it was released.
+    LockReleased, "lock-released", 409, false, "The lock has been released";
+    /// The lock ended when an operator broke it.
+    LockBroken, "lock-broken", 409, false, "The lock has been broken";
+    /// The lock ended when the ledger was re-fenced.
+    LockVoid, "lock-void", 409, false, "The lock was voided by a re-fence";
+    /// An operator is about to break the lock.
+    LockBreaking, "lock-breaking", 409, false, "The lock is being broken";
+    /// The id belongs to a lock on other resources or of another owner.
+    LockIdConflict, "lock-id-conflict", 409, false, "The lock id belongs to another lock";
+    /// No lock has this id.
+    LockNotFound, "lock-not-found", 404, false, "There is no such lock";
+
+    /// The resource was never locked.
+    ResourceNotFound, "resource-not-found", 404, false, "There is no such resource";
+    /// There is no such object.
+    ObjectNotFound, "object-not-found", 404, false, "There is no such object";
+    /// The ledger holds no trace of this operation.
+    OperationNotFound, "operation-not-found", 404, false, "There is no record of this operation";
+
+    /// The request breaks a rule of HTTP or of this API.
+    RequestMalformed, "request-malformed", 400, false, "The request is malformed";
+    /// The body is not the JSON that the call takes.
+    BodyMalformed, "body-malformed", 400, false, "The body is not what this call takes";
+    /// A query parameter is unknown or has a bad value.
+    QueryMalformed, "query-malformed", 400, false, "The query is not what this call takes";
+    /// The resource name breaks the grammar.
+    ResourceNameInvalid, "resource-name-invalid", 400, false, "The resource name is not allowed";
+    /// The object key breaks the grammar.
+    ObjectKeyInvalid, "object-key-invalid", 400, false, "The object key is not allowed";
+    /// No route has this path.
+    RouteNotFound, "route-not-found", 404, false, "There is nothing at this path";
+    /// The path exists, but not for this method.
+    MethodNotAllowed, "method-not-allowed", 405, false, "The method is not allowed here";
+    /// The request did not arrive in time.
+    RequestTimeout, "request-timeout", 408, true, "The request did not arrive in time";
+    /// The body is larger than allowed.
+    PayloadTooLarge, "payload-too-large", 413, false, "The body is too large";
+    /// The path and query are longer than allowed.
+    UriTooLong, "uri-too-long", 414, false, "The path and query are too long";
+    /// The body is not of a content type that the call takes.
+    UnsupportedMediaType, "unsupported-media-type", 415, false, "The content type is not supported here";
+    /// The range lies outside the object.
+    RangeNotSatisfiable, "range-not-satisfiable", 416, false, "The range lies outside the object";
+    /// The headers are larger or more than allowed.
+    HeadersTooLarge, "headers-too-large", 431, false, "The headers are too large";
+
+    /// A defect of the gateway.
+    Internal, "internal", 500, false, "The gateway failed";
+    /// A queue is full.
+    Overloaded, "overloaded", 503, true, "The gateway is overloaded";
+    /// The ledger cannot be reached; nothing was applied.
+    LedgerUnavailable, "ledger-unavailable", 503, true, "The ledger cannot be reached";
+    /// The mint cannot be reached; nothing was granted.
+    MintUnavailable, "mint-unavailable", 503, true, "No new tokens can be minted";
+    /// The mint is not the one that the ledger knows, or its numbers do not rise.
+    MintRegressed, "mint-regressed", 503, true, "The mint has lost its place";
+    /// The ledger may have lost acknowledged commits.
+    RefenceRequired, "refence-required", 503, true, "The ledger must be re-fenced";
+    /// It may have taken effect or not.
+    OutcomeUnknown, "outcome-unknown", 503, true, "The outcome is unknown";
+    /// The gateway is shutting down.
+    ShuttingDown, "shutting-down", 503, true, "The gateway is shutting down";
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn codes_are_distinct_and_are_errors() {
+        let distinct: HashSet<_> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(distinct.len(), ErrorCode::ALL.len());
+        for code in ErrorCode::ALL {
+            assert!((400..600).contains(&code.status()), "{code}");
+        }
+    }
+}

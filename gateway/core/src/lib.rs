@@ -1,0 +1,23 @@
+//! The rule, the words and the ports of Fencegate, without any I/O.
+//!
+//! Everything that decides lives here: [`rule`] judges a write, [`acts`] carries out what the
+//! ledger does, [`ports`] say what the engine needs from the outside, and [`memory`] is the
+//! reference that every real adapter is compared with.
+
+pub mod acts;
+pub mod code;
+pub mod etag;
+pub mod lock;
+pub mod memory;
+pub mod names;
+pub mod ports;
+pub mod rule;
+pub mod token;
+pub mod wire;
+
+pub use code::ErrorCode;
+pub use etag::EntityTag;
+pub use lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
+pub use names::{NameError, ObjectKey, ResourceName};
+pub use rule::Refusal;
+pub use token::{Token, TokenError};

@@ -1,0 +1,183 @@
+//! The words for locks: ids, ttl, states and how a lock ends.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use uuid::Uuid;
+
+/// The id of a lock: a random UUID, the holder's key to it, shown to nobody else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LockId(pub Uuid);
+
+/// The id of one write, given by the gateway; `GET /operations/{id}` says what became of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OperationId(pub Uuid);
+
+macro_rules! id {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+id!(LockId);
+id!(OperationId);
+
+/// How long a lock lasts without renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ttl(Duration);
+
+/// A ttl is missing its unit or outside its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a ttl is a duration such as 500ms, 30s or 5m, from 1s to 24h")]
+pub struct TtlError;
+
+impl Ttl {
+    /// The shortest ttl.
+    pub const MIN: Duration = Duration::from_secs(1);
+    /// The longest ttl.
+    pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    /// The ttl of a lock whose caller names none.
+    pub const DEFAULT: Self = Self(Duration::from_secs(30));
+
+    /// A ttl within its bounds.
+    pub fn new(duration: Duration) -> Result<Self, TtlError> {
+        if (Self::MIN..=Self::MAX).contains(&duration) {
+            Ok(Self(duration))
+        } else {
+            Err(TtlError)
+        }
+    }
+
+    /// Milliseconds, as the ledgers keep it.
+    pub fn as_ms(self) -> i64 {
+        // INVARIANT: a ttl is at most 24 h, far below 2^63 ms.
+        i64::try_from(self.0.as_millis()).expect("a ttl fits")
+    }
+
+    /// A ttl read back from a ledger, which only holds checked ones.
+    pub fn from_ms(ms: i64) -> Self {
+        Self(Duration::from_millis(ms.unsigned_abs()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Ttl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let duration = duration_text(deserializer)?;
+        Self::new(duration).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Reads a duration such as `500ms`, `30s` or `5m` from JSON or a query.
+pub fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text).map_err(|_| {
+        serde::de::Error::custom(format!("{text:?} is not a duration such as 500ms, 30s or 5m"))
+    })
+}
+
+/// What a lock is doing, as everybody may see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LockState {
+    /// Held, and its deadline lies ahead.
+    Leased,
+    /// Held, but an operator's break is due soon.
+    Breaking,
+    /// Ended by an operator.
+    Broken,
+    /// Its deadline has passed; nobody has taken over, so its holder may still write and renew.
+    Expired,
+    /// Given back by its holder.
+    Released,
+}
+
+impl LockState {
+    /// The word in JSON and in the ledgers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leased => "leased",
+            Self::Breaking => "breaking",
+            Self::Broken => "broken",
+            Self::Expired => "expired",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// How a lock ended. An id names one grant for ever: it is never granted again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LockEnd {
+    /// A newer token was sealed on its resource.
+    Superseded,
+    /// Its holder gave it back, or the id was given up before it was granted.
+    Released,
+    /// An operator broke it.
+    Broken,
+    /// It was issued before the ledger was re-fenced.
+    Void,
+}
+
+impl LockEnd {
+    /// The word in JSON and in the ledgers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Broken => "broken",
+            Self::Void => "void",
+        }
+    }
+
+    /// Reads the word back.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Superseded, Self::Released, Self::Broken, Self::Void]
+            .into_iter()
+            .find(|end| end.as_str() == word)
+    }
+}
+
+/// What put a newer token in a token's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Supersession {
+    /// The next lock on the resource.
+    Grant,
+    /// The holder handed the lock to a successor.
+    Transfer,
+    /// A new fence without a lock.
+    Fence,
+}
+
+impl Supersession {
+    /// The word in JSON and in the ledgers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Grant => "grant",
+            Self::Transfer => "transfer",
+            Self::Fence => "fence",
+        }
+    }
+
+    /// Reads the word back.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Grant, Self::Transfer, Self::Fence]
+            .into_iter()
+            .find(|by| by.as_str() == word)
+    }
+}

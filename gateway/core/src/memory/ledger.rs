@@ -1,0 +1,275 @@
+//! A ledger in memory: the acts on all rows, under one mutex.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::acts::{self, Change, Guard, Now, Rows};
+use crate::lock::{LockId, LockState, OperationId};
+use crate::names::ResourceName;
+use crate::ports::{
+    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    WriteItem, WriteVerdict,
+};
+
+struct State {
+    rows: Rows,
+    rejections: VecDeque<(i64, Rejection)>,
+    rejections_seen: i64,
+}
+
+/// A ledger that forgets everything with the process.
+pub struct MemoryLedger {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl MemoryLedger {
+    /// An empty ledger in epoch 0, not open yet.
+    pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
+        let guard = Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0 };
+        Self {
+            clock,
+            state: Mutex::new(State {
+                rows: Rows::new(guard),
+                rejections: VecDeque::new(),
+                rejections_seen: 0,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            wall: self.clock.now(),
+            elapsed_ms: i64::try_from(self.clock.elapsed().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Runs an act for each item, in order.
+    fn act<I, V>(&self, items: &[I], mut act: impl FnMut(&mut Rows, &I, Now) -> V) -> Vec<V> {
+        let now = self.now();
+        let mut state = self.state();
+        let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
+        state.rows.journal.clear();
+        verdicts
+    }
+}
+
+fn epoch_of(rows: &Rows) -> Epoch {
+    Epoch {
+        number: rows.guard.epoch,
+        nonce: rows.guard.nonce,
+        base: rows.guard.base,
+        open: rows.guard.open,
+    }
+}
+
+/// Whether a name belongs to a page.
+fn on_page(name: &str, page: &Page) -> bool {
+    name.starts_with(&page.prefix) && page.after.as_deref().is_none_or(|after| name > after)
+}
+
+fn limit(rows: i64) -> usize {
+    usize::try_from(rows).unwrap_or(0)
+}
+
+#[async_trait]
+impl Ledger for MemoryLedger {
+    async fn seal(
+        &self,
+        epoch: i64,
+        items: Arc<[SealItem]>,
+        _: Patience,
+    ) -> Result<Vec<SealVerdict>, LedgerError> {
+        if self.state().rows.guard.epoch != epoch {
+            return Err(LedgerError::EpochMoved);
+        }
+        Ok(self.act(&items, acts::seal))
+    }
+
+    async fn renew(
+        &self,
+        items: Arc<[RenewItem]>,
+        _: Patience,
+    ) -> Result<Vec<RenewVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::renew))
+    }
+
+    async fn release(
+        &self,
+        items: Arc<[LockId]>,
+        _: Patience,
+    ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+        Ok(self.act(&items, |rows, id, now| acts::release(rows, *id, now)))
+    }
+
+    async fn break_locks(
+        &self,
+        items: Arc<[BreakItem]>,
+        _: Patience,
+    ) -> Result<Vec<BreakVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::break_lock))
+    }
+
+    async fn commit(
+        &self,
+        items: Arc<[WriteItem]>,
+        _: Patience,
+    ) -> Result<Vec<WriteVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::commit))
+    }
+
+    async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
+        let state = self.state();
+        let read = |item: &ReadItem| ReadVerdict {
+            object: state
+                .rows
+                .objects
+                .get(&(item.resource.clone(), item.key.clone()))
+                .map(|row| row.object.clone()),
+            resource_version: state.rows.fences.get(&item.resource).map(|fence| fence.version),
+        };
+        Ok(items.iter().map(read).collect())
+    }
+
+    async fn holders(
+        &self,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+        let now = self.now();
+        let state = self.state();
+        let floor = state.rows.guard.floor;
+        let holder = |name: &ResourceName| {
+            let fence = state.rows.fences.get(name)?;
+            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
+        };
+        Ok(resources.iter().map(holder).collect())
+    }
+
+    async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        Ok(self.state().rows.lock_record(id, self.now()))
+    }
+
+    async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
+        let now = self.now();
+        Ok(self.state().rows.fences.get(name).map(|fence| fence.view(name, now)))
+    }
+
+    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
+        let now = self.now();
+        let state = self.state();
+        let views = state.rows.fences.iter().filter(|(name, _)| on_page(name.as_str(), &page));
+        Ok(views
+            .map(|(name, fence)| fence.view(name, now))
+            .filter(|view| !held || view.state != LockState::Released)
+            .take(limit(page.limit))
+            .collect())
+    }
+
+    async fn objects(
+        &self,
+        resource: &ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, LedgerError> {
+        let state = self.state();
+        let rows = state.rows.objects.iter().filter(|((name, _), _)| name == resource);
+        Ok(rows
+            .filter(|((_, key), _)| on_page(key.as_str(), &page))
+            .map(|(_, row)| Object { body: Bytes::new(), ..row.object.clone() })
+            .take(limit(page.limit))
+            .collect())
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        let state = self.state();
+        let applied = state.rows.operations.get(&id).cloned().map(OperationRecord::Applied);
+        let buried = || state.rows.buried.contains_key(&id.0).then_some(OperationRecord::Buried);
+        Ok(applied.or_else(buried))
+    }
+
+    async fn operation_by_key(
+        &self,
+        resource: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        let state = self.state();
+        let row = state.rows.keys.get(&(resource.clone(), key.to_owned()));
+        Ok(row.and_then(|row| state.rows.operations.get(&row.operation).cloned()))
+    }
+
+    async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
+        let mut state = self.state();
+        for rejection in rejections.iter() {
+            state.rejections_seen += 1;
+            let number = state.rejections_seen;
+            state.rejections.push_back((number, rejection.clone()));
+        }
+        Ok(())
+    }
+
+    async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+        let state = self.state();
+        let wanted = |(number, rejection): &&(i64, Rejection)| {
+            filter.before.is_none_or(|before| *number < before)
+                && filter.resource.as_ref().is_none_or(|name| *name == rejection.resource)
+                && filter.reason.as_ref().is_none_or(|reason| *reason == rejection.reason)
+        };
+        let newest_first = state.rejections.iter().rev().filter(wanted);
+        Ok(newest_first.take(limit(filter.limit)).cloned().collect())
+    }
+
+    async fn epoch(&self) -> Result<Epoch, LedgerError> {
+        Ok(epoch_of(&self.state().rows))
+    }
+
+    async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
+        let mut state = self.state();
+        let epoch = epoch_of(&state.rows);
+        if !epoch.open && (epoch.nonce == nonce || state.rows.grants.is_empty()) {
+            state.rows.guard.nonce = nonce;
+            state.rows.guard.open = true;
+        }
+        Ok(epoch_of(&state.rows))
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
+        let now = self.now();
+        let mut state = self.state();
+        let old = |at: Timestamp, keep: std::time::Duration| {
+            at.checked_add(keep).is_ok_and(|until| until < now.wall)
+        };
+        let due: Vec<ResourceName> = state.rows.fences.keys().cloned().collect();
+        for name in &due {
+            acts::sweep_break(&mut state.rows, name, now);
+        }
+        let is_fence = |change: &&Change| matches!(change, Change::Fence(_));
+        let mut touched = state.rows.journal.iter().filter(is_fence).count();
+        state.rows.journal.clear();
+        let before = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
+        state.rows.keys.retain(|_, row| !old(row.at, retention.keys));
+        let ended = |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
+        state.rows.locks.retain(|_, row| !ended(row.ended));
+        state.rows.buried.retain(|_, at| !old(*at, retention.ended_locks));
+        let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
+        touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
+        let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);
+        while state.rejections.len() > keep {
+            state.rejections.pop_front();
+            touched += 1;
+        }
+        Ok(touched as u64)
+    }
+}

@@ -1,0 +1,13 @@
+//! What the engine needs from the outside: a ledger, a mint, a clock, ids and a place to run.
+//!
+//! A lost race is a value, an outcome that is unknown has a name, an error means "could not
+//! decide". Adapters implement these traits; one conformance suite holds them all to the same
+//! behaviour.
+
+mod ledger;
+mod mint;
+mod runtime;
+
+pub use ledger::*;
+pub use mint::*;
+pub use runtime::*;

@@ -1,0 +1,259 @@
+//! The rule: is a write with this token admitted on this resource?
+//!
+//! A pure function of rows that were read under the fence's lock. No clock, ttl, watch or read of
+//! the mint is part of it (I14).
+
+use jiff::Timestamp;
+
+use crate::code::ErrorCode;
+use crate::lock::{LockId, Supersession};
+use crate::token::Token;
+
+/// Why a write was refused. Nothing changed, and no refusal discloses the current token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Issued before the ledger was re-fenced.
+    Void,
+    /// Never sealed on this resource.
+    Unknown,
+    /// A newer token was sealed.
+    Stale {
+        /// What superseded it, if that is still on record.
+        by: Option<Supersession>,
+        /// When.
+        at: Option<Timestamp>,
+        /// How many grants ago.
+        grants_behind: Option<i64>,
+        /// Whose token it was.
+        owner: Option<String>,
+    },
+    /// Its lock was given back.
+    Released,
+    /// Its lock was ended by an operator.
+    Broken,
+    /// The lock id sent along is not this lock's.
+    LockIdMismatch,
+    /// An operator has stopped all writers.
+    Frozen,
+    /// An operator forbids deleting this resource.
+    Protected,
+    /// The sequence number does not rise above the last one under this token.
+    SequenceOutOfOrder,
+    /// The object or the resource is not at the version that the writer expects.
+    VersionMismatch,
+}
+
+impl Refusal {
+    /// The error code users see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Void => ErrorCode::FenceTokenVoid,
+            Self::Unknown => ErrorCode::FenceTokenUnknown,
+            Self::Stale { .. } => ErrorCode::FenceTokenStale,
+            Self::Released => ErrorCode::FenceTokenReleased,
+            Self::Broken => ErrorCode::FenceTokenBroken,
+            Self::LockIdMismatch => ErrorCode::LockIdMismatch,
+            Self::Frozen => ErrorCode::ResourceFrozen,
+            Self::Protected => ErrorCode::ResourceProtected,
+            Self::SequenceOutOfOrder => ErrorCode::SequenceOutOfOrder,
+            Self::VersionMismatch => ErrorCode::VersionMismatch,
+        }
+    }
+}
+
+/// How the lock of the token sealed last stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// In force, or expired with nobody having taken over: its holder is admitted.
+    Held,
+    /// Given back.
+    Released,
+    /// Ended by an operator, or its break has come due.
+    Broken,
+}
+
+/// The fence as the rule sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct FenceFacts {
+    /// The token sealed last: G.
+    pub token: Token,
+    /// Its lock.
+    pub lock: LockId,
+    /// How that lock stands.
+    pub hold: Hold,
+    /// Whether an operator has frozen the resource.
+    pub frozen: bool,
+    /// The highest sequence number seen under G; 0 for none.
+    pub last_sequence: i64,
+}
+
+/// A grant of an older token.
+#[derive(Debug, Clone)]
+pub struct OldGrant {
+    /// What superseded it.
+    pub by: Option<Supersession>,
+    /// When.
+    pub at: Option<Timestamp>,
+    /// How many grants ago.
+    pub grants_behind: i64,
+    /// Whose it was.
+    pub owner: String,
+}
+
+/// What a writer presents.
+#[derive(Debug, Clone, Copy)]
+pub struct Presented {
+    /// The token: T.
+    pub token: Token,
+    /// The lock id, if sent.
+    pub lock: Option<LockId>,
+    /// The sequence number, if sent.
+    pub sequence: Option<i64>,
+}
+
+/// Judges a token; the first row that applies decides (I3, I6).
+///
+/// 1. T at or below the floor: [`Refusal::Void`].
+/// 2. No fence, or T never sealed here, above or below G: [`Refusal::Unknown`].
+/// 3. T below G: [`Refusal::Stale`].
+/// 4. T = G, but given back or broken: [`Refusal::Released`], [`Refusal::Broken`].
+/// 5. A lock id that is not this lock's: [`Refusal::LockIdMismatch`].
+/// 6. Frozen: [`Refusal::Frozen`].
+/// 7. A sequence number that does not rise: [`Refusal::SequenceOutOfOrder`].
+///
+/// `old` is the grant of (resource, T), needed only if T is not G. The caller has looked for the
+/// idempotency key before, and looks at versions after.
+pub fn judge(
+    floor: i64,
+    fence: Option<&FenceFacts>,
+    old: Option<&OldGrant>,
+    presented: &Presented,
+) -> Result<(), Refusal> {
+    if presented.token.get() <= floor {
+        return Err(Refusal::Void);
+    }
+    let Some(fence) = fence else {
+        return Err(Refusal::Unknown);
+    };
+    if presented.token != fence.token {
+        return Err(match old {
+            Some(old) if presented.token < fence.token => Refusal::Stale {
+                by: old.by,
+                at: old.at,
+                grants_behind: Some(old.grants_behind),
+                owner: Some(old.owner.clone()),
+            },
+            _ => Refusal::Unknown,
+        });
+    }
+    match fence.hold {
+        Hold::Held => {}
+        Hold::Released => return Err(Refusal::Released),
+        Hold::Broken => return Err(Refusal::Broken),
+    }
+    if presented.lock.is_some_and(|lock| lock != fence.lock) {
+        return Err(Refusal::LockIdMismatch);
+    }
+    if fence.frozen {
+        return Err(Refusal::Frozen);
+    }
+    if presented.sequence.is_some_and(|sequence| sequence <= fence.last_sequence) {
+        return Err(Refusal::SequenceOutOfOrder);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    fn token(number: i64) -> Token {
+        Token::new(number).unwrap()
+    }
+
+    prop_compose! {
+        fn fences()(
+            number in 1..50i64,
+            lock in 0..3u128,
+            hold in prop_oneof![Just(Hold::Held), Just(Hold::Released), Just(Hold::Broken)],
+            frozen in any::<bool>(),
+            last_sequence in 0..5i64,
+        ) -> FenceFacts {
+            FenceFacts {
+                token: token(number),
+                lock: LockId(Uuid::from_u128(lock)),
+                hold,
+                frozen,
+                last_sequence,
+            }
+        }
+    }
+
+    prop_compose! {
+        fn presentations()(
+            number in 1..60i64,
+            lock in proptest::option::of(0..3u128),
+            sequence in proptest::option::of(0..8i64),
+        ) -> Presented {
+            Presented { token: token(number), lock: lock.map(|l| LockId(Uuid::from_u128(l))), sequence }
+        }
+    }
+
+    fn an_old_grant() -> OldGrant {
+        OldGrant { by: None, at: None, grants_behind: 1, owner: "a".into() }
+    }
+
+    proptest! {
+        #[test]
+        fn only_the_token_sealed_last_is_ever_admitted(
+            floor in 0..60i64, fence in fences(), presented in presentations(), sealed in any::<bool>(),
+        ) {
+            let old = an_old_grant();
+            let verdict = judge(floor, Some(&fence), sealed.then_some(&old), &presented);
+            if verdict.is_ok() {
+                prop_assert_eq!(presented.token, fence.token);
+                prop_assert!(presented.token.get() > floor);
+                prop_assert_eq!(fence.hold, Hold::Held);
+                prop_assert!(!fence.frozen);
+            }
+        }
+
+        #[test]
+        fn a_token_never_sealed_is_unknown_on_either_side_of_the_fence(
+            fence in fences(), presented in presentations(),
+        ) {
+            prop_assume!(presented.token != fence.token);
+            prop_assert_eq!(judge(0, Some(&fence), None, &presented), Err(Refusal::Unknown));
+        }
+
+        #[test]
+        fn a_superseded_token_is_stale_whatever_else_is_wrong(
+            fence in fences(), presented in presentations(),
+        ) {
+            prop_assume!(presented.token < fence.token);
+            let stale = matches!(
+                judge(0, Some(&fence), Some(&an_old_grant()), &presented),
+                Err(Refusal::Stale { .. })
+            );
+            prop_assert!(stale);
+        }
+
+        #[test]
+        fn without_a_fence_nothing_is_admitted(presented in presentations()) {
+            prop_assert_eq!(judge(0, None, None, &presented), Err(Refusal::Unknown));
+        }
+
+        #[test]
+        fn raising_the_fence_only_ever_refuses_more(
+            fence in fences(), by in 1..9i64, presented in presentations(),
+        ) {
+            let raised = FenceFacts { token: token(fence.token.get() + by), ..fence };
+            if presented.token <= fence.token {
+                let old = an_old_grant();
+                prop_assert!(judge(0, Some(&raised), Some(&old), &presented).is_err());
+            }
+        }
+    }
+}

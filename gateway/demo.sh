@@ -1,0 +1,101 @@
+#!/bin/sh
+# Builds the gateway, starts it on the embedded default, plays a late writer that bounces, and
+# leaves the gateway running. Needs Rust and a C compiler; installs the rest on Debian and Ubuntu.
+set -eu
+cd "$(dirname "$0")/.."
+
+url=http://127.0.0.1:8080
+resource=demo-$(date +%s)
+object=$url/resources/$resource/objects/report.txt
+log=fencegate-data/gateway.log
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+fail() { printf '%s\n' "$*" >&2; exit 1; }
+# Prints a call, then makes it.
+show() { printf '  $ curl'; printf " '%s'" "$@"; printf '\n'; curl -sS "$@" | sed 's/^/  /'; echo; }
+# Reads one text field out of JSON.
+field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
+# Takes the lock for an owner; prints the token.
+acquire() {
+    answer=$(curl -sS --fail-with-body -X POST "$url/locks" -H 'content-type: application/json' \
+        -d "{\"resource\":\"$resource\",\"owner\":\"$1\",\"ttl\":\"1s\"}") || fail "$answer"
+    printf '%s\n' "$answer" | field token
+}
+
+# 1. What the build and the demonstration need.
+packages=
+command -v cc >/dev/null || packages="$packages build-essential"
+{ command -v protoc >/dev/null &&
+    [ -f "$(dirname "$(command -v protoc)")/../include/google/protobuf/descriptor.proto" ]; } ||
+    packages="$packages protobuf-compiler libprotobuf-dev"
+command -v curl >/dev/null || packages="$packages curl"
+if [ -n "$packages" ]; then
+    say "Installing$packages"
+    as_root=
+    [ "$(id -u)" -eq 0 ] || as_root=sudo
+    command -v apt-get >/dev/null || fail "Please install$packages, or what brings the same programs."
+    $as_root apt-get update -q
+    # shellcheck disable=SC2086 # one word for each package
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $packages
+fi
+[ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$PATH:$HOME/.cargo/bin"
+command -v cargo >/dev/null || fail 'Rust is missing: see https://rustup.rs'
+
+# 2. The gateway.
+say 'Building the gateway (some minutes the first time)'
+cargo build --release --locked -p fencegate
+
+if curl -s --max-time 5 -o /dev/null "$url/"; then
+    running=$(cat fencegate-data/gateway.pid 2>/dev/null || echo PID)
+    fail "Something already answers on $url. If it is the gateway of an earlier run, stop it
+with 'kill $running', or try the calls of the README on it; then run this again."
+fi
+say "Starting it on $url, with its data in ./fencegate-data"
+mkdir -p fencegate-data
+nohup target/release/fencegate serve >>"$log" 2>&1 </dev/null &
+pid=$!
+echo "$pid" >fencegate-data/gateway.pid
+tries=0
+until curl -sf -o /dev/null "$url/readyz"; do
+    kill -0 "$pid" 2>/dev/null || { tail -n 20 "$log"; fail "It ended; its log is $log"; }
+    tries=$((tries + 1))
+    [ "$tries" -lt 300 ] || fail "It is not ready after 30 s; its log is $log"
+    sleep 0.1
+done
+
+# 3. The late writer.
+say '1. Worker A takes the lock for one second. It gets a fence token.'
+token_a=$(acquire 'worker A')
+echo "  A's token: $token_a"
+
+say '2. A writes with its token.'
+show -X PUT "$object" -H "X-Fence-Token: $token_a" --data-binary 'written by A'
+
+say '3. A stalls for two seconds: a long pause, a slow disk, a lost network. Its lock expires.'
+sleep 2
+
+say '4. Worker B takes the lock. Its token is higher.'
+token_b=$(acquire 'worker B')
+echo "  B's token: $token_b"
+
+say '5. B writes.'
+show -X PUT "$object" -H "X-Fence-Token: $token_b" --data-binary 'written by B'
+
+say '6. A wakes up, believes that it still has the lock, and writes. It is refused.'
+status=$(curl -sS -o /dev/null -w '%{http_code}' -X PUT "$object" \
+    -H "X-Fence-Token: $token_a" --data-binary 'late write of A')
+show -i -X PUT "$object" -H "X-Fence-Token: $token_a" --data-binary 'late write of A'
+[ "$status" = 412 ] || fail "A's late write was answered with $status and not with 412."
+
+say "7. B's bytes are still there."
+show "$object"
+[ "$(curl -sS "$object")" = 'written by B' ] || fail "B's bytes are gone."
+
+say '8. What the operator sees: the counter in /metrics ...'
+echo "  \$ curl $url/metrics | grep fencegate_rejections"
+curl -sS "$url/metrics" | grep '^fencegate_rejections' | sed 's/^/  /'
+say '   ... and who was refused, why, and how late it was.'
+show "$url/rejections?resource=$resource"
+
+say "The gateway goes on running on $url (process $pid, log in $log)."
+echo "Stop it with: kill $pid"

@@ -1,0 +1,175 @@
+//! The command line: what `fencegate` is asked to do, and with which exit code it ends.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Flags};
+use crate::{http, telemetry, wiring};
+
+/// Something went wrong while running.
+const FAILED: u8 = 1;
+/// The command line or the configuration is not usable; clap ends with the same code.
+const MISUSED: u8 = 2;
+/// How long blocking work may hold up the end of the process.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A storage gateway that refuses writers whose lock has passed to somebody else.
+#[derive(Debug, Parser)]
+#[command(name = "fencegate", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    ///
+    /// With nothing else it keeps all it has under ./fencegate-data, on SQLite and an embedded
+    /// mint, and listens on 127.0.0.1:8080. With --postgres and --etcd any number of gateways run
+    /// side by side.
+    ///
+    /// TERM or INT stops it once requests in flight are done; a second one stops it at once.
+    Serve(Flags),
+    /// Bring the ledger's schema up to date, as `serve` does on its own
+    Migrate(Flags),
+    /// Show the effective settings, with secrets hidden, and what they promise
+    ///
+    /// Ends with 0 if the gateway could start with them, else with 2 and the reason.
+    CheckConfig(Flags),
+    /// Print the HTTP interface as OpenAPI 3.1
+    Openapi,
+}
+
+/// Why a command failed, and the exit code for it.
+#[derive(Debug)]
+pub struct Failure {
+    error: anyhow::Error,
+    code: u8,
+}
+
+impl Failure {
+    /// Prints the error with its causes, once.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("error: {:#}", self.error);
+        ExitCode::from(self.code)
+    }
+
+    fn misused(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), code: MISUSED }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { error, code: FAILED }
+    }
+}
+
+/// Does what the command line asks for.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Serve(flags) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            telemetry::start(&config)?;
+            block_on(serve(config))?;
+        }
+        Command::Migrate(flags) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            telemetry::start(&config)?;
+            block_on(async move { wiring::migrate(&config).await })?;
+        }
+        Command::CheckConfig(flags) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            print(&config.show().map_err(Failure::misused)?)?;
+        }
+        Command::Openapi => print(&http::openapi_yaml())?,
+    }
+    Ok(())
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LINGER);
+    result
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    // Caught before anything starts, so that a signal during the start drains as well.
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()]
+        .map(|kind| Ok((signal(kind)?, kind.as_raw_value())));
+    let [terminate, interrupt] = signals.map(|s: io::Result<_>| s.context("cannot catch signals"));
+    let (soft, hard) = (CancellationToken::new(), CancellationToken::new());
+    let stop = stop_on_signal(terminate?, interrupt?, soft.clone(), hard.clone());
+    #[expect(clippy::disallowed_methods, reason = "outlives the start and end of all else")]
+    let watcher = tokio::spawn(stop);
+    let result = wiring::serve(config, soft, hard).await;
+    watcher.abort();
+    result
+}
+
+/// Drains on the first signal and ends the process on the second.
+async fn stop_on_signal(
+    mut terminate: (Signal, i32),
+    mut interrupt: (Signal, i32),
+    soft: CancellationToken,
+    hard: CancellationToken,
+) {
+    let mut next = async || {
+        tokio::select! {
+            _ = terminate.0.recv() => terminate.1,
+            _ = interrupt.0.recv() => interrupt.1,
+        }
+    };
+    next().await;
+    tracing::info!("draining; again to stop at once");
+    soft.cancel();
+    let number = next().await;
+    tracing::warn!("stopping at once");
+    hard.cancel();
+    // The ledgers survive being killed at any point, so there is nothing to wait for.
+    std::process::exit(128 + number);
+}
+
+/// Prints to standard output; a reader that has gone away is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot print")
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_split_and_repeated() {
+        let line = "fencegate serve --etcd a:1,b:2 --metrics-prefix job: --metrics-prefix cron:";
+        let Command::Serve(flags) = Cli::parse_from(line.split(' ')).command else {
+            panic!("serve was asked for");
+        };
+        assert_eq!(flags.etcd, ["a:1", "b:2"]);
+        assert_eq!(flags.metrics_prefix, ["job:", "cron:"]);
+    }
+}

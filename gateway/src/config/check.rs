@@ -1,0 +1,234 @@
+//! What the values of the settings must be, alone and together.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use figment::Figment;
+use tracing_subscriber::EnvFilter;
+
+use super::layers::place;
+use super::{Config, ConfigError, INLINE_BYTES_LIMIT};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Config {
+    /// Refuses values and combinations that the gateway cannot work with.
+    pub(super) fn check(&self, figment: &Figment) -> Result<(), ConfigError> {
+        let check = Check { figment };
+        self.check_numbers(&check)?;
+        self.check_durations(&check)?;
+        self.check_lists(&check)?;
+        self.check_log(&check)?;
+        self.check_etcd(&check)?;
+        self.check_pair(&check)
+    }
+
+    fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        check.range("inline_bytes_max", self.inline_bytes_max, 1..=INLINE_BYTES_LIMIT)?;
+        check.range("queue_max", self.queue_max, 1..=1_000_000)?;
+        check.range("batch_max", self.batch_max, 1..=256)?;
+        check.range("committers", self.committers, 1..=16)?;
+        check.range("connections_max", self.connections_max, 1..=1_000_000)?;
+        check.range("rejections_max", self.rejections_max, 0..=10_000_000)
+    }
+
+    fn check_durations(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        let tenth = 100 * MILLISECOND;
+        check.duration("request_timeout", self.request_timeout, tenth..=MINUTE)?;
+        check.duration("body_timeout", self.body_timeout, SECOND..=HOUR)?;
+        check.duration("body_idle_timeout", self.body_idle_timeout, tenth..=HOUR)?;
+        check.duration("drain_timeout", self.drain_timeout, Duration::ZERO..=HOUR)?;
+        check.duration("keys_kept", self.keys_kept, MINUTE..=3650 * DAY)?;
+        check.duration("ended_locks_kept", self.ended_locks_kept, MINUTE..=3650 * DAY)?;
+        check.duration("sweep_interval", self.sweep_interval, tenth..=HOUR)
+    }
+
+    fn check_lists(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        for prefix in &self.metrics_prefix {
+            // A prefix of a name, so "." is fine here and a letter after it makes it a name.
+            if fence_core::ResourceName::new(format!("{prefix}x")).is_err() || prefix.is_empty() {
+                return Err(check.refuse(
+                    "metrics_prefix",
+                    format!(
+                        "{prefix:?} begins no resource name: those hold only A-Z a-z 0-9 . _ ~ - \
+                         : @ # + = ,"
+                    ),
+                ));
+            }
+        }
+        for origin in &self.cors_origin {
+            if !is_origin(origin) {
+                return Err(check.refuse(
+                    "cors_origin",
+                    format!(
+                        "{origin:?} is not an origin such as https://ops.example.com, without a \
+                         path, or *"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_log(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        match EnvFilter::try_new(&self.log) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(check.refuse("log", error.to_string())),
+        }
+    }
+
+    fn check_etcd(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        let prefix = &self.etcd_prefix;
+        let plain = |c: char| c.is_ascii_graphic();
+        if !prefix.starts_with('/') || prefix.ends_with('/') || !prefix.chars().all(plain) {
+            return Err(check.refuse(
+                "etcd_prefix",
+                "it must begin with a slash, not end with one, and hold no spaces".into(),
+            ));
+        }
+        let tls = self.etcd_ca_file.is_some();
+        for member in &self.etcd {
+            let (scheme, host) = member.split_once("://").unwrap_or(("", member));
+            let trouble = match scheme {
+                _ if !is_host_and_port(host) => {
+                    "is not host:port or a URL such as https://host:2379"
+                }
+                "https" if !tls => "needs etcd_ca_file, to know whom to trust",
+                "http" if tls => "goes without TLS although etcd_ca_file is set",
+                "" | "http" | "https" => continue,
+                _ => "must begin with http:// or https://, or have no scheme",
+            };
+            return Err(check.refuse("etcd", format!("{member:?} {trouble}")));
+        }
+        let files = [
+            ("etcd_ca_file", &self.etcd_ca_file),
+            ("etcd_cert_file", &self.etcd_cert_file),
+            ("etcd_key_file", &self.etcd_key_file),
+        ];
+        let user = ("etcd_user", self.etcd_user.is_some());
+        let password = ("etcd_password", self.etcd_password.is_some());
+        let [ca, cert, key] = files.map(|(name, file)| (name, file.is_some()));
+        check.needs(user, password)?;
+        check.needs(password, user)?;
+        check.needs(cert, key)?;
+        check.needs(key, cert)?;
+        check.needs(cert, ca)?;
+        for setting in [user, ca] {
+            check.needs(setting, ("etcd", !self.etcd.is_empty()))?;
+        }
+        for (name, file) in files {
+            if let Some(file) = file {
+                check.readable(name, file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Postgres and etcd guard each other's losses, so neither goes without the other.
+    fn check_pair(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        match (self.postgres.is_some(), !self.etcd.is_empty()) {
+            (true, false) => Err(check.refuse(
+                "postgres",
+                "it needs etcd as well: a Postgres that was restored or failed over could grant \
+                 old tokens again, and only numbers from elsewhere rule that out"
+                    .into(),
+            )),
+            (false, true) => Err(check.refuse(
+                "etcd",
+                "it needs postgres as well: without a ledger in common each gateway would have a \
+                 fence of its own, and a late writer would get in through another gateway"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Words the refusals: the setting, where its value came from, what it must be.
+struct Check<'a> {
+    figment: &'a Figment,
+}
+
+impl Check<'_> {
+    fn refuse(&self, name: &str, why: String) -> ConfigError {
+        ConfigError(format!("{}: {why}", place(self.figment, name)))
+    }
+
+    fn range<T: PartialOrd + Display>(
+        &self,
+        name: &str,
+        value: T,
+        range: RangeInclusive<T>,
+    ) -> Result<(), ConfigError> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let (least, most) = range.into_inner();
+        Err(self.refuse(name, format!("{value} is not from {least} to {most}")))
+    }
+
+    fn duration(
+        &self,
+        name: &str,
+        value: Duration,
+        range: RangeInclusive<Duration>,
+    ) -> Result<(), ConfigError> {
+        let text = humantime::format_duration;
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let (least, most) = range.into_inner();
+        let (value, least, most) = (text(value), text(least), text(most));
+        Err(self.refuse(name, format!("{value} is not from {least} to {most}")))
+    }
+
+    /// Refuses a setting that does nothing without another.
+    fn needs(&self, one: (&str, bool), other: (&str, bool)) -> Result<(), ConfigError> {
+        if one.1 && !other.1 {
+            return Err(self.refuse(one.0, format!("it needs {} as well", other.0)));
+        }
+        Ok(())
+    }
+
+    fn readable(&self, name: &str, file: &Path) -> Result<(), ConfigError> {
+        match std::fs::read(file) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(self.refuse(name, format!("cannot read {}: {error}", file.display())))
+            }
+        }
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    match text.rsplit_once(':') {
+        Some((host, port)) => {
+            let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let host_is_good = match bare {
+                Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+                None => {
+                    let good = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+                    !host.is_empty() && host.chars().all(good)
+                }
+            };
+            host_is_good && port.parse::<u16>().is_ok_and(|port| port > 0)
+        }
+        None => false,
+    }
+}
+
+fn is_origin(text: &str) -> bool {
+    if text == "*" {
+        return true;
+    }
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    // Browsers send origins in lower case and compare them byte by byte.
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_:[]".contains(c);
+    host.is_some_and(|host| !host.is_empty() && host.chars().all(good))
+}

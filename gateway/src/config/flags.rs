@@ -1,0 +1,83 @@
+//! The flags that set what the file and the environment can set too.
+
+use std::path::PathBuf;
+
+use figment::value::{Dict, Value};
+
+use super::LogFormat;
+
+/// Settings on the command line. Each wins over the environment, which wins over the file.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Flags {
+    /// Read settings from this file [default: ./fencegate.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Listen on this address and port [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+
+    /// Keep the SQLite ledger and the embedded mint here [default: ./fencegate-data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Keep the ledger in this Postgres instead; needs --etcd. Other users of this machine can see
+    /// flags: a password is better kept in FENCEGATE_POSTGRES or the file
+    #[arg(long, value_name = "URL")]
+    pub postgres: Option<String>,
+
+    /// Number grants with this etcd cluster, members separated by commas; needs --postgres
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    pub etcd: Vec<String>,
+
+    /// Begin all keys in etcd with this [default: /fencegate]
+    #[arg(long, value_name = "PREFIX")]
+    pub etcd_prefix: Option<String>,
+
+    /// Export metrics of each resource whose name begins so, for example job: (repeatable)
+    #[arg(long, value_name = "PREFIX")]
+    pub metrics_prefix: Vec<String>,
+
+    /// Let pages of this origin call the gateway, for example https://ops.example.com (repeatable)
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<String>,
+
+    /// Refuse payloads above this many bytes [default: 262144]
+    #[arg(long, value_name = "BYTES")]
+    pub inline_bytes_max: Option<u64>,
+
+    /// Log this: a level, or directives such as info,fencegate=debug [default: info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+
+    /// Write log lines for people or as JSON [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl Flags {
+    /// The flags that were given, under the names of their settings.
+    pub(super) fn values(&self) -> Dict {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.to_string_lossy().into_owned());
+        let list = |list: &Vec<String>| (!list.is_empty()).then(|| Value::from(list.clone()));
+        let format = self.log_format.map(|format| match format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        });
+        [
+            ("listen", self.listen.clone().map(Value::from)),
+            ("data_dir", path(&self.data_dir).map(Value::from)),
+            ("postgres", self.postgres.clone().map(Value::from)),
+            ("etcd", list(&self.etcd)),
+            ("etcd_prefix", self.etcd_prefix.clone().map(Value::from)),
+            ("metrics_prefix", list(&self.metrics_prefix)),
+            ("cors_origin", list(&self.cors_origin)),
+            ("inline_bytes_max", self.inline_bytes_max.map(Value::from)),
+            ("log", self.log.clone().map(Value::from)),
+            ("log_format", format.map(Value::from)),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+    }
+}

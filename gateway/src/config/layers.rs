@@ -1,0 +1,203 @@
+//! Where settings come from, each source as a layer that remembers its name for error texts.
+
+use std::path::Path;
+
+use figment::error::Kind as Trouble;
+use figment::providers::{Format as _, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Error, Figment, Metadata, Profile, Provider};
+
+use super::{ConfigError, Flags};
+
+/// What variables of the environment begin with.
+pub(super) const ENV_PREFIX: &str = "FENCEGATE_";
+/// The variable that names the file.
+pub(super) const ENV_CONFIG: &str = "FENCEGATE_CONFIG";
+
+const ENVIRONMENT: &str = "the environment";
+const COMMAND_LINE: &str = "the command line";
+
+/// How a setting is written in a variable of the environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As it is.
+    Text,
+    /// In digits.
+    Number,
+    /// Its parts separated by commas.
+    List,
+}
+
+/// All settings by name.
+pub const SETTINGS: &[(&str, Kind)] = &[
+    ("listen", Kind::Text),
+    ("data_dir", Kind::Text),
+    ("postgres", Kind::Text),
+    ("etcd", Kind::List),
+    ("etcd_prefix", Kind::Text),
+    ("etcd_user", Kind::Text),
+    ("etcd_password", Kind::Text),
+    ("etcd_ca_file", Kind::Text),
+    ("etcd_cert_file", Kind::Text),
+    ("etcd_key_file", Kind::Text),
+    ("inline_bytes_max", Kind::Number),
+    ("request_timeout", Kind::Text),
+    ("queue_max", Kind::Number),
+    ("batch_max", Kind::Number),
+    ("committers", Kind::Number),
+    ("connections_max", Kind::Number),
+    ("body_timeout", Kind::Text),
+    ("body_idle_timeout", Kind::Text),
+    ("drain_timeout", Kind::Text),
+    ("keys_kept", Kind::Text),
+    ("ended_locks_kept", Kind::Text),
+    ("rejections_max", Kind::Number),
+    ("sweep_interval", Kind::Text),
+    ("metrics_prefix", Kind::List),
+    ("cors_origin", Kind::List),
+    ("log", Kind::Text),
+    ("log_format", Kind::Text),
+];
+
+/// Settings from one source.
+pub(super) struct Layer {
+    source: String,
+    values: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.source.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, Error> {
+        Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
+
+/// Reads a TOML file.
+pub(super) fn file(path: &Path) -> Result<Layer, ConfigError> {
+    let source = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read {source}: {error}")))?;
+    // Not the parser's own text: it quotes the line, which may hold a secret.
+    let values: Dict = Toml::from_str(&text).map_err(|error| {
+        let line = error
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .map_or(1, |before| before.matches('\n').count() + 1);
+        ConfigError(format!("{source} is not valid TOML: line {line}: {}", error.message()))
+    })?;
+    if let Some(name) = values.keys().find(|name| kind(name).is_none()) {
+        return Err(ConfigError(format!("{source}: {name} is not a setting{}", suggestion(name))));
+    }
+    Ok(Layer { source, values })
+}
+
+/// Reads the variables that begin with `FENCEGATE_`, and ignores all others.
+pub(super) fn environment(
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Layer, ConfigError> {
+    let mut values = Dict::new();
+    for (variable, text) in variables {
+        let Some(rest) = variable.strip_prefix(ENV_PREFIX) else {
+            continue;
+        };
+        if variable == ENV_CONFIG || is_service_link(rest) {
+            continue;
+        }
+        let name = rest.to_ascii_lowercase();
+        // Only upper case, so that no two variables stand for one setting.
+        let known = kind(&name).filter(|_| name.to_ascii_uppercase() == rest);
+        let value = match known {
+            Some(Kind::Text) => Value::from(text),
+            // What is not a number is refused later, with the text for a wrong type.
+            Some(Kind::Number) => match text.trim().parse::<i64>() {
+                Ok(number) => Value::from(number),
+                Err(_) => Value::from(text),
+            },
+            Some(Kind::List) => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Value::from(parts.collect::<Vec<_>>())
+            }
+            None => {
+                return Err(ConfigError(format!(
+                    "{variable} in {ENVIRONMENT} is not a setting{}",
+                    suggestion(&name)
+                )));
+            }
+        };
+        values.insert(name, value);
+    }
+    Ok(Layer { source: ENVIRONMENT.into(), values })
+}
+
+/// Kubernetes gives each container such variables about each service of its namespace, under the
+/// name of the service, which is likely to be `fencegate`.
+fn is_service_link(rest: &str) -> bool {
+    let begins = ["PORT_", "SERVICE_PORT_"];
+    ["PORT", "SERVICE_HOST", "SERVICE_PORT"].contains(&rest)
+        || begins.iter().any(|begin| rest.starts_with(begin))
+}
+
+/// Takes over the flags that were given.
+pub(super) fn flags(flags: &Flags) -> Layer {
+    Layer { source: COMMAND_LINE.into(), values: flags.values() }
+}
+
+/// A setting and where its value came from, for the beginning of an error text.
+pub(super) fn place(figment: &Figment, name: &str) -> String {
+    match figment.find_metadata(name) {
+        Some(metadata) => from(name, &metadata.name),
+        None => name.to_owned(),
+    }
+}
+
+/// The trouble with the type or the form of a value, in our own words where figment's are odd.
+pub(super) fn explain(error: &Error) -> ConfigError {
+    let name = error.path.join(".");
+    let place = match &error.metadata {
+        Some(metadata) => from(&name, &metadata.name),
+        None => name.clone(),
+    };
+    // A value that should have been hidden may be of the wrong type; do not quote it.
+    let secret = ["postgres", "etcd_password"].contains(&name.as_str());
+    let what = match &error.kind {
+        Trouble::InvalidType(_, expected) | Trouble::InvalidValue(_, expected) if secret => {
+            format!("it must be {expected}")
+        }
+        Trouble::InvalidType(found, expected) => format!("found {found}, expected {expected}"),
+        other => other.to_string(),
+    };
+    ConfigError(format!("{place}: {what}"))
+}
+
+fn from(name: &str, source: &str) -> String {
+    match source {
+        ENVIRONMENT => {
+            let variable = name.to_ascii_uppercase();
+            format!("{name} (from {ENV_PREFIX}{variable})")
+        }
+        COMMAND_LINE => format!("{name} (from --{})", name.replace('_', "-")),
+        file => format!("{name} (from {file})"),
+    }
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    let setting = SETTINGS.iter().find(|(setting, _)| *setting == name)?;
+    Some(setting.1)
+}
+
+/// The setting that was probably meant, for a name that is none.
+fn suggestion(name: &str) -> String {
+    let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
+    let wanted = plain(name);
+    let near = SETTINGS.iter().find(|(setting, _)| {
+        let setting = plain(setting);
+        setting == wanted || setting.starts_with(&wanted) || wanted.starts_with(&setting)
+    });
+    match near {
+        Some((setting, _)) if !wanted.is_empty() => format!("; is {setting} meant?"),
+        _ => "; docs/config.md lists all".into(),
+    }
+}

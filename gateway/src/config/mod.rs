@@ -1,0 +1,220 @@
+//! The settings of the gateway: defaults, then a file, then the environment, then flags.
+
+mod check;
+mod flags;
+mod layers;
+mod secret;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use figment::Figment;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use flags::Flags;
+pub use layers::SETTINGS;
+pub use secret::{PostgresUrl, Secret};
+
+/// The largest payload that the ledger takes, whatever is configured.
+pub const INLINE_BYTES_LIMIT: u64 = 1024 * 1024;
+/// The file that is read if it exists and no other is named.
+const DEFAULT_FILE: &str = "fencegate.toml";
+
+/// A configuration that cannot be used, and where its trouble lies.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// All settings, checked. `docs/config.md` explains each; a test fails if one is missing there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The address and port to listen on.
+    #[serde(deserialize_with = "address")]
+    pub listen: SocketAddr,
+    /// Where the SQLite ledger and the embedded mint live.
+    pub data_dir: PathBuf,
+    /// The Postgres ledger, instead of SQLite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub postgres: Option<PostgresUrl>,
+    /// The members of the etcd mint, instead of the embedded one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub etcd: Vec<String>,
+    /// What all keys in etcd begin with.
+    pub etcd_prefix: String,
+    /// The user to sign in to etcd with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_user: Option<String>,
+    /// The password of that user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_password: Option<Secret>,
+    /// Whose certificates to accept from etcd (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_ca_file: Option<PathBuf>,
+    /// The gateway's certificate for etcd (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_cert_file: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_key_file: Option<PathBuf>,
+    /// The largest payload of a write, in bytes.
+    pub inline_bytes_max: u64,
+    /// How long a caller waits for the ledger or the mint.
+    #[serde(with = "duration")]
+    pub request_timeout: Duration,
+    /// How many items wait in each queue before callers are turned away.
+    pub queue_max: usize,
+    /// How many items go into one act of the ledger.
+    pub batch_max: usize,
+    /// How many batches of writes are under way at a time.
+    pub committers: usize,
+    /// How many connections are open at a time.
+    pub connections_max: usize,
+    /// How long the body of a request may take.
+    #[serde(with = "duration")]
+    pub body_timeout: Duration,
+    /// How long the body of a request may stall.
+    #[serde(with = "duration")]
+    pub body_idle_timeout: Duration,
+    /// How long a stopping gateway waits for requests in flight.
+    #[serde(with = "duration")]
+    pub drain_timeout: Duration,
+    /// How long idempotency keys are remembered.
+    #[serde(with = "duration")]
+    pub keys_kept: Duration,
+    /// How long locks that have ended are remembered.
+    #[serde(with = "duration")]
+    pub ended_locks_kept: Duration,
+    /// How many refused writes are kept for the operator.
+    pub rejections_max: i64,
+    /// How often the ledger is tidied.
+    #[serde(with = "duration")]
+    pub sweep_interval: Duration,
+    /// Resources whose names begin so appear in the metrics one by one.
+    pub metrics_prefix: Vec<String>,
+    /// Origins whose pages may call the gateway.
+    pub cors_origin: Vec<String>,
+    /// What to log.
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data_dir: "./fencegate-data".into(),
+            postgres: None,
+            etcd: Vec::new(),
+            etcd_prefix: "/fencegate".into(),
+            etcd_user: None,
+            etcd_password: None,
+            etcd_ca_file: None,
+            etcd_cert_file: None,
+            etcd_key_file: None,
+            inline_bytes_max: 256 * 1024,
+            request_timeout: Duration::from_secs(4),
+            queue_max: 4096,
+            batch_max: 64,
+            committers: 2,
+            connections_max: 10_000,
+            body_timeout: Duration::from_secs(60),
+            body_idle_timeout: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(30),
+            keys_kept: 7 * DAY,
+            ended_locks_kept: DAY,
+            rejections_max: 100_000,
+            sweep_interval: Duration::from_secs(10),
+            metrics_prefix: Vec::new(),
+            cors_origin: Vec::new(),
+            log: "info".into(),
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Config {
+    /// Loads the settings from the file, the environment and the flags of this process.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        let env: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| {
+                let name = name.into_string().ok()?;
+                name.starts_with(layers::ENV_PREFIX).then(|| match value.into_string() {
+                    Ok(value) => Ok((name.clone(), value)),
+                    Err(_) => Err(ConfigError(format!("{name} is not valid UTF-8"))),
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        let named = flags.config.clone().or_else(|| {
+            env.iter()
+                .find(|(name, _)| name == layers::ENV_CONFIG)
+                .map(|(_, value)| PathBuf::from(value))
+        });
+        let file = match named {
+            Some(file) => Some(file),
+            None => Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()),
+        };
+        Self::load_from(file.as_deref(), env.into_iter(), flags)
+    }
+
+    /// Loads the settings from what is given, and from nothing else.
+    pub fn load_from(
+        file: Option<&Path>,
+        env: impl Iterator<Item = (String, String)>,
+        flags: &Flags,
+    ) -> Result<Self, ConfigError> {
+        let mut figment = Figment::new();
+        if let Some(file) = file {
+            figment = figment.merge(layers::file(file)?);
+        }
+        figment = figment.merge(layers::environment(env)?).merge(layers::flags(flags));
+        let config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
+        config.check(&figment)?;
+        Ok(config)
+    }
+
+    /// Whether the gateway works on Postgres and etcd, so that several may run side by side.
+    pub fn is_shared(&self) -> bool {
+        self.postgres.is_some()
+    }
+}
+
+/// Reads an address and port, with a text that shows what one looks like.
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| {
+        let such = "an IP address and port such as 127.0.0.1:8080 or [::1]:8080";
+        serde::de::Error::custom(format!("{text:?} is not {such}"))
+    })
+}
+
+/// Durations as text such as `500ms`, `30s` or `7days`.
+mod duration {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&humantime::format_duration(*value))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        fence_core::lock::duration_text(from)
+    }
+}

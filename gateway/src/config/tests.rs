@@ -1,0 +1,250 @@
+//! Tests of the settings. None reads the environment or the working directory of this process.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A file that goes when the test ends.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fencegate-config-{}-{count}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn load(file: &str, env: &[(&str, &str)], flags: &Flags) -> Result<Config, String> {
+    let file = File::new(file);
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let path = file.0.display().to_string();
+    Config::load_from(Some(&file.0), env, flags)
+        .map_err(|error| error.to_string().replace(&path, "FILE"))
+}
+
+fn refusal(file: &str) -> String {
+    load(file, &[], &Flags::default()).expect_err("it must be refused")
+}
+
+const POSTGRES: &str = "postgres://gw:hush@db:5432/fence";
+
+/// Every setting set to something that is not its default.
+fn full() -> Config {
+    Config {
+        postgres: Some(PostgresUrl::new(POSTGRES).unwrap()),
+        etcd: vec!["a:2379".into(), "b:2379".into()],
+        etcd_user: Some("gw".into()),
+        etcd_password: Some(serde_json::from_str("\"hush\"").unwrap()),
+        etcd_ca_file: Some("ca.pem".into()),
+        etcd_cert_file: Some("cert.pem".into()),
+        etcd_key_file: Some("key.pem".into()),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn nothing_given_means_the_defaults() {
+    let config = load("", &[], &Flags::default()).unwrap();
+    assert_eq!(config, Config::default());
+    let without_file = Config::load_from(None, std::iter::empty(), &Flags::default());
+    assert_eq!(without_file, Ok(Config::default()));
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let file = "log = \"warn\"\nbatch_max = 8\nlisten = \"127.0.0.1:1\"\nkeys_kept = \"3d\"";
+    let env = [
+        ("FENCEGATE_BATCH_MAX", "9"),
+        ("FENCEGATE_LISTEN", "127.0.0.1:2"),
+        ("FENCEGATE_METRICS_PREFIX", "job:, cron:"),
+        ("FENCEGATE_CONFIG", "elsewhere"),
+        ("OTHER", "ignored"),
+        ("FENCEGATE_SERVICE_HOST", "10.0.0.1"),
+        ("FENCEGATE_PORT", "tcp://10.0.0.1:8080"),
+        ("FENCEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    let flags = Flags {
+        listen: Some("127.0.0.1:3".into()),
+        log_format: Some(LogFormat::Json),
+        ..Flags::default()
+    };
+    let config = load(file, &env, &flags).unwrap();
+    assert_eq!(config.log, "warn");
+    assert_eq!(config.batch_max, 9);
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.keys_kept, Duration::from_secs(3 * 24 * 60 * 60));
+    assert_eq!(config.metrics_prefix, ["job:", "cron:"]);
+    assert_eq!(config.log_format, LogFormat::Json);
+}
+
+#[test]
+fn text_that_looks_like_a_number_stays_text() {
+    let env = [
+        ("FENCEGATE_POSTGRES", POSTGRES),
+        ("FENCEGATE_ETCD", "a:2379,b:2379"),
+        ("FENCEGATE_ETCD_USER", "7"),
+        ("FENCEGATE_ETCD_PASSWORD", "0123"),
+    ];
+    let config = load("", &env, &Flags::default()).unwrap();
+    assert!(config.is_shared());
+    assert_eq!(config.etcd, ["a:2379", "b:2379"]);
+    assert_eq!(config.etcd_password.unwrap().reveal(), "0123");
+}
+
+#[test]
+fn what_is_no_setting_is_refused_wherever_it_stands() {
+    assert_eq!(refusal("batch-max = 3"), "FILE: batch-max is not a setting; is batch_max meant?");
+    assert_eq!(
+        refusal("nonsense = 3"),
+        "FILE: nonsense is not a setting; docs/config.md lists all"
+    );
+    let env = [("FENCEGATE_LISTN", "127.0.0.1:2")];
+    let error = load("", &env, &Flags::default()).unwrap_err();
+    assert!(error.starts_with("FENCEGATE_LISTN in the environment is not a setting"));
+}
+
+#[test]
+fn a_refusal_names_the_setting_its_source_and_the_range() {
+    let env = [("FENCEGATE_BATCH_MAX", "257")];
+    assert_eq!(
+        load("", &env, &Flags::default()),
+        Err("batch_max (from FENCEGATE_BATCH_MAX): 257 is not from 1 to 256".into())
+    );
+    let flags = Flags { inline_bytes_max: Some(2_000_000), ..Flags::default() };
+    assert_eq!(
+        load("", &[], &flags),
+        Err("inline_bytes_max (from --inline-bytes-max): 2000000 is not from 1 to 1048576".into())
+    );
+    assert_eq!(
+        refusal("request_timeout = \"2m\""),
+        "request_timeout (from FILE): 2m is not from 100ms to 1m"
+    );
+    assert_eq!(
+        refusal("request_timeout = \"fast\""),
+        "request_timeout (from FILE): \"fast\" is not a duration such as 500ms, 30s or 5m"
+    );
+}
+
+#[test]
+fn values_of_a_wrong_form_are_refused() {
+    let cases = [
+        (
+            "listen = \"localhost\"",
+            "listen (from FILE): \"localhost\" is not an IP address and port",
+        ),
+        ("queue_max = \"many\"", "queue_max (from FILE): found string"),
+        ("queue_max = -1", "queue_max (from FILE): "),
+        ("etcd = \"a:1\"", "etcd (from FILE): found string"),
+        ("log = \"=,=\"", "log (from FILE): "),
+        ("log_format = \"xml\"", "log_format (from FILE): unknown variant"),
+        ("etcd_prefix = \"fence\"", "etcd_prefix (from FILE): it must begin"),
+        ("metrics_prefix = [\"a/\"]", "metrics_prefix (from FILE): \"a/\""),
+        ("cors_origin = [\"https://a/b\"]", "cors_origin (from FILE): "),
+        ("etcd_user = \"gw\"", "etcd_user (from FILE): it needs etcd_password"),
+        ("etcd_cert_file = \"c\"", "etcd_cert_file (from FILE): it needs etcd_key_file"),
+        ("log = ", "FILE is not valid TOML: line 1"),
+        ("\nlog = \"a\" \"hush\"", "FILE is not valid TOML: line 2"),
+    ];
+    for (file, expected) in cases {
+        let error = refusal(file);
+        assert!(error.starts_with(expected), "{file}: {error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+}
+
+#[test]
+fn postgres_and_etcd_go_together() {
+    let alone = refusal(&format!("postgres = \"{POSTGRES}\""));
+    assert!(alone.starts_with("postgres (from FILE): it needs etcd as well"));
+    let alone = refusal("etcd = [\"a:2379\"]");
+    assert!(alone.starts_with("etcd (from FILE): it needs postgres as well"));
+    let both = format!("postgres = \"{POSTGRES}\"\netcd = [\"http://a:2379\", \"[::1]:2379\"]");
+    assert!(load(&both, &[], &Flags::default()).is_ok());
+}
+
+#[test]
+fn etcd_members_are_checked() {
+    for (member, part) in [
+        ("a", "is not host:port"),
+        ("a:0", "is not host:port"),
+        ("u:p@a:1", "is not host:port"),
+        ("https://a:1", "needs etcd_ca_file"),
+        ("ftp://a:1", "must begin with http://"),
+    ] {
+        let error = refusal(&format!("etcd = [\"{member}\"]"));
+        assert!(error.contains(part), "{member}: {error}");
+    }
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let config = full();
+    let shown = format!("{config:?}{}", config.show().unwrap());
+    assert!(!shown.contains("hush"), "{shown}");
+    assert!(shown.contains("postgres://gw:***@db:5432/fence"), "{shown}");
+    for (url, expected) in [
+        ("postgres://db/x?password=hush&a=b", "postgres://db/x?password=***&a=b"),
+        ("postgres://db/x?p%61ssword=hush", "postgres://db/x?p%61ssword=***"),
+        ("postgres://u:hu@sh@db/x", "postgres://u:***@db/x"),
+        ("postgres://u@db/x", "postgres://u@db/x"),
+    ] {
+        assert_eq!(PostgresUrl::new(url).unwrap().to_string(), expected);
+    }
+    for file in [
+        "postgres = \"mysql://u:hush@db/x\"\netcd = [\"a:1\"]",
+        "postgres = \"postgres://u:hush@db:port/x\"\netcd = [\"a:1\"]",
+        "postgres = [\"hush\"]",
+        "etcd_password = [\"hush\"]",
+    ] {
+        let error = refusal(file);
+        assert!(!error.contains("hush"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_shown_can_be_read_again() {
+    let shown = Config::default().show().unwrap();
+    assert_eq!(load(&shown, &[], &Flags::default()), Ok(Config::default()));
+    assert!(shown.contains("# guarantee: strict"), "{shown}");
+    assert!(shown.contains("# ledger: sqlite"), "{shown}");
+    assert!(full().show().unwrap().contains("# mint: etcd, a:2379, b:2379"));
+}
+
+#[test]
+fn every_setting_is_known_and_documented() {
+    let table = toml::Table::try_from(full()).unwrap();
+    let mut fields: Vec<&str> = table.keys().map(String::as_str).collect();
+    let mut known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
+    fields.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(fields, known);
+    let page = include_str!("../../../docs/config.md");
+    for name in known {
+        let row = format!("| `{name}` |");
+        let variable = format!("FENCEGATE_{}", name.to_ascii_uppercase());
+        let line = page.lines().find(|line| line.starts_with(&row));
+        let line = line.unwrap_or_else(|| panic!("docs/config.md has no row for {name}"));
+        assert!(line.contains(&variable), "{name}: {variable}");
+    }
+}
+
+#[test]
+fn every_flag_is_documented() {
+    use clap::Args as _;
+    let command = Flags::augment_args(clap::Command::new("fencegate"));
+    let page = include_str!("../../../docs/config.md");
+    for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+        assert!(page.contains(&format!("`--{flag}`")), "{flag}");
+    }
+}

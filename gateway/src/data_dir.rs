@@ -1,0 +1,94 @@
+//! The data directory, locked against a second process.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+/// A data directory that belongs to this process until dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    /// Closing it gives the lock back, and so does the end of the process, however it ends.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Creates the directory if need be, for this user only, and locks it through a file of its
+    /// own: a lock on the ledger's file would drop when any handle to it closes.
+    pub fn lock(path: &Path) -> anyhow::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .with_context(|| format!("cannot create the data directory {}", path.display()))?;
+        let name = path.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&name)
+            .with_context(|| format!("cannot open {}", name.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!(
+                "the data directory {} is in use by another process{}",
+                path.display(),
+                holder(&mut file)
+            ),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", name.display()));
+            }
+        }
+        // For the text above; nothing else reads it.
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .with_context(|| format!("cannot write {}", name.display()))?;
+        Ok(Self { path: path.to_owned(), _lock: file })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The process that the lock file names, if it names one.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    match file.read_to_string(&mut text) {
+        Ok(_) => match text.trim().parse::<u32>() {
+            Ok(pid) => format!(" (pid {pid})"),
+            Err(_) => String::new(),
+        },
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn one_process_at_a_time() {
+        let name = format!("fencegate-data-dir-{}", std::process::id());
+        let path = std::env::temp_dir().join(name).join("inner");
+        let first = DataDir::lock(&path).unwrap();
+        let mode = std::fs::metadata(first.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        // A second handle conflicts even within one process.
+        let error = DataDir::lock(&path).unwrap_err().to_string();
+        let pid = format!("(pid {})", std::process::id());
+        assert!(error.contains("in use") && error.contains(&pid), "{error}");
+        drop(first);
+        DataDir::lock(&path).unwrap();
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+}

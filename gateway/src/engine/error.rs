@@ -1,0 +1,117 @@
+//! Why the engine did not do what was asked. The edge turns each into one error code.
+
+use fence_core::ports::{Holder, LedgerError, MintError};
+use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
+
+/// Why a call failed. Unless it says otherwise, nothing was applied.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// The rule refused a write.
+    #[error("{}", .0.code().title())]
+    Refused(Refusal),
+    /// The idempotency key stands for another payload.
+    #[error("the key was used by operation {first} for another payload")]
+    KeyReused {
+        /// The operation that used it first.
+        first: OperationId,
+    },
+    /// The first request with this idempotency key did not end before the deadline.
+    #[error("the first request with this key is still being decided")]
+    KeyInProgress,
+    /// Another lock holds the resource.
+    #[error("{} is locked", .0.resource)]
+    Held(Holder),
+    /// The lock has ended.
+    #[error("the lock has ended: {}", .0.as_str())]
+    LockEnded(LockEnd),
+    /// The lock is being broken.
+    #[error("an operator is breaking this lock; it is not extended")]
+    LockBreaking,
+    /// The id belongs to a lock on other resources or of another owner.
+    #[error("this id was used for a lock on other resources or by another owner")]
+    LockConflict,
+    /// No lock has this id.
+    #[error("no lock has this id, or it ended more than 24 hours ago")]
+    LockNotFound,
+    /// The resource was never locked.
+    #[error("this resource was never locked")]
+    ResourceNotFound,
+    /// An operator has frozen the resource.
+    #[error("{0} is frozen: no lock is granted")]
+    Frozen(ResourceName),
+    /// A queue is full.
+    #[error("the queue for {0} is full")]
+    Overloaded(&'static str),
+    /// The ledger cannot be reached.
+    #[error("{0}")]
+    LedgerUnavailable(String),
+    /// The mint cannot be reached.
+    #[error("{0}")]
+    MintUnavailable(String),
+    /// The mint is not the one that the ledger knows, or its numbers do not rise.
+    #[error("{0}")]
+    MintRegressed(String),
+    /// The ledger may have lost acknowledged commits.
+    #[error("{0}")]
+    RefenceRequired(String),
+    /// It may have taken effect or not.
+    #[error("the answer was lost; it may have taken effect or not")]
+    OutcomeUnknown {
+        /// The operation to ask about, if it was a write.
+        operation: Option<OperationId>,
+    },
+    /// A defect of the gateway.
+    #[error("{0}")]
+    Defect(String),
+}
+
+impl EngineError {
+    /// The error code users see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::KeyReused { .. } => ErrorCode::IdempotencyKeyReused,
+            Self::KeyInProgress => ErrorCode::IdempotencyInProgress,
+            Self::Held(_) => ErrorCode::LockHeld,
+            Self::LockEnded(LockEnd::Superseded) => ErrorCode::LockSuperseded,
+            Self::LockEnded(LockEnd::Released) => ErrorCode::LockReleased,
+            Self::LockEnded(LockEnd::Broken) => ErrorCode::LockBroken,
+            Self::LockEnded(LockEnd::Void) => ErrorCode::LockVoid,
+            Self::LockBreaking => ErrorCode::LockBreaking,
+            Self::LockConflict => ErrorCode::LockIdConflict,
+            Self::LockNotFound => ErrorCode::LockNotFound,
+            Self::ResourceNotFound => ErrorCode::ResourceNotFound,
+            Self::Frozen(_) => ErrorCode::ResourceFrozen,
+            Self::Overloaded(_) => ErrorCode::Overloaded,
+            Self::LedgerUnavailable(_) => ErrorCode::LedgerUnavailable,
+            Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
+            Self::MintRegressed(_) => ErrorCode::MintRegressed,
+            Self::RefenceRequired(_) => ErrorCode::RefenceRequired,
+            Self::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
+            Self::Defect(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl From<LedgerError> for EngineError {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Unavailable(why) => Self::LedgerUnavailable(why),
+            LedgerError::Unknown(_) => Self::OutcomeUnknown { operation: None },
+            LedgerError::RefenceRequired(why) => Self::RefenceRequired(why),
+            LedgerError::EpochMoved => {
+                Self::MintUnavailable("the epoch of the mint is changing".into())
+            }
+            LedgerError::Defect(why) => Self::Defect(why),
+        }
+    }
+}
+
+impl From<MintError> for EngineError {
+    fn from(error: MintError) -> Self {
+        match error {
+            MintError::Unavailable(why) => Self::MintUnavailable(why),
+            MintError::OtherIncarnation { .. } => Self::MintRegressed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Renew, release and break. No mint: with it down, holders renew and release as ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::ports::{
+    BreakItem, BreakVerdict, Grant, Ledger, LedgerError, Patience, ReleaseVerdict, RenewItem,
+    RenewVerdict,
+};
+use fence_core::{LockEnd, LockId, ResourceName, Ttl};
+
+use super::batcher::{Act, Batcher};
+use super::error::EngineError;
+use super::grants::{Traces, record_hold, unsent};
+use super::metrics;
+
+/// A lock that was renewed.
+#[derive(Debug, Clone)]
+pub struct Renewed {
+    /// The lock.
+    pub grant: Grant,
+    /// For how long it had been expired, if it had.
+    pub lapsed_ms: Option<i64>,
+}
+
+/// Renewals, as the act of a batcher. Run twice, it renews twice: no harm.
+pub(super) struct Renew {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for Renew {
+    type Item = RenewItem;
+    type Verdict = RenewVerdict;
+    type Lane = LockId;
+
+    const NAME: &'static str = "renew";
+
+    fn lane(item: &RenewItem) -> LockId {
+        item.lock
+    }
+
+    async fn run(
+        &self,
+        items: Arc<[RenewItem]>,
+        patience: Patience,
+    ) -> Result<Vec<RenewVerdict>, LedgerError> {
+        self.ledger.renew(items, patience).await
+    }
+
+    fn is_busy(verdict: &RenewVerdict) -> bool {
+        matches!(verdict, RenewVerdict::Busy)
+    }
+}
+
+/// Releases, as the act of a batcher. Run twice, the second finds the lock ended.
+pub(super) struct Release {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for Release {
+    type Item = LockId;
+    type Verdict = ReleaseVerdict;
+    type Lane = LockId;
+
+    const NAME: &'static str = "release";
+
+    fn lane(item: &LockId) -> LockId {
+        *item
+    }
+
+    async fn run(
+        &self,
+        items: Arc<[LockId]>,
+        patience: Patience,
+    ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+        self.ledger.release(items, patience).await
+    }
+
+    fn is_busy(verdict: &ReleaseVerdict) -> bool {
+        matches!(verdict, ReleaseVerdict::Busy)
+    }
+}
+
+/// Breaks, as the act of a batcher. Each names the token it means, so a late one hits nobody else.
+pub(super) struct Break {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for Break {
+    type Item = BreakItem;
+    type Verdict = BreakVerdict;
+    type Lane = ResourceName;
+
+    const NAME: &'static str = "break";
+
+    fn lane(item: &BreakItem) -> ResourceName {
+        item.resource.clone()
+    }
+
+    async fn run(
+        &self,
+        items: Arc<[BreakItem]>,
+        patience: Patience,
+    ) -> Result<Vec<BreakVerdict>, LedgerError> {
+        self.ledger.break_locks(items, patience).await
+    }
+
+    fn is_busy(verdict: &BreakVerdict) -> bool {
+        matches!(verdict, BreakVerdict::Busy)
+    }
+}
+
+/// The queues for locks that exist.
+pub(super) struct Locks {
+    pub(super) renewals: Batcher<Renew>,
+    pub(super) releases: Arc<Batcher<Release>>,
+    pub(super) breaks: Batcher<Break>,
+    pub(super) traces: Traces,
+}
+
+impl Locks {
+    /// Starts the ttl of a lock again.
+    pub(super) async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
+        let verdict = self.renewals.submit(RenewItem { lock: id, ttl }).await;
+        let outcome = match verdict {
+            Ok(RenewVerdict::Renewed { grant, lapsed_ms }) => Ok(Renewed { grant, lapsed_ms }),
+            Ok(RenewVerdict::Ended(how)) => Err(EngineError::LockEnded(how)),
+            Ok(RenewVerdict::Breaking) => Err(EngineError::LockBreaking),
+            Ok(RenewVerdict::NotFound) => Err(EngineError::LockNotFound),
+            Ok(RenewVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
+            Err(failure) => Err(unsent(failure)),
+        };
+        let word = match &outcome {
+            Ok(renewed) if renewed.lapsed_ms.is_some() => "revived",
+            Ok(_) => "renewed",
+            Err(error) => {
+                let reason = error.code().as_str();
+                ::metrics::counter!(metrics::RENEW_FAILURES, "reason" => reason).increment(1);
+                "failed"
+            }
+        };
+        ::metrics::counter!(metrics::RENEWALS, "outcome" => word).increment(1);
+        outcome
+    }
+
+    /// Gives a lock back. Doing it again, or for an id that was never granted, succeeds as well.
+    pub(super) async fn release(&self, id: LockId) -> Result<(), EngineError> {
+        match self.releases.submit(id).await {
+            Ok(ReleaseVerdict::Released { held_ms, ended }) => {
+                record_hold(held_ms, LockEnd::Released);
+                self.traces.add(ended);
+                Ok(())
+            }
+            Ok(ReleaseVerdict::AlreadyEnded) => Ok(()),
+            Ok(ReleaseVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
+            Err(failure) => Err(unsent(failure)),
+        }
+    }
+
+    /// Breaks the lock of a resource that carries this token.
+    pub(super) async fn break_lock(&self, item: BreakItem) -> Result<(), EngineError> {
+        let (resource, after) = (item.resource.clone(), item.after);
+        tracing::info!(%resource, reason = item.reason, ?after, "an operator breaks a lock");
+        match self.breaks.submit(item).await {
+            Ok(BreakVerdict::Broken { held_ms, ended }) => {
+                if let Some(held_ms) = held_ms {
+                    count_break(held_ms, after);
+                }
+                self.traces.add(ended);
+                Ok(())
+            }
+            Ok(BreakVerdict::Breaking { .. } | BreakVerdict::NotHeld) => Ok(()),
+            Ok(BreakVerdict::NoFence) => Err(EngineError::ResourceNotFound),
+            Ok(BreakVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
+            Err(failure) => Err(unsent(failure)),
+        }
+    }
+}
+
+fn count_break(held_ms: i64, after: Duration) {
+    let kind = if after.is_zero() { "at_once" } else { "after" };
+    ::metrics::counter!(metrics::BREAKS, "kind" => kind).increment(1);
+    record_hold(held_ms, LockEnd::Broken);
+}

@@ -1,0 +1,55 @@
+//! The names of the engine's metrics, and what they mean.
+
+use metrics::{Unit, describe_counter, describe_histogram};
+
+/// Items in a batch, by act.
+pub(super) const BATCH_ITEMS: &str = "fencegate_batch_items";
+/// Writes by outcome.
+pub(super) const WRITES: &str = "fencegate_writes_total";
+/// Refused writes by reason.
+pub(super) const REJECTIONS: &str = "fencegate_rejections_total";
+/// Refused writes that were counted but not kept.
+pub(super) const REJECTIONS_DROPPED: &str = "fencegate_rejections_dropped_total";
+/// How many grants behind a refused token was.
+pub(super) const TOKEN_LAG: &str = "fencegate_token_lag_grants";
+/// How long ago a refused token had been superseded.
+pub(super) const SUPERSEDED_SECONDS: &str = "fencegate_superseded_seconds";
+/// From a write's arrival in the engine to its verdict.
+pub(super) const COMMIT_SECONDS: &str = "fencegate_commit_seconds";
+/// Acquisitions by outcome.
+pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
+/// From an acquisition's arrival in the engine to its answer.
+pub(super) const ACQUIRE_SECONDS: &str = "fencegate_acquire_seconds";
+/// Renewals by outcome.
+pub(super) const RENEWALS: &str = "fencegate_renewals_total";
+/// Renewals that failed, by reason.
+pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
+/// Breaks.
+pub(super) const BREAKS: &str = "fencegate_breaks_total";
+/// How long locks were held, by how they ended.
+pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
+
+/// Tells the recorder what each metric means.
+pub fn describe() {
+    describe_histogram!(BATCH_ITEMS, Unit::Count, "Items in one batch to the ledger, by act");
+    describe_counter!(WRITES, "Writes by outcome");
+    describe_counter!(REJECTIONS, "Refused writes by reason (an error code)");
+    describe_counter!(REJECTIONS_DROPPED, "Refused writes counted here but not kept for /rejections");
+    describe_histogram!(TOKEN_LAG, Unit::Count, "How many grants behind a refused token was");
+    describe_histogram!(
+        SUPERSEDED_SECONDS,
+        Unit::Seconds,
+        "How long ago a refused token had been superseded"
+    );
+    describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "From a write's arrival to its verdict");
+    describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");
+    describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From an acquisition's arrival to its answer");
+    describe_counter!(RENEWALS, "Renewals by outcome");
+    describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
+    describe_counter!(BREAKS, "Locks broken by an operator");
+    describe_histogram!(
+        HOLD_SECONDS,
+        Unit::Seconds,
+        "How long locks were held, by how they ended"
+    );
+}

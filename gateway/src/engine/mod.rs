@@ -1,0 +1,338 @@
+//! The engine: grants, locks, writes and reads. It knows no HTTP, SQL or etcd.
+//!
+//! Every method may be dropped at any await: it only waits on channels, and what it started goes its
+//! way regardless. Clock, ids and spawning come in from outside.
+
+mod batcher;
+pub mod error;
+mod grants;
+mod locks;
+pub mod metrics;
+mod reads;
+mod rejections;
+mod sweeper;
+mod writes;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fence_core::ports::{
+    Applied, BreakItem, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord, Page,
+    ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
+};
+use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Ttl};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use batcher::{Batcher, Limits};
+pub use error::EngineError;
+use grants::{Granting, Grants, Look, Traces};
+pub use grants::{Acquire, Acquired};
+use locks::{Break, Locks, Release, Renew};
+pub use locks::Renewed;
+use reads::Read;
+use rejections::Rejections;
+use writes::{Commit, Writes};
+pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
+
+/// Bytes in one batch of writes.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Lanes that may use the ledger at once.
+const LANES_MAX: usize = 8;
+/// Queries outside the queues that may use the ledger at once.
+const QUERIES_MAX: usize = 6;
+/// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
+const BREAK_ATTEMPTS_MAX: u32 = 3;
+
+/// Limits and times of an engine.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a caller waits for the ledger or the mint.
+    pub request_timeout: Duration,
+    /// Items that may wait in each queue.
+    pub queue_max: usize,
+    /// Items in one batch.
+    pub batch_max: usize,
+    /// Group committers side by side; one for a ledger with one writer.
+    pub committers: usize,
+    /// What the sweeper removes.
+    pub retention: Retention,
+    /// How often it does.
+    pub sweep_interval: Duration,
+}
+
+/// Which parts work.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    /// The ledger, or why it does not.
+    pub ledger: Result<(), String>,
+    /// The mint, or why it does not. Without it only new grants stop.
+    pub mint: Result<(), String>,
+}
+
+/// The engine; cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    ledger: Arc<dyn Ledger>,
+    mint: Arc<dyn Mint>,
+    runtime: Runtime,
+    settings: Settings,
+    grants: Grants,
+    locks: Locks,
+    writes: Writes,
+    reads: Batcher<Read>,
+    queries: Arc<Semaphore>,
+    closing: CancellationToken,
+}
+
+impl Engine {
+    /// Starts the engine's tasks.
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        mint: Arc<dyn Mint>,
+        runtime: Runtime,
+        settings: Settings,
+    ) -> Self {
+        let closing = CancellationToken::new();
+        let limits = Limits {
+            queue_max: settings.queue_max,
+            batch_max: settings.batch_max,
+            batch_bytes_max: BATCH_BYTES_MAX,
+            timeout: settings.request_timeout,
+        };
+        let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
+        let traces = Traces::default();
+        let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
+        let granting = |minting| Granting {
+            ledger: Arc::clone(&ledger),
+            mint: Arc::clone(&mint),
+            traces: traces.clone(),
+            releases: Arc::clone(&releases),
+            runtime: runtime.clone(),
+            epoch: Mutex::new(None),
+            minting,
+        };
+        let grants = Grants {
+            looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
+            reentries: start.limited(granting(false), grants::BATCH_MAX),
+            grants: start.limited(granting(true), grants::BATCH_MAX),
+            runtime: runtime.clone(),
+        };
+        let locks = Locks {
+            renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
+            releases: Arc::clone(&releases),
+            breaks: start.batcher(Break { ledger: Arc::clone(&ledger) }),
+            traces,
+        };
+        let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
+        let writes = Writes {
+            committers: (0..settings.committers.max(1)).map(committer).collect(),
+            rejections: Rejections::start(Arc::clone(&ledger), &runtime, closing.clone()),
+            runtime: runtime.clone(),
+        };
+        let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
+        sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
+        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let inner =
+            Inner { ledger, mint, runtime, settings, grants, locks, writes, reads, queries, closing };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Acquires a lock, or says who holds it.
+    pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
+        self.inner.grants.acquire(request).await
+    }
+
+    /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
+    pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
+        self.inner.locks.renew(id, ttl).await
+    }
+
+    /// Gives a lock back; its token is refused from now on.
+    pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
+        self.inner.locks.release(id).await
+    }
+
+    /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as
+    /// it stands then.
+    pub async fn break_lock(
+        &self,
+        resource: ResourceName,
+        after: Duration,
+        reason: String,
+    ) -> Result<ResourceView, EngineError> {
+        let mut view = self.resource(resource.clone()).await?;
+        for _ in 0..BREAK_ATTEMPTS_MAX {
+            let (resource, reason) = (resource.clone(), reason.clone());
+            let token = view.token;
+            let item = BreakItem { resource, token, after, reason };
+            self.inner.locks.break_lock(item).await?;
+            view = self.resource(view.resource).await?;
+            if view.token == token {
+                break;
+            }
+        }
+        Ok(view)
+    }
+
+    /// A lock by its id.
+    pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let record = self.query(async move { ledger.lock(id).await }).await?;
+        record.ok_or(EngineError::LockNotFound)
+    }
+
+    /// A resource by its name.
+    pub async fn resource(&self, name: ResourceName) -> Result<ResourceView, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let view = self.query(async move { ledger.resource(&name).await }).await?;
+        view.ok_or(EngineError::ResourceNotFound)
+    }
+
+    /// Resources in byte order; with `held` only those whose lock has not been released.
+    pub async fn resources(
+        &self,
+        page: Page,
+        held: bool,
+    ) -> Result<Vec<ResourceView>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.resources(page, held).await }).await
+    }
+
+    /// Objects of a resource in byte order, without their bytes.
+    pub async fn objects(
+        &self,
+        resource: ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, EngineError> {
+        self.resource(resource.clone()).await?;
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.objects(&resource, page).await }).await
+    }
+
+    /// Reads an object and the version of its resource.
+    pub async fn read(
+        &self,
+        resource: ResourceName,
+        key: ObjectKey,
+    ) -> Result<ReadVerdict, EngineError> {
+        let verdict = self.inner.reads.submit(ReadItem { resource, key }).await;
+        verdict.map_err(reads::unread)
+    }
+
+    /// Decides a write and applies it if it is admitted.
+    pub async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
+        self.inner.writes.write(request).await
+    }
+
+    /// What became of a write; `None` if the ledger holds no trace of it.
+    pub async fn operation(
+        &self,
+        id: OperationId,
+    ) -> Result<Option<OperationRecord>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation(id).await }).await
+    }
+
+    /// The write that used an idempotency key.
+    pub async fn operation_by_key(
+        &self,
+        resource: ResourceName,
+        key: String,
+    ) -> Result<Option<Applied>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation_by_key(&resource, &key).await }).await
+    }
+
+    /// Refused writes, newest first, each with its number.
+    pub async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.rejections(filter).await }).await
+    }
+
+    /// Which parts work, asked now.
+    pub async fn readiness(&self) -> Readiness {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let mint = Arc::clone(&self.inner.mint);
+        let ledger = self.query(async move { ledger.epoch().await });
+        let mint = self.detached(async move { mint.incarnation().await.map_err(EngineError::from) });
+        let (ledger, mint) = futures::join!(ledger, mint);
+        let text = |error: EngineError| error.to_string();
+        let ledger = ledger.map_err(text);
+        let mint = match (&ledger, mint) {
+            (Ok(epoch), Ok(found)) if epoch.open && found != Some(epoch.nonce) => {
+                Err("the mint is not the one that the ledger knows".into())
+            }
+            (_, Ok(_)) => Ok(()),
+            (_, Err(error)) => Err(error.to_string()),
+        };
+        Readiness { ledger: ledger.map(drop), mint }
+    }
+
+    /// Finishes what is queued; the engine's tasks end then.
+    pub fn shutdown(&self) {
+        self.inner.closing.cancel();
+    }
+
+    /// Clock, ids and spawning.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    /// A query of the ledger outside the queues.
+    async fn query<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let queries = Arc::clone(&self.inner.queries);
+        self.detached(async move {
+            let _permit = queries.acquire_owned().await;
+            Ok(call.await?)
+        })
+        .await
+    }
+
+    /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.
+    async fn detached<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (send, answer) = oneshot::channel();
+        let task = async move {
+            let _ = send.send(call.await);
+        };
+        self.inner.runtime.spawn.spawn("query", Box::pin(task));
+        match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(EngineError::Defect("a query ended without an answer".into())),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
+    }
+}
+
+/// Starts batchers that share runtime, limits and end.
+struct Starter {
+    runtime: Runtime,
+    limits: Limits,
+    closing: CancellationToken,
+}
+
+impl Starter {
+    fn batcher<A: batcher::Act>(&self, act: A) -> Batcher<A> {
+        self.limited(act, self.limits.batch_max)
+    }
+
+    fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
+        let limits = Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
+        let lanes = Arc::new(Semaphore::new(LANES_MAX));
+        Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
+    }
+}

@@ -1,0 +1,44 @@
+//! Reads of objects, batched like everything else: many readers, one round trip.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fence_core::ports::{Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
+
+use super::batcher::{Act, Failure};
+use super::error::EngineError;
+
+/// Reads, as the act of a batcher.
+pub(super) struct Read {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for Read {
+    type Item = ReadItem;
+    type Verdict = ReadVerdict;
+    type Lane = ();
+
+    const NAME: &'static str = "read";
+
+    fn lane(_: &ReadItem) {}
+
+    async fn run(
+        &self,
+        items: Arc<[ReadItem]>,
+        _: Patience,
+    ) -> Result<Vec<ReadVerdict>, LedgerError> {
+        self.ledger.read(items).await
+    }
+}
+
+/// Why a read gave no answer; it had no effect to be unsure about.
+pub(super) fn unread(failure: Failure) -> EngineError {
+    match failure {
+        Failure::Full => EngineError::Overloaded("reads"),
+        Failure::NotApplied(error) => error.into(),
+        Failure::Busy | Failure::Unknown => {
+            EngineError::LedgerUnavailable("no answer in time".into())
+        }
+    }
+}

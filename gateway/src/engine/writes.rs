@@ -1,0 +1,287 @@
+//! Writes: fenced, through the group committer. The check is the effect; no pause fits between.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fence_core::etag::ObjectCondition;
+use fence_core::ports::{
+    Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Rejection, Runtime,
+    WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, ObjectKey, OperationId, Refusal, ResourceName, Token};
+use sha2::{Digest, Sha256};
+
+use super::batcher::{Act, Batcher, Failure};
+use super::error::EngineError;
+use super::metrics;
+use super::rejections::Rejections;
+
+/// What a write does.
+#[derive(Debug, Clone)]
+pub enum WriteEffect {
+    /// Stores an object.
+    Put {
+        /// Its key.
+        key: ObjectKey,
+        /// Its content type.
+        content_type: String,
+        /// Its bytes.
+        body: Bytes,
+    },
+    /// Removes an object, if it is there.
+    Delete {
+        /// Its key.
+        key: ObjectKey,
+    },
+    /// Removes all objects of the resource.
+    DeleteAll,
+}
+
+/// A wish to write.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The fence token.
+    pub token: Token,
+    /// The lock id, if sent.
+    pub lock: Option<LockId>,
+    /// The sequence number, if sent.
+    pub sequence: Option<i64>,
+    /// The idempotency key, if sent.
+    pub idempotency_key: Option<String>,
+    /// What the object must be like.
+    pub object_condition: Option<ObjectCondition>,
+    /// The version that the resource must have.
+    pub resource_version: Option<i64>,
+    /// What to do.
+    pub effect: WriteEffect,
+    /// The request, for the operator's record.
+    pub request_id: String,
+}
+
+/// A write that took effect.
+#[derive(Debug, Clone)]
+pub struct WriteOutcome {
+    /// What it did.
+    pub applied: Applied,
+    /// Whether it had taken effect earlier, under the same idempotency key.
+    pub replayed: bool,
+}
+
+/// A write that did not, or of which that is unknown.
+#[derive(Debug, Clone)]
+pub struct WriteFailure {
+    /// Its operation.
+    pub operation: OperationId,
+    /// Why.
+    pub error: EngineError,
+}
+
+/// The group committer, as the act of a batcher.
+pub(super) struct Commit {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for Commit {
+    type Item = WriteItem;
+    type Verdict = WriteVerdict;
+    type Lane = ResourceName;
+
+    const NAME: &'static str = "commit";
+
+    fn lane(item: &WriteItem) -> ResourceName {
+        item.resource.clone()
+    }
+
+    fn bytes(item: &WriteItem) -> usize {
+        match &item.effect {
+            Effect::Put { body, .. } => body.len(),
+            Effect::Delete { .. } | Effect::DeleteAll => 0,
+        }
+    }
+
+    async fn run(
+        &self,
+        items: Arc<[WriteItem]>,
+        patience: Patience,
+    ) -> Result<Vec<WriteVerdict>, LedgerError> {
+        self.ledger.commit(items, patience).await
+    }
+
+    fn is_busy(verdict: &WriteVerdict) -> bool {
+        matches!(verdict, WriteVerdict::Busy)
+    }
+
+    fn is_first(item: &WriteItem) -> bool {
+        item.attempt == Attempt::First
+    }
+
+    /// Absent is not "not applied": the first sending may still be waiting for its row. So the same
+    /// operation is sent again, to be found, applied or buried.
+    fn rerun(item: &mut WriteItem, wanted: bool) {
+        item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
+    }
+}
+
+/// The committers, one queue each. A resource always goes to the same one, which keeps its order.
+pub(super) struct Writes {
+    pub(super) committers: Vec<Batcher<Commit>>,
+    pub(super) rejections: Rejections,
+    pub(super) runtime: Runtime,
+}
+
+impl Writes {
+    /// Decides a write and applies it if it is admitted.
+    pub(super) async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
+        let began = self.runtime.clock.elapsed();
+        let operation = self.runtime.ids.operation();
+        let (item, request_id) = item(operation, request);
+        let keyed = item.idempotency.is_some();
+        let record = Record { item: item.clone_facts(), request_id };
+        let verdict = self.committer(&item.resource).submit(item).await;
+        let took = self.runtime.clock.elapsed().saturating_sub(began);
+        ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
+        let outcome = match verdict {
+            Ok(WriteVerdict::Applied { applied, replayed }) => {
+                Ok(WriteOutcome { applied, replayed })
+            }
+            Ok(WriteVerdict::Refused(refusal)) => {
+                self.reject(&record, &refusal);
+                Err(EngineError::Refused(refusal))
+            }
+            Ok(WriteVerdict::KeyReused { first }) => Err(EngineError::KeyReused { first }),
+            // Only a rerun whose caller had gone is buried unseen.
+            Ok(WriteVerdict::Buried) => Err(EngineError::LedgerUnavailable(
+                "the write was given up after its answer was lost; it took no effect".into(),
+            )),
+            Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
+            Ok(WriteVerdict::Busy) | Err(Failure::Busy) => Err(EngineError::LedgerUnavailable(
+                "the resource is in use by another transaction on the ledger".into(),
+            )),
+            Err(Failure::Full) => Err(EngineError::Overloaded("writes")),
+            Err(Failure::NotApplied(error)) => Err(error.into()),
+            Err(Failure::Unknown) => Err(EngineError::OutcomeUnknown { operation: Some(operation) }),
+        };
+        count(&outcome);
+        outcome.map_err(|error| WriteFailure { operation, error })
+    }
+
+    fn committer(&self, resource: &ResourceName) -> &Batcher<Commit> {
+        let mut hasher = DefaultHasher::new();
+        resource.hash(&mut hasher);
+        let shard = hasher.finish() % self.committers.len() as u64;
+        &self.committers[usize::try_from(shard).unwrap_or(0)]
+    }
+
+    /// Keeps a refusal for the operator, off the hot path.
+    fn reject(&self, record: &Record, refusal: &Refusal) {
+        let reason = refusal.code().as_str();
+        ::metrics::counter!(metrics::REJECTIONS, "reason" => reason).increment(1);
+        let at = self.runtime.clock.now();
+        let mut rejection = Rejection {
+            at,
+            resource: record.item.resource.clone(),
+            key: record.item.key.clone(),
+            reason: reason.to_owned(),
+            token: Some(record.item.token),
+            grants_behind: None,
+            superseded_ms: None,
+            owner: None,
+            request_id: record.request_id.clone(),
+        };
+        if let Refusal::Stale { at: superseded, grants_behind, owner, .. } = refusal {
+            let ms = superseded.map(|then| (at.as_millisecond() - then.as_millisecond()).max(0));
+            if let Some(ms) = ms {
+                ::metrics::histogram!(metrics::SUPERSEDED_SECONDS).record(ms as f64 / 1000.0);
+            }
+            if let Some(behind) = grants_behind {
+                ::metrics::histogram!(metrics::TOKEN_LAG).record(*behind as f64);
+            }
+            rejection.superseded_ms = ms;
+            rejection.grants_behind = *grants_behind;
+            rejection.owner.clone_from(owner);
+        }
+        self.rejections.keep(rejection);
+    }
+}
+
+/// What the operator's record needs of a write.
+struct Record {
+    item: Facts,
+    request_id: String,
+}
+
+struct Facts {
+    resource: ResourceName,
+    key: Option<ObjectKey>,
+    token: Token,
+}
+
+trait CloneFacts {
+    fn clone_facts(&self) -> Facts;
+}
+
+impl CloneFacts for WriteItem {
+    fn clone_facts(&self) -> Facts {
+        Facts {
+            resource: self.resource.clone(),
+            key: self.effect.key().cloned(),
+            token: self.token,
+        }
+    }
+}
+
+fn count(outcome: &Result<WriteOutcome, EngineError>) {
+    let word = match outcome {
+        Ok(written) if written.replayed => "replayed",
+        Ok(_) => "admitted",
+        Err(EngineError::Refused(_) | EngineError::KeyReused { .. }) => "refused",
+        Err(EngineError::OutcomeUnknown { .. }) => "unknown",
+        Err(_) => "failed",
+    };
+    ::metrics::counter!(metrics::WRITES, "outcome" => word).increment(1);
+}
+
+/// The write as the ledger takes it, with its digest and fingerprint.
+fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
+    let (effect, fingerprint) = match request.effect {
+        WriteEffect::Put { key, content_type, body } => {
+            let sha256: [u8; 32] = Sha256::digest(&body).into();
+            let print = fingerprint("PUT", key.as_str(), &content_type, &sha256);
+            (Effect::Put { key, content_type, body, sha256 }, print)
+        }
+        WriteEffect::Delete { key } => {
+            let print = fingerprint("DELETE", key.as_str(), "", &[]);
+            (Effect::Delete { key }, print)
+        }
+        WriteEffect::DeleteAll => (Effect::DeleteAll, fingerprint("DELETE", "", "", &[])),
+    };
+    let item = WriteItem {
+        operation,
+        resource: request.resource,
+        token: request.token,
+        lock: request.lock,
+        sequence: request.sequence,
+        idempotency: request.idempotency_key.map(|key| IdempotencyKey { key, fingerprint }),
+        object_condition: request.object_condition,
+        resource_version: request.resource_version,
+        effect,
+        attempt: Attempt::First,
+    };
+    (item, request.request_id)
+}
+
+/// A digest of what a retry must repeat: method, object key, content type and body. Each part is
+/// preceded by its length, so that no two different payloads read alike.
+fn fingerprint(method: &str, key: &str, content_type: &str, sha256: &[u8]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in [method.as_bytes(), key.as_bytes(), content_type.as_bytes(), sha256] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}

@@ -1,0 +1,17 @@
+//! What a request brings, checked before the engine is asked. Refused, never repaired.
+
+mod body;
+mod conditions;
+mod headers;
+mod json;
+mod path;
+mod query;
+mod range;
+
+pub use body::{declared_length, read_body};
+pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
+pub use headers::{Fenced, Payload, WriteHeaders, is_idempotency_key, single};
+pub use json::{OptionalJson, StrictJson};
+pub use path::{InLock, InObject, InOperation, InResource, resource_in};
+pub use query::{List, NoQuery, Query, cursor_after, limit};
+pub use range::{Selection, select};

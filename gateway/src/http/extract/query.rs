@@ -1,0 +1,155 @@
+//! Queries: known parameters, each once. Lists share theirs.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use fence_core::ErrorCode;
+use fence_core::names::KEY_BYTES_MAX;
+use fence_core::ports::Page;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::http::problem::Problem;
+
+/// The number of items in a page, unless the caller asks otherwise.
+pub const LIST_LIMIT_DEFAULT: i64 = 100;
+/// The most items in a page.
+pub const LIST_LIMIT_MAX: i64 = 1000;
+
+/// The parameters of a call. Unknown and repeated ones are refused by the types themselves.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        axum::extract::Query::try_from_uri(&parts.uri)
+            .map(|axum::extract::Query(value)| Self(value))
+            .map_err(|rejection| {
+                let text = rejection.body_text();
+                malformed(
+                    text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text),
+                )
+            })
+    }
+}
+
+fn malformed(why: impl Into<String>) -> Problem {
+    Problem::new(ErrorCode::QueryMalformed, why)
+}
+
+/// A call without parameters.
+pub struct NoQuery;
+
+impl<S: Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.uri.query() {
+            None | Some("") => Ok(Self),
+            Some(_) => Err(malformed("this call takes no query parameters")),
+        }
+    }
+}
+
+/// The parameters of a list of names.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// Only names that begin with this.
+    #[serde(default)]
+    #[param(required = false)]
+    pub prefix: String,
+    /// At most this many items.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    pub limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl List {
+    /// The page to fetch: one item more than asked for, which tells whether there is another page.
+    pub fn page(&self) -> Result<Page, Problem> {
+        Ok(Page {
+            prefix: name_part(self.prefix.clone()).ok_or_else(|| malformed("bad prefix"))?,
+            after: self.after()?,
+            limit: limit(self.limit)? + 1,
+        })
+    }
+
+    fn after(&self) -> Result<Option<String>, Problem> {
+        let Some(cursor) = &self.cursor else {
+            return Ok(None);
+        };
+        hex::decode(cursor)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .and_then(name_part)
+            .map(Some)
+            .ok_or_else(|| malformed("cursor is not the next_cursor of a page"))
+    }
+}
+
+/// Text that a name may begin with: bounded, and without the NUL that databases choke on.
+fn name_part(text: String) -> Option<String> {
+    (text.len() <= KEY_BYTES_MAX && !text.chars().any(char::is_control)).then_some(text)
+}
+
+/// A limit within its bounds.
+pub fn limit(asked: Option<i64>) -> Result<i64, Problem> {
+    match asked.unwrap_or(LIST_LIMIT_DEFAULT) {
+        limit @ 1..=LIST_LIMIT_MAX => Ok(limit),
+        _ => Err(malformed(format!("limit must be from 1 to {LIST_LIMIT_MAX}"))),
+    }
+}
+
+/// Cuts the item that was fetched beyond the limit; if there was one, the cursor is the last name
+/// that stays, in hexadecimal so that nobody builds on its form.
+pub fn cursor_after<T>(items: &mut Vec<T>, page: &Page, name: fn(&T) -> &str) -> Option<String> {
+    let keep = usize::try_from(page.limit - 1).unwrap_or_default();
+    if items.len() <= keep {
+        return None;
+    }
+    items.truncate(keep);
+    items.last().map(|last| hex::encode(name(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Uri;
+
+    fn list(query: &str) -> Result<List, ()> {
+        let uri: Uri = format!("/locks?{query}").parse().unwrap();
+        axum::extract::Query::try_from_uri(&uri).map(|query| query.0).map_err(|_| ())
+    }
+
+    #[test]
+    fn unknown_and_repeated_parameters_are_refused() {
+        assert!(list("prefix=a&limit=3").is_ok());
+        assert!(list("").is_ok());
+        for bad in ["prefx=a", "limit=1&limit=2", "limit=x", "prefix=a&prefix=a"] {
+            assert!(list(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn limits_and_prefixes_are_bounded() {
+        for bad in ["limit=0", "limit=1001", "limit=-1", "prefix=a%00", "cursor=zz", "cursor=ff"] {
+            assert!(list(bad).unwrap().page().is_err(), "{bad}");
+        }
+        assert_eq!(list("").unwrap().page().unwrap().limit, LIST_LIMIT_DEFAULT + 1);
+    }
+
+    #[test]
+    fn a_cursor_leads_to_the_next_page() {
+        let page = list("limit=2").unwrap().page().unwrap();
+        let mut items = vec!["a".to_owned(), "b".into(), "c".into()];
+        let cursor = cursor_after(&mut items, &page, |item| item).unwrap();
+        assert_eq!(items, ["a", "b"]);
+        let next = list(&format!("cursor={cursor}")).unwrap().page().unwrap();
+        assert_eq!(next.after.as_deref(), Some("b"));
+        let mut last = vec!["c".to_owned()];
+        assert_eq!(cursor_after(&mut last, &page, |item| item), None);
+    }
+}

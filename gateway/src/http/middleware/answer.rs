@@ -1,0 +1,165 @@
+//! The outermost middleware: request id, problem documents, verdict, log line and duration.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use fence_core::ResourceName;
+use tracing::Instrument;
+
+use super::request_id::RequestId;
+use crate::http::extract::resource_in;
+use crate::http::problem::Problem;
+
+/// How long requests took, by route, method and class of status.
+const DURATION: &str = "fencegate_http_request_duration_seconds";
+
+/// Tells the recorder what the metric means.
+pub fn describe() {
+    let text = "From a request's head to its answer, by route, method and class of status";
+    metrics::describe_histogram!(DURATION, metrics::Unit::Seconds, text);
+}
+
+/// The status in the log of a request whose caller hung up before the answer.
+const CLIENT_CLOSED: u16 = 499;
+
+/// Runs a request and finishes its answer.
+pub async fn answer(mut request: Request, next: Next) -> Response {
+    let id = RequestId::accept(request.headers());
+    request.extensions_mut().insert(id.clone());
+    let mut line = Line::begin(&request, id.clone());
+    let span = tracing::info_span!("request", request_id = id.as_str());
+    let mut response = next.run(request).instrument(span).await;
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        line.code = problem.code().as_str();
+        verdict(
+            &mut response,
+            &line,
+            if problem.outcome_unknown() { "unknown" } else { "refused" },
+        );
+        *response.body_mut() = Body::from(problem.render(id.as_str()));
+    } else {
+        verdict(&mut response, &line, "admitted");
+    }
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("x-request-id"), id.as_header());
+    // Tokens and lock ids are in answers; only reads of objects say that they may be kept.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    line.status = response.status().as_u16();
+    response
+}
+
+/// Every answer about data says whether it is the fence's, so that a 412 of ours is told from one
+/// of somebody behind us. A write that took effect has set its own.
+fn verdict(response: &mut Response, line: &Line, verdict: &'static str) {
+    if line.is_data() {
+        response
+            .headers_mut()
+            .entry(HeaderName::from_static("x-fence-verdict"))
+            .or_insert(HeaderValue::from_static(verdict));
+    }
+}
+
+/// The log line of a request, written when it is dropped: also when the caller hangs up and the
+/// request is never finished.
+///
+/// It names the route, not the path, because paths hold lock ids; and never a token.
+struct Line {
+    began: Instant,
+    method: Method,
+    route: Option<MatchedPath>,
+    resource: Option<ResourceName>,
+    status: u16,
+    code: &'static str,
+    id: RequestId,
+}
+
+impl Line {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "durations are shown to people; nothing depends on them"
+    )]
+    fn begin(request: &Request, id: RequestId) -> Self {
+        Self {
+            began: Instant::now(),
+            method: request.method().clone(),
+            route: request.extensions().get().cloned(),
+            resource: resource_in(request.uri().path()),
+            status: CLIENT_CLOSED,
+            code: "",
+            id,
+        }
+    }
+
+    fn route(&self) -> &str {
+        self.route.as_ref().map_or("-", MatchedPath::as_str)
+    }
+
+    fn is_data(&self) -> bool {
+        let route = self.route();
+        route.starts_with("/resources/{resource}/objects")
+            || (route == "/resources/{resource}" && self.method == Method::DELETE)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let elapsed = self.began.elapsed();
+        let method = known(&self.method);
+        tracing::info!(
+            method,
+            route = self.route(),
+            resource = self.resource.as_ref().map(ResourceName::as_str),
+            status = self.status,
+            code = self.code,
+            duration_ms = elapsed.as_secs_f64() * 1e3,
+            request_id = self.id.as_str(),
+            "request"
+        );
+        metrics::histogram!(
+            DURATION,
+            "route" => self.route().to_owned(),
+            "method" => method,
+            "status" => class(self.status),
+        )
+        .record(elapsed.as_secs_f64());
+    }
+}
+
+/// Logs a request that never reached the router, because its head was unreadable.
+pub fn note(status: StatusCode, code: &str, request_id: &str) {
+    tracing::info!(
+        method = "-",
+        route = "-",
+        status = status.as_u16(),
+        code,
+        request_id,
+        "request"
+    );
+}
+
+/// Callers can make up methods; metrics must not grow with them.
+fn known(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "PUT" => "PUT",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        "PATCH" => "PATCH",
+        _ => "other",
+    }
+}
+
+fn class(status: u16) -> &'static str {
+    match status {
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}

@@ -1,0 +1,186 @@
+//! The HTTP side: parses requests, asks the engine, answers.
+
+pub mod extract;
+pub mod middleware;
+pub mod pages;
+pub mod problem;
+pub mod routes;
+pub mod serve;
+pub mod spec;
+pub mod state;
+mod tap;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderName, Method, header};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use fence_core::ErrorCode;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer, ExposeHeaders};
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use problem::Problem;
+pub use serve::serve;
+pub use state::{App, AppState, Limits};
+
+use routes::{health, locks, objects, operations, rejections, resources, writes};
+
+/// All routes, each with its documentation.
+fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(spec::Base::openapi())
+        .routes(routes!(locks::acquire, locks::list))
+        .routes(routes!(locks::renew_many))
+        .routes(routes!(locks::get, locks::release))
+        .routes(routes!(locks::renew))
+        .routes(routes!(resources::list))
+        .routes(routes!(resources::get, writes::delete_all))
+        .routes(routes!(resources::break_lock))
+        .routes(routes!(objects::list))
+        .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
+        .routes(routes!(operations::get))
+        .routes(routes!(operations::find))
+        .routes(routes!(rejections::list))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::openapi))
+        .routes(routes!(health::error_page))
+}
+
+/// The routes with everything that happens to each request.
+///
+/// From the outside in: `answer` gives the request its id, and writes the problem document, the
+/// log line and the metrics of whatever comes back, be it from a handler or from a layer. CORS
+/// answers preflights. A panic becomes a problem. `check` refuses what is malformed. Then comes
+/// the route.
+pub fn router(state: AppState) -> Router {
+    let cors = cors(&state);
+    let app = Arc::new(state);
+    let (router, _) = api().split_for_parts();
+    let router = router
+        .route("/resources/{resource}/objects/", axum::routing::any(empty_key))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&app), middleware::check))
+        .layer(CatchPanicLayer::custom(panicked));
+    let router = match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.layer(from_fn(middleware::answer)).with_state(app)
+}
+
+/// The contract, as OpenAPI 3.1.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    spec::finish(api().into_openapi())
+}
+
+/// The contract as YAML: what is committed as `openapi.yaml`.
+pub fn openapi_yaml() -> String {
+    // INVARIANT: the document is a tree of maps, lists and strings.
+    openapi().to_yaml().expect("the contract is YAML")
+}
+
+async fn not_found() -> Problem {
+    Problem::new(ErrorCode::RouteNotFound, "there is nothing at this path; see /openapi.yaml")
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(ErrorCode::MethodNotAllowed, "the Allow header names the methods of this path")
+}
+
+/// The router takes a path that ends here for one without a key; it is a key that is empty.
+async fn empty_key() -> Problem {
+    Problem::new(ErrorCode::ObjectKeyInvalid, "the key is empty")
+}
+
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+    let why = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(why, "a handler panicked");
+    Problem::new(ErrorCode::Internal, "see the gateway's log under this request id").into_response()
+}
+
+/// Off unless origins are configured; without credentials, because there are none.
+fn cors(state: &AppState) -> Option<CorsLayer> {
+    if state.cors_origins.is_empty() {
+        return None;
+    }
+    let origins = match state.cors_origins.iter().any(|origin| origin == "*") {
+        true => AllowOrigin::any(),
+        false => AllowOrigin::list(state.cors_origins.clone()),
+    };
+    let exposed = [
+        header::ETAG,
+        header::LOCATION,
+        header::RETRY_AFTER,
+        header::CONTENT_RANGE,
+        HeaderName::from_static("x-request-id"),
+        HeaderName::from_static("x-fence-token"),
+        HeaderName::from_static("x-fence-verdict"),
+        HeaderName::from_static("x-fence-guarantee"),
+        HeaderName::from_static("x-operation-id"),
+        HeaderName::from_static("x-resource-version"),
+        HeaderName::from_static("idempotent-replayed"),
+    ];
+    Some(
+        CorsLayer::new()
+            .allow_origin(origins)
+            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
+            .allow_headers(tower_http::cors::AllowHeaders::mirror_request())
+            .expose_headers(ExposeHeaders::list(exposed)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contract_is_openapi_3_1_and_complete() {
+        let document = openapi();
+        let json: serde_json::Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+        assert_eq!(json["openapi"], "3.1.0");
+        assert_eq!(json["info"]["title"], "Fencegate");
+        let mut names = std::collections::HashSet::new();
+        for (path, item) in json["paths"].as_object().unwrap() {
+            assert!(!path.contains('*'), "{path}");
+            for operation in item.as_object().unwrap().values() {
+                let name = operation["operationId"].as_str().unwrap().to_owned();
+                assert!(names.insert(name), "{path}");
+                let responses = operation["responses"].as_object().unwrap();
+                for status in ["400", "408", "414", "431", "500"] {
+                    assert!(responses.contains_key(status), "{path} {status}");
+                }
+                for response in responses.values() {
+                    let response = match response["$ref"].as_str() {
+                        Some(to) => json.pointer(&to[1..]).unwrap(),
+                        None => response,
+                    };
+                    assert!(response["headers"]["X-Request-Id"].is_object(), "{path}");
+                }
+            }
+        }
+        references(&json, &json);
+        assert_eq!(openapi_yaml(), openapi_yaml());
+    }
+
+    /// Every reference leads somewhere.
+    fn references(root: &serde_json::Value, at: &serde_json::Value) {
+        match at {
+            serde_json::Value::Object(map) => {
+                if let Some(to) = map.get("$ref").and_then(|to| to.as_str()) {
+                    assert!(root.pointer(&to[1..]).is_some(), "{to}");
+                }
+                map.values().for_each(|value| references(root, value));
+            }
+            serde_json::Value::Array(list) => list.iter().for_each(|v| references(root, v)),
+            _ => {}
+        }
+    }
+}

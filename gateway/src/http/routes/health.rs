@@ -1,0 +1,184 @@
+//! Health, metrics and the documentation that the gateway serves itself.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use fence_core::ports::{Page, ResourceView};
+use fence_core::{ErrorCode, LockState, wire};
+use serde::Deserialize;
+
+use crate::http::extract::{NoQuery, Query};
+use crate::http::pages;
+use crate::http::problem::Problem;
+use crate::http::spec::{PageProblems, PlainProblems};
+use crate::http::state::App;
+
+/// The most resources that one prefix exports.
+const EXPORTED_MAX: i64 = 1000;
+
+/// Is the process alive?
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "seeing",
+    responses(
+        (status = 200, description = "It is.", content_type = "text/plain", body = String),
+        PlainProblems,
+    )
+)]
+pub async fn healthz(_: NoQuery) -> &'static str {
+    "ok\n"
+}
+
+/// The parameters of readiness.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// With `1`, new locks must be possible too.
+    #[param(value_type = Option<String>, pattern = "^[01]$")]
+    grants: Option<String>,
+}
+
+/// Should requests be sent here?
+///
+/// While the ledger works and the gateway is not shutting down; with `grants=1` only while new
+/// tokens can be minted, too.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "readiness", tag = "seeing", params(Ready),
+    responses(
+        (status = 200, description = "Yes.", body = wire::Readiness),
+        PlainProblems,
+        (status = 503, description = "No.", body = wire::Readiness),
+    )
+)]
+pub async fn readyz(
+    State(app): State<App>,
+    Query(query): Query<Ready>,
+) -> Result<Response, Problem> {
+    let grants = match query.grants.as_deref() {
+        None | Some("0") => false,
+        Some("1") => true,
+        Some(_) => return Err(Problem::new(ErrorCode::QueryMalformed, "grants is 0 or 1")),
+    };
+    let state = app.engine.readiness().await;
+    let gateway = match app.draining.is_cancelled() {
+        true => Err("the gateway is shutting down".to_owned()),
+        false => Ok(()),
+    };
+    let ready = gateway.is_ok() && state.ledger.is_ok() && (state.mint.is_ok() || !grants);
+    let parts =
+        vec![part("gateway", gateway), part("ledger", state.ledger), part("mint", state.mint)];
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok((status, Json(wire::Readiness { ready, parts })).into_response())
+}
+
+fn part(name: &str, state: Result<(), String>) -> wire::PartState {
+    wire::PartState { part: name.into(), ready: state.is_ok(), detail: state.err() }
+}
+
+/// Metrics for Prometheus
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "seeing",
+    responses(
+        (status = 200, description = "The text format of Prometheus.",
+            content_type = "text/plain", body = String),
+        PlainProblems,
+    )
+)]
+pub async fn metrics(State(app): State<App>, _: NoQuery) -> Response {
+    let mut page = app.metrics.render();
+    by_name(&mut page, &exported(&app).await);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
+}
+
+/// The resources whose names match a configured prefix, each once however many match it. A ledger
+/// that does not answer leaves them out: the other metrics are needed most just then.
+async fn exported(app: &App) -> BTreeMap<String, ResourceView> {
+    let mut found = BTreeMap::new();
+    for prefix in &app.metrics_prefixes {
+        let page = Page { prefix: prefix.clone(), after: None, limit: EXPORTED_MAX };
+        match app.engine.resources(page, false).await {
+            Ok(views) => {
+                found.extend(views.into_iter().map(|view| (view.resource.to_string(), view)));
+            }
+            Err(error) => tracing::warn!(%error, prefix, "resources are left out of the metrics"),
+        }
+    }
+    found
+}
+
+/// Resource names hold no character that would need escaping in a label.
+fn by_name(page: &mut String, views: &BTreeMap<String, ResourceView>) {
+    gauge(page, views, "highest_token", "The token granted last.", |view| {
+        Some(view.token.to_string())
+    });
+    gauge(page, views, "holder_age_seconds", "How long the holder has held.", |view| {
+        let held = !matches!(view.state, LockState::Released | LockState::Broken);
+        held.then(|| seconds(view.age_ms))
+    });
+    let renewal = "When the lock was renewed last.";
+    gauge(page, views, "last_renewal_timestamp_seconds", renewal, |view| {
+        Some(seconds(view.renewed_at.as_millisecond()))
+    });
+}
+
+fn gauge(
+    page: &mut String,
+    views: &BTreeMap<String, ResourceView>,
+    name: &str,
+    help: &str,
+    value: impl Fn(&ResourceView) -> Option<String>,
+) {
+    if views.is_empty() {
+        return;
+    }
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "# HELP fencegate_resource_{name} {help}");
+    let _ = writeln!(page, "# TYPE fencegate_resource_{name} gauge");
+    for (resource, view) in views {
+        if let Some(value) = value(view) {
+            let _ = writeln!(page, "fencegate_resource_{name}{{resource=\"{resource}\"}} {value}");
+        }
+    }
+}
+
+/// Milliseconds as seconds, exactly.
+fn seconds(ms: i64) -> String {
+    format!("{}.{:03}", ms.max(0) / 1000, ms.max(0) % 1000)
+}
+
+/// This document
+#[utoipa::path(
+    get, path = "/openapi.yaml", operation_id = "openapi", tag = "seeing",
+    responses(
+        (status = 200, description = "OpenAPI 3.1.", content_type = "application/yaml",
+            body = String),
+        PlainProblems,
+    )
+)]
+pub async fn openapi(_: NoQuery) -> Response {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(crate::http::openapi_yaml);
+    ([(header::CONTENT_TYPE, "application/yaml")], DOCUMENT.as_str()).into_response()
+}
+
+/// The page of an error code
+///
+/// Where `type` of a problem document leads.
+#[utoipa::path(
+    get, path = "/docs/errors/{code}", operation_id = "errorPage", tag = "seeing",
+    params(("code" = String, Path, description = "The error code.")),
+    responses(
+        (status = 200, description = "Markdown.", content_type = "text/markdown", body = String),
+        PageProblems,
+    )
+)]
+pub async fn error_page(uri: Uri, _: NoQuery) -> Result<Response, Problem> {
+    let code = uri.path().trim_start_matches("/docs/errors/");
+    let page = pages::page(code)
+        .ok_or_else(|| Problem::new(ErrorCode::RouteNotFound, "there is no such error code"))?;
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
+}

@@ -1,0 +1,10 @@
+//! The calls, one file per resource of the API. A handler parses, asks the engine once, answers.
+
+pub mod health;
+pub mod locks;
+pub mod objects;
+pub mod operations;
+pub mod rejections;
+pub mod resources;
+mod views;
+pub mod writes;

@@ -1,0 +1,74 @@
+//! What became of a write, by its id or by its idempotency key.
+
+use axum::Json;
+use axum::extract::State;
+use fence_core::{ErrorCode, wire};
+use serde::Deserialize;
+
+use super::views;
+use crate::http::extract::{InOperation, InResource, NoQuery, Query, is_idempotency_key};
+use crate::http::problem::Problem;
+use crate::http::spec::{OperationProblems, OperationsProblems};
+use crate::http::state::App;
+
+/// Look at an operation
+///
+/// Ask here after an answer with `outcome: unknown`, or after none at all.
+#[utoipa::path(
+    get, path = "/operations/{id}", operation_id = "getOperation", tag = "operations",
+    params(("id" = uuid::Uuid, Path, description = "`X-Operation-Id` of the write.")),
+    responses(
+        (status = 200, description = "What became of it.", body = wire::Operation),
+        OperationProblems,
+    )
+)]
+pub async fn get(
+    State(app): State<App>,
+    InOperation(id): InOperation,
+    _: NoQuery,
+) -> Result<Json<wire::Operation>, Problem> {
+    match app.engine.operation(id).await? {
+        Some(record) => Ok(Json(views::operation(id, record))),
+        None => Err(Problem::new(
+            ErrorCode::OperationNotFound,
+            "the ledger has no trace of this operation; it may still be under way",
+        )),
+    }
+}
+
+/// The parameters of a search for operations.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ByKey {
+    /// The `Idempotency-Key` of the write.
+    #[param(min_length = 1, max_length = 255)]
+    idempotency_key: String,
+}
+
+/// Has a write with this idempotency key taken effect?
+///
+/// Ask before work that is costly to do twice.
+#[utoipa::path(
+    get, path = "/resources/{resource}/operations", operation_id = "findOperations",
+    tag = "operations",
+    params(("resource" = String, Path, description = "The resource."), ByKey),
+    responses(
+        (status = 200, description = "The operation that used the key, or none.",
+            body = wire::OperationList),
+        OperationsProblems,
+    )
+)]
+pub async fn find(
+    State(app): State<App>,
+    InResource(resource): InResource,
+    Query(query): Query<ByKey>,
+) -> Result<Json<wire::OperationList>, Problem> {
+    if !is_idempotency_key(&query.idempotency_key) {
+        let why = "idempotency_key has 1 to 255 visible ASCII characters";
+        return Err(Problem::new(ErrorCode::QueryMalformed, why));
+    }
+    let found = app.engine.operation_by_key(resource, query.idempotency_key).await?;
+    let items = found.into_iter().map(views::applied).collect();
+    Ok(Json(wire::OperationList { items }))
+}

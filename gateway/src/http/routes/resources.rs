@@ -1,0 +1,98 @@
+//! `/resources`: what is there, and breaking a lock.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use fence_core::wire::{self, REASON_BYTES_MAX};
+use fence_core::{ErrorCode, Ttl};
+
+use super::{locks, views};
+use crate::http::extract::{InResource, List, NoQuery, Query, StrictJson};
+use crate::http::problem::Problem;
+use crate::http::spec::{BreakProblems, ListProblems, ResourceProblems};
+use crate::http::state::App;
+
+/// List resources
+///
+/// Everything that was ever locked, in byte order.
+#[utoipa::path(
+    get, path = "/resources", operation_id = "listResources", tag = "resources", params(List),
+    responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
+)]
+pub async fn list(
+    State(app): State<App>,
+    Query(query): Query<List>,
+) -> Result<Json<wire::ResourceList>, Problem> {
+    locks::resource_list(&app, &query, false).await.map(Json)
+}
+
+/// Look at a resource
+///
+/// Its lock as everybody may see it, and its version.
+#[utoipa::path(
+    get, path = "/resources/{resource}", operation_id = "getResource", tag = "resources",
+    params(("resource" = String, Path, description = "The resource.")),
+    responses((status = 200, description = "The resource.", body = wire::Resource), ResourceProblems)
+)]
+pub async fn get(
+    State(app): State<App>,
+    InResource(name): InResource,
+    _: NoQuery,
+) -> Result<Json<wire::Resource>, Problem> {
+    let view = app.engine.resource(name.clone()).await;
+    view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
+}
+
+/// Break a lock
+///
+/// For operators: fences the holder off, at once or at the latest after some time. Doing it again
+/// can only bring the end nearer.
+#[utoipa::path(
+    post, path = "/resources/{resource}/break", operation_id = "breakLock", tag = "resources",
+    params(("resource" = String, Path, description = "The resource.")),
+    request_body = wire::BreakRequest,
+    responses(
+        (status = 200, description = "The resource afterwards.", body = wire::Resource),
+        BreakProblems,
+    )
+)]
+pub async fn break_lock(
+    State(app): State<App>,
+    InResource(name): InResource,
+    _: NoQuery,
+    StrictJson(request): StrictJson<wire::BreakRequest>,
+) -> Result<Json<wire::Resource>, Problem> {
+    let after = request.after.unwrap_or(Duration::ZERO);
+    check(after, &request.reason)?;
+    let view = app.engine.break_lock(name.clone(), after, request.reason).await;
+    view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
+}
+
+fn check(after: Duration, reason: &str) -> Result<(), Problem> {
+    let malformed = |why: String| Err(Problem::new(ErrorCode::BodyMalformed, why));
+    if after > Ttl::MAX {
+        return malformed("after is at most 24h".into());
+    }
+    if !(1..=REASON_BYTES_MAX).contains(&reason.len()) || reason.chars().any(char::is_control) {
+        return malformed(format!(
+            "a reason has 1 to {REASON_BYTES_MAX} bytes and no control characters"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_and_delays_are_bounded() {
+        assert!(check(Duration::ZERO, "stuck").is_ok());
+        assert!(check(Ttl::MAX, &"x".repeat(1024)).is_ok());
+        assert!(check(Ttl::MAX + Duration::from_secs(1), "stuck").is_err());
+        for bad in ["", "a\0b", &"x".repeat(1025)] {
+            assert!(check(Duration::ZERO, bad).is_err());
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How the engine's values look as JSON.
+
+use fence_core::ports::{
+    Applied, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
+};
+use fence_core::{LockState, OperationId, wire};
+
+pub(super) fn lock(grant: Grant) -> wire::Lock {
+    wire::Lock {
+        id: grant.lock,
+        resources: grant.resources,
+        token: grant.token,
+        owner: grant.owner,
+        state: grant.state,
+        ttl_ms: grant.ttl.as_ms(),
+        expires_in_ms: grant.remaining_ms.max(0),
+        acquired_at: grant.acquired_at,
+        versions: grant.versions,
+        lapsed_ms: None,
+        ended: None,
+        ended_at: None,
+    }
+}
+
+pub(super) fn lock_record(record: LockRecord) -> wire::Lock {
+    let lock = lock(record.grant);
+    match record.ended {
+        None => lock,
+        Some((end, at)) => {
+            wire::Lock { expires_in_ms: 0, ended: Some(end), ended_at: Some(at), ..lock }
+        }
+    }
+}
+
+pub(super) fn resource(view: ResourceView) -> wire::Resource {
+    let over = matches!(view.state, LockState::Released | LockState::Broken);
+    wire::Resource {
+        resource: view.resource,
+        state: view.state,
+        owner: view.owner,
+        acquired_at: view.acquired_at,
+        age_ms: view.age_ms,
+        expires_in_ms: if over { 0 } else { view.remaining_ms.max(0) },
+        version: view.version,
+        objects: view.objects,
+    }
+}
+
+pub(super) fn object(object: Object) -> wire::ObjectEntry {
+    wire::ObjectEntry {
+        key: object.key.to_string(),
+        version: object.tag.version,
+        etag: object.tag.to_string(),
+        size: object.size,
+        sha256: hex::encode(object.sha256),
+        content_type: object.content_type,
+        written_at: object.written_at,
+    }
+}
+
+pub(super) fn applied(applied: Applied) -> wire::Operation {
+    wire::Operation {
+        operation: applied.operation,
+        outcome: wire::OperationOutcome::Applied,
+        kind: Some(applied.kind),
+        resource: Some(applied.resource.to_string()),
+        key: applied.key.map(|key| key.to_string()),
+        version: applied.version,
+        size: applied.sha256.map(|_| applied.size),
+        sha256: applied.sha256.map(hex::encode),
+        owner: Some(applied.owner),
+        committed_at: Some(applied.committed_at),
+    }
+}
+
+pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Operation {
+    match record {
+        OperationRecord::Applied(found) => applied(found),
+        OperationRecord::Buried => wire::Operation {
+            operation: id,
+            outcome: wire::OperationOutcome::NotApplied,
+            kind: None,
+            resource: None,
+            key: None,
+            version: None,
+            size: None,
+            sha256: None,
+            owner: None,
+            committed_at: None,
+        },
+    }
+}
+
+pub(super) fn rejection(rejection: Rejection) -> wire::RejectionEntry {
+    wire::RejectionEntry {
+        at: rejection.at,
+        resource: rejection.resource.to_string(),
+        key: rejection.key.map(|key| key.to_string()),
+        reason: rejection.reason,
+        presented_token: rejection.token.map(|token| token.to_string()),
+        grants_behind: rejection.grants_behind,
+        superseded_ms: rejection.superseded_ms,
+        owner: rejection.owner,
+        request_id: rejection.request_id,
+    }
+}

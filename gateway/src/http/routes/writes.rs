@@ -1,0 +1,194 @@
+//! Fenced writes: putting and deleting objects, and deleting all of a resource.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fence_core::ports::Applied;
+use fence_core::{EntityTag, ResourceName, Token, wire};
+
+use crate::engine::{Write, WriteEffect, WriteOutcome};
+use crate::http::extract::{
+    Fenced, InObject, InResource, NoQuery, Payload, WriteHeaders, declared_length, read_body,
+};
+use crate::http::problem::{Problem, text};
+use crate::http::spec::{ConditionParams, DeleteProblems, PutProblems, WriteParams};
+use crate::http::state::App;
+
+/// Put an object
+///
+/// The token is checked and the bytes are stored in one act, so that no pause fits between.
+#[utoipa::path(
+    put, path = "/resources/{resource}/objects/{*key}", operation_id = "putObject", tag = "data",
+    params(
+        ("resource" = String, Path, description = "The resource."),
+        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        WriteParams, ConditionParams,
+    ),
+    request_body(content = String, content_type = "*/*", description = "The bytes."),
+    responses(
+        (status = 201, description = "A new object.", body = wire::Written, headers(
+            ("ETag" = String, description = "The object's tag."),
+            ("X-Resource-Version" = i64, description = "The version that this write became."),
+            ("X-Operation-Id" = uuid::Uuid, description = "The operation."),
+            ("X-Fence-Guarantee" = String, description = "What this answer promises: `strict`."),
+            ("Idempotent-Replayed" = String, description = "`true` if it took effect earlier."),
+        )),
+        (status = 200, description = "In place of an older object.", body = wire::Written, headers(
+            ("ETag" = String, description = "The object's tag."),
+            ("X-Resource-Version" = i64, description = "The version that this write became."),
+            ("X-Operation-Id" = uuid::Uuid, description = "The operation."),
+            ("X-Fence-Guarantee" = String, description = "What this answer promises: `strict`."),
+            ("Idempotent-Replayed" = String, description = "`true` if it took effect earlier."),
+        )),
+        PutProblems,
+    )
+)]
+pub async fn put(
+    State(app): State<App>,
+    InObject { resource, key }: InObject,
+    Fenced(token): Fenced,
+    headers: WriteHeaders,
+    Payload { content_type }: Payload,
+    _: NoQuery,
+    request: Request,
+) -> Result<Response, Problem> {
+    let max = app.limits.inline_bytes_max;
+    declared_length(request.headers(), max)?;
+    let body = read_body(request.into_body(), max, &app.limits).await?;
+    let effect = WriteEffect::Put { key, content_type, body };
+    let outcome = write(&app, resource, token, headers, effect).await?;
+    let applied = &outcome.applied;
+    let status = if applied.created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut headers = facts(&app, &outcome);
+    if let Some(version) = applied.version {
+        let tag = EntityTag { generation: applied.generation, version };
+        headers.insert(header::ETAG, text(tag));
+    }
+    Ok((status, headers, Json(written(outcome.applied))).into_response())
+}
+
+fn written(applied: Applied) -> wire::Written {
+    wire::Written {
+        resource: applied.resource,
+        key: applied.key.map(|key| key.to_string()).unwrap_or_default(),
+        version: applied.version.unwrap_or_default(),
+        size: applied.size,
+        sha256: applied.sha256.map(hex::encode).unwrap_or_default(),
+        operation: applied.operation,
+    }
+}
+
+/// Delete an object
+///
+/// Fenced like any write. Deleting what is not there succeeds and takes no version.
+#[utoipa::path(
+    delete, path = "/resources/{resource}/objects/{*key}", operation_id = "deleteObject",
+    tag = "data",
+    params(
+        ("resource" = String, Path, description = "The resource."),
+        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        WriteParams, ConditionParams,
+    ),
+    responses(
+        (status = 204, description = "It is not there now.", headers(
+            ("X-Resource-Version" = i64, description = "The version that this write became; \
+                absent if there was nothing to delete."),
+            ("X-Operation-Id" = uuid::Uuid, description = "The operation."),
+            ("X-Fence-Guarantee" = String, description = "What this answer promises: `strict`."),
+            ("Idempotent-Replayed" = String, description = "`true` if it took effect earlier."),
+        )),
+        DeleteProblems,
+    )
+)]
+pub async fn delete(
+    State(app): State<App>,
+    InObject { resource, key }: InObject,
+    Fenced(token): Fenced,
+    headers: WriteHeaders,
+    _: NoQuery,
+) -> Result<Response, Problem> {
+    let outcome = write(&app, resource, token, headers, WriteEffect::Delete { key }).await?;
+    Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())
+}
+
+/// Delete all objects of a resource
+///
+/// One write with one version. The resource's fence and history stay.
+#[utoipa::path(
+    delete, path = "/resources/{resource}", operation_id = "deleteResource", tag = "data",
+    params(("resource" = String, Path, description = "The resource."), WriteParams),
+    responses(
+        (status = 204, description = "No objects are there now.", headers(
+            ("X-Resource-Version" = i64, description = "The version that this write became; \
+                absent if there was nothing to delete."),
+            ("X-Operation-Id" = uuid::Uuid, description = "The operation."),
+            ("X-Fence-Guarantee" = String, description = "What this answer promises: `strict`."),
+            ("Idempotent-Replayed" = String, description = "`true` if it took effect earlier."),
+        )),
+        DeleteProblems,
+    )
+)]
+pub async fn delete_all(
+    State(app): State<App>,
+    InResource(resource): InResource,
+    Fenced(token): Fenced,
+    headers: WriteHeaders,
+    _: NoQuery,
+) -> Result<Response, Problem> {
+    if headers.object_condition.is_some() {
+        return Err(Problem::malformed(
+            "If-Match and If-None-Match are about one object; use X-If-Resource-Version",
+        ));
+    }
+    let outcome = write(&app, resource, token, headers, WriteEffect::DeleteAll).await?;
+    Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())
+}
+
+async fn write(
+    app: &App,
+    resource: ResourceName,
+    token: Token,
+    headers: WriteHeaders,
+    effect: WriteEffect,
+) -> Result<WriteOutcome, Problem> {
+    let request = Write {
+        resource: resource.clone(),
+        token,
+        lock: headers.lock,
+        sequence: headers.sequence,
+        idempotency_key: headers.idempotency_key,
+        object_condition: headers.object_condition,
+        resource_version: headers.resource_version,
+        effect,
+        request_id: headers.request_id,
+    };
+    app.engine.write(request).await.map_err(|failure| {
+        Problem::from(failure.error)
+            .about(&resource)
+            .presented(token)
+            .of_operation(failure.operation)
+    })
+}
+
+/// The headers of every write that took effect.
+fn facts(app: &App, outcome: &WriteOutcome) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    let verdict = if outcome.replayed { "replayed" } else { "admitted" };
+    headers.insert(HeaderName::from_static("x-fence-verdict"), HeaderValue::from_static(verdict));
+    headers.insert(
+        HeaderName::from_static("x-fence-guarantee"),
+        HeaderValue::from_static(app.guarantee),
+    );
+    headers.insert(HeaderName::from_static("x-operation-id"), text(outcome.applied.operation));
+    if let Some(version) = outcome.applied.version {
+        headers.insert(HeaderName::from_static("x-resource-version"), version.into());
+    }
+    if outcome.replayed {
+        headers.insert(
+            HeaderName::from_static("idempotent-replayed"),
+            HeaderValue::from_static("true"),
+        );
+    }
+    headers
+}

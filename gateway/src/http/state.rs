@@ -1,0 +1,73 @@
+//! What every handler can reach: the engine, the limits and the metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+
+/// How much of everything a request may bring, and how long it may take to arrive.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest payload of a write, in bytes.
+    pub inline_bytes_max: usize,
+    /// The largest JSON body, in bytes.
+    pub json_bytes_max: usize,
+    /// The longest pause in the middle of a body.
+    pub body_idle_timeout: Duration,
+    /// The longest time a whole body may take.
+    pub body_timeout: Duration,
+    /// The longest time a request line and its headers may take, from their first byte.
+    pub head_timeout: Duration,
+    /// How long a connection may stay open without a request.
+    pub idle_timeout: Duration,
+    /// The most bytes of headers.
+    pub header_bytes_max: usize,
+    /// The most header lines.
+    pub headers_max: usize,
+    /// The longest path and query, in bytes.
+    pub uri_bytes_max: usize,
+    /// The most connections at a time; more wait to be accepted.
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            inline_bytes_max: 256 * 1024,
+            json_bytes_max: 64 * 1024,
+            body_idle_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            header_bytes_max: 16 * 1024,
+            headers_max: 100,
+            uri_bytes_max: 8 * 1024,
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// The state of the HTTP layer.
+pub struct AppState {
+    /// The engine: the only way to the ledger and the mint.
+    pub engine: Engine,
+    /// The limits.
+    pub limits: Limits,
+    /// Renders what the process has measured.
+    pub metrics: PrometheusHandle,
+    /// Resources whose names begin with one of these are exported by name.
+    pub metrics_prefixes: Vec<String>,
+    /// Cancelled when the gateway begins to shut down: `/readyz` says so.
+    pub draining: CancellationToken,
+    /// What a 2xx promises, for `X-Fence-Guarantee`.
+    pub guarantee: &'static str,
+    /// Origins whose pages may call; none by default.
+    pub cors_origins: Vec<HeaderValue>,
+}
+
+/// The state as handlers get it.
+pub type App = Arc<AppState>;

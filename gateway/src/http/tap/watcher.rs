@@ -1,0 +1,244 @@
+//! Finds out where requests begin and end in a stream of bytes.
+//!
+//! It decides nothing that hyper decides: it only remembers what hyper forgets. Where it cannot
+//! follow, it stops watching; hyper refuses such a stream by itself.
+
+/// Enough of a line to tell its name, a length or the size of a chunk.
+const LINE_KEPT: usize = 64;
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    RequestLine,
+    Headers,
+    Body(u64),
+    ChunkSize,
+    Chunk(u64),
+    Trailers,
+    Unknown,
+}
+
+/// The state of a stream of requests.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    next: Next,
+    line: Vec<u8>,
+    heads: u64,
+    length: Option<Option<u64>>,
+    coded: bool,
+    two_lengths: u64,
+    fragment: u64,
+}
+
+impl Default for Watcher {
+    fn default() -> Self {
+        Self {
+            next: Next::RequestLine,
+            line: Vec::with_capacity(LINE_KEPT),
+            heads: 0,
+            length: None,
+            coded: false,
+            two_lengths: 0,
+            fragment: 0,
+        }
+    }
+}
+
+impl Watcher {
+    /// The number of the first request with both `Content-Length` and `Transfer-Encoding`, counted
+    /// from 1; 0 for none. There is no second: the connection closes after the first.
+    pub(super) fn two_lengths(&self) -> u64 {
+        self.two_lengths
+    }
+
+    /// The number of the first request with a `#` in its request line; 0 for none. There is no
+    /// second, for the same reason.
+    pub(super) fn fragment(&self) -> u64 {
+        self.fragment
+    }
+
+    /// A request line or its headers have begun and not ended.
+    pub(super) fn in_head(&self) -> bool {
+        self.next == Next::Headers || self.in_line()
+    }
+
+    /// A request line has begun and not ended.
+    pub(super) fn in_line(&self) -> bool {
+        self.next == Next::RequestLine && !self.line.is_empty()
+    }
+
+    /// A body has begun and not ended.
+    pub(super) fn in_body(&self) -> bool {
+        !matches!(self.next, Next::RequestLine | Next::Headers)
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.next {
+                Next::Unknown => return,
+                Next::Body(left) => bytes = self.skip(bytes, left, Next::Body, Next::RequestLine),
+                Next::Chunk(left) => bytes = self.skip(bytes, left, Next::Chunk, Next::ChunkSize),
+                _ => bytes = self.read_line(bytes),
+            }
+        }
+    }
+
+    fn skip<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        left: u64,
+        more: fn(u64) -> Next,
+        done: Next,
+    ) -> &'b [u8] {
+        let take = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let left = left - take as u64;
+        self.next = if left == 0 { done } else { more(left) };
+        &bytes[take..]
+    }
+
+    fn read_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        if self.next == Next::RequestLine && self.fragment == 0 && part.contains(&b'#') {
+            self.fragment = self.heads + 1;
+        }
+        let room = LINE_KEPT - self.line.len();
+        self.line.extend_from_slice(&part[..part.len().min(room)]);
+        let Some(end) = end else {
+            return &[];
+        };
+        let mut line = std::mem::take(&mut self.line);
+        self.next = self.after(line.strip_suffix(b"\r").unwrap_or(&line));
+        line.clear();
+        self.line = line;
+        &bytes[end + 1..]
+    }
+
+    fn after(&mut self, line: &[u8]) -> Next {
+        match self.next {
+            Next::RequestLine if line.is_empty() => Next::RequestLine,
+            Next::RequestLine => {
+                (self.length, self.coded) = (None, false);
+                Next::Headers
+            }
+            Next::Headers if line.is_empty() => self.after_head(),
+            Next::Headers => {
+                self.header(line);
+                Next::Headers
+            }
+            Next::ChunkSize => after_chunk_size(line),
+            Next::Trailers if line.is_empty() => Next::RequestLine,
+            other => other,
+        }
+    }
+
+    fn header(&mut self, line: &[u8]) {
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default();
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let digits = std::str::from_utf8(value.trim_ascii()).ok();
+            self.length = Some(digits.and_then(|digits| digits.parse().ok()));
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.coded = true;
+        }
+    }
+
+    fn after_head(&mut self) -> Next {
+        self.heads += 1;
+        if self.coded && self.length.is_some() && self.two_lengths == 0 {
+            self.two_lengths = self.heads;
+        }
+        match (self.coded, self.length) {
+            (true, _) => Next::ChunkSize,
+            (false, None | Some(Some(0))) => Next::RequestLine,
+            (false, Some(Some(length))) => Next::Body(length),
+            (false, Some(None)) => Next::Unknown,
+        }
+    }
+}
+
+/// Each chunk is followed by an end of line, each last chunk by trailers.
+fn after_chunk_size(line: &[u8]) -> Next {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let size = std::str::from_utf8(&line[..digits]).ok();
+    match size.and_then(|size| u64::from_str_radix(size, 16).ok()) {
+        Some(0) => Next::Trailers,
+        Some(size) => size.checked_add(2).map_or(Next::Unknown, Next::Chunk),
+        None => Next::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOTH: &str = "PUT / HTTP/1.1\r\nContent-Length: 3\r\ntransfer-encoding: chunked\r\n\r\n";
+    const LENGTH: &str = "PUT / HTTP/1.1\r\ncontent-length: 5\r\n\r\nab\r\nc";
+    const CHUNKED: &str =
+        "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\na\nb\r\n0\r\nT: 1\r\n\r\n";
+    const PLAIN: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    fn fed(parts: &[&str]) -> Watcher {
+        let mut watcher = Watcher::default();
+        parts.iter().for_each(|part| watcher.feed(part.as_bytes()));
+        watcher
+    }
+
+    #[test]
+    fn two_lengths_are_seen_in_either_order() {
+        assert_eq!(fed(&[BOTH]).two_lengths(), 1);
+        let turned = "PUT / HTTP/1.1\nTransfer-Encoding: chunked\nContent-Length: 3\n\n";
+        assert_eq!(fed(&[turned]).two_lengths(), 1);
+        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED]).two_lengths(), 0);
+    }
+
+    #[test]
+    fn bodies_are_not_taken_for_heads() {
+        let around = format!("PUT / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", BOTH.len());
+        assert_eq!(fed(&[&around, BOTH, PLAIN]).two_lengths(), 0);
+        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED, BOTH]).two_lengths(), 4);
+    }
+
+    #[test]
+    fn a_fragment_is_seen_in_the_request_line_alone() {
+        let hash = "PUT /a#b HTTP/1.1\r\nhost: a\r\n\r\n";
+        let harmless = "PUT / HTTP/1.1\r\nx: #\r\nContent-Length: 2\r\n\r\n##";
+        assert_eq!(fed(&[PLAIN, harmless, hash]).fragment(), 3);
+        assert_eq!(fed(&[harmless, PLAIN]).fragment(), 0);
+    }
+
+    #[test]
+    fn it_knows_where_it_is() {
+        assert!(!fed(&[]).in_head());
+        assert!(fed(&["PU"]).in_line());
+        assert!(fed(&["PUT / HTTP/1.1\r\nho"]).in_head());
+        assert!(!fed(&["PUT / HTTP/1.1\r\nho"]).in_line());
+        assert!(fed(&[&LENGTH[..LENGTH.len() - 1]]).in_body());
+        assert!(!fed(&[LENGTH]).in_body());
+        assert!(!fed(&[CHUNKED]).in_body());
+    }
+
+    proptest! {
+        #[test]
+        fn where_reads_are_cut_makes_no_difference(cuts in proptest::collection::vec(1..9usize, 0..60)) {
+            let stream = [PLAIN, CHUNKED, LENGTH, PLAIN, BOTH].concat();
+            let mut watcher = Watcher::default();
+            let mut rest = stream.as_bytes();
+            for cut in cuts {
+                let (part, more) = rest.split_at(cut.min(rest.len()));
+                watcher.feed(part);
+                rest = more;
+            }
+            watcher.feed(rest);
+            prop_assert_eq!(watcher.two_lengths(), 5);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            Watcher::default().feed(&bytes);
+        }
+    }
+}

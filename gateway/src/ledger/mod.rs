@@ -1,0 +1,53 @@
+//! The ledgers: Postgres for many gateways, SQLite for one. What is alike is written once, here.
+
+pub mod postgres;
+pub mod sqlite;
+
+use fence_core::ports::LedgerError;
+use fence_core::{LockEnd, ObjectKey, ResourceName, Token};
+use jiff::Timestamp;
+
+use LedgerError::Defect;
+
+/// A time from microseconds since 1970.
+fn time(micros: i64) -> Timestamp {
+    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A token read back; the schema only holds positive ones.
+fn token(number: i64) -> Result<Token, LedgerError> {
+    Token::new(number).ok_or_else(|| Defect(format!("{number} is stored as a token")))
+}
+
+/// A resource name read back; the schema only holds good ones.
+fn resource_name(name: String) -> Result<ResourceName, LedgerError> {
+    ResourceName::new(name).map_err(|why| Defect(format!("a stored resource name: {why}")))
+}
+
+/// An object key read back.
+fn object_key(key: String) -> Result<ObjectKey, LedgerError> {
+    ObjectKey::new(key).map_err(|why| Defect(format!("a stored key: {why}")))
+}
+
+/// A digest read back.
+fn digest(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
+    bytes.try_into().map_err(|_| Defect("a stored digest has another length".into()))
+}
+
+/// How a lock ended, read back.
+fn end(word: &str) -> Result<LockEnd, LedgerError> {
+    LockEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a lock")))
+}
+
+/// The largest name that begins with `prefix` is below this; `None` if there is no bound.
+fn prefix_end(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}

@@ -1,0 +1,243 @@
+//! The act on data, as a call of `schema/postgres/0003_commit.sql`.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use fence_core::etag::ObjectCondition;
+use fence_core::ports::{Applied, Attempt, Effect, LedgerError, Patience, WriteItem, WriteVerdict};
+use fence_core::{OperationId, Refusal, Supersession};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::locks::lock_timed_out;
+use super::reads;
+use super::session::{Sessions, harmless};
+use super::wait_ms;
+use crate::ledger::time;
+
+/// What `fencegate.commit` returns per item.
+#[derive(FromRow)]
+struct CommitRow {
+    verdict: String,
+    original: Option<Uuid>,
+    version: Option<i64>,
+    generation: i64,
+    created: bool,
+    at_us: Option<i64>,
+    owner: Option<String>,
+    superseded_by: Option<String>,
+    behind: Option<i64>,
+    flushed: i64,
+}
+
+/// Distinct values in the order in which they were first seen, named by position from 1.
+struct Positions<T> {
+    known: HashMap<T, i32>,
+    values: Vec<T>,
+}
+
+impl<T: Copy + Eq + Hash> Positions<T> {
+    fn new() -> Self {
+        Self { known: HashMap::new(), values: Vec::new() }
+    }
+
+    fn of(&mut self, value: T) -> i32 {
+        let next = i32::try_from(self.values.len()).unwrap_or(i32::MAX - 1) + 1;
+        *self.known.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            next
+        })
+    }
+}
+
+/// A condition as the function takes it.
+fn condition(condition: &ObjectCondition) -> String {
+    match condition {
+        ObjectCondition::Exists => "*".into(),
+        ObjectCondition::Absent => "-".into(),
+        ObjectCondition::OneOf(tags) => {
+            tags.iter().map(|tag| tag.bare()).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+/// The payload of a put: content type, digest, bytes.
+fn payload(item: &WriteItem) -> Option<(&str, &[u8], &[u8])> {
+    match &item.effect {
+        Effect::Put { content_type, sha256, body, .. } => Some((content_type, sha256, body)),
+        Effect::Delete { .. } | Effect::DeleteAll => None,
+    }
+}
+
+/// The items as the arrays that the function takes.
+#[derive(Default)]
+struct Columns<'a> {
+    operation: Vec<Uuid>,
+    attempt: Vec<i32>,
+    resource: Vec<i32>,
+    token: Vec<i64>,
+    lock: Vec<Option<Uuid>>,
+    sequence: Vec<Option<i64>>,
+    key: Vec<i32>,
+    fingerprint: Vec<Option<&'a [u8]>>,
+    if_object: Vec<Option<String>>,
+    if_version: Vec<Option<i64>>,
+    kind: Vec<&'a str>,
+    object: Vec<i32>,
+    content_type: Vec<Option<&'a str>>,
+    sha256: Vec<Option<&'a [u8]>>,
+    body: Vec<Option<&'a [u8]>>,
+}
+
+pub(super) async fn commit(
+    sessions: &Sessions,
+    items: &[WriteItem],
+    patience: Patience,
+) -> Result<Vec<WriteVerdict>, LedgerError> {
+    let mut resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
+    resources.sort_unstable();
+    resources.dedup();
+    let position: HashMap<&str, i32> = resources.iter().copied().zip(1..).collect();
+    let mut objects = Positions::new();
+    let mut keys = Positions::new();
+    let mut columns = Columns::default();
+    for item in items {
+        let resource = position[item.resource.as_str()];
+        let payload = payload(item);
+        columns.operation.push(item.operation.0);
+        columns.attempt.push(match item.attempt {
+            Attempt::First => 0,
+            Attempt::Rerun => 1,
+            Attempt::Bury => 2,
+        });
+        columns.resource.push(resource);
+        columns.token.push(item.token.get());
+        columns.lock.push(item.lock.map(|lock| lock.0));
+        columns.sequence.push(item.sequence);
+        let key = item.idempotency.as_ref();
+        columns.key.push(key.map_or(0, |key| keys.of((key.key.as_str(), resource))));
+        columns.fingerprint.push(key.map(|key| key.fingerprint.as_slice()));
+        columns.if_object.push(item.object_condition.as_ref().map(condition));
+        columns.if_version.push(item.resource_version);
+        columns.kind.push(item.effect.word());
+        let object = item.effect.key();
+        columns.object.push(object.map_or(0, |key| objects.of((key.as_str(), resource))));
+        columns.content_type.push(payload.map(|(content_type, _, _)| content_type));
+        columns.sha256.push(payload.map(|(_, sha256, _)| sha256));
+        columns.body.push(payload.map(|(_, _, body)| body));
+    }
+    let (objects, object_resources): (Vec<_>, Vec<_>) = objects.values.into_iter().unzip();
+    let (keys, key_resources): (Vec<_>, Vec<_>) = keys.values.into_iter().unzip();
+
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, CommitRow>(
+        "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                                        $15, $16, $17, $18, $19, $20, $21, $22)",
+    )
+    .bind(sessions.seen())
+    .bind(wait_ms(patience))
+    .bind(resources)
+    .bind(objects)
+    .bind(object_resources)
+    .bind(keys)
+    .bind(key_resources)
+    .bind(columns.operation)
+    .bind(columns.attempt)
+    .bind(columns.resource)
+    .bind(columns.token)
+    .bind(columns.lock)
+    .bind(columns.sequence)
+    .bind(columns.key)
+    .bind(columns.fingerprint)
+    .bind(columns.if_object)
+    .bind(columns.if_version)
+    .bind(columns.kind)
+    .bind(columns.object)
+    .bind(columns.content_type)
+    .bind(columns.sha256)
+    .bind(columns.body)
+    .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+        return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    let earlier = earlier(sessions, &rows).await?;
+    rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier)).collect()
+}
+
+/// The operations that were found to have taken effect earlier. They never change, so reading them
+/// after the act is as good as in it. The act itself changed nothing for these items, but it may
+/// have for others: a failure here is an unknown outcome for all.
+async fn earlier(
+    sessions: &Sessions,
+    rows: &[CommitRow],
+) -> Result<HashMap<Uuid, Applied>, LedgerError> {
+    let wanted = |row: &CommitRow| match row.verdict.as_str() {
+        "known" | "replayed" => row.original,
+        _ => None,
+    };
+    let ids: Vec<Uuid> = rows.iter().filter_map(wanted).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found = reads::operations(sessions, &ids).await.map_err(harmless);
+    let found = found.map_err(|error| LedgerError::Unknown(error.to_string()))?;
+    Ok(found.into_iter().map(|applied| (applied.operation.0, applied)).collect())
+}
+
+fn verdict(
+    row: CommitRow,
+    item: &WriteItem,
+    earlier: &HashMap<Uuid, Applied>,
+) -> Result<WriteVerdict, LedgerError> {
+    let original = row.original.unwrap_or_default();
+    let refused = |refusal| Ok(WriteVerdict::Refused(refusal));
+    match row.verdict.as_str() {
+        "applied" => {
+            let payload = payload(item);
+            Ok(WriteVerdict::Applied {
+                applied: Applied {
+                    operation: item.operation,
+                    resource: item.resource.clone(),
+                    kind: item.effect.word().to_owned(),
+                    key: item.effect.key().cloned(),
+                    version: row.version,
+                    generation: row.generation,
+                    created: row.created,
+                    size: payload.map_or(0, |(_, _, body)| body.len() as i64),
+                    sha256: payload.and_then(|(_, sha256, _)| sha256.try_into().ok()),
+                    owner: row.owner.unwrap_or_default(),
+                    committed_at: time(row.at_us.unwrap_or(0)),
+                },
+                replayed: false,
+            })
+        }
+        word @ ("known" | "replayed") => match earlier.get(&original) {
+            Some(applied) => Ok(WriteVerdict::Applied {
+                applied: applied.clone(),
+                replayed: word == "replayed",
+            }),
+            None => Err(LedgerError::Defect(format!("operation {original} has no row"))),
+        },
+        "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),
+        "buried" => Ok(WriteVerdict::Buried),
+        "busy" => Ok(WriteVerdict::Busy),
+        "void" => refused(Refusal::Void),
+        "unknown" => refused(Refusal::Unknown),
+        "stale" => refused(Refusal::Stale {
+            by: row.superseded_by.as_deref().and_then(Supersession::parse),
+            at: row.at_us.map(time),
+            grants_behind: row.behind,
+            owner: row.owner,
+        }),
+        "released" => refused(Refusal::Released),
+        "broken" => refused(Refusal::Broken),
+        "lock_id_mismatch" => refused(Refusal::LockIdMismatch),
+        "frozen" => refused(Refusal::Frozen),
+        "protected" => refused(Refusal::Protected),
+        "sequence_out_of_order" => refused(Refusal::SequenceOutOfOrder),
+        "version_mismatch" => refused(Refusal::VersionMismatch),
+        other => Err(LedgerError::Defect(format!("the schema answered {other:?}"))),
+    }
+}

@@ -1,0 +1,356 @@
+//! The acts on locks, as calls of `schema/postgres/0002_locks.sql`.
+
+use fence_core::ports::{
+    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseVerdict,
+    RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
+};
+use fence_core::{LockEnd, LockId, LockState, ResourceName, Ttl};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::session::{Sessions, harmless};
+use super::wait_ms;
+use crate::ledger::{end, resource_name, time, token};
+
+/// What a lock that has ended, or is being broken, comes back as.
+enum Stop {
+    Ended(LockEnd),
+    Breaking,
+}
+
+fn stop(verdict: &str) -> Option<Stop> {
+    match verdict {
+        "breaking" => Some(Stop::Breaking),
+        word => end(word).ok().map(Stop::Ended),
+    }
+}
+
+fn unknown_verdict(verdict: &str) -> LedgerError {
+    LedgerError::Defect(format!("the schema answered {verdict:?}"))
+}
+
+/// What `fencegate.seal` returns per item.
+#[derive(FromRow)]
+struct SealRow {
+    verdict: String,
+    token: Option<i64>,
+    acquired_us: Option<i64>,
+    ttl_ms: Option<i64>,
+    remaining_ms: Option<i64>,
+    versions: Option<Vec<i64>>,
+    resource: Option<String>,
+    owner: Option<String>,
+    age_ms: Option<i64>,
+    taken_resources: Option<Vec<String>>,
+    taken_held_ms: Option<Vec<i64>>,
+    flushed: i64,
+}
+
+impl SealRow {
+    fn grant(&self, item: &SealItem) -> Result<Grant, LedgerError> {
+        Ok(Grant {
+            lock: item.lock,
+            resources: item.resources.clone(),
+            token: token(self.token.unwrap_or(0))?,
+            owner: item.owner.clone(),
+            state: LockState::Leased,
+            ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+            remaining_ms: self.remaining_ms.unwrap_or(0),
+            acquired_at: time(self.acquired_us.unwrap_or(0)),
+            versions: self.versions.clone().unwrap_or_default(),
+        })
+    }
+
+    fn taken_over(&self) -> Result<Vec<TakenOver>, LedgerError> {
+        let names = self.taken_resources.iter().flatten();
+        let held = self.taken_held_ms.iter().flatten();
+        names
+            .zip(held)
+            .map(|(name, held_ms)| {
+                Ok(TakenOver { resource: resource_name(name.clone())?, held_ms: *held_ms })
+            })
+            .collect()
+    }
+
+    fn verdict(&self, item: &SealItem) -> Result<SealVerdict, LedgerError> {
+        let blocker = || resource_name(self.resource.clone().unwrap_or_default());
+        Ok(match self.verdict.as_str() {
+            "sealed" => SealVerdict::Sealed(self.grant(item)?, self.taken_over()?),
+            "again" => SealVerdict::Again(self.grant(item)?),
+            held @ ("held" | "held_breaking") => SealVerdict::Held(Holder {
+                resource: blocker()?,
+                owner: self.owner.clone().unwrap_or_default(),
+                state: if held == "held" { LockState::Leased } else { LockState::Breaking },
+                age_ms: self.age_ms.unwrap_or(0).max(0),
+                remaining_ms: self.remaining_ms.unwrap_or(0),
+            }),
+            "too_low" => SealVerdict::NumberTooLow,
+            "frozen" => SealVerdict::Frozen(blocker()?),
+            "conflict" => SealVerdict::Conflict,
+            "busy" => SealVerdict::Busy,
+            other => match stop(other) {
+                Some(Stop::Ended(how)) => SealVerdict::Ended(how),
+                Some(Stop::Breaking) => SealVerdict::Breaking,
+                None => return Err(unknown_verdict(other)),
+            },
+        })
+    }
+}
+
+pub(super) async fn seal(
+    sessions: &Sessions,
+    epoch: i64,
+    items: &[SealItem],
+    patience: Patience,
+) -> Result<Vec<SealVerdict>, LedgerError> {
+    // A resource belongs to one item; the function wants all of them sorted.
+    let mut resources: Vec<(&ResourceName, i32)> = Vec::new();
+    for (item, position) in items.iter().zip(1..) {
+        resources.extend(item.resources.iter().map(|name| (name, position)));
+    }
+    resources.sort_unstable();
+    let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
+    let positions: Vec<i32> = resources.iter().map(|(_, position)| *position).collect();
+
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, SealRow>(
+        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(epoch)
+    .bind(sessions.seen())
+    .bind(wait_ms(patience))
+    .bind(names)
+    .bind(positions)
+    .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.ttl.as_ms()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.attempt != fence_core::ports::Attempt::First).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let rows = match lock_timed_out(sessions.settle(session, answer)) {
+        Ok(None) => return Ok(items.iter().map(|_| SealVerdict::Busy).collect()),
+        Ok(Some(rows)) => rows,
+        Err(error) => return Err(error),
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    rows.iter().zip(items).map(|(row, item)| row.verdict(item)).collect()
+}
+
+/// A call on a lane that did not get its row in time was rolled back: everything in it is busy.
+pub(super) fn lock_timed_out<T>(
+    answer: Result<T, LedgerError>,
+) -> Result<Option<T>, LedgerError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(LedgerError::Unavailable(why)) if why == "canceling statement due to lock timeout" => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What `fencegate.renew` returns per item.
+#[derive(FromRow)]
+struct RenewRow {
+    verdict: String,
+    token: Option<i64>,
+    acquired_us: Option<i64>,
+    ttl_ms: Option<i64>,
+    remaining_ms: Option<i64>,
+    versions: Option<Vec<i64>>,
+    resources: Option<Vec<String>>,
+    owner: Option<String>,
+    lapsed_ms: Option<i64>,
+    flushed: i64,
+}
+
+impl RenewRow {
+    fn verdict(self, id: LockId) -> Result<RenewVerdict, LedgerError> {
+        Ok(match self.verdict.as_str() {
+            "renewed" => RenewVerdict::Renewed {
+                grant: Grant {
+                    lock: id,
+                    resources: names(self.resources)?,
+                    token: token(self.token.unwrap_or(0))?,
+                    owner: self.owner.unwrap_or_default(),
+                    state: LockState::Leased,
+                    ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+                    remaining_ms: self.remaining_ms.unwrap_or(0),
+                    acquired_at: time(self.acquired_us.unwrap_or(0)),
+                    versions: self.versions.unwrap_or_default(),
+                },
+                lapsed_ms: self.lapsed_ms,
+            },
+            "not_found" => RenewVerdict::NotFound,
+            "busy" => RenewVerdict::Busy,
+            other => match stop(other) {
+                Some(Stop::Ended(how)) => RenewVerdict::Ended(how),
+                Some(Stop::Breaking) => RenewVerdict::Breaking,
+                None => return Err(unknown_verdict(other)),
+            },
+        })
+    }
+}
+
+fn names(names: Option<Vec<String>>) -> Result<Vec<ResourceName>, LedgerError> {
+    names.unwrap_or_default().into_iter().map(resource_name).collect()
+}
+
+pub(super) async fn renew(
+    sessions: &Sessions,
+    items: &[RenewItem],
+    patience: Patience,
+) -> Result<Vec<RenewVerdict>, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, RenewRow>("SELECT * FROM fencegate.renew($1, $2, $3, $4)")
+        .bind(sessions.seen())
+        .bind(wait_ms(patience))
+        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
+        .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+        return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    rows.into_iter().zip(items).map(|(row, item)| row.verdict(item.lock)).collect()
+}
+
+/// What `fencegate.release` returns per item.
+#[derive(FromRow)]
+struct ReleaseRow {
+    verdict: String,
+    held_ms: Option<i64>,
+    resources: Option<Vec<String>>,
+    number: Option<i64>,
+    flushed: i64,
+}
+
+pub(super) async fn release(
+    sessions: &Sessions,
+    items: &[LockId],
+    patience: Patience,
+) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3)")
+        .bind(sessions.seen())
+        .bind(wait_ms(patience))
+        .bind(items.iter().map(|id| id.0).collect::<Vec<_>>())
+        .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+        return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    let verdict = |row: ReleaseRow| {
+        Ok(match row.verdict.as_str() {
+            "released" => {
+                let number = row.number.unwrap_or(0);
+                let trace = |resource| Ended { resource, number };
+                ReleaseVerdict::Released {
+                    held_ms: row.held_ms.unwrap_or(0).max(0),
+                    ended: names(row.resources)?.into_iter().map(trace).collect(),
+                }
+            }
+            "ended" => ReleaseVerdict::AlreadyEnded,
+            "busy" => ReleaseVerdict::Busy,
+            other => return Err(unknown_verdict(other)),
+        })
+    };
+    rows.into_iter().map(verdict).collect()
+}
+
+/// What `fencegate.break_locks` returns per item.
+#[derive(FromRow)]
+struct BreakRow {
+    verdict: String,
+    due_ms: Option<i64>,
+    held_ms: Option<i64>,
+    number: Option<i64>,
+    flushed: i64,
+}
+
+pub(super) async fn break_locks(
+    sessions: &Sessions,
+    items: &[BreakItem],
+    patience: Patience,
+) -> Result<Vec<BreakVerdict>, LedgerError> {
+    let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
+        .bind(sessions.seen())
+        .bind(wait_ms(patience))
+        .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
+        .bind(items.iter().map(after).collect::<Vec<_>>())
+        .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+        return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    let verdict = |(row, item): (&BreakRow, &BreakItem)| {
+        let trace = |number| Ended { resource: item.resource.clone(), number };
+        Ok(match row.verdict.as_str() {
+            "broken" => BreakVerdict::Broken {
+                held_ms: row.held_ms.map(|ms| ms.max(0)),
+                ended: row.number.map(trace),
+            },
+            "breaking" => BreakVerdict::Breaking { due_ms: row.due_ms.unwrap_or(0) },
+            "not_held" => BreakVerdict::NotHeld,
+            "no_fence" => BreakVerdict::NoFence,
+            "busy" => BreakVerdict::Busy,
+            other => return Err(unknown_verdict(other)),
+        })
+    };
+    rows.iter().zip(items).map(verdict).collect()
+}
+
+/// A row of `fencegate.seal_guard`.
+#[derive(FromRow)]
+struct EpochRow {
+    epoch: i64,
+    nonce: Uuid,
+    base: i64,
+    open: bool,
+}
+
+impl From<EpochRow> for Epoch {
+    fn from(row: EpochRow) -> Self {
+        Self { number: row.epoch, nonce: row.nonce, base: row.base, open: row.open }
+    }
+}
+
+pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch()")
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    sessions.settle(session, answer).map(Epoch::from).map_err(harmless)
+}
+
+pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1)")
+        .bind(nonce)
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // Opening the same epoch twice is the same as once.
+    sessions.settle(session, answer).map(Epoch::from).map_err(harmless)
+}
+
+pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {
+    let seconds = |keep: std::time::Duration| keep.as_secs_f64();
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5)")
+        .bind(sessions.seen())
+        .bind(seconds(retention.keys))
+        .bind(seconds(retention.ended_locks))
+        .bind(retention.rejections_max)
+        .bind(retention.rows_per_pass)
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // What a pass did not do, the next one does.
+    sessions.settle(session, answer).map(i64::unsigned_abs).map_err(harmless)
+}

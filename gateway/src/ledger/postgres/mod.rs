@@ -1,0 +1,161 @@
+//! The ledger on Postgres: each act is one call of one function of `schema/postgres`.
+//!
+//! No transaction is ever held open from here, and no connection is shared: whoever takes a
+//! session owns it until the server has answered, and a session whose answer did not come is closed.
+
+mod commit;
+mod locks;
+mod migrate;
+mod reads;
+mod session;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fence_core::ports::{
+    Applied, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use uuid::Uuid;
+
+pub use migrate::migrate;
+pub use session::{PgSettings, Sessions};
+
+/// The ledger on Postgres 14 or newer.
+pub struct PgLedger {
+    sessions: Sessions,
+}
+
+impl PgLedger {
+    /// A ledger that connects when it is first used, and again whenever a connection is lost.
+    pub fn new(settings: PgSettings) -> Self {
+        Self { sessions: Sessions::new(settings) }
+    }
+
+    /// Connects once, so that a server that must not be used is refused at start.
+    pub async fn check(&self) -> Result<(), LedgerError> {
+        let session = self.sessions.take().await?;
+        self.sessions.settle(session, Ok(()))
+    }
+}
+
+/// How long an act waits for locked rows, as the functions take it: 0 skips.
+fn wait_ms(patience: Patience) -> i32 {
+    match patience {
+        Patience::Skip => 0,
+        Patience::Wait(limit) => i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1),
+    }
+}
+
+#[async_trait]
+impl Ledger for PgLedger {
+    async fn seal(
+        &self,
+        epoch: i64,
+        items: Arc<[SealItem]>,
+        patience: Patience,
+    ) -> Result<Vec<SealVerdict>, LedgerError> {
+        locks::seal(&self.sessions, epoch, &items, patience).await
+    }
+
+    async fn renew(
+        &self,
+        items: Arc<[RenewItem]>,
+        patience: Patience,
+    ) -> Result<Vec<RenewVerdict>, LedgerError> {
+        locks::renew(&self.sessions, &items, patience).await
+    }
+
+    async fn release(
+        &self,
+        items: Arc<[LockId]>,
+        patience: Patience,
+    ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+        locks::release(&self.sessions, &items, patience).await
+    }
+
+    async fn break_locks(
+        &self,
+        items: Arc<[BreakItem]>,
+        patience: Patience,
+    ) -> Result<Vec<BreakVerdict>, LedgerError> {
+        locks::break_locks(&self.sessions, &items, patience).await
+    }
+
+    async fn commit(
+        &self,
+        items: Arc<[WriteItem]>,
+        patience: Patience,
+    ) -> Result<Vec<WriteVerdict>, LedgerError> {
+        commit::commit(&self.sessions, &items, patience).await
+    }
+
+    async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
+        reads::read(&self.sessions, &items).await
+    }
+
+    async fn holders(
+        &self,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+        reads::holders(&self.sessions, resources).await
+    }
+
+    async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        reads::lock(&self.sessions, id).await
+    }
+
+    async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
+        reads::resource(&self.sessions, name).await
+    }
+
+    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
+        reads::resources(&self.sessions, &page, held).await
+    }
+
+    async fn objects(
+        &self,
+        resource: &ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, LedgerError> {
+        reads::objects(&self.sessions, resource, &page).await
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        reads::operation(&self.sessions, id).await
+    }
+
+    async fn operation_by_key(
+        &self,
+        resource: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        reads::operation_by_key(&self.sessions, resource, key).await
+    }
+
+    async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
+        reads::record_rejections(&self.sessions, &rejections).await
+    }
+
+    async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+        reads::rejections(&self.sessions, &filter).await
+    }
+
+    async fn epoch(&self) -> Result<Epoch, LedgerError> {
+        locks::epoch(&self.sessions).await
+    }
+
+    async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
+        locks::open_epoch(&self.sessions, nonce).await
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
+        locks::sweep(&self.sessions, retention).await
+    }
+}

@@ -1,0 +1,411 @@
+//! What the ledger shows, and the operator's record of refused writes. Nothing here decides.
+
+use bytes::Bytes;
+use fence_core::etag::EntityTag;
+use fence_core::ports::{
+    Applied, Grant, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+};
+use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Token, Ttl};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::session::{Sessions, harmless};
+use crate::ledger::{digest, end, object_key, prefix_end, resource_name, time, token};
+
+/// Runs a query that only reads, on a session of its own.
+macro_rules! fetch {
+    ($sessions:expr, $method:ident, $query:expr) => {{
+        let mut session = $sessions.take().await?;
+        let call = $query.$method(&mut session.connection);
+        let answer = $sessions.answer(call).await;
+        $sessions.settle(session, answer).map_err(harmless)
+    }};
+}
+
+#[derive(FromRow)]
+struct ObjectRow {
+    resource_version: Option<i64>,
+    key: Option<String>,
+    version: Option<i64>,
+    generation: Option<i64>,
+    content_type: Option<String>,
+    size: Option<i64>,
+    sha256: Option<Vec<u8>>,
+    written_us: Option<i64>,
+    body: Option<Vec<u8>>,
+}
+
+impl ObjectRow {
+    fn object(self) -> Result<Option<Object>, LedgerError> {
+        let Some(name) = self.key else { return Ok(None) };
+        Ok(Some(Object {
+            key: object_key(name)?,
+            tag: EntityTag {
+                generation: self.generation.unwrap_or(0),
+                version: self.version.unwrap_or(0),
+            },
+            content_type: self.content_type.unwrap_or_default(),
+            size: self.size.unwrap_or(0),
+            sha256: digest(self.sha256.unwrap_or_default())?,
+            written_at: time(self.written_us.unwrap_or(0)),
+            body: Bytes::from(self.body.unwrap_or_default()),
+        }))
+    }
+}
+
+pub(super) async fn read(
+    sessions: &Sessions,
+    items: &[ReadItem],
+) -> Result<Vec<ReadVerdict>, LedgerError> {
+    let resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
+    let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
+    let query = sqlx::query_as::<_, ObjectRow>(
+        "SELECT CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
+                b.generation, b.content_type, b.size, b.sha256,
+                fencegate.micros(b.written_at) AS written_us, b.body
+         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY r (resource, key, i)
+         LEFT JOIN fencegate.fences f ON f.resource = r.resource
+         LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key
+         ORDER BY r.i",
+    )
+    .bind(resources)
+    .bind(keys);
+    let rows: Vec<ObjectRow> = fetch!(sessions, fetch_all, query)?;
+    let verdict = |row: ObjectRow| {
+        let resource_version = row.resource_version;
+        Ok(ReadVerdict { object: row.object()?, resource_version })
+    };
+    rows.into_iter().map(verdict).collect()
+}
+
+pub(super) async fn objects(
+    sessions: &Sessions,
+    name: &ResourceName,
+    page: &Page,
+) -> Result<Vec<Object>, LedgerError> {
+    let query = sqlx::query_as::<_, ObjectRow>(
+        "SELECT NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
+                b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body
+         FROM fencegate.objects b
+         WHERE b.resource = $1 AND b.key >= $2 AND ($3::text IS NULL OR b.key < $3)
+           AND ($4::text IS NULL OR b.key > $4)
+         ORDER BY b.key LIMIT $5",
+    )
+    .bind(name.as_str())
+    .bind(&page.prefix)
+    .bind(prefix_end(&page.prefix))
+    .bind(&page.after)
+    .bind(page.limit);
+    let rows: Vec<ObjectRow> = fetch!(sessions, fetch_all, query)?;
+    rows.into_iter().filter_map(|row| row.object().transpose()).collect()
+}
+
+#[derive(FromRow)]
+struct ViewRow {
+    resource: String,
+    state: String,
+    owner: String,
+    acquired_us: i64,
+    renewed_us: i64,
+    age_ms: i64,
+    remaining_ms: i64,
+    version: i64,
+    objects: i64,
+    token: i64,
+}
+
+impl ViewRow {
+    fn view(self) -> Result<ResourceView, LedgerError> {
+        Ok(ResourceView {
+            resource: resource_name(self.resource)?,
+            state: state(&self.state)?,
+            owner: self.owner,
+            acquired_at: time(self.acquired_us),
+            renewed_at: time(self.renewed_us),
+            age_ms: self.age_ms.max(0),
+            remaining_ms: self.remaining_ms,
+            version: self.version,
+            objects: self.objects,
+            token: token(self.token)?,
+        })
+    }
+}
+
+fn state(word: &str) -> Result<LockState, LedgerError> {
+    [
+        LockState::Leased,
+        LockState::Breaking,
+        LockState::Broken,
+        LockState::Expired,
+        LockState::Released,
+    ]
+    .into_iter()
+    .find(|state| state.as_str() == word)
+    .ok_or_else(|| LedgerError::Defect(format!("the schema answered {word:?} as a state")))
+}
+
+pub(super) async fn resources(
+    sessions: &Sessions,
+    page: &Page,
+    held: bool,
+) -> Result<Vec<ResourceView>, LedgerError> {
+    let query = sqlx::query_as::<_, ViewRow>(
+        "SELECT * FROM fencegate.views v
+         WHERE v.resource >= $1 AND ($2::text IS NULL OR v.resource < $2)
+           AND ($3::text IS NULL OR v.resource > $3) AND (NOT $4 OR v.state <> 'released')
+         ORDER BY v.resource LIMIT $5",
+    )
+    .bind(&page.prefix)
+    .bind(prefix_end(&page.prefix))
+    .bind(&page.after)
+    .bind(held)
+    .bind(page.limit);
+    let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
+    rows.into_iter().map(ViewRow::view).collect()
+}
+
+pub(super) async fn resource_rows(
+    sessions: &Sessions,
+    names: &[&str],
+) -> Result<Vec<ResourceView>, LedgerError> {
+    let query = sqlx::query_as::<_, ViewRow>(
+        "SELECT * FROM fencegate.views v WHERE v.resource = ANY ($1)",
+    )
+    .bind(names);
+    let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
+    rows.into_iter().map(ViewRow::view).collect()
+}
+
+pub(super) async fn resource(
+    sessions: &Sessions,
+    name: &ResourceName,
+) -> Result<Option<ResourceView>, LedgerError> {
+    Ok(resource_rows(sessions, &[name.as_str()]).await?.pop())
+}
+
+pub(super) async fn holders(
+    sessions: &Sessions,
+    names: &[ResourceName],
+) -> Result<Vec<Option<Holder>>, LedgerError> {
+    let query = sqlx::query_as::<_, ViewRow>(
+        "SELECT v.* FROM fencegate.views v JOIN fencegate.fences f USING (resource)
+         CROSS JOIN fencegate.seal_guard g
+         WHERE v.resource = ANY ($1) AND v.state IN ('leased', 'breaking') AND v.token > g.floor
+           AND (f.break_due IS NULL OR f.break_due > clock_timestamp())",
+    )
+    .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
+    let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
+    let views = rows.into_iter().map(ViewRow::view).collect::<Result<Vec<_>, _>>()?;
+    let holder = |name: &ResourceName| {
+        let view = views.iter().find(|view| view.resource == *name)?;
+        Some(Holder {
+            resource: view.resource.clone(),
+            owner: view.owner.clone(),
+            state: view.state,
+            age_ms: view.age_ms,
+            remaining_ms: view.remaining_ms,
+        })
+    };
+    Ok(names.iter().map(holder).collect())
+}
+
+#[derive(FromRow)]
+struct LockRow {
+    resources: Vec<String>,
+    token: i64,
+    owner: String,
+    ttl_ms: i64,
+    acquired_us: i64,
+    ended: Option<String>,
+    ended_us: Option<i64>,
+    state: Option<String>,
+    remaining_ms: Option<i64>,
+    versions: Vec<i64>,
+}
+
+pub(super) async fn lock(
+    sessions: &Sessions,
+    id: LockId,
+) -> Result<Option<LockRecord>, LedgerError> {
+    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_record($1)").bind(id.0);
+    let row: Option<LockRow> = fetch!(sessions, fetch_optional, query)?;
+    let Some(row) = row else { return Ok(None) };
+    let ended = match (row.ended.as_deref().map(end).transpose()?, row.ended_us) {
+        (Some(how), Some(at)) => Some((how, time(at))),
+        _ => None,
+    };
+    let state = match ended {
+        Some((LockEnd::Broken, _)) => LockState::Broken,
+        Some((LockEnd::Released, _)) => LockState::Released,
+        Some(_) => LockState::Expired,
+        None => row.state.as_deref().map_or(Ok(LockState::Expired), state)?,
+    };
+    Ok(Some(LockRecord {
+        grant: Grant {
+            lock: id,
+            resources: row.resources.into_iter().map(resource_name).collect::<Result<_, _>>()?,
+            token: token(row.token)?,
+            owner: row.owner,
+            state,
+            ttl: Ttl::from_ms(row.ttl_ms),
+            remaining_ms: if ended.is_some() { 0 } else { row.remaining_ms.unwrap_or(0) },
+            acquired_at: time(row.acquired_us),
+            versions: row.versions,
+        },
+        ended,
+    }))
+}
+
+#[derive(FromRow)]
+struct OperationRow {
+    id: Uuid,
+    resource: String,
+    version: Option<i64>,
+    kind: String,
+    key: Option<String>,
+    generation: i64,
+    created: bool,
+    size: i64,
+    sha256: Option<Vec<u8>>,
+    owner: String,
+    committed_us: i64,
+}
+
+impl OperationRow {
+    fn applied(self) -> Result<Applied, LedgerError> {
+        Ok(Applied {
+            operation: OperationId(self.id),
+            resource: resource_name(self.resource)?,
+            kind: self.kind,
+            key: self.key.map(object_key).transpose()?,
+            version: self.version,
+            generation: self.generation,
+            created: self.created,
+            size: self.size,
+            sha256: self.sha256.map(digest).transpose()?,
+            owner: self.owner,
+            committed_at: time(self.committed_us),
+        })
+    }
+}
+
+pub(super) async fn operations(
+    sessions: &Sessions,
+    ids: &[Uuid],
+) -> Result<Vec<Applied>, LedgerError> {
+    let query = sqlx::query_as::<_, OperationRow>(
+        "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
+         FROM fencegate.operations o WHERE o.id = ANY ($1)",
+    )
+    .bind(ids);
+    let rows: Vec<OperationRow> = fetch!(sessions, fetch_all, query)?;
+    rows.into_iter().map(OperationRow::applied).collect()
+}
+
+pub(super) async fn operation(
+    sessions: &Sessions,
+    id: OperationId,
+) -> Result<Option<OperationRecord>, LedgerError> {
+    if let Some(applied) = operations(sessions, &[id.0]).await?.pop() {
+        return Ok(Some(OperationRecord::Applied(applied)));
+    }
+    let query =
+        sqlx::query_scalar::<_, bool>("SELECT EXISTS (SELECT FROM fencegate.buried WHERE id = $1)")
+            .bind(id.0);
+    let buried: bool = fetch!(sessions, fetch_one, query)?;
+    Ok(buried.then_some(OperationRecord::Buried))
+}
+
+pub(super) async fn operation_by_key(
+    sessions: &Sessions,
+    name: &ResourceName,
+    idempotency_key: &str,
+) -> Result<Option<Applied>, LedgerError> {
+    let query = sqlx::query_as::<_, OperationRow>(
+        "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
+         FROM fencegate.idempotency_keys k JOIN fencegate.operations o ON o.id = k.operation
+         WHERE k.resource = $1 AND k.key = $2",
+    )
+    .bind(name.as_str())
+    .bind(idempotency_key);
+    let row: Option<OperationRow> = fetch!(sessions, fetch_optional, query)?;
+    row.map(OperationRow::applied).transpose()
+}
+
+pub(super) async fn record_rejections(
+    sessions: &Sessions,
+    rejections: &[Rejection],
+) -> Result<(), LedgerError> {
+    fn column<T>(rejections: &[Rejection], value: impl Fn(&Rejection) -> T) -> Vec<T> {
+        rejections.iter().map(value).collect()
+    }
+    let query = sqlx::query(
+        "INSERT INTO fencegate.rejections (at, resource, key, reason, token, grants_behind,
+                                           superseded_ms, owner, request_id)
+         SELECT to_timestamp(r.us / 1000000.0), r.resource, r.key, r.reason, r.token, r.behind, r.ms,
+                r.owner, r.request
+         FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
+                     $7::bigint[], $8::text[], $9::text[])
+              r (us, resource, key, reason, token, behind, ms, owner, request)",
+    )
+    .bind(column(rejections, |r| r.at.as_microsecond()))
+    .bind(column(rejections, |r| r.resource.to_string()))
+    .bind(column(rejections, |r| r.key.as_ref().map(ToString::to_string)))
+    .bind(column(rejections, |r| r.reason.clone()))
+    .bind(column(rejections, |r| r.token.map(Token::get)))
+    .bind(column(rejections, |r| r.grants_behind))
+    .bind(column(rejections, |r| r.superseded_ms))
+    .bind(column(rejections, |r| r.owner.clone()))
+    .bind(column(rejections, |r| r.request_id.clone()));
+    fetch!(sessions, execute, query)?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct RejectionRow {
+    number: i64,
+    at_us: i64,
+    resource: String,
+    key: Option<String>,
+    reason: String,
+    token: Option<i64>,
+    grants_behind: Option<i64>,
+    superseded_ms: Option<i64>,
+    owner: Option<String>,
+    request_id: String,
+}
+
+pub(super) async fn rejections(
+    sessions: &Sessions,
+    filter: &RejectionFilter,
+) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+    let query = sqlx::query_as::<_, RejectionRow>(
+        "SELECT r.*, fencegate.micros(r.at) AS at_us FROM fencegate.rejections r
+         WHERE ($1::text IS NULL OR r.resource = $1) AND ($2::text IS NULL OR r.reason = $2)
+           AND ($3::bigint IS NULL OR r.number < $3)
+         ORDER BY r.number DESC LIMIT $4",
+    )
+    .bind(filter.resource.as_ref().map(ResourceName::as_str))
+    .bind(&filter.reason)
+    .bind(filter.before)
+    .bind(filter.limit);
+    let rows: Vec<RejectionRow> = fetch!(sessions, fetch_all, query)?;
+    let entry = |row: RejectionRow| {
+        Ok((
+            row.number,
+            Rejection {
+                at: time(row.at_us),
+                resource: resource_name(row.resource)?,
+                key: row.key.map(object_key).transpose()?,
+                reason: row.reason,
+                token: row.token.map(token).transpose()?,
+                grants_behind: row.grants_behind,
+                superseded_ms: row.superseded_ms,
+                owner: row.owner,
+                request_id: row.request_id,
+            },
+        ))
+    };
+    rows.into_iter().map(entry).collect()
+}

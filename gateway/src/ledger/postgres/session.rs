@@ -1,0 +1,238 @@
+//! Sessions with Postgres: who owns a connection, and what a failure means.
+
+use std::future::Future;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use fence_core::ports::LedgerError;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
+use sqlx::{ConnectOptions, PgConnection};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How to reach Postgres.
+#[derive(Debug, Clone)]
+pub struct PgSettings {
+    /// Where, as whom.
+    pub options: PgConnectOptions,
+    /// At most this many connections.
+    pub connections_max: usize,
+    /// How long a call may take. The server cancels it then; if even that answer does not come, the
+    /// connection is closed and the outcome is unknown.
+    pub timeout: Duration,
+}
+
+/// A connection and the right to have it.
+pub struct Session {
+    /// The connection.
+    pub connection: PgConnection,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The connections of a ledger.
+///
+/// Not a pool of the driver: there, a call that is given up half-way leaves its transaction open
+/// for whoever comes next. Here a connection comes back only after the server has answered.
+pub struct Sessions {
+    settings: PgSettings,
+    permits: std::sync::Arc<Semaphore>,
+    idle: Mutex<Vec<PgConnection>>,
+    /// The highest position seen flushed: a server that is behind it has lost commits.
+    flushed: AtomicI64,
+}
+
+impl Sessions {
+    /// No connection yet.
+    pub fn new(settings: PgSettings) -> Self {
+        Self {
+            permits: std::sync::Arc::new(Semaphore::new(settings.connections_max)),
+            idle: Mutex::new(Vec::new()),
+            flushed: AtomicI64::new(0),
+            settings,
+        }
+    }
+
+    /// A session of one's own. Failing means that nothing was sent.
+    pub async fn take(&self) -> Result<Session, LedgerError> {
+        let permit = std::sync::Arc::clone(&self.permits).acquire_owned();
+        let permit = tokio::time::timeout(self.settings.timeout, permit)
+            .await
+            .map_err(|_| LedgerError::Unavailable("all connections are in use".into()))?
+            .map_err(|_| LedgerError::Unavailable("the ledger is closed".into()))?;
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        Ok(Session { connection, _permit: permit })
+    }
+
+    /// Ends a call: keeps the session if the server has answered, closes it if not.
+    pub fn settle<T>(
+        &self,
+        session: Session,
+        answer: Result<T, Failure>,
+    ) -> Result<T, LedgerError> {
+        match answer {
+            Ok(value) => {
+                self.idle().push(session.connection);
+                Ok(value)
+            }
+            Err(Failure::Answered(error)) => {
+                self.idle().push(session.connection);
+                Err(error)
+            }
+            Err(Failure::Lost(why)) => {
+                // The others are probably lost too; better to connect anew than to lose more calls.
+                self.idle().clear();
+                Err(LedgerError::Unknown(why))
+            }
+        }
+    }
+
+    /// Waits for the server's answer.
+    pub async fn answer<T>(
+        &self,
+        call: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Failure> {
+        // A little longer than the server's own limit, so that the server can say that it gave up.
+        let limit = self.settings.timeout + Duration::from_millis(500);
+        match tokio::time::timeout(limit, call).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Failure::from(error)),
+            Err(_) => Err(Failure::Lost("no answer in time".into())),
+        }
+    }
+
+    /// The highest position seen flushed.
+    pub fn seen(&self) -> i64 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// Remembers a position that the server says is flushed.
+    pub fn saw(&self, flushed: i64) {
+        self.flushed.fetch_max(flushed, Ordering::AcqRel);
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PgConnection>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> Result<PgConnection, LedgerError> {
+        let limit = self.settings.timeout.min(Duration::from_secs(2));
+        let connecting = async {
+            let mut connection = self.settings.options.connect().await?;
+            prepare(&mut connection, self.settings.timeout).await?;
+            Ok::<_, ConnectError>(connection)
+        };
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(LedgerError::Unavailable(error.to_string())),
+            Err(_) => Err(LedgerError::Unavailable("no connection in time".into())),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error("{0}")]
+    Driver(#[from] sqlx::Error),
+    #[error("{setting} is {value} on the Postgres server: acknowledged writes could be lost")]
+    Unsafe { setting: &'static str, value: String },
+    #[error("the Postgres server is a standby")]
+    Standby,
+}
+
+/// Sets limits on a new connection and refuses a server that may forget what it acknowledged.
+async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), ConnectError> {
+    let ms = limit.as_millis().to_string();
+    sqlx::query(
+        "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false),
+                set_config('idle_in_transaction_session_timeout', $1, false),
+                set_config('default_transaction_isolation', 'read committed', false)",
+    )
+    .bind(ms)
+    .execute(&mut *connection)
+    .await?;
+    let (commit, fsync, pages, standbys, recovery): (String, String, String, String, bool) =
+        sqlx::query_as(
+            "SELECT current_setting('synchronous_commit'), current_setting('fsync'),
+                    current_setting('full_page_writes'),
+                    current_setting('synchronous_standby_names'), pg_is_in_recovery()",
+        )
+        .fetch_one(&mut *connection)
+        .await?;
+    let unsafe_commit = commit == "off" || (commit == "local" && !standbys.is_empty());
+    for (setting, value, refused) in [
+        ("synchronous_commit", commit, unsafe_commit),
+        ("fsync", fsync.clone(), fsync == "off"),
+        ("full_page_writes", pages.clone(), pages == "off"),
+    ] {
+        if refused {
+            return Err(ConnectError::Unsafe { setting, value });
+        }
+    }
+    if recovery {
+        return Err(ConnectError::Standby);
+    }
+    Ok(())
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server answered with an error: the call was rolled back, the session is sound.
+    Answered(LedgerError),
+    /// No answer came: the call may still take effect. The session must be closed.
+    Lost(String),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) => {
+                match database.try_downcast_ref::<PgDatabaseError>() {
+                    // A backend that is being shut down may already have committed.
+                    Some(pg) if matches!(pg.severity(), PgSeverity::Fatal | PgSeverity::Panic) => {
+                        Self::Lost(pg.to_string())
+                    }
+                    Some(pg) => Self::Answered(meaning(pg.code(), pg.message())),
+                    None => Self::Lost(error.to_string()),
+                }
+            }
+            // The server answered, but not with what this binary expects.
+            sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::Encode(_)
+            | sqlx::Error::RowNotFound => Self::Lost(error.to_string()),
+            _ => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+/// What an error of the server means. All of these were rolled back.
+fn meaning(code: &str, message: &str) -> LedgerError {
+    match code {
+        "FG001" => LedgerError::RefenceRequired(message.to_owned()),
+        "FG002" => LedgerError::EpochMoved,
+        // A unique id that somebody else was using at the same moment: the next look finds it.
+        "23505" => LedgerError::Unavailable(message.to_owned()),
+        // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
+        _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {
+            LedgerError::Unavailable(message.to_owned())
+        }
+        // The schema is missing: not migrated yet, or another database.
+        "42P01" | "42883" | "3F000" => LedgerError::Unavailable(message.to_owned()),
+        _ => LedgerError::Defect(format!("{code}: {message}")),
+    }
+}
+
+/// For calls that only read: a lost answer is no more than an unavailable ledger.
+pub fn harmless(error: LedgerError) -> LedgerError {
+    match error {
+        LedgerError::Unknown(why) => LedgerError::Unavailable(why),
+        other => other,
+    }
+}

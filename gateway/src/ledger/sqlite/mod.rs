@@ -1,0 +1,384 @@
+//! The ledger on SQLite: one writer, the acts of fence-core on the rows that a batch touches.
+//!
+//! An act is one `BEGIN IMMEDIATE`: nobody else writes between its first read and its commit. Rows
+//! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
+//! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
+
+mod load;
+mod reads;
+mod store;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::acts::{self, Now, Rows};
+use fence_core::ports::{
+    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use uuid::Uuid;
+
+use load::Needs;
+
+static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
+
+/// Why the ledger file could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// SQLite refused.
+    #[error("open the ledger {path}: {source}")]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
+    /// The schema has a migration that this binary does not know.
+    #[error(
+        "the ledger {path} is newer than this binary (it has migration {version}); \
+         run a newer fencegate"
+    )]
+    SchemaNewer {
+        /// The file.
+        path: PathBuf,
+        /// The migration.
+        version: i64,
+    },
+    /// A migration failed.
+    #[error("migrate the ledger {path}: {source}")]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: MigrateError,
+    },
+}
+
+/// The ledger in a file.
+pub struct SqliteLedger {
+    options: SqliteConnectOptions,
+    clock: Arc<dyn Clock>,
+    writer: tokio::sync::Mutex<Option<SqliteConnection>>,
+    readers: Mutex<Vec<SqliteConnection>>,
+}
+
+impl SqliteLedger {
+    /// The ledger file in a data directory.
+    pub fn path(directory: &Path) -> PathBuf {
+        directory.join("ledger.sqlite")
+    }
+
+    /// Opens the ledger, making or migrating it if needed. Every lock that is held gets its full ttl
+    /// again: its deadline was on the clock of a process that is gone.
+    ///
+    /// A ledger that is new expects a mint with `nonce`, or adopts the one that the mint carries.
+    pub async fn open(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        nonce: Uuid,
+    ) -> Result<Self, OpenError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(Duration::from_secs(2))
+            .statement_cache_capacity(200);
+        let failed = |source| OpenError::Database { path: path.to_owned(), source };
+        let mut connection = options.connect().await.map_err(failed)?;
+        match MIGRATOR.run(&mut connection).await {
+            Ok(()) => {}
+            Err(MigrateError::VersionMissing(version)) => {
+                return Err(OpenError::SchemaNewer { path: path.to_owned(), version });
+            }
+            Err(source) => return Err(OpenError::Migration { path: path.to_owned(), source }),
+        }
+        sqlx::query(
+            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation)
+             VALUES (1, 0, ?1, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+        )
+        .bind(nonce.to_string())
+        .execute(&mut connection)
+        .await
+        .map_err(failed)?;
+        sqlx::query("UPDATE fences SET deadline_ms = ?1 + ttl_ms WHERE hold = 'held'")
+            .bind(elapsed_ms(&*clock))
+            .execute(&mut connection)
+            .await
+            .map_err(failed)?;
+        Ok(Self {
+            options,
+            clock,
+            writer: tokio::sync::Mutex::new(Some(connection)),
+            readers: Mutex::default(),
+        })
+    }
+
+    /// The highest token that was ever sealed; 0 for none.
+    pub async fn highest_token(&self) -> Result<i64, LedgerError> {
+        let mut reader = self.reader().await?;
+        let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM fences")
+            .fetch_one(&mut reader)
+            .await;
+        self.keep(reader, highest)
+    }
+
+    fn now(&self) -> Now {
+        Now { wall: self.clock.now(), elapsed_ms: elapsed_ms(&*self.clock) }
+    }
+
+    /// Runs an act on the rows that it needs, in one transaction.
+    ///
+    /// 1. `BEGIN IMMEDIATE`, load, run, store: an error up to here rolls back, definitely.
+    /// 2. `COMMIT`: an error here may come after the commit reached the disk. The outcome is
+    ///    unknown; the connection is closed, and the next act opens the file anew.
+    async fn act<V>(
+        &self,
+        needs: Needs,
+        run: impl FnOnce(&mut Rows, Now) -> Result<V, LedgerError> + Send,
+    ) -> Result<V, LedgerError> {
+        let mut writer = self.writer.lock().await;
+        // Taken out while in use: a call that is given up half-way closes it, which rolls back.
+        let mut connection = match writer.take() {
+            Some(connection) => connection,
+            None => self.options.connect().await.map_err(rolled_back)?,
+        };
+        let prepared = async {
+            sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
+            let mut rows = load::load(&mut connection, &needs).await?;
+            let verdicts = run(&mut rows, self.now())?;
+            store::store(&mut connection, &rows).await.map_err(rolled_back)?;
+            Ok(verdicts)
+        };
+        let prepared: Result<V, LedgerError> = prepared.await;
+        match prepared {
+            Err(error) => {
+                if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
+                    *writer = Some(connection);
+                }
+                Err(error)
+            }
+            Ok(verdicts) => match sqlx::query("COMMIT").execute(&mut connection).await {
+                Ok(_) => {
+                    *writer = Some(connection);
+                    Ok(verdicts)
+                }
+                Err(error) => {
+                    let _ = connection.close().await;
+                    Err(LedgerError::Unknown(error.to_string()))
+                }
+            },
+        }
+    }
+
+    /// The writer's connection, opened anew if the last one was closed. For single statements, which
+    /// are transactions of their own.
+    async fn connected<'a>(
+        &self,
+        writer: &'a mut Option<SqliteConnection>,
+    ) -> Result<&'a mut SqliteConnection, LedgerError> {
+        if writer.is_none() {
+            *writer = Some(self.options.connect().await.map_err(rolled_back)?);
+        }
+        writer.as_mut().ok_or_else(|| LedgerError::Unavailable("the ledger is closed".into()))
+    }
+
+    /// A connection for reading only.
+    async fn reader(&self) -> Result<SqliteConnection, LedgerError> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match idle {
+            Some(reader) => Ok(reader),
+            None => self.options.clone().read_only(true).connect().await.map_err(rolled_back),
+        }
+    }
+
+    /// Keeps a reader after its query has ended.
+    fn keep<T>(
+        &self,
+        reader: SqliteConnection,
+        answer: Result<T, sqlx::Error>,
+    ) -> Result<T, LedgerError> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        answer.map_err(rolled_back)
+    }
+}
+
+fn elapsed_ms(clock: &dyn Clock) -> i64 {
+    i64::try_from(clock.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// An error before `COMMIT`: nothing was applied.
+fn rolled_back(error: sqlx::Error) -> LedgerError {
+    match &error {
+        // A constraint or trigger: a defect, which trying again will not mend.
+        sqlx::Error::Database(database) if database.message().contains("constraint") => {
+            LedgerError::Defect(error.to_string())
+        }
+        _ => LedgerError::Unavailable(error.to_string()),
+    }
+}
+
+#[async_trait]
+impl Ledger for SqliteLedger {
+    async fn seal(
+        &self,
+        epoch: i64,
+        items: Arc<[SealItem]>,
+        _: Patience,
+    ) -> Result<Vec<SealVerdict>, LedgerError> {
+        self.act(Needs::of_seals(&items), |rows, now| {
+            if rows.guard.epoch != epoch {
+                return Err(LedgerError::EpochMoved);
+            }
+            Ok(items.iter().map(|item| acts::seal(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        items: Arc<[RenewItem]>,
+        _: Patience,
+    ) -> Result<Vec<RenewVerdict>, LedgerError> {
+        let needs = Needs::of_locks(items.iter().map(|item| item.lock));
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|item| acts::renew(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn release(
+        &self,
+        items: Arc<[LockId]>,
+        _: Patience,
+    ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+        let needs = Needs::of_locks(items.iter().copied());
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|id| acts::release(rows, *id, now)).collect())
+        })
+        .await
+    }
+
+    async fn break_locks(
+        &self,
+        items: Arc<[BreakItem]>,
+        _: Patience,
+    ) -> Result<Vec<BreakVerdict>, LedgerError> {
+        let needs = Needs::of_resources(items.iter().map(|item| item.resource.clone()));
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|item| acts::break_lock(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn commit(
+        &self,
+        items: Arc<[WriteItem]>,
+        _: Patience,
+    ) -> Result<Vec<WriteVerdict>, LedgerError> {
+        self.act(Needs::of_writes(&items), |rows, now| {
+            Ok(items.iter().map(|item| acts::commit(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
+        self.read_objects(&items).await
+    }
+
+    async fn holders(
+        &self,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+        self.read_holders(resources).await
+    }
+
+    async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        self.read_lock(id).await
+    }
+
+    async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
+        self.read_resource(name).await
+    }
+
+    async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
+        self.list_resources(&page, held).await
+    }
+
+    async fn objects(
+        &self,
+        resource: &ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, LedgerError> {
+        self.list_objects(resource, &page).await
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        self.read_operation(id).await
+    }
+
+    async fn operation_by_key(
+        &self,
+        resource: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        self.read_operation_by_key(resource, key).await
+    }
+
+    async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        store::rejections(connection, &rejections).await.map_err(rolled_back)
+    }
+
+    async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+        self.list_rejections(&filter).await
+    }
+
+    async fn epoch(&self) -> Result<Epoch, LedgerError> {
+        self.read_epoch().await
+    }
+
+    async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
+        let mut writer = self.writer.lock().await;
+        sqlx::query(
+            "UPDATE guard SET nonce = ?1, open = 1
+             WHERE NOT open AND (nonce = ?1 OR NOT EXISTS (SELECT 1 FROM grants))",
+        )
+        .bind(nonce.to_string())
+        .execute(self.connected(&mut writer).await?)
+        .await
+        .map_err(rolled_back)?;
+        drop(writer);
+        self.read_epoch().await
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
+        let now = self.now();
+        let due = self.breaks_due(now, retention.rows_per_pass).await?;
+        let mut touched = due.len() as u64;
+        if !due.is_empty() {
+            let needs = Needs::of_resources(due.iter().cloned());
+            self.act(needs, |rows, now| {
+                due.iter().for_each(|resource| acts::sweep_break(rows, resource, now));
+                Ok(())
+            })
+            .await?;
+        }
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
+        Ok(touched)
+    }
+}

@@ -1,0 +1,280 @@
+//! What the ledger shows. Nothing here decides.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use fence_core::acts::{FenceRow, Now, Rows};
+use fence_core::ports::{
+    Applied, Epoch, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use sqlx::{FromRow, SqliteConnection};
+
+use super::load::{self, FenceColumns, ObjectColumns};
+use super::{SqliteLedger, rolled_back};
+use crate::ledger::{object_key, prefix_end, resource_name, time, token};
+
+/// An object beside the version of its resource.
+#[derive(FromRow)]
+struct ReadColumns {
+    position: i64,
+    resource_version: Option<i64>,
+    found: bool,
+}
+
+impl SqliteLedger {
+    /// Runs queries on a reader; an error closes it.
+    async fn with_reader<T>(
+        &self,
+        read: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut reader = self.reader().await?;
+        let value = read(&mut reader).await?;
+        self.keep(reader, Ok(value))
+    }
+
+    pub(super) async fn read_objects(
+        &self,
+        items: &[ReadItem],
+    ) -> Result<Vec<ReadVerdict>, LedgerError> {
+        let pairs: Vec<_> = items.iter().map(|item| (&item.resource, &item.key)).collect();
+        let pairs = serde_json::to_string(&pairs).unwrap_or_default();
+        let mut reader = self.reader().await?;
+        // One statement, so that version and object are of one snapshot.
+        let rows = sqlx::query(
+            "SELECT n.key AS position, f.version AS resource_version, o.key IS NOT NULL AS found,
+                    o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256,
+                    o.written_at, o.body
+             FROM json_each(?1) n
+             LEFT JOIN fences f ON f.resource = n.value ->> 0
+             LEFT JOIN objects o ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1
+             ORDER BY n.key",
+        )
+        .bind(pairs)
+        .fetch_all(&mut reader)
+        .await;
+        let rows = self.keep(reader, rows)?;
+        rows.iter()
+            .map(|row| {
+                let columns = ReadColumns::from_row(row).map_err(rolled_back)?;
+                debug_assert!(columns.position >= 0);
+                let object = if columns.found {
+                    Some(ObjectColumns::from_row(row).map_err(rolled_back)?.object()?)
+                } else {
+                    None
+                };
+                Ok(ReadVerdict { object, resource_version: columns.resource_version })
+            })
+            .collect()
+    }
+
+    async fn fences(
+        &self,
+        names: &[&ResourceName],
+    ) -> Result<Vec<(ResourceName, FenceRow)>, LedgerError> {
+        let names = serde_json::to_string(names).unwrap_or_default();
+        self.with_reader(async |reader| load::fences(reader, &names).await).await
+    }
+
+    pub(super) async fn read_holders(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+        let wanted: BTreeSet<&ResourceName> = names.iter().collect();
+        let wanted: Vec<&ResourceName> = wanted.into_iter().collect();
+        let fences = self.fences(&wanted).await?;
+        let floor = self.with_reader(async |reader| load::guard(reader).await).await?.floor;
+        let now = self.now();
+        let holder = |name: &ResourceName| {
+            let (_, fence) = fences.iter().find(|(found, _)| found == name)?;
+            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
+        };
+        Ok(names.iter().map(holder).collect())
+    }
+
+    pub(super) async fn read_lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        let now = self.now();
+        self.with_reader(async |reader| {
+            let mut rows = Rows::new(load::guard(reader).await?);
+            load::load_locks(reader, &mut rows, &BTreeSet::from([id])).await?;
+            let Some(lock) = rows.locks.get(&id) else { return Ok(None) };
+            let names = serde_json::to_string(&lock.resources).unwrap_or_default();
+            rows.fences = load::fences(reader, &names).await?.into_iter().collect();
+            Ok(rows.lock_record(id, now))
+        })
+        .await
+    }
+
+    pub(super) async fn read_resource(
+        &self,
+        name: &ResourceName,
+    ) -> Result<Option<ResourceView>, LedgerError> {
+        let now = self.now();
+        let found = self.fences(&[name]).await?.pop();
+        Ok(found.map(|(name, fence)| fence.view(&name, now)))
+    }
+
+    pub(super) async fn list_resources(
+        &self,
+        page: &Page,
+        held: bool,
+    ) -> Result<Vec<ResourceView>, LedgerError> {
+        let now = self.now();
+        let mut reader = self.reader().await?;
+        let rows: Result<Vec<FenceColumns>, _> = sqlx::query_as(
+            "SELECT * FROM fences
+             WHERE resource >= ?1 AND (?2 IS NULL OR resource < ?2)
+               AND (?3 IS NULL OR resource > ?3) AND (NOT ?4 OR hold <> 'released')
+             ORDER BY resource LIMIT ?5",
+        )
+        .bind(&page.prefix)
+        .bind(prefix_end(&page.prefix))
+        .bind(&page.after)
+        .bind(held)
+        .bind(page.limit)
+        .fetch_all(&mut reader)
+        .await;
+        let view = |row: FenceColumns| {
+            let (name, fence) = row.fence()?;
+            Ok(fence.view(&name, now))
+        };
+        self.keep(reader, rows)?.into_iter().map(view).collect()
+    }
+
+    pub(super) async fn list_objects(
+        &self,
+        name: &ResourceName,
+        page: &Page,
+    ) -> Result<Vec<Object>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let rows: Result<Vec<ObjectColumns>, _> = sqlx::query_as(
+            "SELECT resource, key, version, generation, content_type, size, sha256, written_at,
+                    x'' AS body
+             FROM objects
+             WHERE resource = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3)
+               AND (?4 IS NULL OR key > ?4)
+             ORDER BY key LIMIT ?5",
+        )
+        .bind(name.as_str())
+        .bind(&page.prefix)
+        .bind(prefix_end(&page.prefix))
+        .bind(&page.after)
+        .bind(page.limit)
+        .fetch_all(&mut reader)
+        .await;
+        let object = |row: ObjectColumns| Ok(Object { body: Bytes::new(), ..row.object()? });
+        self.keep(reader, rows)?.into_iter().map(object).collect()
+    }
+
+    pub(super) async fn read_operation(
+        &self,
+        id: OperationId,
+    ) -> Result<Option<OperationRecord>, LedgerError> {
+        let ids = serde_json::to_string(&[id]).unwrap_or_default();
+        let applied =
+            self.with_reader(async |reader| load::operations(reader, &ids).await).await?.pop();
+        if let Some(applied) = applied {
+            return Ok(Some(OperationRecord::Applied(applied)));
+        }
+        let mut reader = self.reader().await?;
+        let buried: Result<bool, _> =
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM buried WHERE id = ?1)")
+                .bind(id.to_string())
+                .fetch_one(&mut reader)
+                .await;
+        Ok(self.keep(reader, buried)?.then_some(OperationRecord::Buried))
+    }
+
+    pub(super) async fn read_operation_by_key(
+        &self,
+        name: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let operation: Result<Option<String>, _> = sqlx::query_scalar(
+            "SELECT operation FROM idempotency_keys WHERE resource = ?1 AND key = ?2",
+        )
+        .bind(name.as_str())
+        .bind(key)
+        .fetch_optional(&mut reader)
+        .await;
+        let Some(operation) = self.keep(reader, operation)? else { return Ok(None) };
+        let ids = serde_json::to_string(&[operation]).unwrap_or_default();
+        Ok(self.with_reader(async |reader| load::operations(reader, &ids).await).await?.pop())
+    }
+
+    pub(super) async fn list_rejections(
+        &self,
+        filter: &RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let rows: Result<Vec<RejectionColumns>, _> = sqlx::query_as(
+            "SELECT * FROM rejections
+             WHERE (?1 IS NULL OR resource = ?1) AND (?2 IS NULL OR reason = ?2)
+               AND (?3 IS NULL OR number < ?3)
+             ORDER BY number DESC LIMIT ?4",
+        )
+        .bind(filter.resource.as_ref().map(ResourceName::as_str))
+        .bind(&filter.reason)
+        .bind(filter.before)
+        .bind(filter.limit)
+        .fetch_all(&mut reader)
+        .await;
+        self.keep(reader, rows)?.into_iter().map(RejectionColumns::rejection).collect()
+    }
+
+    pub(super) async fn read_epoch(&self) -> Result<Epoch, LedgerError> {
+        let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
+        Ok(Epoch { number: guard.epoch, nonce: guard.nonce, base: guard.base, open: guard.open })
+    }
+
+    /// Resources whose break has come due but is not stored yet.
+    pub(super) async fn breaks_due(
+        &self,
+        now: Now,
+        limit: i64,
+    ) -> Result<Vec<ResourceName>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let names: Result<Vec<String>, _> = sqlx::query_scalar(
+            "SELECT resource FROM fences
+             WHERE break_due IS NOT NULL AND hold = 'held' AND break_due <= ?1 LIMIT ?2",
+        )
+        .bind(now.wall.as_microsecond())
+        .bind(limit)
+        .fetch_all(&mut reader)
+        .await;
+        self.keep(reader, names)?.into_iter().map(resource_name).collect()
+    }
+}
+
+#[derive(FromRow)]
+struct RejectionColumns {
+    number: i64,
+    at: i64,
+    resource: String,
+    key: Option<String>,
+    reason: String,
+    token: Option<i64>,
+    grants_behind: Option<i64>,
+    superseded_ms: Option<i64>,
+    owner: Option<String>,
+    request_id: String,
+}
+
+impl RejectionColumns {
+    fn rejection(self) -> Result<(i64, Rejection), LedgerError> {
+        let rejection = Rejection {
+            at: time(self.at),
+            resource: resource_name(self.resource)?,
+            key: self.key.map(object_key).transpose()?,
+            reason: self.reason,
+            token: self.token.map(token).transpose()?,
+            grants_behind: self.grants_behind,
+            superseded_ms: self.superseded_ms,
+            owner: self.owner,
+            request_id: self.request_id,
+        };
+        Ok((self.number, rejection))
+    }
+}

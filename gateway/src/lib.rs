@@ -1,0 +1,15 @@
+//! The server: an HTTP front to storage that takes no write without a fence token.
+//!
+//! Data flows one way: `http -> engine -> ports <- adapters`. `wiring` alone names concrete
+//! adapters; the engine knows no HTTP, SQL or etcd; a handler reaches storage only through it.
+
+pub mod cli;
+pub mod config;
+pub mod data_dir;
+pub mod engine;
+pub mod http;
+pub mod ledger;
+pub mod mint;
+pub mod runtime;
+pub mod telemetry;
+pub mod wiring;

@@ -1,0 +1,135 @@
+//! The members of an etcd cluster: one lazily opened connection each, and failover between them.
+//!
+//! The client's own balancer is not used for this: it sends a share of all calls to a dead member,
+//! and each of them fails. Here a call moves on to the next member within its time.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client, ConnectOptions, Error, KvClient};
+use fence_core::ports::MintError;
+use tokio::time::{Instant, timeout};
+
+/// All members, and which of them answered last.
+pub(super) struct Members {
+    members: Vec<Member>,
+    options: ConnectOptions,
+    limit: Duration,
+    preferred: AtomicUsize,
+}
+
+/// One member.
+struct Member {
+    endpoint: String,
+    /// Empty until first used, and after each failure, so that the next call connects and signs in
+    /// anew. That costs one round trip and heals half-open connections and outdated credentials.
+    client: Mutex<Option<KvClient>>,
+}
+
+impl Members {
+    /// Opens no connection yet. `limit` bounds one call over all members.
+    pub(super) fn new(endpoints: Vec<String>, options: ConnectOptions, limit: Duration) -> Self {
+        let members = endpoints
+            .into_iter()
+            .map(|endpoint| Member { endpoint, client: Mutex::new(None) })
+            .collect();
+        Self { members, options, limit, preferred: AtomicUsize::new(0) }
+    }
+
+    /// Runs `call` on one member after the other until one answers, at most for the limit.
+    ///
+    /// `call` may run more than once, and an attempt that failed may still take effect, so it must
+    /// be one that may be repeated. Every call of a mint is.
+    pub(super) async fn call<T, F, R>(&self, call: F) -> Result<T, MintError>
+    where
+        F: Fn(KvClient) -> R,
+        R: Future<Output = Result<T, Error>>,
+    {
+        let deadline = Instant::now() + self.limit;
+        let first = self.preferred.load(Ordering::Relaxed);
+        let count = self.members.len();
+        let mut failures = Vec::new();
+        for step in 0..count {
+            // 1. Each member gets an equal share of the time that is left, so that a silent one
+            //    leaves enough for those after it.
+            let index = (first + step) % count;
+            let member = &self.members[index];
+            let share = u32::try_from(count - step).unwrap_or(u32::MAX);
+            let left = deadline.saturating_duration_since(Instant::now()) / share;
+            match timeout(left, member.attempt(&self.options, &call)).await {
+                // 2. It answered: later calls begin with it.
+                Ok(Ok(answer)) => {
+                    self.preferred.store(index, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                // 3. It refused or could not be reached: on to the next.
+                Ok(Err(error)) => {
+                    member.forget();
+                    failures.push(format!("{}: {}", member.endpoint, describe(&error)));
+                }
+                // 4. It was silent: the same, and its connection may be half open.
+                Err(_) => {
+                    member.forget();
+                    let waited = left.as_secs_f64();
+                    failures.push(format!("{}: no answer in {waited:.1} s", member.endpoint));
+                }
+            }
+        }
+        // 5. Nobody answered: the next call begins one further on.
+        self.preferred.store((first + 1) % count, Ordering::Relaxed);
+        Err(MintError::Unavailable(failures.join("; ")))
+    }
+}
+
+impl Member {
+    /// Runs `call`; once more on a fresh connection if it failed on one that was used before,
+    /// since that may only say that the member has been restarted.
+    async fn attempt<T, F, R>(&self, options: &ConnectOptions, call: &F) -> Result<T, Error>
+    where
+        F: Fn(KvClient) -> R,
+        R: Future<Output = Result<T, Error>>,
+    {
+        let used = self.slot().clone();
+        if let Some(client) = used
+            && let Ok(answer) = call(client).await
+        {
+            return Ok(answer);
+        }
+        let client = Client::connect([&self.endpoint], Some(options.clone())).await?.kv_client();
+        let answer = call(client.clone()).await?;
+        *self.slot() = Some(client);
+        Ok(answer)
+    }
+
+    fn forget(&self) {
+        *self.slot() = None;
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<KvClient>> {
+        // The guarded value is replaced whole, so a panic elsewhere cannot have left half of it.
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error with its causes in one line.
+fn describe(error: &Error) -> String {
+    let (mut text, mut cause) = match error {
+        Error::GRpcStatus(status) => {
+            (format!("{} ({:?})", status.message(), status.code()), status.source())
+        }
+        Error::TransportError(transport) => (transport.to_string(), transport.source()),
+        other => (other.to_string(), other.source()),
+    };
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,265 @@
+//! Puts the parts together. The only file that names concrete adapters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::http::HeaderValue;
+use fence_core::ports::{Ledger, Mint, Retention, Runtime};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sqlx::postgres::PgConnectOptions;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, PostgresUrl, Secret};
+use crate::data_dir::DataDir;
+use crate::engine::{self, Engine};
+use crate::http::{self, AppState, Limits};
+use crate::ledger::postgres::{self, PgLedger, PgSettings};
+use crate::ledger::sqlite::SqliteLedger;
+use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
+use crate::runtime;
+
+/// Connections to Postgres, at most: committers, the other queues, lanes and queries.
+const POSTGRES_CONNECTIONS_MAX: usize = 24;
+/// Rows that the sweeper removes in one pass, of each kind.
+const SWEEP_ROWS_MAX: i64 = 1000;
+/// How often the histograms fold what they gathered.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// What the gateway stands on, and what must live as long as it does.
+struct Parts {
+    ledger: Arc<dyn Ledger>,
+    mint: Arc<dyn Mint>,
+    committers: usize,
+    _data_dir: Option<DataDir>,
+}
+
+/// Runs the gateway until `soft` is cancelled and everything in flight is done, or `hard` is.
+///
+/// 1. Open the ledger and the mint, or say why not.
+/// 2. Start the engine, then listen.
+/// 3. On `soft`: `/readyz` says no, requests in flight finish, queues empty, done.
+pub async fn serve(
+    config: Config,
+    soft: CancellationToken,
+    hard: CancellationToken,
+) -> anyhow::Result<()> {
+    let metrics = recorder()?;
+    let tasks = TaskTracker::new();
+    let runtime = runtime::runtime(tasks.clone());
+    let parts = open(&config, &runtime).await?;
+    let settings = settings(&config, parts.committers);
+    let mint = Arc::clone(&parts.mint);
+    let engine = Engine::new(Arc::clone(&parts.ledger), mint, runtime.clone(), settings);
+
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr().context("cannot read the own address")?;
+    upkeep(&runtime, metrics.clone(), soft.clone());
+    let limits = limits(&config);
+    let app = http::router(AppState {
+        engine: engine.clone(),
+        limits,
+        metrics,
+        metrics_prefixes: config.metrics_prefix.clone(),
+        draining: soft.clone(),
+        guarantee: "strict",
+        cors_origins: origins(&config)?,
+    });
+    tracing::info!("listening on http://{address}");
+    // A drain that takes too long ends like a second signal.
+    let deadline = drain_deadline(&runtime, config.drain_timeout, &soft, &hard);
+    http::serve(listener, app, limits, soft, hard.clone()).await.context("cannot serve")?;
+    engine.shutdown();
+    tasks.close();
+    tokio::select! {
+        () = tasks.wait() => tracing::info!("stopped"),
+        () = hard.cancelled() => tracing::warn!("stopped with work in flight"),
+    }
+    deadline.cancel();
+    Ok(())
+}
+
+/// Brings the schema up to date and says so.
+pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+    if let Some(url) = &config.postgres {
+        let version = postgres::migrate(&postgres_options(url)?).await?;
+        tracing::info!(version, "the Postgres schema is up to date");
+        return Ok(());
+    }
+    let _data_dir = DataDir::lock(&config.data_dir)?;
+    let runtime = runtime::runtime(TaskTracker::new());
+    let path = SqliteLedger::path(&config.data_dir);
+    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?;
+    tracing::info!(path = %path.display(), "the ledger is up to date");
+    Ok(())
+}
+
+async fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<Parts> {
+    match &config.postgres {
+        Some(url) => open_shared(config, url, runtime).await,
+        None => open_embedded(config, runtime).await,
+    }
+}
+
+/// Postgres and etcd. Postgres must be there at the start, to be migrated; etcd need not.
+async fn open_shared(
+    config: &Config,
+    url: &PostgresUrl,
+    runtime: &Runtime,
+) -> anyhow::Result<Parts> {
+    let options = postgres_options(url)?;
+    let version = postgres::migrate(&options).await?;
+    tracing::info!(version, "ledger on Postgres, mint on etcd");
+    let ledger = PgLedger::new(PgSettings {
+        options,
+        connections_max: POSTGRES_CONNECTIONS_MAX,
+        timeout: config.request_timeout,
+    });
+    ledger.check().await.context("cannot use the Postgres server")?;
+    let settings = EtcdSettings {
+        endpoints: config.etcd.clone(),
+        prefix: config.etcd_prefix.clone(),
+        user: config.etcd_user.clone(),
+        password: config.etcd_password.as_ref().map(|secret: &Secret| secret.reveal().to_owned()),
+        ca_file: config.etcd_ca_file.clone(),
+        cert_file: config.etcd_cert_file.clone(),
+        key_file: config.etcd_key_file.clone(),
+        timeout: EtcdSettings::TIMEOUT,
+    };
+    let mint = EtcdMint::connect(&settings, Arc::clone(&runtime.clock))?;
+    Ok(Parts {
+        ledger: Arc::new(ledger),
+        mint: Arc::new(mint),
+        committers: config.committers,
+        _data_dir: None,
+    })
+}
+
+/// SQLite and the embedded mint, both in the data directory.
+///
+/// The two files guard each other: a ledger without its mint, or with a mint that has reserved less
+/// than the ledger has sealed, means that one of them was lost or restored.
+async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Parts> {
+    let data_dir = DataDir::lock(&config.data_dir)?;
+    let directory = data_dir.path();
+    let path = SqliteLedger::path(directory);
+    if path.exists() && !EmbeddedMint::exists(directory)? {
+        bail!(
+            "{} has a ledger but no mint: the directory was restored in part. Tokens could repeat; \
+             the ledger must be re-fenced first",
+            directory.display()
+        );
+    }
+    let mint = EmbeddedMint::open(directory)?;
+    let clock = Arc::clone(&runtime.clock);
+    let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+    let highest = ledger.highest_token().await?;
+    if highest > mint.reserved_until() {
+        bail!(
+            "the mint in {} is older than the ledger: it was restored from a copy. Tokens could \
+             repeat; the ledger must be re-fenced first",
+            directory.display()
+        );
+    }
+    tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
+    Ok(Parts {
+        ledger: Arc::new(ledger),
+        mint: Arc::new(mint),
+        // One writer: a second committer would only halve the batches.
+        committers: 1,
+        _data_dir: Some(data_dir),
+    })
+}
+
+fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {
+    let options: PgConnectOptions = url.reveal().parse().context("the Postgres URL")?;
+    Ok(options.application_name("fencegate"))
+}
+
+fn settings(config: &Config, committers: usize) -> engine::Settings {
+    engine::Settings {
+        request_timeout: config.request_timeout,
+        queue_max: config.queue_max,
+        batch_max: config.batch_max,
+        committers,
+        retention: Retention {
+            keys: config.keys_kept,
+            ended_locks: config.ended_locks_kept,
+            rejections_max: config.rejections_max,
+            rows_per_pass: SWEEP_ROWS_MAX,
+        },
+        sweep_interval: config.sweep_interval,
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
+        body_idle_timeout: config.body_idle_timeout,
+        body_timeout: config.body_timeout,
+        connections_max: config.connections_max,
+        ..Limits::default()
+    }
+}
+
+fn origins(config: &Config) -> anyhow::Result<Vec<HeaderValue>> {
+    let origin = |text: &String| {
+        text.parse().with_context(|| format!("cors_origin {text:?} is not an origin"))
+    };
+    config.cors_origin.iter().map(origin).collect()
+}
+
+/// The process-wide recorder of metrics.
+fn recorder() -> anyhow::Result<PrometheusHandle> {
+    const SECONDS: &[f64] = &[
+        0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+        60.0, 300.0, 1800.0, 7200.0, 86400.0,
+    ];
+    const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0];
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)
+        .and_then(|builder| builder.set_buckets(COUNTS))
+        .and_then(PrometheusBuilder::install_recorder)
+        .context("cannot set up the metrics")?;
+    engine::metrics::describe();
+    Ok(handle)
+}
+
+/// Folds what the histograms gathered, so that they stay small when nobody scrapes.
+fn upkeep(runtime: &Runtime, metrics: PrometheusHandle, soft: CancellationToken) {
+    let clock = Arc::clone(&runtime.clock);
+    let task = async move {
+        loop {
+            tokio::select! {
+                () = clock.sleep(METRICS_UPKEEP) => metrics.run_upkeep(),
+                () = soft.cancelled() => return,
+            }
+        }
+    };
+    runtime.spawn.spawn("metrics-upkeep", Box::pin(task));
+}
+
+/// Cancels `hard` when draining has taken `limit`; until the returned token is cancelled.
+fn drain_deadline(
+    runtime: &Runtime,
+    limit: Duration,
+    soft: &CancellationToken,
+    hard: &CancellationToken,
+) -> CancellationToken {
+    let done = CancellationToken::new();
+    let (clock, soft, hard, finished) =
+        (Arc::clone(&runtime.clock), soft.clone(), hard.clone(), done.clone());
+    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
+    tokio::spawn(async move {
+        soft.cancelled().await;
+        tokio::select! {
+            () = clock.sleep(limit) => hard.cancel(),
+            () = finished.cancelled() => {}
+        }
+    });
+    done
+}

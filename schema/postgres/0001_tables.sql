@@ -1,0 +1,214 @@
+-- The tables of the ledger. schema/README.md explains each table, column and invariant.
+
+-- The schema `fencegate` itself is made by whoever runs the migrations, which keep their own table in it.
+
+-- Guards: what every act checks before it does anything. Seals and writes share-lock different
+-- rows, so that an epoch switch, which waits for seals, is not starved by writes.
+CREATE TABLE fencegate.seal_guard (
+    only_row  boolean PRIMARY KEY DEFAULT true CONSTRAINT seal_guard_only_row CHECK (only_row),
+    epoch     bigint  NOT NULL,           -- rises with each new incarnation of the mint
+    nonce     uuid    NOT NULL,           -- what the mint must carry
+    open      boolean NOT NULL,           -- whether the mint has been seen to carry it
+    base      bigint  NOT NULL,           -- token = base + number from the mint
+    floor     bigint  NOT NULL,           -- tokens up to this one are void
+    timeline  text    NOT NULL,           -- of the primary that this ledger trusts
+    system_id bigint  NOT NULL            -- of the same
+);
+
+CREATE TABLE fencegate.write_guard (
+    only_row   boolean PRIMARY KEY DEFAULT true CONSTRAINT write_guard_only_row CHECK (only_row),
+    floor      bigint  NOT NULL,
+    generation bigint  NOT NULL,          -- rises with each re-fence; part of every ETag
+    timeline   text    NOT NULL,
+    system_id  bigint  NOT NULL
+);
+
+-- One row per resource, for ever: the fence. Small and updated in place (HOT): no index on what
+-- changes, and free space in each page.
+CREATE TABLE fencegate.fences (
+    resource    text COLLATE "C" PRIMARY KEY
+                CONSTRAINT fences_resource_is_a_name CHECK (
+                    octet_length(resource) BETWEEN 1 AND 256
+                    AND resource ~ '^[A-Za-z0-9._~:@#+=,-]+$' AND resource NOT IN ('.', '..')),
+    token       bigint NOT NULL DEFAULT 0 CONSTRAINT fences_token_not_negative CHECK (token >= 0),
+    lock_id     uuid,                     -- of the token sealed last
+    owner       text CONSTRAINT fences_owner_short CHECK (octet_length(owner) <= 256),
+    hold        text NOT NULL DEFAULT 'none'
+                CONSTRAINT fences_hold_known CHECK (hold IN ('none', 'held', 'released', 'broken')),
+    ttl_ms      bigint,
+    deadline    timestamptz,              -- liveness only: no admission depends on it
+    acquired_at timestamptz,
+    renewed_at  timestamptz,
+    break_due   timestamptz,              -- when an operator's break takes effect
+    frozen      text,                     -- why all writers are stopped
+    protected   text,                     -- why the resource must not be deleted
+    version     bigint NOT NULL DEFAULT 0,
+    last_seq    bigint NOT NULL DEFAULT 0,
+    objects     bigint NOT NULL DEFAULT 0,
+    grants      bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
+
+-- Which breaks the sweeper has to store; nearly always empty.
+CREATE INDEX fences_break_due ON fencegate.fences (break_due)
+    WHERE break_due IS NOT NULL AND hold = 'held';
+
+-- Every (resource, token) that was ever sealed. A token that is not here was never sealed.
+CREATE TABLE fencegate.grants (
+    resource      text COLLATE "C" NOT NULL,
+    token         bigint NOT NULL CONSTRAINT grants_token_positive CHECK (token > 0),
+    lock_id       uuid   NOT NULL,
+    owner         text   NOT NULL,
+    ordinal       bigint NOT NULL,        -- 1 for the first grant of the resource, 2 for the next
+    superseded_by text CONSTRAINT grants_superseded_by_known
+                  CHECK (superseded_by IN ('grant', 'transfer', 'fence')),
+    superseded_at timestamptz,
+    PRIMARY KEY (resource, token)
+);
+
+-- Locks by id, while they live and for a day after they ended. An id names one grant for ever.
+CREATE TABLE fencegate.locks (
+    id          uuid PRIMARY KEY,
+    resources   text[] NOT NULL,
+    token       bigint NOT NULL,
+    owner       text   NOT NULL,
+    ttl_ms      bigint NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    ended       text CONSTRAINT locks_ended_known
+                CHECK (ended IN ('superseded', 'released', 'broken', 'void')),
+    ended_at    timestamptz
+);
+CREATE INDEX locks_ended_at ON fencegate.locks (ended_at) WHERE ended_at IS NOT NULL;
+
+-- Ids of locks and operations that took no effect and never will.
+CREATE TABLE fencegate.buried (
+    id        uuid PRIMARY KEY,
+    buried_at timestamptz NOT NULL
+);
+CREATE INDEX buried_at ON fencegate.buried (buried_at);
+
+-- Objects that are small enough to live here.
+CREATE TABLE fencegate.objects (
+    resource     text COLLATE "C" NOT NULL,
+    key          text COLLATE "C" NOT NULL
+                 CONSTRAINT objects_key_length CHECK (octet_length(key) BETWEEN 1 AND 1024),
+    version      bigint NOT NULL,         -- of the resource, when it was written
+    generation   bigint NOT NULL,         -- of the ledger, when it was written
+    content_type text   NOT NULL,
+    size         bigint NOT NULL,
+    sha256       bytea  NOT NULL,
+    written_at   timestamptz NOT NULL,
+    body         bytea  NOT NULL,
+    PRIMARY KEY (resource, key)
+) WITH (fillfactor = 70);
+ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- One row per committed write; never changed.
+CREATE TABLE fencegate.operations (
+    id           uuid PRIMARY KEY,
+    resource     text COLLATE "C" NOT NULL,
+    version      bigint,                  -- NULL for a delete of nothing
+    kind         text NOT NULL
+                 CONSTRAINT operations_kind_known CHECK (kind IN ('put', 'delete', 'delete_all')),
+    key          text COLLATE "C",
+    generation   bigint NOT NULL,
+    token        bigint NOT NULL,
+    seq          bigint,
+    created      boolean NOT NULL,
+    size         bigint NOT NULL,
+    sha256       bytea,
+    owner        text NOT NULL,
+    committed_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resource, version);
+
+-- Which operation an idempotency key stands for.
+CREATE TABLE fencegate.idempotency_keys (
+    resource    text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL
+                CONSTRAINT idempotency_keys_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
+    fingerprint bytea NOT NULL,
+    operation   uuid  NOT NULL,
+    stored_at   timestamptz NOT NULL,
+    PRIMARY KEY (resource, key)
+);
+CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at);
+
+-- Refused writes, for the operator. Written off the hot path, bounded in number.
+CREATE TABLE fencegate.rejections (
+    number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at            timestamptz NOT NULL,
+    resource      text COLLATE "C" NOT NULL,
+    key           text,
+    reason        text NOT NULL,
+    token         bigint,
+    grants_behind bigint,
+    superseded_ms bigint,
+    owner         text,
+    request_id    text NOT NULL
+);
+CREATE INDEX rejections_resource ON fencegate.rejections (resource, number);
+
+-- The belts: what no act does, the database refuses (I2, I6, I10).
+CREATE FUNCTION fencegate.refuse_removal() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are never removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
+END $$;
+
+CREATE TRIGGER fences_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.fences
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+
+CREATE FUNCTION fencegate.check_fences() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM before b LEFT JOIN after a USING (resource)
+               WHERE a.resource IS NULL OR a.token < b.token OR a.version < b.version
+                  OR a.grants < b.grants) THEN
+        RAISE EXCEPTION 'a fence never falls' USING ERRCODE = 'FG011';
+    END IF;
+    IF EXISTS (SELECT FROM before b JOIN after a USING (resource)
+               WHERE a.version > b.version
+                 AND a.version - b.version <> (
+                     SELECT count(*) FROM fencegate.operations o
+                     WHERE o.resource = a.resource
+                       AND o.version > b.version AND o.version <= a.version)) THEN
+        RAISE EXCEPTION 'a version rises by one per operation' USING ERRCODE = 'FG012';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER fences_only_rise AFTER UPDATE ON fencegate.fences
+    REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.check_fences();
+
+CREATE FUNCTION fencegate.check_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.floor < OLD.floor THEN
+        RAISE EXCEPTION 'the floor never falls' USING ERRCODE = 'FG011';
+    END IF;
+    IF TG_TABLE_NAME = 'seal_guard' AND (NEW.epoch < OLD.epoch OR NEW.base < OLD.base) THEN
+        RAISE EXCEPTION 'the epoch and its base never fall' USING ERRCODE = 'FG011';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER seal_guard_only_rises BEFORE UPDATE ON fencegate.seal_guard
+    FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
+CREATE TRIGGER write_guard_only_rises BEFORE UPDATE ON fencegate.write_guard
+    FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
+CREATE TRIGGER seal_guard_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.seal_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+CREATE TRIGGER write_guard_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.write_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+
+-- Where this ledger lives. The file name of the current WAL position shows the timeline at once
+-- after a promotion; pg_control_checkpoint() still shows the old one until the next checkpoint.
+CREATE FUNCTION fencegate.current_timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+$$;
+CREATE FUNCTION fencegate.current_system_id() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT system_identifier FROM pg_control_system()
+$$;
+
+INSERT INTO fencegate.seal_guard (epoch, nonce, open, base, floor, timeline, system_id)
+VALUES (0, gen_random_uuid(), false, 0, 0, fencegate.current_timeline(), fencegate.current_system_id());
+INSERT INTO fencegate.write_guard (floor, generation, timeline, system_id)
+VALUES (0, 0, fencegate.current_timeline(), fencegate.current_system_id());

@@ -1,0 +1,406 @@
+-- The acts on locks: seal, renew, release, break. Each is one call of one VOLATILE function, whose
+-- statements each see a fresh snapshot: what is not on a locked row is read in a statement begun
+-- after the lock was taken, so that it cannot show the past.
+--
+-- SQLSTATE FG001: the ledger must be re-fenced. FG002: the epoch moved. FG003: wrong isolation.
+
+-- Refuses to act on a server that may have lost acknowledged commits: another timeline, another
+-- system, or a position behind one that this gateway has seen flushed (I12).
+CREATE FUNCTION fencegate.assert_place(p_timeline text, p_system_id bigint, p_seen bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
+    END IF;
+    IF p_timeline <> fencegate.current_timeline() THEN
+        RAISE EXCEPTION 'the ledger is on timeline %, not %: it was promoted or restored',
+            fencegate.current_timeline(), p_timeline USING ERRCODE = 'FG001';
+    END IF;
+    IF p_system_id <> fencegate.current_system_id() THEN
+        RAISE EXCEPTION 'the ledger was moved to another database system'
+            USING ERRCODE = 'FG001';
+    END IF;
+    IF pg_current_wal_insert_lsn() - '0/0'::pg_lsn < p_seen THEN
+        RAISE EXCEPTION 'the ledger has fallen behind what it had flushed'
+            USING ERRCODE = 'FG001';
+    END IF;
+END $$;
+
+-- The position up to which everything is flushed, for p_seen of later acts.
+CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint
+$$;
+
+-- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody
+-- else has locked are skipped; else it waits that long and then fails with 55P03.
+CREATE FUNCTION fencegate.lock_fences(p_names text[], p_wait_ms int)
+RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    got text[];
+BEGIN
+    IF p_wait_ms = 0 THEN
+        SELECT array_agg(l.resource) INTO got FROM (
+            SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
+            ORDER BY f.resource FOR NO KEY UPDATE SKIP LOCKED) l;
+    ELSE
+        PERFORM set_config('lock_timeout', p_wait_ms || 'ms', true);
+        SELECT array_agg(l.resource) INTO got FROM (
+            SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
+            ORDER BY f.resource FOR NO KEY UPDATE) l;
+    END IF;
+    RETURN coalesce(got, '{}');
+END $$;
+
+-- Whether all of these names are among the locked ones, or have no fence at all.
+CREATE FUNCTION fencegate.all_locked(p_names text[], p_got text[])
+RETURNS boolean LANGUAGE sql VOLATILE AS $$
+    SELECT p_names <@ p_got OR NOT EXISTS (
+        SELECT FROM fencegate.fences f
+        WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got))
+$$;
+
+CREATE FUNCTION fencegate.bury(p_id uuid, p_now timestamptz) RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO fencegate.buried (id, buried_at) VALUES (p_id, p_now) ON CONFLICT DO NOTHING
+$$;
+
+-- Stores breaks that have come due on these locked fences, so that no clock step un-breaks them.
+CREATE FUNCTION fencegate.settle(p_names text[], p_now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    due uuid[];
+BEGIN
+    SELECT array_agg(f.lock_id) INTO due FROM fencegate.fences f
+    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
+    IF due IS NULL THEN
+        RETURN;
+    END IF;
+    UPDATE fencegate.fences f SET hold = 'broken'
+    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
+    UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
+    WHERE l.id = ANY (due) AND l.ended IS NULL;
+END $$;
+
+CREATE FUNCTION fencegate.millis(p_interval interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (extract(epoch FROM p_interval) * 1000)::bigint
+$$;
+CREATE FUNCTION fencegate.micros(p_time timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (extract(epoch FROM p_time) * 1000000)::bigint
+$$;
+
+-- Why a known lock is not extended: how it ended, or 'breaking'; NULL if it may be extended.
+CREATE FUNCTION fencegate.not_renewable(p_lock fencegate.locks, p_floor bigint)
+RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT CASE
+        WHEN p_lock.ended IS NOT NULL THEN p_lock.ended
+        WHEN p_lock.token <= p_floor THEN 'void'
+        WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
+                     AND f.lock_id = p_lock.id AND f.break_due IS NOT NULL) THEN 'breaking'
+    END
+$$;
+
+-- Starts the ttl of a lock again.
+CREATE FUNCTION fencegate.restart(p_lock fencegate.locks, p_ttl_ms bigint, p_now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF p_lock.ttl_ms <> p_ttl_ms THEN
+        UPDATE fencegate.locks l SET ttl_ms = p_ttl_ms WHERE l.id = p_lock.id;
+    END IF;
+    UPDATE fencegate.fences f
+    SET ttl_ms = p_ttl_ms, renewed_at = p_now,
+        deadline = p_now + p_ttl_ms * interval '1 millisecond'
+    WHERE f.resource = ANY (p_lock.resources) AND f.lock_id = p_lock.id;
+END $$;
+
+CREATE FUNCTION fencegate.versions(p_names text[]) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+    SELECT array_agg(coalesce(f.version, 0) ORDER BY n.position)
+    FROM unnest(p_names) WITH ORDINALITY n (name, position)
+    LEFT JOIN fencegate.fences f ON f.resource = n.name
+$$;
+
+-- Seal: raise fences to a newly minted token and record the holder. Item i takes the resources
+-- whose p_item is i; a resource appears once in p_resources, which is sorted. Each lock is sealed on
+-- all of its resources or on none (I2, I5).
+--
+-- 1. The guard: the epoch that the number was minted in is still the current one (I11).
+-- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
+-- 3. Per item: a buried id; a known id; frozen; held; a number that does not rise.
+-- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
+CREATE FUNCTION fencegate.seal(
+    p_epoch bigint, p_seen bigint, p_wait_ms int,
+    p_resources text[], p_item int[],
+    p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_rerun boolean[])
+RETURNS TABLE (
+    verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
+    versions bigint[], resource text, owner text, age_ms bigint,
+    taken_resources text[], taken_held_ms bigint[], flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard   fencegate.seal_guard;
+    t       timestamptz;
+    got     text[];
+    names   text[];
+    known   fencegate.locks;
+    blocker record;
+    why     text;
+BEGIN
+    SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    IF guard.epoch <> p_epoch THEN
+        RAISE EXCEPTION 'the epoch is %, not %', guard.epoch, p_epoch USING ERRCODE = 'FG002';
+    END IF;
+
+    INSERT INTO fencegate.fences (resource)
+    SELECT r.name FROM unnest(p_resources, p_item) r (name, item)
+    WHERE p_number[r.item] IS NOT NULL
+      AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = r.name)
+    ORDER BY r.name COLLATE "C" ON CONFLICT DO NOTHING;
+    got := fencegate.lock_fences(p_resources, p_wait_ms);
+    t := clock_timestamp();
+    PERFORM fencegate.settle(got, t);
+
+    FOR i IN 1 .. cardinality(p_lock) LOOP
+        verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
+        versions := NULL; resource := NULL; owner := NULL; age_ms := NULL;
+        taken_resources := NULL; taken_held_ms := NULL; flushed := NULL;
+        SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
+        FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
+
+        IF NOT fencegate.all_locked(names, got) THEN
+            verdict := 'busy';
+        ELSIF EXISTS (SELECT FROM fencegate.buried b WHERE b.id = p_lock[i]) THEN
+            verdict := 'released';
+        ELSE
+            SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
+            IF FOUND THEN
+                why := fencegate.not_renewable(known, guard.floor);
+                IF why IS NOT NULL THEN
+                    verdict := why;
+                ELSIF known.resources <> names OR known.owner <> p_owner[i] THEN
+                    verdict := 'conflict';
+                ELSE
+                    verdict := 'again';
+                    PERFORM fencegate.restart(known, p_ttl_ms[i], t);
+                    token := known.token;
+                    acquired_us := fencegate.micros(known.acquired_at);
+                    versions := fencegate.versions(names);
+                END IF;
+            END IF;
+        END IF;
+
+        IF verdict IS NULL THEN
+            SELECT f.resource, f.owner, f.frozen IS NOT NULL AS is_frozen, f.break_due,
+                   fencegate.millis(t - f.acquired_at) AS age, fencegate.millis(f.deadline - t) AS left
+            INTO blocker FROM fencegate.fences f
+            WHERE f.resource = ANY (names)
+              AND (f.frozen IS NOT NULL
+                   OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor))
+            ORDER BY f.resource LIMIT 1;
+            IF FOUND THEN
+                verdict := CASE WHEN blocker.is_frozen THEN 'frozen'
+                                WHEN blocker.break_due IS NOT NULL THEN 'held_breaking'
+                                ELSE 'held' END;
+                resource := blocker.resource; owner := blocker.owner;
+                age_ms := blocker.age; remaining_ms := blocker.left;
+            ELSIF p_number[i] IS NULL OR guard.base + p_number[i] <= guard.floor OR EXISTS (
+                SELECT FROM fencegate.fences f
+                WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
+                verdict := 'too_low';
+            END IF;
+            IF verdict IS NOT NULL AND p_rerun[i] THEN
+                PERFORM fencegate.bury(p_lock[i], t);
+            END IF;
+        END IF;
+
+        IF verdict IS NULL THEN
+            verdict := 'sealed';
+            token := guard.base + p_number[i];
+            SELECT array_agg(f.resource ORDER BY f.resource),
+                   array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
+            INTO taken_resources, taken_held_ms
+            FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held';
+            UPDATE fencegate.grants g SET superseded_by = 'grant', superseded_at = t
+            FROM fencegate.fences f
+            WHERE f.resource = ANY (names) AND g.resource = f.resource AND g.token = f.token;
+            UPDATE fencegate.locks l SET ended = 'superseded', ended_at = t
+            FROM fencegate.fences f
+            WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL;
+            UPDATE fencegate.fences f
+            SET token = guard.base + p_number[i], lock_id = p_lock[i], owner = p_owner[i],
+                hold = 'held', ttl_ms = p_ttl_ms[i],
+                deadline = t + p_ttl_ms[i] * interval '1 millisecond',
+                acquired_at = t, renewed_at = t, break_due = NULL, last_seq = 0,
+                grants = f.grants + 1
+            WHERE f.resource = ANY (names);
+            INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
+            SELECT f.resource, f.token, f.lock_id, f.owner, f.grants
+            FROM fencegate.fences f WHERE f.resource = ANY (names);
+            INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
+            VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t);
+            acquired_us := fencegate.micros(t);
+            versions := fencegate.versions(names);
+        END IF;
+        IF verdict IN ('sealed', 'again') THEN
+            ttl_ms := p_ttl_ms[i];
+            remaining_ms := p_ttl_ms[i];
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Locks the fences of these locks, by id: reads their names, locks the rows.
+CREATE FUNCTION fencegate.lock_fences_of(p_locks uuid[], p_wait_ms int)
+RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    names text[];
+BEGIN
+    SELECT array_agg(DISTINCT name) INTO names
+    FROM fencegate.locks l, unnest(l.resources) name WHERE l.id = ANY (p_locks);
+    RETURN fencegate.lock_fences(coalesce(names, '{}'), p_wait_ms);
+END $$;
+
+-- Renew: start the ttl again, also of a lock that has expired and that nobody took over.
+CREATE FUNCTION fencegate.renew(
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[])
+RETURNS TABLE (
+    verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
+    versions bigint[], resources text[], owner text, lapsed_ms bigint, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    t     timestamptz;
+    got   text[];
+    known fencegate.locks;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    got := fencegate.lock_fences_of(p_lock, p_wait_ms);
+    t := clock_timestamp();
+    PERFORM fencegate.settle(got, t);
+
+    FOR i IN 1 .. cardinality(p_lock) LOOP
+        verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
+        versions := NULL; resources := NULL; owner := NULL; lapsed_ms := NULL;
+        SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
+        IF NOT FOUND THEN
+            verdict := CASE WHEN EXISTS (SELECT FROM fencegate.buried b WHERE b.id = p_lock[i])
+                            THEN 'released' ELSE 'not_found' END;
+        ELSIF NOT known.resources <@ got THEN
+            verdict := 'busy';
+        ELSE
+            verdict := fencegate.not_renewable(known, guard.floor);
+        END IF;
+        IF verdict IS NULL THEN
+            verdict := 'renewed';
+            SELECT fencegate.millis(t - min(f.deadline)) INTO lapsed_ms FROM fencegate.fences f
+            WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.deadline <= t;
+            ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
+            PERFORM fencegate.restart(known, coalesce(p_ttl_ms[i], known.ttl_ms), t);
+            remaining_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
+            token := known.token;
+            acquired_us := fencegate.micros(known.acquired_at);
+            versions := fencegate.versions(known.resources);
+            resources := known.resources;
+            owner := known.owner;
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
+-- under that id can never be sealed.
+CREATE FUNCTION fencegate.release(p_seen bigint, p_wait_ms int, p_lock uuid[])
+RETURNS TABLE (verdict text, held_ms bigint, resources text[], number bigint, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    t     timestamptz;
+    got   text[];
+    known fencegate.locks;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    got := fencegate.lock_fences_of(p_lock, p_wait_ms);
+    t := clock_timestamp();
+    PERFORM fencegate.settle(got, t);
+
+    FOR i IN 1 .. cardinality(p_lock) LOOP
+        verdict := NULL; held_ms := NULL; resources := NULL; number := NULL;
+        SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
+        IF NOT FOUND THEN
+            verdict := 'ended';
+            PERFORM fencegate.bury(p_lock[i], t);
+        ELSIF NOT known.resources <@ got THEN
+            verdict := 'busy';
+        ELSIF known.ended IS NOT NULL OR known.token <= guard.floor THEN
+            verdict := 'ended';
+        ELSE
+            verdict := 'released';
+            UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = known.id;
+            UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
+            WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.hold = 'held';
+            held_ms := fencegate.millis(t - known.acquired_at);
+            resources := known.resources;
+            SELECT known.token - g.base INTO number FROM fencegate.seal_guard g;
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Break: end the lock of a resource at an operator's wish, at the latest in p_after_ms, sooner if
+-- it expires sooner. A second break can shorten, never extend. Only under the token that was meant:
+-- a call whose answer was lost, and which runs late, must not hit the next holder.
+CREATE FUNCTION fencegate.break_locks(
+    p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[])
+RETURNS TABLE (verdict text, due_ms bigint, held_ms bigint, number bigint, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    t     timestamptz;
+    got   text[];
+    fence fencegate.fences;
+    due   timestamptz;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    got := fencegate.lock_fences(p_resource, p_wait_ms);
+    t := clock_timestamp();
+    PERFORM fencegate.settle(got, t);
+
+    FOR i IN 1 .. cardinality(p_resource) LOOP
+        due_ms := NULL; held_ms := NULL; number := NULL;
+        SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
+        IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
+            verdict := 'busy';
+        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+            verdict := 'no_fence';
+        ELSIF fence.hold = 'released' OR fence.token <> p_token[i] THEN
+            verdict := 'not_held';
+        ELSIF fence.hold = 'broken' THEN
+            verdict := 'broken';
+        ELSE
+            due := least(fence.break_due, greatest(
+                t, least(fence.deadline, t + p_after_ms[i] * interval '1 millisecond')));
+            verdict := CASE WHEN due <= t THEN 'broken' ELSE 'breaking' END;
+            UPDATE fencegate.fences f
+            SET break_due = due, hold = CASE WHEN due <= t THEN 'broken' ELSE f.hold END
+            WHERE f.resource = fence.resource;
+            IF due <= t THEN
+                UPDATE fencegate.locks l SET ended = 'broken', ended_at = t
+                WHERE l.id = fence.lock_id AND l.ended IS NULL;
+                held_ms := fencegate.millis(t - fence.acquired_at);
+                SELECT fence.token - g.base INTO number FROM fencegate.seal_guard g;
+            ELSE
+                due_ms := fencegate.millis(due - t);
+            END IF;
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;

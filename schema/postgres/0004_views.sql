@@ -1,0 +1,110 @@
+-- What the ledger shows, the epoch, and the sweeper.
+
+-- Resources as everybody may see them. A break that has come due shows as broken only once it is
+-- stored, so that it never un-breaks.
+CREATE VIEW fencegate.views AS
+SELECT f.resource,
+       CASE WHEN f.hold <> 'held' THEN f.hold
+            WHEN f.deadline <= clock_timestamp() THEN 'expired'
+            WHEN f.break_due IS NOT NULL THEN 'breaking'
+            ELSE 'leased' END AS state,
+       f.owner,
+       fencegate.micros(f.acquired_at) AS acquired_us,
+       fencegate.micros(f.renewed_at) AS renewed_us,
+       fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
+       fencegate.millis(f.deadline - clock_timestamp()) AS remaining_ms,
+       f.version, f.objects, f.token
+FROM fencegate.fences f
+WHERE f.hold <> 'none';
+
+-- A lock by its id.
+CREATE FUNCTION fencegate.lock_record(p_lock uuid)
+RETURNS TABLE (
+    resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint, ended text,
+    ended_us bigint, state text, remaining_ms bigint, versions bigint[])
+LANGUAGE sql VOLATILE AS $$
+    SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
+           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN 'void' ELSE l.ended END,
+           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN fencegate.micros(clock_timestamp())
+                ELSE fencegate.micros(l.ended_at) END,
+           v.state, v.remaining_ms, fencegate.versions(l.resources)
+    FROM fencegate.locks l
+    CROSS JOIN fencegate.seal_guard g
+    LEFT JOIN LATERAL (
+        SELECT v.state, v.remaining_ms FROM fencegate.views v JOIN fencegate.fences f USING (resource)
+        WHERE v.resource = ANY (l.resources) AND f.lock_id = l.id
+        ORDER BY v.resource LIMIT 1) v ON true
+    WHERE l.id = p_lock
+$$;
+
+CREATE FUNCTION fencegate.epoch()
+RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean) LANGUAGE sql VOLATILE AS $$
+    SELECT g.epoch, g.nonce, g.base, g.open FROM fencegate.seal_guard g
+$$;
+
+-- Records that the mint carries this nonce. In place of another nonce only while the epoch is not
+-- open and nothing was ever sealed: then no number has been used yet.
+CREATE FUNCTION fencegate.open_epoch(p_nonce uuid)
+RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+    LOCK TABLE fencegate.seal_guard IN EXCLUSIVE MODE;
+    UPDATE fencegate.seal_guard g SET nonce = p_nonce, open = true
+    WHERE NOT g.open AND (g.nonce = p_nonce OR NOT EXISTS (SELECT FROM fencegate.grants));
+    RETURN QUERY SELECT * FROM fencegate.epoch();
+END $$;
+
+-- Stores breaks that have come due and removes what has been kept long enough, at most p_rows of
+-- each kind. Rows that somebody is using are left to the next pass.
+CREATE FUNCTION fencegate.sweep(
+    p_seen bigint, p_keys_s double precision, p_ended_s double precision,
+    p_rejections_max bigint, p_rows bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard   fencegate.write_guard;
+    t       timestamptz := clock_timestamp();
+    due     text[];
+    removed bigint;
+    total   bigint := 0;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+
+    SELECT array_agg(s.resource) INTO due FROM (
+        SELECT f.resource FROM fencegate.fences f
+        WHERE f.break_due IS NOT NULL AND f.hold = 'held' AND f.break_due <= t
+        ORDER BY f.resource LIMIT p_rows FOR NO KEY UPDATE SKIP LOCKED) s;
+    IF due IS NOT NULL THEN
+        PERFORM fencegate.settle(due, t);
+        total := total + cardinality(due);
+    END IF;
+
+    DELETE FROM fencegate.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.idempotency_keys o
+        WHERE o.stored_at < t - p_keys_s * interval '1 second'
+        ORDER BY o.stored_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    DELETE FROM fencegate.locks l WHERE l.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.locks o
+        WHERE o.ended_at < t - p_ended_s * interval '1 second'
+        ORDER BY o.ended_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    DELETE FROM fencegate.buried b WHERE b.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.buried o
+        WHERE o.buried_at < t - p_ended_s * interval '1 second'
+        ORDER BY o.buried_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    DELETE FROM fencegate.rejections r WHERE r.number IN (
+        SELECT o.number FROM fencegate.rejections o
+        WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
+        ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN total + removed;
+END $$;

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Installs what the tests need, then runs all checks and tests: the one command for a fresh clone
+# and for continuous integration. Runs as root, or as a user who may use sudo.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf '\n==> %s\n' "$*"; }
+
+# Debian keeps the servers of Postgres and nginx in directories that are not on every PATH.
+has() {
+    case $1 in
+    initdb) ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null ;;
+    nginx) [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null ;;
+    # protoc reads its own types from this file, which is a package of its own.
+    descriptor.proto) [ -f "$(dirname "$(command -v protoc)")/../include/google/protobuf/$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+# What is needed: a program, and the package that brings it on Debian and Ubuntu.
+needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
+etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx setpriv:util-linux'
+
+missing() {
+    for need in $needs; do
+        has "${need%%:*}" || printf '%s ' "${need##*:}"
+    done
+}
+
+packages=$(missing)
+if [ -n "$packages" ]; then
+    say "missing: $packages"
+    as_root=
+    [ "$(id -u)" -eq 0 ] || as_root=sudo
+    if ! command -v apt-get >/dev/null || { [ -n "$as_root" ] && ! command -v sudo >/dev/null; }; then
+        echo "Install these packages of Debian or Ubuntu, or what brings the same programs:"
+        echo "  $packages"
+        exit 1
+    fi
+    $as_root apt-get update -q
+    # Only the programs are needed: the tests start their own servers, on free ports.
+    # shellcheck disable=SC2086 # one word for each package
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages
+    packages=$(missing)
+    if [ -n "$packages" ]; then
+        echo "Still missing after the installation: $packages"
+        exit 1
+    fi
+fi
+
+if ! command -v cargo >/dev/null; then
+    [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
+    command -v cargo >/dev/null || { echo "Rust is missing: see https://rustup.rs"; exit 1; }
+fi
+
+say 'layout: cargo fmt'
+cargo fmt --all --check
+
+say 'lints: cargo clippy'
+cargo clippy --workspace --all-targets --locked -- -D warnings
+
+say 'build: cargo build -p fencegate'
+cargo build --locked -p fencegate
+
+# The tests wait for servers more than they compute, so a few run at a time on few cores.
+threads=${FENCE_TEST_THREADS:-4}
+say "tests: cargo test, $threads at a time"
+cargo test --workspace --locked --no-fail-fast -- --test-threads "$threads"
+
+say 'all checks and tests have passed'

@@ -1,0 +1,133 @@
+//! A real etcd, from the installed binary, that syncs its log as in production.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client, ConnectOptions};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use crate::process::{Home, eventually, find_program, free_port, tail_of};
+
+/// An etcd server of one member. It ends when this is dropped, or with the test process.
+#[derive(Debug)]
+pub struct Etcd {
+    home: Mutex<Home>,
+    program: PathBuf,
+    client_port: u16,
+    peer_port: u16,
+}
+
+impl Etcd {
+    /// The server that all tests of this process share: for tests that leave it running.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Etcd> = OnceCell::const_new();
+        SHARED.get_or_init(Self::dedicated).await
+    }
+
+    /// A server of its own, for a test that stops, kills or pauses it.
+    pub async fn dedicated() -> Self {
+        let program = find_program("etcd", &[])
+            .expect("etcd is not installed: install the package etcd-server");
+        let home = Mutex::new(Home::new("etcd"));
+        let server = Self { home, program, client_port: free_port(), peer_port: free_port() };
+        server.start().await;
+        server
+    }
+
+    /// Starts the server again, on the same ports and data, and waits until it answers.
+    pub async fn start(&self) {
+        self.spawn();
+        let log = self.home().path().join("log");
+        let what = format!("etcd answers; its log is {}", log.display());
+        eventually(&what, async || {
+            assert!(self.home().running(), "etcd does not start:\n{}", tail_of(&log));
+            self.try_client().await
+        })
+        .await;
+    }
+
+    fn spawn(&self) {
+        let mut home = self.home();
+        let log = home.path().join("log");
+        let log = File::options().create(true).append(true).open(log).expect("a log file");
+        let data = home.path().join("data");
+        let client = format!("http://{}", self.endpoint());
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        home.spawn(&self.program, |command| {
+            command
+                .args(["--name", "test"])
+                .arg("--data-dir")
+                .arg(data)
+                .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+                .args(["--initial-cluster", &format!("test={peer}")])
+                .args(["--logger", "zap", "--log-level", "warn"])
+                .stdout(log.try_clone().expect("a file can be shared"))
+                .stderr(log);
+        });
+    }
+
+    /// Stops the server and waits until it has ended.
+    pub async fn stop(&self) {
+        self.home().signal("CONT");
+        self.home().signal("TERM");
+        eventually("etcd ends", async || self.home().exit_status()).await;
+    }
+
+    /// Kills the server at once.
+    pub fn kill9(&self) {
+        self.home().kill9();
+    }
+
+    /// Freezes the server; connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.home().signal("STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub fn resume(&self) {
+        self.home().signal("CONT");
+    }
+
+    /// Removes all data of the stopped server: the next start is a new cluster.
+    pub fn wipe(&self) {
+        let mut home = self.home();
+        assert!(!home.running(), "stop etcd before wiping it");
+        std::fs::remove_dir_all(home.path().join("data")).expect("the data can be removed");
+    }
+
+    /// `HOST:PORT`, as `--etcd` takes it.
+    pub fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.client_port)
+    }
+
+    /// The port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.client_port
+    }
+
+    /// A key prefix that no other test uses.
+    pub fn prefix(&self) -> String {
+        format!("/t-{}", Uuid::new_v4())
+    }
+
+    /// A client for looking at the keys.
+    pub async fn client(&self) -> Client {
+        eventually("etcd answers", async || self.try_client().await).await
+    }
+
+    async fn try_client(&self) -> Option<Client> {
+        let limit = Duration::from_secs(2);
+        let options = ConnectOptions::new().with_connect_timeout(limit).with_timeout(limit);
+        let mut client = Client::connect([self.endpoint()], Some(options)).await.ok()?;
+        client.get("/", None).await.ok()?;
+        Some(client)
+    }
+
+    fn home(&self) -> MutexGuard<'_, Home> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,238 @@
+//! The built `fencegate` binary as a child process on a free port.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::process::{Home, eventually, free_port, loopback};
+
+/// How a gateway is started.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    embedded: bool,
+}
+
+impl Settings {
+    /// Adds a flag and its value.
+    pub fn flag(mut self, flag: &str, value: &str) -> Self {
+        self.args.extend([flag.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the gateway and waits until it is ready.
+    pub async fn start(self) -> Gateway {
+        let mut gateway = Gateway::new(self);
+        gateway.restart().await;
+        gateway
+    }
+
+    /// Starts the gateway, which must end by itself: for settings that it refuses. Returns how it
+    /// ended and what it printed on standard error.
+    pub async fn start_refused(self) -> (ExitStatus, String) {
+        let mut gateway = Gateway::new(self);
+        gateway.spawn();
+        let status = gateway.wait_for_exit().await;
+        (status, gateway.log())
+    }
+}
+
+/// A running gateway. It is killed when this is dropped, and with the test process.
+#[derive(Debug)]
+pub struct Gateway {
+    home: Home,
+    settings: Settings,
+    address: SocketAddr,
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// A gateway on the embedded default, with a data directory of its own.
+    pub fn embedded() -> Settings {
+        Settings { args: Vec::new(), env: Vec::new(), embedded: true }
+    }
+
+    /// A gateway on a Postgres database and etcd, under a prefix of its own.
+    pub fn clustered(postgres: &str, etcd: &str, prefix: &str) -> Settings {
+        Settings { args: Vec::new(), env: Vec::new(), embedded: false }
+            .flag("--postgres", postgres)
+            .flag("--etcd", etcd)
+            .flag("--etcd-prefix", prefix)
+    }
+
+    fn new(settings: Settings) -> Self {
+        Self {
+            home: Home::new("gateway"),
+            settings,
+            address: loopback(free_port()),
+            lines: Arc::default(),
+            reader: None,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its base URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        Client::new(self.url())
+    }
+
+    /// Its data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.home.pid()
+    }
+
+    /// Asks it to finish what is in flight and end.
+    pub fn term(&self) {
+        self.home.signal("TERM");
+    }
+
+    /// Waits until it has ended.
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
+        let status = self.home.wait().await;
+        self.join_reader();
+        status
+    }
+
+    /// Kills it at once, as a crash would.
+    pub fn kill9(&mut self) {
+        self.home.kill9();
+        self.join_reader();
+    }
+
+    /// Freezes the process, as a long pause would.
+    pub fn pause(&self) {
+        self.home.signal("STOP");
+    }
+
+    /// Lets a frozen process go on.
+    pub fn resume(&self) {
+        self.home.signal("CONT");
+    }
+
+    /// Kills it if it runs, and starts it on the same data and port; waits until it is ready.
+    pub async fn restart(&mut self) {
+        self.spawn();
+        self.wait_until_ready().await;
+    }
+
+    /// As [`Gateway::restart`], without waiting: for a start while a part is down.
+    pub fn spawn(&mut self) {
+        if self.home.running() {
+            self.kill9();
+        }
+        let binary = binary();
+        let (settings, address, data) = (&self.settings, self.address, self.data_dir());
+        let dir = self.home.path().to_owned();
+        let child = self.home.spawn(&binary, |command| {
+            command.arg("serve").args(["--listen", &address.to_string()]);
+            if settings.embedded {
+                command.arg("--data-dir").arg(data);
+            }
+            for (name, _) in std::env::vars_os() {
+                if name.to_string_lossy().starts_with("FENCEGATE_") {
+                    command.env_remove(name);
+                }
+            }
+            command
+                .args(&settings.args)
+                .envs(settings.env.iter().map(|(name, value)| (name, value)))
+                .current_dir(dir)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+        });
+        let stderr = child.stderr.take().expect("standard error is a pipe");
+        let lines = Arc::clone(&self.lines);
+        self.reader = Some(std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        }));
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub async fn wait_until_ready(&mut self) {
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
+        let url = format!("{}/readyz", self.url());
+        eventually("the gateway is ready", async || {
+            if let Some(status) = self.home.exit_status() {
+                self.join_reader();
+                panic!("the gateway ended with {status}:\n{}", self.log());
+            }
+            let request = http.get(&url).timeout(Duration::from_secs(5));
+            request.send().await.ok().filter(|answer| answer.status() == 200)
+        })
+        .await;
+    }
+
+    /// What it printed on standard error so far, over all its starts.
+    pub fn log(&self) -> String {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Waits until it has printed a line with this text.
+    pub async fn logged(&self, text: &str) -> String {
+        eventually(&format!("the log says {text:?}"), async || {
+            self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Its resident memory.
+    pub fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
+            .expect("the gateway runs");
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+        kib.map(|kib: u64| kib * 1024).expect("a process has a resident size")
+    }
+
+    fn join_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the reader of the log ends with it");
+        }
+    }
+}
+
+/// The built binary: in the directory above that of the test executable.
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its executable");
+    let binary = test
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join("fencegate"))
+        .expect("a test executable lies in target/<profile>/deps");
+    assert!(
+        binary.is_file(),
+        "{} is missing: build it with cargo build -p fencegate",
+        binary.display()
+    );
+    binary
+}

@@ -1,0 +1,17 @@
+//! The test harness: real Postgres, etcd and gateway processes on free ports, an HTTP client that
+//! checks every answer against `openapi.yaml`, a TCP proxy that breaks connections, and raw
+//! sockets for requests that no well-behaved client would send.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the harness is a program of its own: it reads real clocks and makes real ids"
+)]
+
+pub mod chaos;
+pub mod client;
+pub mod etcd;
+pub mod gateway;
+pub mod nginx;
+pub mod postgres;
+pub mod process;
+pub mod raw;
+pub mod spec;

@@ -1,0 +1,226 @@
+//! A real Postgres, from the installed binaries, with its default safety: `fsync` and
+//! `synchronous_commit` on.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sqlx::{Connection, Executor, PgConnection};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use crate::process::{Home, eventually, find_program, free_port, tail_of};
+
+/// How a server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Ends the sessions, writes a checkpoint.
+    Fast,
+    /// Ends at once; the next start recovers from the log.
+    Immediate,
+}
+
+/// A Postgres server. It ends when this is dropped, or with the test process.
+#[derive(Debug)]
+pub struct Postgres {
+    home: Mutex<Home>,
+    binaries: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Postgres {
+    /// The server that all tests of this process share: for tests that leave it running.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Postgres> = OnceCell::const_new();
+        SHARED.get_or_init(Self::dedicated).await
+    }
+
+    /// A server of its own, for a test that stops, kills or pauses it.
+    pub async fn dedicated() -> Self {
+        let binaries = binaries();
+        let home = Home::new("postgres");
+        let data = home.path().join("data");
+        let log = home.path().join("log");
+        if is_root() {
+            // Postgres refuses to run as root.
+            run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
+        }
+        run(as_owner(&binaries.join("initdb"))
+            .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"])
+            .arg("--pgdata")
+            .arg(&data));
+        let server = Self { home: Mutex::new(home), binaries, data, log, port: free_port() };
+        server.start().await;
+        server
+    }
+
+    /// Starts the server again, on the same port, and waits until it takes connections.
+    pub async fn start(&self) {
+        self.spawn();
+        let url = self.url("postgres");
+        let what = format!("Postgres takes connections; its log is {}", self.log.display());
+        eventually(&what, async || {
+            assert!(self.home().running(), "Postgres does not start:\n{}", tail_of(&self.log));
+            PgConnection::connect(&url).await.ok()?.close().await.ok()
+        })
+        .await;
+    }
+
+    fn spawn(&self) {
+        let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
+        let owned = as_owner(&self.binaries.join("postgres"));
+        self.home().spawn(Path::new(owned.get_program()), |command| {
+            command
+                .args(owned.get_args())
+                .arg("-D")
+                .arg(&self.data)
+                .args(["-p", &self.port.to_string()])
+                .args(["-c", "listen_addresses=127.0.0.1"])
+                .args(["-c", "unix_socket_directories="])
+                .args(["-c", "max_connections=400"])
+                .stdout(log.try_clone().expect("a file can be shared"))
+                .stderr(log);
+        });
+    }
+
+    /// Stops the server and waits until it has ended.
+    pub async fn stop(&self, how: Stop) {
+        self.home().signal_all("CONT");
+        self.home().signal(match how {
+            Stop::Fast => "INT",
+            Stop::Immediate => "QUIT",
+        });
+        eventually("Postgres ends", async || self.home().exit_status()).await;
+    }
+
+    /// Kills the server and all its sessions at once, as a power cut would end them.
+    pub async fn kill9(&self) {
+        self.home().signal_all("KILL");
+        eventually("Postgres ends", async || self.home().exit_status()).await;
+    }
+
+    /// Freezes the server and all its sessions; connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.home().signal_all("STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub fn resume(&self) {
+        self.home().signal_all("CONT");
+    }
+
+    /// The port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of a database.
+    pub fn url(&self, database: &str) -> String {
+        self.url_through(self.port, database)
+    }
+
+    /// The URL of a database through another port: that of a proxy.
+    pub fn url_through(&self, port: u16, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{port}/{database}")
+    }
+
+    /// Creates a fresh database; returns its URL.
+    pub async fn database(&self) -> String {
+        let name = self.database_name().await;
+        self.url(&name)
+    }
+
+    /// Creates a fresh database; returns its name.
+    pub async fn database_name(&self) -> String {
+        let name = format!("t_{}", Uuid::new_v4().simple());
+        self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
+        name
+    }
+
+    /// A connection of its own to a database.
+    pub async fn connect(&self, database: &str) -> PgConnection {
+        PgConnection::connect(&self.url(database)).await.expect("Postgres takes a connection")
+    }
+
+    /// Runs statements in a database.
+    pub async fn execute(&self, database: &str, sql: &str) {
+        let mut connection = self.connect(database).await;
+        connection
+            .execute(sqlx::AssertSqlSafe(sql.to_owned()))
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+        connection.close().await.expect("the connection closes");
+    }
+
+    /// Ends all sessions of a database; returns how many there were.
+    pub async fn terminate_backends(&self, database: &str) -> i64 {
+        let mut connection = self.connect("postgres").await;
+        let ended: i64 = sqlx::query_scalar(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1",
+        )
+        .bind(database)
+        .fetch_one(&mut connection)
+        .await
+        .expect("the sessions can be ended");
+        connection.close().await.expect("the connection closes");
+        ended
+    }
+
+    fn home(&self) -> MutexGuard<'_, Home> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name of the database in a URL.
+pub fn database_in(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}
+
+/// The directory of `initdb` and `postgres`: that of the `PATH`, or the newest that Debian put
+/// under `/usr/lib/postgresql`.
+fn binaries() -> PathBuf {
+    let mut installed: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let dir = entry.ok()?.path();
+            Some((dir.file_name()?.to_str()?.parse().ok()?, dir.join("bin")))
+        })
+        .collect();
+    installed.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    let installed: Vec<_> = installed.into_iter().map(|(_, dir)| dir).collect();
+    find_program("initdb", &installed)
+        .and_then(|file| file.canonicalize().ok())
+        .and_then(|file| Some(file.parent()?.to_owned()))
+        .into_iter()
+        .chain(installed)
+        .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
+        .expect("initdb and postgres are not installed: install the package postgresql")
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// A command that runs as a user that Postgres accepts.
+fn as_owner(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let setpriv = find_program("setpriv", &[])
+        .expect("setpriv is not installed: install the package util-linux");
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).current_dir("/").output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+}
