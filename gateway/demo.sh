@@ -52,7 +52,7 @@ with 'kill $running', or try the calls of the README on it; then run this again.
 fi
 say "Starting it on $url, with its data in ./fencegate-data"
 mkdir -p fencegate-data
-nohup target/release/fencegate serve >>"$log" 2>&1 </dev/null &
+nohup "${CARGO_TARGET_DIR:-target}/release/fencegate" serve >>"$log" 2>&1 </dev/null &
 pid=$!
 echo "$pid" >fencegate-data/gateway.pid
 tries=0

@@ -40,7 +40,8 @@ struct Parts {
 ///
 /// 1. Open the ledger and the mint, or say why not.
 /// 2. Start the engine, then listen.
-/// 3. On `soft`: `/readyz` says no, requests in flight finish, queues empty, done.
+/// 3. On `soft`: `/readyz` says no; after the drain delay no request is taken any more; those in
+///    flight finish, queues empty, done. A drain that takes too long ends like `hard`.
 pub async fn serve(
     config: Config,
     soft: CancellationToken,
@@ -70,16 +71,16 @@ pub async fn serve(
         cors_origins: origins(&config)?,
     });
     tracing::info!("listening on http://{address}");
-    // A drain that takes too long ends like a second signal.
-    let deadline = drain_deadline(&runtime, config.drain_timeout, &soft, &hard);
-    http::serve(listener, app, limits, soft, hard.clone()).await.context("cannot serve")?;
+    let drain = Drain::start(&runtime, &config, &soft, &hard);
+    let serving = http::serve(listener, app, limits, drain.close.clone(), hard.clone());
+    serving.await.context("cannot serve")?;
     engine.shutdown();
     tasks.close();
     tokio::select! {
         () = tasks.wait() => tracing::info!("stopped"),
         () = hard.cancelled() => tracing::warn!("stopped with work in flight"),
     }
-    deadline.cancel();
+    drain.done.cancel();
     Ok(())
 }
 
@@ -226,6 +227,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
         .and_then(PrometheusBuilder::install_recorder)
         .context("cannot set up the metrics")?;
     engine::metrics::describe();
+    http::middleware::describe();
     Ok(handle)
 }
 
@@ -243,23 +245,35 @@ fn upkeep(runtime: &Runtime, metrics: PrometheusHandle, soft: CancellationToken)
     runtime.spawn.spawn("metrics-upkeep", Box::pin(task));
 }
 
-/// Cancels `hard` when draining has taken `limit`; until the returned token is cancelled.
-fn drain_deadline(
-    runtime: &Runtime,
-    limit: Duration,
-    soft: &CancellationToken,
-    hard: &CancellationToken,
-) -> CancellationToken {
-    let done = CancellationToken::new();
-    let (clock, soft, hard, finished) =
-        (Arc::clone(&runtime.clock), soft.clone(), hard.clone(), done.clone());
-    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
-    tokio::spawn(async move {
-        soft.cancelled().await;
-        tokio::select! {
-            () = clock.sleep(limit) => hard.cancel(),
-            () = finished.cancelled() => {}
-        }
-    });
-    done
+/// The course of a shutdown.
+struct Drain {
+    /// Cancelled when no request is to be taken any more.
+    close: CancellationToken,
+    /// To be cancelled when the drain is over.
+    done: CancellationToken,
+}
+
+impl Drain {
+    fn start(
+        runtime: &Runtime,
+        config: &Config,
+        soft: &CancellationToken,
+        hard: &CancellationToken,
+    ) -> Self {
+        let drain = Self { close: CancellationToken::new(), done: CancellationToken::new() };
+        let (close, done) = (drain.close.clone(), drain.done.clone());
+        let (clock, soft, hard) = (Arc::clone(&runtime.clock), soft.clone(), hard.clone());
+        let (delay, limit) = (config.drain_delay, config.drain_timeout);
+        #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
+        tokio::spawn(async move {
+            soft.cancelled().await;
+            clock.sleep(delay).await;
+            close.cancel();
+            tokio::select! {
+                () = clock.sleep(limit) => hard.cancel(),
+                () = done.cancelled() => {}
+            }
+        });
+        drain
+    }
 }

@@ -23,10 +23,7 @@ impl EntityTag {
 
     fn parse_bare(text: &str) -> Option<Self> {
         let (generation, version) = text.strip_prefix('g')?.split_once("-v")?;
-        let tag = Self {
-            generation: generation.parse().ok()?,
-            version: version.parse().ok()?,
-        };
+        let tag = Self { generation: generation.parse().ok()?, version: version.parse().ok()? };
         (tag.bare() == text).then_some(tag)
     }
 

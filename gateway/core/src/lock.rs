@@ -53,11 +53,7 @@ impl Ttl {
 
     /// A ttl within its bounds.
     pub fn new(duration: Duration) -> Result<Self, TtlError> {
-        if (Self::MIN..=Self::MAX).contains(&duration) {
-            Ok(Self(duration))
-        } else {
-            Err(TtlError)
-        }
+        if (Self::MIN..=Self::MAX).contains(&duration) { Ok(Self(duration)) } else { Err(TtlError) }
     }
 
     /// Milliseconds, as the ledgers keep it.
@@ -176,8 +172,6 @@ impl Supersession {
 
     /// Reads the word back.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Grant, Self::Transfer, Self::Fence]
-            .into_iter()
-            .find(|by| by.as_str() == word)
+        [Self::Grant, Self::Transfer, Self::Fence].into_iter().find(|by| by.as_str() == word)
     }
 }

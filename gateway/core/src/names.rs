@@ -155,8 +155,19 @@ mod tests {
     #[test]
     fn keys_that_could_be_read_two_ways_are_refused() {
         for bad in [
-            "", "/a", "a/", "a//b", "a/../b", "./a", "..", "a\u{0}b", "e\u{301}", "a\u{202e}b",
-            "a\u{200d}b", "a\u{ad}b", "a\u{2028}b",
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            "a/../b",
+            "./a",
+            "..",
+            "a\u{0}b",
+            "e\u{301}",
+            "a\u{202e}b",
+            "a\u{200d}b",
+            "a\u{ad}b",
+            "a\u{2028}b",
         ] {
             assert!(ObjectKey::new(bad).is_err(), "{bad:?}");
         }

@@ -12,7 +12,9 @@ pub struct Token(NonZeroI64);
 
 /// The text is not `^[1-9][0-9]{0,18}$` or above 2^63-1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a fence token is a decimal number from 1 to 9223372036854775807 without sign or leading zero")]
+#[error(
+    "a fence token is a decimal number from 1 to 9223372036854775807 without sign or leading zero"
+)]
 pub struct TokenError;
 
 impl Token {
@@ -75,8 +77,24 @@ mod tests {
     #[test]
     fn only_plain_positive_decimals_are_tokens() {
         for bad in [
-            "", " ", "0", "-1", "-0", "+5", "007", "0x21", "1e3", "1_000", "5.0", "5, 9", "٣", "５",
-            "²", "9223372036854775808", "18446744073709551615", "99999999999999999999",
+            "",
+            " ",
+            "0",
+            "-1",
+            "-0",
+            "+5",
+            "007",
+            "0x21",
+            "1e3",
+            "1_000",
+            "5.0",
+            "5, 9",
+            "٣",
+            "５",
+            "²",
+            "9223372036854775808",
+            "18446744073709551615",
+            "99999999999999999999",
         ] {
             assert_eq!(Token::parse(bad.as_bytes()), Err(TokenError), "{bad:?}");
         }

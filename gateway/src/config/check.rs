@@ -43,6 +43,7 @@ impl Config {
         check.duration("request_timeout", self.request_timeout, tenth..=MINUTE)?;
         check.duration("body_timeout", self.body_timeout, SECOND..=HOUR)?;
         check.duration("body_idle_timeout", self.body_idle_timeout, tenth..=HOUR)?;
+        check.duration("drain_delay", self.drain_delay, Duration::ZERO..=HOUR)?;
         check.duration("drain_timeout", self.drain_timeout, Duration::ZERO..=HOUR)?;
         check.duration("keys_kept", self.keys_kept, MINUTE..=3650 * DAY)?;
         check.duration("ended_locks_kept", self.ended_locks_kept, MINUTE..=3650 * DAY)?;

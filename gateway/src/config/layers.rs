@@ -48,6 +48,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("connections_max", Kind::Number),
     ("body_timeout", Kind::Text),
     ("body_idle_timeout", Kind::Text),
+    ("drain_delay", Kind::Text),
     ("drain_timeout", Kind::Text),
     ("keys_kept", Kind::Text),
     ("ended_locks_kept", Kind::Text),

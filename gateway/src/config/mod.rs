@@ -80,6 +80,9 @@ pub struct Config {
     /// How long the body of a request may stall.
     #[serde(with = "duration")]
     pub body_idle_timeout: Duration,
+    /// How long a stopping gateway goes on taking requests while `/readyz` says no.
+    #[serde(with = "duration")]
+    pub drain_delay: Duration,
     /// How long a stopping gateway waits for requests in flight.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
@@ -136,6 +139,7 @@ impl Default for Config {
             connections_max: 10_000,
             body_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(10),
+            drain_delay: Duration::from_millis(500),
             drain_timeout: Duration::from_secs(30),
             keys_kept: 7 * DAY,
             ended_locks_kept: DAY,

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{LedgerError, Patience, Runtime};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +75,8 @@ pub(super) trait Act: Send + Sync + 'static {
 pub(super) enum Failure {
     /// The queue is full; nothing was sent.
     Full,
+    /// The gateway is shutting down; nothing was sent.
+    Closed,
     /// Definitely not applied.
     NotApplied(LedgerError),
     /// Its row stayed locked by somebody else; definitely not applied.
@@ -180,7 +183,10 @@ impl<A: Act> Batcher<A> {
         let state = Arc::new(AtomicU8::new(QUEUED));
         let (answer, verdict) = oneshot::channel();
         let entry = Entry { item, state: Arc::clone(&state), answer };
-        self.queue.try_send(entry).map_err(|_| Failure::Full)?;
+        self.queue.try_send(entry).map_err(|refused| match refused {
+            TrySendError::Full(_) => Failure::Full,
+            TrySendError::Closed(_) => Failure::Closed,
+        })?;
         match self.runtime.within(self.timeout, verdict).await {
             Some(Ok(verdict)) => verdict,
             // The task has ended without an answer: it was shut down.
@@ -268,7 +274,8 @@ async fn resolve<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>, pati
             return;
         }
         let items: Arc<[A::Item]> = batch.iter().map(|entry| entry.item.clone()).collect();
-        metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME).record(items.len() as f64);
+        metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME)
+            .record(items.len() as f64);
         match shared.act.run(items, patience).await {
             Ok(verdicts) => {
                 batch = deliver(shared, batch, verdicts, patience);
@@ -278,13 +285,23 @@ async fn resolve<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>, pati
                 continue;
             }
             Err(LedgerError::Unknown(why)) => {
-                tracing::warn!(act = A::NAME, items = batch.len(), why, "an answer was lost; asking again");
+                tracing::warn!(
+                    act = A::NAME,
+                    items = batch.len(),
+                    why,
+                    "an answer was lost; asking again"
+                );
                 for entry in &mut batch {
                     A::rerun(&mut entry.item, !entry.answer.is_closed());
                 }
             }
             Err(LedgerError::Unavailable(why)) => {
-                tracing::warn!(act = A::NAME, items = batch.len(), why, "rolled back; sending again");
+                tracing::warn!(
+                    act = A::NAME,
+                    items = batch.len(),
+                    why,
+                    "rolled back; sending again"
+                );
                 // Items that went out before with an unknown outcome stay unknown.
                 batch.retain(|entry| !(A::is_first(&entry.item) && entry.answer.is_closed()));
                 for entry in batch.iter().filter(|entry| A::is_first(&entry.item)) {

@@ -42,6 +42,9 @@ pub enum EngineError {
     /// A queue is full.
     #[error("the queue for {0} is full")]
     Overloaded(&'static str),
+    /// The gateway is shutting down.
+    #[error("the gateway is shutting down; another one, or this one in a moment, can do it")]
+    ShuttingDown,
     /// The ledger cannot be reached.
     #[error("{0}")]
     LedgerUnavailable(String),
@@ -83,6 +86,7 @@ impl EngineError {
             Self::ResourceNotFound => ErrorCode::ResourceNotFound,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
+            Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::LedgerUnavailable(_) => ErrorCode::LedgerUnavailable,
             Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
             Self::MintRegressed(_) => ErrorCode::MintRegressed,

@@ -286,7 +286,8 @@ impl Act for Granting {
     }
 }
 
-const REGRESSED: &str = "the mint's numbers do not rise above the tokens that the ledger has sealed";
+const REGRESSED: &str =
+    "the mint's numbers do not rise above the tokens that the ledger has sealed";
 
 /// The look: who holds a resource, as the act of a batcher.
 pub(super) struct Look {
@@ -369,6 +370,7 @@ impl Grants {
 pub(super) fn unsent(failure: Failure) -> EngineError {
     match failure {
         Failure::Full => EngineError::Overloaded("locks"),
+        Failure::Closed => EngineError::ShuttingDown,
         Failure::NotApplied(error) => error.into(),
         Failure::Busy => EngineError::LedgerUnavailable(
             "the resource is in use by another transaction on the ledger".into(),

@@ -1,5 +1,6 @@
 //! The names of the engine's metrics, and what they mean.
 
+use fence_core::ErrorCode;
 use metrics::{Unit, describe_counter, describe_histogram};
 
 /// Items in a batch, by act.
@@ -29,12 +30,20 @@ pub(super) const BREAKS: &str = "fencegate_breaks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 
+/// Counts a refused write.
+pub fn count_rejection(reason: ErrorCode) {
+    metrics::counter!(REJECTIONS, "reason" => reason.as_str()).increment(1);
+}
+
 /// Tells the recorder what each metric means.
 pub fn describe() {
     describe_histogram!(BATCH_ITEMS, Unit::Count, "Items in one batch to the ledger, by act");
     describe_counter!(WRITES, "Writes by outcome");
     describe_counter!(REJECTIONS, "Refused writes by reason (an error code)");
-    describe_counter!(REJECTIONS_DROPPED, "Refused writes counted here but not kept for /rejections");
+    describe_counter!(
+        REJECTIONS_DROPPED,
+        "Refused writes counted here but not kept for /rejections"
+    );
     describe_histogram!(TOKEN_LAG, Unit::Count, "How many grants behind a refused token was");
     describe_histogram!(
         SUPERSEDED_SECONDS,
@@ -43,13 +52,13 @@ pub fn describe() {
     );
     describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "From a write's arrival to its verdict");
     describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");
-    describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From an acquisition's arrival to its answer");
+    describe_histogram!(
+        ACQUIRE_SECONDS,
+        Unit::Seconds,
+        "From an acquisition's arrival to its answer"
+    );
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");
-    describe_histogram!(
-        HOLD_SECONDS,
-        Unit::Seconds,
-        "How long locks were held, by how they ended"
-    );
+    describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

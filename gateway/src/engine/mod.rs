@@ -27,10 +27,10 @@ use tokio_util::sync::CancellationToken;
 
 use batcher::{Batcher, Limits};
 pub use error::EngineError;
-use grants::{Granting, Grants, Look, Traces};
 pub use grants::{Acquire, Acquired};
-use locks::{Break, Locks, Release, Renew};
+use grants::{Granting, Grants, Look, Traces};
 pub use locks::Renewed;
+use locks::{Break, Locks, Release, Renew};
 use reads::Read;
 use rejections::Rejections;
 use writes::{Commit, Writes};
@@ -138,8 +138,18 @@ impl Engine {
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
-        let inner =
-            Inner { ledger, mint, runtime, settings, grants, locks, writes, reads, queries, closing };
+        let inner = Inner {
+            ledger,
+            mint,
+            runtime,
+            settings,
+            grants,
+            locks,
+            writes,
+            reads,
+            queries,
+            closing,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -231,10 +241,7 @@ impl Engine {
     }
 
     /// What became of a write; `None` if the ledger holds no trace of it.
-    pub async fn operation(
-        &self,
-        id: OperationId,
-    ) -> Result<Option<OperationRecord>, EngineError> {
+    pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
         self.query(async move { ledger.operation(id).await }).await
     }
@@ -263,7 +270,8 @@ impl Engine {
         let ledger = Arc::clone(&self.inner.ledger);
         let mint = Arc::clone(&self.inner.mint);
         let ledger = self.query(async move { ledger.epoch().await });
-        let mint = self.detached(async move { mint.incarnation().await.map_err(EngineError::from) });
+        let mint =
+            self.detached(async move { mint.incarnation().await.map_err(EngineError::from) });
         let (ledger, mint) = futures::join!(ledger, mint);
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
@@ -331,7 +339,8 @@ impl Starter {
     }
 
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
-        let limits = Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
+        let limits =
+            Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
         let lanes = Arc::new(Semaphore::new(LANES_MAX));
         Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
     }

@@ -36,6 +36,7 @@ impl Act for Read {
 pub(super) fn unread(failure: Failure) -> EngineError {
     match failure {
         Failure::Full => EngineError::Overloaded("reads"),
+        Failure::Closed => EngineError::ShuttingDown,
         Failure::NotApplied(error) => error.into(),
         Failure::Busy | Failure::Unknown => {
             EngineError::LedgerUnavailable("no answer in time".into())

@@ -163,8 +163,11 @@ impl Writes {
                 "the resource is in use by another transaction on the ledger".into(),
             )),
             Err(Failure::Full) => Err(EngineError::Overloaded("writes")),
+            Err(Failure::Closed) => Err(EngineError::ShuttingDown),
             Err(Failure::NotApplied(error)) => Err(error.into()),
-            Err(Failure::Unknown) => Err(EngineError::OutcomeUnknown { operation: Some(operation) }),
+            Err(Failure::Unknown) => {
+                Err(EngineError::OutcomeUnknown { operation: Some(operation) })
+            }
         };
         count(&outcome);
         outcome.map_err(|error| WriteFailure { operation, error })
@@ -180,7 +183,7 @@ impl Writes {
     /// Keeps a refusal for the operator, off the hot path.
     fn reject(&self, record: &Record, refusal: &Refusal) {
         let reason = refusal.code().as_str();
-        ::metrics::counter!(metrics::REJECTIONS, "reason" => reason).increment(1);
+        metrics::count_rejection(refusal.code());
         let at = self.runtime.clock.now();
         let mut rejection = Rejection {
             at,

@@ -63,11 +63,7 @@ fn admit(rows: &Rows, item: &WriteItem, now: Now) -> Result<(), Refusal> {
         .grants
         .get(&(item.resource.clone(), item.token))
         .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
-    let presented = Presented {
-        token: item.token,
-        lock: item.lock,
-        sequence: item.sequence,
-    };
+    let presented = Presented { token: item.token, lock: item.lock, sequence: item.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let Some(fence) = fence else { return Err(Refusal::Unknown) };
     if item.resource_version.is_some_and(|expected| expected != fence.version) {
@@ -117,11 +113,7 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
     if let Some(key) = &item.idempotency {
         rows.keys.insert(
             (item.resource.clone(), key.key.clone()),
-            KeyRow {
-                fingerprint: key.fingerprint,
-                operation: item.operation,
-                at: now.wall,
-            },
+            KeyRow { fingerprint: key.fingerprint, operation: item.operation, at: now.wall },
         );
         rows.journal.insert(Change::Key(item.resource.clone(), key.key.clone()));
     }

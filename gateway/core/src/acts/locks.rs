@@ -30,10 +30,9 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
     let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
     restart(rows, item.lock, item.ttl.unwrap_or(row.ttl).as_ms(), now);
     match rows.lock_record(item.lock, now) {
-        Some(record) => RenewVerdict::Renewed {
-            grant: record.grant,
-            lapsed_ms: (left <= 0).then_some(-left),
-        },
+        Some(record) => {
+            RenewVerdict::Renewed { grant: record.grant, lapsed_ms: (left <= 0).then_some(-left) }
+        }
         None => RenewVerdict::NotFound,
     }
 }
@@ -101,18 +100,11 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     let lock = fence.lock;
     let verdict = if due <= now.wall {
         fence.hold = Hold::Broken;
-        let trace = Ended {
-            resource: item.resource.clone(),
-            number: fence.token.get() - number_base,
-        };
-        BreakVerdict::Broken {
-            held_ms: Some(fence.held_ms(now)),
-            ended: Some(trace),
-        }
+        let trace =
+            Ended { resource: item.resource.clone(), number: fence.token.get() - number_base };
+        BreakVerdict::Broken { held_ms: Some(fence.held_ms(now)), ended: Some(trace) }
     } else {
-        BreakVerdict::Breaking {
-            due_ms: super::rows::millis_between(now.wall, due),
-        }
+        BreakVerdict::Breaking { due_ms: super::rows::millis_between(now.wall, due) }
     };
     rows.journal.insert(Change::Fence(item.resource.clone()));
     if matches!(verdict, BreakVerdict::Broken { .. }) {

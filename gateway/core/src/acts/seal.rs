@@ -159,21 +159,13 @@ fn raise(
             rows.journal.insert(Change::Grant(old.0, old.1));
         }
         rows.end_lock(before.lock, LockEnd::Superseded, now);
-        taken_over = (before.hold == Hold::Held).then(|| TakenOver {
-            resource: resource.clone(),
-            held_ms: before.held_ms(now),
-        });
+        taken_over = (before.hold == Hold::Held)
+            .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
     let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     rows.grants.insert(
         (resource.clone(), token),
-        GrantRow {
-            lock: item.lock,
-            owner: item.owner.clone(),
-            ordinal,
-            by: None,
-            at: None,
-        },
+        GrantRow { lock: item.lock, owner: item.owner.clone(), ordinal, by: None, at: None },
     );
     rows.journal.insert(Change::Grant(resource.clone(), token));
     let fence = FenceRow {

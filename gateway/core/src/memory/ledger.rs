@@ -260,7 +260,8 @@ impl Ledger for MemoryLedger {
         state.rows.journal.clear();
         let before = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         state.rows.keys.retain(|_, row| !old(row.at, retention.keys));
-        let ended = |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
+        let ended =
+            |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
         state.rows.locks.retain(|_, row| !ended(row.ended));
         state.rows.buried.retain(|_, at| !old(*at, retention.ended_locks));
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());

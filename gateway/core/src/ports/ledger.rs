@@ -558,10 +558,8 @@ pub trait Ledger: Send + Sync {
 
     /// The live holder of each resource, if it has one that is neither expired nor due to be
     /// broken.
-    async fn holders(
-        &self,
-        resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError>;
+    async fn holders(&self, resources: &[ResourceName])
+    -> Result<Vec<Option<Holder>>, LedgerError>;
 
     /// A lock by its id.
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError>;

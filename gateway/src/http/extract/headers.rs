@@ -8,6 +8,7 @@ use fence_core::{ErrorCode, LockId, Token};
 
 use super::conditions::WriteConditions;
 use super::path::uuid;
+use crate::engine::metrics::count_rejection;
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
 
@@ -31,7 +32,12 @@ impl<S: Sync> FromRequestParts<S> for Fenced {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        fence_token(&parts.headers).map(Self)
+        // Refused here already, but counted with those that the rule refuses.
+        let counted = |problem: Problem| {
+            count_rejection(problem.code());
+            problem
+        };
+        fence_token(&parts.headers).map(Self).map_err(counted)
     }
 }
 

@@ -214,10 +214,9 @@ fn verdict(
             })
         }
         word @ ("known" | "replayed") => match earlier.get(&original) {
-            Some(applied) => Ok(WriteVerdict::Applied {
-                applied: applied.clone(),
-                replayed: word == "replayed",
-            }),
+            Some(applied) => {
+                Ok(WriteVerdict::Applied { applied: applied.clone(), replayed: word == "replayed" })
+            }
             None => Err(LedgerError::Defect(format!("operation {original} has no row"))),
         },
         "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),

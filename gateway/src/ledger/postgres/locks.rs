@@ -125,7 +125,12 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.ttl.as_ms()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.attempt != fence_core::ports::Attempt::First).collect::<Vec<_>>())
+    .bind(
+        items
+            .iter()
+            .map(|item| item.attempt != fence_core::ports::Attempt::First)
+            .collect::<Vec<_>>(),
+    )
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let rows = match lock_timed_out(sessions.settle(session, answer)) {
@@ -138,9 +143,7 @@ pub(super) async fn seal(
 }
 
 /// A call on a lane that did not get its row in time was rolled back: everything in it is busy.
-pub(super) fn lock_timed_out<T>(
-    answer: Result<T, LedgerError>,
-) -> Result<Option<T>, LedgerError> {
+pub(super) fn lock_timed_out<T>(answer: Result<T, LedgerError>) -> Result<Option<T>, LedgerError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(LedgerError::Unavailable(why)) if why == "canceling statement due to lock timeout" => {
@@ -278,13 +281,14 @@ pub(super) async fn break_locks(
 ) -> Result<Vec<BreakVerdict>, LedgerError> {
     let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
     let mut session = sessions.take().await?;
-    let call = sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
-        .bind(sessions.seen())
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
-        .bind(items.iter().map(after).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
+            .bind(sessions.seen())
+            .bind(wait_ms(patience))
+            .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
+            .bind(items.iter().map(after).collect::<Vec<_>>())
+            .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());

@@ -169,10 +169,9 @@ pub(super) async fn resource_rows(
     sessions: &Sessions,
     names: &[&str],
 ) -> Result<Vec<ResourceView>, LedgerError> {
-    let query = sqlx::query_as::<_, ViewRow>(
-        "SELECT * FROM fencegate.views v WHERE v.resource = ANY ($1)",
-    )
-    .bind(names);
+    let query =
+        sqlx::query_as::<_, ViewRow>("SELECT * FROM fencegate.views v WHERE v.resource = ANY ($1)")
+            .bind(names);
     let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
     rows.into_iter().map(ViewRow::view).collect()
 }

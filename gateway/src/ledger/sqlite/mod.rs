@@ -80,11 +80,7 @@ impl SqliteLedger {
     /// again: its deadline was on the clock of a process that is gone.
     ///
     /// A ledger that is new expects a mint with `nonce`, or adopts the one that the mint carries.
-    pub async fn open(
-        path: &Path,
-        clock: Arc<dyn Clock>,
-        nonce: Uuid,
-    ) -> Result<Self, OpenError> {
+    pub async fn open(path: &Path, clock: Arc<dyn Clock>, nonce: Uuid) -> Result<Self, OpenError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
