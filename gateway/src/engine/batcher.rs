@@ -308,6 +308,14 @@ async fn resolve<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>, pati
                     entry.unsend(QUEUED);
                 }
             }
+            Err(LedgerError::Defect(why)) if batch.len() > 1 => {
+                // One item that the ledger cannot take must not fail those beside it.
+                tracing::warn!(act = A::NAME, items = batch.len(), why, "sending one by one");
+                for entry in batch {
+                    Box::pin(resolve(shared, vec![entry], patience)).await;
+                }
+                return;
+            }
             Err(error) => return give_up(batch, &error),
         }
         shared.runtime.clock.sleep(pause).await;

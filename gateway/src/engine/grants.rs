@@ -42,7 +42,7 @@ pub struct Acquired {
 }
 
 /// How often a grant is numbered anew before the mint is declared to have lost its place.
-const MINTS_MAX: u32 = 3;
+const ROUNDS_MAX: u32 = 3;
 
 /// What became of a grant.
 pub(super) enum GrantVerdict {
@@ -151,7 +151,60 @@ impl Granting {
         Err(EngineError::MintUnavailable("the epoch of the mint is changing".into()))
     }
 
-    /// Seals `items` under `number`, or under none.
+    /// Mints once and seals once.
+    ///
+    /// No number to be had: items sent before are sealed without one, which tells whether they had
+    /// been sealed and buries them if not; the others are told why. The epoch moved between mint and
+    /// seal: both again, once.
+    async fn round(
+        &self,
+        items: &[Pending],
+        patience: Patience,
+    ) -> Result<Vec<GrantVerdict>, LedgerError> {
+        let mut moved = false;
+        loop {
+            let numbered = if self.minting && items.iter().any(|pending| pending.wanted) {
+                self.number(items).await.map(Some)
+            } else {
+                Ok(None)
+            };
+            let sealed = match &numbered {
+                Ok(numbered) => self.seal(items, numbered.as_ref(), patience).await,
+                Err(error) => return self.without_number(items, error, patience).await,
+            };
+            match sealed {
+                Err(LedgerError::EpochMoved) if !moved => {
+                    self.forget_epoch();
+                    moved = true;
+                }
+                sealed => return Ok(sealed?.into_iter().map(GrantVerdict::Sealed).collect()),
+            }
+        }
+    }
+
+    /// No number to be had: what can be said of each item.
+    async fn without_number(
+        &self,
+        items: &[Pending],
+        why: &EngineError,
+        patience: Patience,
+    ) -> Result<Vec<GrantVerdict>, LedgerError> {
+        let sent_before = |pending: &&Pending| pending.item.attempt != Attempt::First;
+        let reruns: Vec<Pending> = items.iter().filter(sent_before).cloned().collect();
+        let mut sealed =
+            if reruns.is_empty() { Vec::new() } else { self.seal(&reruns, None, patience).await? }
+                .into_iter();
+        let verdict = |pending: &Pending| {
+            let found = if sent_before(&pending) { sealed.next() } else { None };
+            match found {
+                None | Some(SealVerdict::NumberTooLow) => GrantVerdict::NoNumber(why.clone()),
+                Some(verdict) => GrantVerdict::Sealed(verdict),
+            }
+        };
+        Ok(items.iter().map(verdict).collect())
+    }
+
+    /// Seals `items` under a number, or under none.
     async fn seal(
         &self,
         items: &[Pending],
@@ -163,14 +216,11 @@ impl Granting {
             None => self.ledger.epoch().await?.number,
         };
         let number = numbered.map(|(_, number)| *number);
-        let items = items
-            .iter()
-            .map(|pending| SealItem {
-                number: number.filter(|_| pending.wanted),
-                ..pending.item.clone()
-            })
-            .collect();
-        self.ledger.seal(epoch, items, patience).await
+        let item = |pending: &Pending| SealItem {
+            number: number.filter(|_| pending.wanted),
+            ..pending.item.clone()
+        };
+        self.ledger.seal(epoch, items.iter().map(item).collect(), patience).await
     }
 }
 
@@ -188,14 +238,14 @@ impl Act for Granting {
         item.item.resources.first().cloned()
     }
 
-    /// Mints for all items and seals them.
+    /// Mints for all items and seals them; those whose number did not rise, again.
     ///
-    /// 1. No number to be had: items sent before are sealed without one, which tells whether they
-    ///    had been sealed and buries them if not; the others are told why.
-    /// 2. The epoch moved between mint and seal: both again.
-    /// 3. A number that does not rise above a fence: the fence was raised in between. Those grants
-    ///    are numbered again; a number minted after that which still does not rise means that the
-    ///    mint has gone back.
+    /// A number that does not rise above a fence: the fence was raised in between. A number minted
+    /// after that which still does not rise means that the mint has gone back.
+    ///
+    /// An error of the first round is the batch's: nothing was sealed. A later round has verdicts to
+    /// keep, so its error goes to its own items; only an unknown outcome reruns them all, and finds
+    /// those that were sealed by their ids.
     async fn run(
         &self,
         items: Arc<[Pending]>,
@@ -203,52 +253,30 @@ impl Act for Granting {
     ) -> Result<Vec<GrantVerdict>, LedgerError> {
         let mut verdicts: Vec<Option<GrantVerdict>> = items.iter().map(|_| None).collect();
         let mut open: Vec<usize> = (0..items.len()).collect();
-        for round in 1..=MINTS_MAX {
+        for round in 1..=ROUNDS_MAX {
             let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
-            let numbered = if self.minting && batch.iter().any(|pending| pending.wanted) {
-                Some(self.number(&batch).await)
-            } else {
-                None
-            };
-            let numbered = match numbered {
-                Some(Ok(numbered)) => Some(numbered),
-                None => None,
-                Some(Err(error)) => {
-                    let mut sent_before = Vec::new();
-                    for &i in &open {
-                        if items[i].item.attempt == Attempt::First {
-                            verdicts[i] = Some(GrantVerdict::NoNumber(error.clone()));
-                        } else {
-                            sent_before.push(i);
-                        }
-                    }
-                    open = sent_before;
-                    None
+            let decided = match self.round(&batch, patience).await {
+                Ok(decided) => decided,
+                Err(error) if round == 1 || matches!(error, LedgerError::Unknown(_)) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    let failed = || GrantVerdict::NoNumber(error.clone().into());
+                    batch.iter().map(|_| failed()).collect()
                 }
             };
-            let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
-            if batch.is_empty() {
-                break;
-            }
-            let sealed = match self.seal(&batch, numbered.as_ref(), patience).await {
-                Err(LedgerError::EpochMoved) => {
-                    self.forget_epoch();
-                    continue;
-                }
-                other => other?,
-            };
-            let mut too_low = Vec::new();
-            for (&i, verdict) in open.iter().zip(sealed) {
-                let retry = matches!(verdict, SealVerdict::NumberTooLow)
-                    && numbered.is_some()
-                    && items[i].item.attempt == Attempt::First;
-                if retry && round < MINTS_MAX {
-                    too_low.push(i);
+            let mut again = Vec::new();
+            for (&i, verdict) in open.iter().zip(decided) {
+                let too_low = matches!(verdict, GrantVerdict::Sealed(SealVerdict::NumberTooLow));
+                // A rerun whose number did not rise is buried: it must not be sent again.
+                let first = items[i].item.attempt == Attempt::First;
+                if too_low && first && self.minting && round < ROUNDS_MAX {
+                    again.push(i);
                 } else {
-                    verdicts[i] = Some(GrantVerdict::Sealed(verdict));
+                    verdicts[i] = Some(verdict);
                 }
             }
-            open = too_low;
+            open = again;
             if open.is_empty() {
                 break;
             }
@@ -272,9 +300,13 @@ impl Act for Granting {
 
     /// A grant whose caller has gone is given back, unless the caller can come back for it.
     fn undelivered(&self, item: Pending, verdict: GrantVerdict) {
-        if let GrantVerdict::Sealed(SealVerdict::Sealed(grant, _)) = verdict
-            && !item.proposed
-        {
+        let (SealVerdict::Sealed(grant, _) | SealVerdict::Again(grant)) = (match verdict {
+            GrantVerdict::Sealed(verdict) => verdict,
+            GrantVerdict::NoNumber(_) => return,
+        }) else {
+            return;
+        };
+        if !item.proposed {
             let releases = Arc::clone(&self.releases);
             let release = async move {
                 if releases.submit(grant.lock).await.is_err() {
@@ -352,13 +384,18 @@ impl Grants {
                 attempt: Attempt::First,
             },
         };
-        let queue = match holder {
+        let verdict = match holder {
             Some(holder) if request.id.is_none() => return Err(EngineError::Held(holder)),
-            // Held, but perhaps by this very id.
-            Some(_) => &self.reentries,
-            None => &self.grants,
+            // Held, but perhaps by this very id; or free by now, and then it needs a number.
+            Some(_) => match self.reentries.submit(pending.clone()).await {
+                Ok(GrantVerdict::Sealed(SealVerdict::NumberTooLow)) => {
+                    self.grants.submit(pending).await
+                }
+                decided => decided,
+            },
+            None => self.grants.submit(pending).await,
         };
-        match queue.submit(pending).await {
+        match verdict {
             Ok(GrantVerdict::Sealed(verdict)) => acquired(verdict),
             Ok(GrantVerdict::NoNumber(error)) => Err(error),
             Err(failure) => Err(unsent(failure)),
