@@ -9,17 +9,35 @@ resource=demo-$(date +%s)
 object=$url/resources/$resource/objects/report.txt
 log=fencegate-data/gateway.log
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold=
+plain=
+[ ! -t 1 ] || { bold=$(printf '\033[1m'); plain=$(printf '\033[0m'); }
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
-# Prints a call, then makes it.
-show() { printf '  $ curl'; printf " '%s'" "$@"; printf '\n'; curl -sS "$@" | sed 's/^/  /'; echo; }
-# Reads one text field out of JSON.
-field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
-# Takes the lock for an owner; prints the token.
+# Prints a call as one could type it, makes it, and prints the answer, which stays in $answer.
+show() {
+    printf '  $ curl'
+    for word; do
+        case $word in
+        *[!A-Za-z0-9:/._=-]*) printf " '%s'" "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
+    echo
+    answer=$(curl -sS "$@" | tr -d '\r')
+    printf '%s\n' "$answer" | sed 's/^/  /'
+}
+# Takes the lock for an owner; the token stays in $token.
 acquire() {
-    answer=$(curl -sS --fail-with-body -X POST "$url/locks" -H 'content-type: application/json' \
-        -d "{\"resource\":\"$resource\",\"owner\":\"$1\",\"ttl\":\"1s\"}") || fail "$answer"
-    printf '%s\n' "$answer" | field token
+    show -X POST "$url/locks" -H 'Content-Type: application/json' \
+        -d "{\"resource\":\"$resource\",\"owner\":\"$1\",\"ttl\":\"1s\"}"
+    token=$(printf '%s\n' "$answer" | sed -n 's/.*"token":"\([0-9]*\)".*/\1/p')
+    [ -n "$token" ] || fail 'There is no token in this answer.'
+}
+# Writes the object with a token.
+write() {
+    show -i -X PUT "$object" -H "X-Fence-Token: $1" -H 'Content-Type: text/plain' -d "$2"
 }
 
 # 1. What the build and the demonstration need.
@@ -42,14 +60,14 @@ fi
 command -v cargo >/dev/null || fail 'Rust is missing: see https://rustup.rs'
 
 # 2. The gateway.
+if curl -s --max-time 5 -o /dev/null "$url/"; then
+    running=$(cat fencegate-data/gateway.pid 2>/dev/null || echo PID)
+    fail "Something already answers on $url. If it is the gateway of an earlier run, stop it with
+'kill $running' and run this again, or go on with it: the README has a tour."
+fi
 say 'Building the gateway (some minutes the first time)'
 cargo build --release --locked -p fencegate
 
-if curl -s --max-time 5 -o /dev/null "$url/"; then
-    running=$(cat fencegate-data/gateway.pid 2>/dev/null || echo PID)
-    fail "Something already answers on $url. If it is the gateway of an earlier run, stop it
-with 'kill $running', or try the calls of the README on it; then run this again."
-fi
 say "Starting it on $url, with its data in ./fencegate-data"
 mkdir -p fencegate-data
 nohup "${CARGO_TARGET_DIR:-target}/release/fencegate" serve >>"$log" 2>&1 </dev/null &
@@ -64,37 +82,39 @@ until curl -sf -o /dev/null "$url/readyz"; do
 done
 
 # 3. The late writer.
-say '1. Worker A takes the lock for one second. It gets a fence token.'
-token_a=$(acquire 'worker A')
-echo "  A's token: $token_a"
+say '1. Worker A takes the lock for one second. The answer has a fence token.'
+acquire 'worker A'
+token_a=$token
 
 say '2. A writes with its token.'
-show -X PUT "$object" -H "X-Fence-Token: $token_a" --data-binary 'written by A'
+write "$token_a" 'written by A'
 
 say '3. A stalls for two seconds: a long pause, a slow disk, a lost network. Its lock expires.'
 sleep 2
 
 say '4. Worker B takes the lock. Its token is higher.'
-token_b=$(acquire 'worker B')
-echo "  B's token: $token_b"
+acquire 'worker B'
+token_b=$token
 
 say '5. B writes.'
-show -X PUT "$object" -H "X-Fence-Token: $token_b" --data-binary 'written by B'
+write "$token_b" 'written by B'
 
 say '6. A wakes up, believes that it still has the lock, and writes. It is refused.'
-status=$(curl -sS -o /dev/null -w '%{http_code}' -X PUT "$object" \
-    -H "X-Fence-Token: $token_a" --data-binary 'late write of A')
-show -i -X PUT "$object" -H "X-Fence-Token: $token_a" --data-binary 'late write of A'
-[ "$status" = 412 ] || fail "A's late write was answered with $status and not with 412."
+write "$token_a" 'late write of A'
+case $answer in
+"HTTP/1.1 412 "*fence-token-stale*) ;;
+*) fail 'This is not the answer that a late writer must get.' ;;
+esac
 
 say "7. B's bytes are still there."
 show "$object"
-[ "$(curl -sS "$object")" = 'written by B' ] || fail "B's bytes are gone."
+[ "$answer" = 'written by B' ] || fail "B's bytes are gone."
 
 say '8. What the operator sees: the counter in /metrics ...'
-echo "  \$ curl $url/metrics | grep fencegate_rejections"
+echo "  \$ curl $url/metrics | grep ^fencegate_rejections"
 curl -sS "$url/metrics" | grep '^fencegate_rejections' | sed 's/^/  /'
 say '   ... and who was refused, why, and how late it was.'
+sleep 1 # refusals are written down off the path of requests
 show "$url/rejections?resource=$resource"
 
 say "The gateway goes on running on $url (process $pid, log in $log)."

@@ -3,6 +3,8 @@
 use fence_core::ports::{Holder, LedgerError, MintError};
 use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
 
+use super::batcher::Failure;
+
 /// Why a call failed. Unless it says otherwise, nothing was applied.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
@@ -69,6 +71,24 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Why the queue for `what` gave no verdict.
+    pub(super) fn unsent(failure: Failure, what: &'static str) -> Self {
+        match failure {
+            Failure::Full => Self::Overloaded(what),
+            Failure::Closed => Self::ShuttingDown,
+            Failure::NotApplied(error) => error.into(),
+            Failure::Busy => Self::locked_out(),
+            Failure::Unknown => Self::OutcomeUnknown { operation: None },
+        }
+    }
+
+    /// The row stayed locked by somebody else's transaction.
+    pub(super) fn locked_out() -> Self {
+        Self::LedgerUnavailable(
+            "the resource is in use by another transaction on the ledger".into(),
+        )
+    }
+
     /// The error code users see.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -12,8 +12,8 @@ use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
-use super::grants::{Traces, record_hold, unsent};
-use super::metrics;
+use super::metrics::{self, record_hold};
+use super::traces::Traces;
 
 /// A lock that was renewed.
 #[derive(Debug, Clone)]
@@ -131,8 +131,8 @@ impl Locks {
             Ok(RenewVerdict::Ended(how)) => Err(EngineError::LockEnded(how)),
             Ok(RenewVerdict::Breaking) => Err(EngineError::LockBreaking),
             Ok(RenewVerdict::NotFound) => Err(EngineError::LockNotFound),
-            Ok(RenewVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
-            Err(failure) => Err(unsent(failure)),
+            Ok(RenewVerdict::Busy) => Err(EngineError::locked_out()),
+            Err(failure) => Err(EngineError::unsent(failure, "locks")),
         };
         let word = match &outcome {
             Ok(renewed) if renewed.lapsed_ms.is_some() => "revived",
@@ -156,8 +156,8 @@ impl Locks {
                 Ok(())
             }
             Ok(ReleaseVerdict::AlreadyEnded) => Ok(()),
-            Ok(ReleaseVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
-            Err(failure) => Err(unsent(failure)),
+            Ok(ReleaseVerdict::Busy) => Err(EngineError::locked_out()),
+            Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }
     }
 
@@ -175,8 +175,8 @@ impl Locks {
             }
             Ok(BreakVerdict::Breaking { .. } | BreakVerdict::NotHeld) => Ok(()),
             Ok(BreakVerdict::NoFence) => Err(EngineError::ResourceNotFound),
-            Ok(BreakVerdict::Busy) => Err(unsent(super::batcher::Failure::Busy)),
-            Err(failure) => Err(unsent(failure)),
+            Ok(BreakVerdict::Busy) => Err(EngineError::locked_out()),
+            Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }
     }
 }

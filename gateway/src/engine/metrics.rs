@@ -1,6 +1,6 @@
 //! The names of the engine's metrics, and what they mean.
 
-use fence_core::ErrorCode;
+use fence_core::{ErrorCode, LockEnd};
 use metrics::{Unit, describe_counter, describe_histogram};
 
 /// Items in a batch, by act.
@@ -33,6 +33,12 @@ pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 /// Counts a refused write.
 pub fn count_rejection(reason: ErrorCode) {
     metrics::counter!(REJECTIONS, "reason" => reason.as_str()).increment(1);
+}
+
+/// Records how long a lock was held.
+pub(super) fn record_hold(held_ms: i64, how: LockEnd) {
+    let seconds = held_ms.max(0) as f64 / 1000.0;
+    metrics::histogram!(HOLD_SECONDS, "end" => how.as_str()).record(seconds);
 }
 
 /// Tells the recorder what each metric means.

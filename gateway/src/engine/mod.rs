@@ -5,12 +5,14 @@
 
 mod batcher;
 pub mod error;
+mod granting;
 mod grants;
 mod locks;
 pub mod metrics;
 mod reads;
 mod rejections;
 mod sweeper;
+mod traces;
 mod writes;
 
 use std::future::Future;
@@ -27,12 +29,14 @@ use tokio_util::sync::CancellationToken;
 
 use batcher::{Batcher, Limits};
 pub use error::EngineError;
+use granting::Granting;
 pub use grants::{Acquire, Acquired};
-use grants::{Granting, Grants, Look, Traces};
+use grants::{Grants, Look};
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
 use reads::Read;
 use rejections::Rejections;
+use traces::Traces;
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 

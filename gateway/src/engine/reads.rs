@@ -35,11 +35,9 @@ impl Act for Read {
 /// Why a read gave no answer; it had no effect to be unsure about.
 pub(super) fn unread(failure: Failure) -> EngineError {
     match failure {
-        Failure::Full => EngineError::Overloaded("reads"),
-        Failure::Closed => EngineError::ShuttingDown,
-        Failure::NotApplied(error) => error.into(),
         Failure::Busy | Failure::Unknown => {
             EngineError::LedgerUnavailable("no answer in time".into())
         }
+        failure => EngineError::unsent(failure, "reads"),
     }
 }

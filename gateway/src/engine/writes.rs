@@ -141,7 +141,12 @@ impl Writes {
         let operation = self.runtime.ids.operation();
         let (item, request_id) = item(operation, request);
         let keyed = item.idempotency.is_some();
-        let record = Record { item: item.clone_facts(), request_id };
+        let record = Record {
+            resource: item.resource.clone(),
+            key: item.effect.key().cloned(),
+            token: item.token,
+            request_id,
+        };
         let verdict = self.committer(&item.resource).submit(item).await;
         let took = self.runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
@@ -159,15 +164,11 @@ impl Writes {
                 "the write was given up after its answer was lost; it took no effect".into(),
             )),
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
-            Ok(WriteVerdict::Busy) | Err(Failure::Busy) => Err(EngineError::LedgerUnavailable(
-                "the resource is in use by another transaction on the ledger".into(),
-            )),
-            Err(Failure::Full) => Err(EngineError::Overloaded("writes")),
-            Err(Failure::Closed) => Err(EngineError::ShuttingDown),
-            Err(Failure::NotApplied(error)) => Err(error.into()),
+            Ok(WriteVerdict::Busy) => Err(EngineError::locked_out()),
             Err(Failure::Unknown) => {
                 Err(EngineError::OutcomeUnknown { operation: Some(operation) })
             }
+            Err(failure) => Err(EngineError::unsent(failure, "writes")),
         };
         count(&outcome);
         outcome.map_err(|error| WriteFailure { operation, error })
@@ -187,10 +188,10 @@ impl Writes {
         let at = self.runtime.clock.now();
         let mut rejection = Rejection {
             at,
-            resource: record.item.resource.clone(),
-            key: record.item.key.clone(),
+            resource: record.resource.clone(),
+            key: record.key.clone(),
             reason: reason.to_owned(),
-            token: Some(record.item.token),
+            token: Some(record.token),
             grants_behind: None,
             superseded_ms: None,
             owner: None,
@@ -214,28 +215,10 @@ impl Writes {
 
 /// What the operator's record needs of a write.
 struct Record {
-    item: Facts,
-    request_id: String,
-}
-
-struct Facts {
     resource: ResourceName,
     key: Option<ObjectKey>,
     token: Token,
-}
-
-trait CloneFacts {
-    fn clone_facts(&self) -> Facts;
-}
-
-impl CloneFacts for WriteItem {
-    fn clone_facts(&self) -> Facts {
-        Facts {
-            resource: self.resource.clone(),
-            key: self.effect.key().cloned(),
-            token: self.token,
-        }
-    }
+    request_id: String,
 }
 
 fn count(outcome: &Result<WriteOutcome, EngineError>) {

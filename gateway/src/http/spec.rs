@@ -18,8 +18,7 @@ use super::problem::PROBLEM_JSON;
     info(
         title = "Fencegate",
         description = "A fenced-write storage gateway: it takes no write without a fence token, \
-                       and refuses every token but the one granted last.",
-        license(name = "Apache-2.0", identifier = "Apache-2.0")
+                       and refuses every token but the one granted last."
     ),
     components(schemas(wire::Problem)),
     tags(

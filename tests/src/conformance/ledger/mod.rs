@@ -1,0 +1,18 @@
+//! The conformance suite of the ledger.
+
+pub mod batches;
+pub mod belts;
+pub mod breaks;
+mod build;
+pub mod compare;
+pub mod extremes;
+pub mod keys;
+mod moves;
+pub mod random;
+pub mod reads;
+pub mod reruns;
+pub mod renewals;
+pub mod rule;
+pub mod seals;
+pub mod tidying;
+pub mod writes;

@@ -1,0 +1,136 @@
+//! The conformance suites: one per port, with the same cases for every adapter.
+//!
+//! A case is a plain async function on a port. `tests/it/conformance.rs` runs each of them on each
+//! adapter, so that whatever a fast reference does in memory, the real ones do too.
+
+pub mod ledger;
+pub mod mint;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::memory::MemoryLedger;
+use fence_core::ports::{Clock, Ledger};
+use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
+use fencegate::ledger::sqlite::SqliteLedger;
+use fencegate::runtime::TokioClock;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::postgres::Postgres;
+
+/// The real clock.
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(TokioClock::new())
+}
+
+/// Waits for the time that a case needs to pass.
+pub async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// A ledger of its own in memory.
+pub fn memory_ledger() -> MemoryLedger {
+    MemoryLedger::new(clock(), Uuid::new_v4())
+}
+
+/// A ledger with the hands of an operator on its tables.
+pub struct Opened<L> {
+    /// The ledger.
+    pub ledger: L,
+    /// Direct access to its tables.
+    pub operator: Operator,
+    _home: Option<TempDir>,
+}
+
+/// A ledger of its own on SQLite.
+pub async fn sqlite_ledger() -> Opened<SqliteLedger> {
+    let home = TempDir::with_prefix("fence-conformance-").expect("a directory");
+    let path = home.path().join("ledger.db");
+    let ledger = reopened_sqlite_ledger(&path).await;
+    Opened { ledger, operator: Operator::Sqlite(path), _home: Some(home) }
+}
+
+/// The ledger in this file, as a process that starts opens it.
+pub async fn reopened_sqlite_ledger(path: &std::path::Path) -> SqliteLedger {
+    SqliteLedger::open(path, clock(), Uuid::new_v4()).await.expect("SQLite opens")
+}
+
+/// A ledger of its own on Postgres.
+pub async fn postgres_ledger() -> Opened<PgLedger> {
+    let url = Postgres::shared().await.database().await;
+    let options: PgConnectOptions = url.parse().expect("the harness gives good URLs");
+    migrate(&options).await.expect("the schema is made");
+    let settings = PgSettings {
+        options: options.clone(),
+        connections_max: 4,
+        timeout: Duration::from_secs(20),
+    };
+    let operator = Operator::Postgres(Box::new(options.options([("search_path", "fencegate")])));
+    Opened { ledger: PgLedger::new(settings), operator, _home: None }
+}
+
+/// Direct access to the tables, for what no act does: freezing and the like until they have acts of
+/// their own, and what must be refused.
+pub enum Operator {
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+    /// A database of Postgres.
+    Postgres(Box<PgConnectOptions>),
+}
+
+impl Operator {
+    /// Runs statements that are the same in both.
+    pub async fn try_execute(&self, sql: &str) -> Result<(), sqlx::Error> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match self {
+            Self::Sqlite(path) => {
+                let options = SqliteConnectOptions::new().filename(path);
+                let mut connection = SqliteConnection::connect_with(&options).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+            Self::Postgres(options) => {
+                let mut connection = PgConnection::connect_with(options).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+        }
+    }
+
+    /// Runs statements that succeed.
+    pub async fn execute(&self, sql: &str) {
+        self.try_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// What the database says to statements that it must refuse.
+    pub async fn refusal(&self, sql: &str) -> String {
+        match self.try_execute(sql).await {
+            Ok(()) => panic!("the database took {sql}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Raises the floor, as a re-fence does: all tokens up to it are void.
+    pub async fn raise_floor(&self, floor: i64) {
+        let set = format!("SET floor = {floor}, generation = generation + 1");
+        match self {
+            Self::Sqlite(_) => self.execute(&format!("UPDATE guard {set}")).await,
+            Self::Postgres(_) => {
+                self.execute(&format!("UPDATE seal_guard SET floor = {floor}")).await;
+                self.execute(&format!("UPDATE write_guard {set}")).await;
+            }
+        }
+    }
+}
+
+/// The ledger as the cases take it.
+impl<L: Ledger> AsRef<L> for Opened<L> {
+    fn as_ref(&self) -> &L {
+        &self.ledger
+    }
+}
