@@ -69,7 +69,7 @@ say 'Building the gateway (some minutes the first time)'
 cargo build --release --locked -p fencegate
 
 say "Starting it on $url, with its data in ./fencegate-data"
-mkdir -p fencegate-data
+mkdir -p -m 700 fencegate-data
 nohup "${CARGO_TARGET_DIR:-target}/release/fencegate" serve >>"$log" 2>&1 </dev/null &
 pid=$!
 echo "$pid" >fencegate-data/gateway.pid

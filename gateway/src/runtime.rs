@@ -46,7 +46,10 @@ impl Default for TokioClock {
 impl Clock for TokioClock {
     #[expect(clippy::disallowed_methods, reason = "this is the Clock port")]
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        // As fine as the ledgers keep it: a time must read the same when it is read back.
+        let micros = Timestamp::now().as_microsecond();
+        // INVARIANT: these are the microseconds of a timestamp.
+        Timestamp::from_microsecond(micros).expect("the time is in range")
     }
 
     fn elapsed(&self) -> Duration {

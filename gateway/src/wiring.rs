@@ -1,5 +1,6 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ struct Parts {
     ledger: Arc<dyn Ledger>,
     mint: Arc<dyn Mint>,
     committers: usize,
-    _data_dir: Option<DataDir>,
+    /// The ledger once more, to be closed at the end, and the directory that it is in.
+    embedded: Option<(Arc<SqliteLedger>, DataDir)>,
 }
 
 /// Runs the gateway until `soft` is cancelled and everything in flight is done, or `hard` is.
@@ -81,6 +83,9 @@ pub async fn serve(
         () = hard.cancelled() => tracing::warn!("stopped with work in flight"),
     }
     drain.done.cancel();
+    if let Some((ledger, _data_dir)) = &parts.embedded {
+        ledger.close().await;
+    }
     Ok(())
 }
 
@@ -129,14 +134,16 @@ async fn open_shared(
         ca_file: config.etcd_ca_file.clone(),
         cert_file: config.etcd_cert_file.clone(),
         key_file: config.etcd_key_file.clone(),
-        timeout: EtcdSettings::TIMEOUT,
+        // A grant may have to wait for the call before its own. Both end before its caller gives
+        // up, so that it learns that there was no number, and not that nothing is known.
+        timeout: EtcdSettings::TIMEOUT.min(config.request_timeout * 3 / 8),
     };
     let mint = EtcdMint::connect(&settings, Arc::clone(&runtime.clock))?;
     Ok(Parts {
         ledger: Arc::new(ledger),
         mint: Arc::new(mint),
         committers: config.committers,
-        _data_dir: None,
+        embedded: None,
     })
 }
 
@@ -158,22 +165,46 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     let mint = EmbeddedMint::open(directory)?;
     let clock = Arc::clone(&runtime.clock);
     let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
-    let highest = ledger.highest_token().await?;
-    if highest > mint.reserved_until() {
-        bail!(
-            "the mint in {} is older than the ledger: it was restored from a copy. Tokens could \
-             repeat; the ledger must be re-fenced first",
-            directory.display()
-        );
-    }
+    compare(directory, &ledger, &mint).await?;
     tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
+    let ledger = Arc::new(ledger);
     Ok(Parts {
-        ledger: Arc::new(ledger),
+        ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
         mint: Arc::new(mint),
         // One writer: a second committer would only halve the batches.
         committers: 1,
-        _data_dir: Some(data_dir),
+        embedded: Some((ledger, data_dir)),
     })
+}
+
+/// Refuses a ledger and a mint of which one was restored from an older copy, and records this start in
+/// both.
+///
+/// Both count the starts, the ledger first: a crash between the two leaves it one ahead, and the next
+/// start writes the same number again.
+async fn compare(
+    directory: &Path,
+    ledger: &SqliteLedger,
+    mint: &EmbeddedMint,
+) -> anyhow::Result<()> {
+    let (in_ledger, in_mint) = (ledger.starts().await?, mint.starts());
+    let highest = ledger.highest_token().await?;
+    let older = if in_ledger < in_mint {
+        Some("ledger")
+    } else if in_ledger > in_mint + 1 || highest > mint.reserved_until() {
+        Some("mint")
+    } else {
+        None
+    };
+    if let Some(older) = older {
+        bail!(
+            "the {older} in {} was restored from an older copy. Tokens could repeat or writes be \
+             lost; the ledger must be re-fenced first",
+            directory.display()
+        );
+    }
+    ledger.record_start(in_mint + 1).await?;
+    mint.record_start(in_mint + 1)
 }
 
 fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {

@@ -59,6 +59,14 @@ RETURNS boolean LANGUAGE sql VOLATILE AS $$
         WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got))
 $$;
 
+-- Locks ids of locks, so that a seal and a release of an id that no lock has yet see each other, and
+-- so that ids are buried in one order. Always after the fences; ends with the act.
+CREATE FUNCTION fencegate.lock_ids(p_ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(k.key) FROM (
+        SELECT DISTINCT hashtextextended(id::text, 0) AS key FROM unnest(p_ids) id ORDER BY key) k;
+END $$;
+
 CREATE FUNCTION fencegate.bury(p_id uuid, p_now timestamptz) RETURNS void LANGUAGE sql VOLATILE AS $$
     INSERT INTO fencegate.buried (id, buried_at) VALUES (p_id, p_now) ON CONFLICT DO NOTHING
 $$;
@@ -156,6 +164,7 @@ BEGIN
       AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = r.name)
     ORDER BY r.name COLLATE "C" ON CONFLICT DO NOTHING;
     got := fencegate.lock_fences(p_resources, p_wait_ms);
+    PERFORM fencegate.lock_ids(p_lock);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
 
@@ -325,6 +334,7 @@ BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
+    PERFORM fencegate.lock_ids(p_lock);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
 

@@ -8,7 +8,8 @@ CREATE TABLE guard (
     open       INTEGER NOT NULL,
     base       INTEGER NOT NULL,
     floor      INTEGER NOT NULL,
-    generation INTEGER NOT NULL
+    generation INTEGER NOT NULL,
+    starts     INTEGER NOT NULL           -- of a gateway on this file; the mint counts the same
 ) STRICT;
 
 CREATE TABLE fences (

@@ -5,9 +5,15 @@
 //! behaviour.
 
 mod ledger;
+mod locks;
 mod mint;
 mod runtime;
+mod views;
+mod writes;
 
 pub use ledger::*;
+pub use locks::*;
 pub use mint::*;
 pub use runtime::*;
+pub use views::*;
+pub use writes::*;

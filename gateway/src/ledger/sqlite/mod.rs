@@ -89,6 +89,7 @@ impl SqliteLedger {
             .busy_timeout(Duration::from_secs(2))
             .statement_cache_capacity(200);
         let failed = |source| OpenError::Database { path: path.to_owned(), source };
+        private(path).map_err(|error| failed(error.into()))?;
         let mut connection = options.connect().await.map_err(failed)?;
         match MIGRATOR.run(&mut connection).await {
             Ok(()) => {}
@@ -98,8 +99,8 @@ impl SqliteLedger {
             Err(source) => return Err(OpenError::Migration { path: path.to_owned(), source }),
         }
         sqlx::query(
-            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation)
-             VALUES (1, 0, ?1, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, starts)
+             VALUES (1, 0, ?1, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
         )
         .bind(nonce.to_string())
         .execute(&mut connection)
@@ -125,6 +126,35 @@ impl SqliteLedger {
             .fetch_one(&mut reader)
             .await;
         self.keep(reader, highest)
+    }
+
+    /// How often a gateway has been started on this ledger.
+    pub async fn starts(&self) -> Result<i64, LedgerError> {
+        let mut reader = self.reader().await?;
+        let starts = sqlx::query_scalar("SELECT starts FROM guard").fetch_one(&mut reader).await;
+        self.keep(reader, starts)
+    }
+
+    /// Records a start.
+    pub async fn record_start(&self, starts: i64) -> Result<(), LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let update = sqlx::query("UPDATE guard SET starts = ?1").bind(starts);
+        update.execute(connection).await.map(drop).map_err(rolled_back)
+    }
+
+    /// Closes the file, which folds its write-ahead log into it.
+    pub async fn close(&self) {
+        let readers =
+            std::mem::take(&mut *self.readers.lock().unwrap_or_else(PoisonError::into_inner));
+        for reader in readers {
+            let _ = reader.close().await;
+        }
+        if let Some(writer) = self.writer.lock().await.take()
+            && let Err(error) = writer.close().await
+        {
+            tracing::warn!(%error, "the ledger was not closed cleanly; nothing is lost");
+        }
     }
 
     fn now(&self) -> Now {
@@ -205,6 +235,14 @@ impl SqliteLedger {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
         answer.map_err(rolled_back)
     }
+}
+
+/// Makes the file, if it is new, for nobody else to read; SQLite gives its other files the same
+/// rights.
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true).mode(0o600).open(path).map(drop)
 }
 
 fn elapsed_ms(clock: &dyn Clock) -> i64 {

@@ -47,6 +47,8 @@ struct State {
 struct Saved {
     nonce: Option<Uuid>,
     reserved_until: i64,
+    /// How often a gateway has been started on it; the ledger counts the same.
+    starts: i64,
 }
 
 impl EmbeddedMint {
@@ -68,7 +70,7 @@ impl EmbeddedMint {
                 )
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let saved = Saved { nonce: None, reserved_until: 0 };
+                let saved = Saved { nonce: None, reserved_until: 0, starts: 0 };
                 saved
                     .write(directory)
                     .with_context(|| format!("cannot create {}", path.display()))?;
@@ -92,6 +94,20 @@ impl EmbeddedMint {
     /// it does not, the file was restored from an older copy.
     pub fn reserved_until(&self) -> i64 {
         self.counter.lock().saved.reserved_until
+    }
+
+    /// How often a gateway has been started on it.
+    pub fn starts(&self) -> i64 {
+        self.counter.lock().saved.starts
+    }
+
+    /// Records a start, on disk when it returns. Blocking file work, for the start.
+    pub fn record_start(&self, starts: i64) -> anyhow::Result<()> {
+        let mut state = self.counter.lock();
+        let saved = Saved { starts, ..state.saved };
+        saved.write(&self.counter.directory).context("cannot write the mint file")?;
+        state.saved = saved;
+        Ok(())
     }
 
     /// The nonce that the mint carries, if any.
@@ -169,7 +185,9 @@ impl Saved {
     /// The content of the file, with a checksum as its last line.
     fn text(self) -> String {
         let nonce = self.nonce.map_or_else(|| "none".into(), |n| n.to_string());
-        let body = format!("{TITLE}\nnonce {nonce}\nreserved_until {}\n", self.reserved_until);
+        let Self { reserved_until, starts, .. } = self;
+        let body =
+            format!("{TITLE}\nnonce {nonce}\nreserved_until {reserved_until}\nstarts {starts}\n");
         let sum = hex::encode(Sha256::digest(&body));
         format!("{body}sha256 {sum}\n")
     }
@@ -191,7 +209,8 @@ impl Saved {
         let reserved_until =
             value("reserved_until")?.parse().context("its number is not a number")?;
         ensure!(reserved_until >= 0, "its number is negative");
-        let saved = Self { nonce, reserved_until };
+        let starts = value("starts")?.parse().context("its count of starts is not a number")?;
+        let saved = Self { nonce, reserved_until, starts };
         // Written again it must be the same text: this checks the checksum and every other byte.
         ensure!(saved.text() == text, "its checksum does not match");
         Ok(saved)

@@ -1,0 +1,180 @@
+//! What goes into the acts on locks, and what comes out.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Attempt, Ended};
+use crate::lock::{LockEnd, LockId, LockState, Ttl};
+use crate::names::ResourceName;
+use crate::token::Token;
+
+/// One lock to seal.
+#[derive(Debug, Clone)]
+pub struct SealItem {
+    /// The lock's id.
+    pub lock: LockId,
+    /// Its resources, sorted and distinct; sealed all or none.
+    pub resources: Vec<ResourceName>,
+    /// Who asks.
+    pub owner: String,
+    /// How long it lasts without renewal.
+    pub ttl: Ttl,
+    /// The number from the mint; without one only a re-entry under the same id can succeed.
+    pub number: Option<i64>,
+    /// How often the id may have been sent before.
+    pub attempt: Attempt,
+}
+
+/// A lock as its holder sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The lock's id.
+    pub lock: LockId,
+    /// Its resources, sorted.
+    pub resources: Vec<ResourceName>,
+    /// Its token.
+    pub token: Token,
+    /// Its owner.
+    pub owner: String,
+    /// Leased, breaking or expired.
+    pub state: LockState,
+    /// How long it lasts without renewal.
+    pub ttl: Ttl,
+    /// Time left on the ledger's clock; negative once expired.
+    pub remaining_ms: i64,
+    /// When it was granted.
+    pub acquired_at: Timestamp,
+    /// The version of each resource, in the order of `resources`.
+    pub versions: Vec<i64>,
+}
+
+/// Who holds a resource, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The holder's name for itself.
+    pub owner: String,
+    /// Leased or breaking.
+    pub state: LockState,
+    /// How long it has held.
+    pub age_ms: i64,
+    /// How long until it expires, if it does not renew.
+    pub remaining_ms: i64,
+}
+
+/// A lock that a seal put an end to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The resource that was taken over.
+    pub resource: ResourceName,
+    /// From its grant to now.
+    pub held_ms: i64,
+}
+
+/// What became of one lock in a seal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SealVerdict {
+    /// Sealed now, with the locks that it put an end to: those that had expired, but had been
+    /// neither released nor broken.
+    Sealed(Grant, Vec<TakenOver>),
+    /// Sealed earlier under this id: the same lock and token, its ttl started again.
+    Again(Grant),
+    /// Another lock holds one of its resources.
+    Held(Holder),
+    /// The number does not rise above the fence, or there was none: mint again.
+    NumberTooLow,
+    /// An operator has frozen this resource.
+    Frozen(ResourceName),
+    /// The id was used before, and has ended.
+    Ended(LockEnd),
+    /// The id belongs to a lock on other resources or of another owner.
+    Conflict,
+    /// The id belongs to a lock that is being broken; nothing was extended.
+    Breaking,
+    /// A row is locked by somebody else; nothing was decided.
+    Busy,
+}
+
+/// One lock to renew.
+#[derive(Debug, Clone)]
+pub struct RenewItem {
+    /// The lock's id.
+    pub lock: LockId,
+    /// A new ttl; without one the old is kept.
+    pub ttl: Option<Ttl>,
+}
+
+/// What became of one renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RenewVerdict {
+    /// The deadline starts again. `lapsed_ms` says for how long it had passed, if it had.
+    Renewed {
+        /// The lock after the renewal.
+        grant: Grant,
+        /// How long it had been expired.
+        lapsed_ms: Option<i64>,
+    },
+    /// The lock has ended.
+    Ended(LockEnd),
+    /// The lock is being broken; nothing was extended.
+    Breaking,
+    /// No lock has this id, or it ended long ago.
+    NotFound,
+    /// A row is locked by somebody else; nothing was decided.
+    Busy,
+}
+
+/// What became of one release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReleaseVerdict {
+    /// Released now.
+    Released {
+        /// From its grant to now.
+        held_ms: i64,
+        /// Its resources, with the number under which the mint knows them.
+        ended: Vec<Ended>,
+    },
+    /// It had ended before, or is unknown and now buried: the id will never be granted.
+    AlreadyEnded,
+    /// A row is locked by somebody else; nothing was decided.
+    Busy,
+}
+
+/// One resource whose holder is to be fenced off.
+#[derive(Debug, Clone)]
+pub struct BreakItem {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The token whose lock is meant: a break whose answer was lost, and which runs late, must not
+    /// hit the next holder.
+    pub token: Token,
+    /// At the latest in this time; sooner if the lock expires sooner. Zero: now.
+    pub after: Duration,
+    /// Why, for the record.
+    pub reason: String,
+}
+
+/// What became of one break.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BreakVerdict {
+    /// The holder is fenced off.
+    Broken {
+        /// From its grant to now; `None` if it had been broken before.
+        held_ms: Option<i64>,
+        /// The lock's trace in the mint.
+        ended: Option<Ended>,
+    },
+    /// The holder will be fenced off.
+    Breaking {
+        /// In this time.
+        due_ms: i64,
+    },
+    /// Nobody holds the resource, or somebody else does by now.
+    NotHeld,
+    /// Nobody ever held it.
+    NoFence,
+    /// The row is locked by somebody else; nothing was decided.
+    Busy,
+}

@@ -1,0 +1,137 @@
+//! What the ledger shows: objects, resources, locks, operations, refused writes.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::{Applied, Grant};
+use crate::etag::EntityTag;
+use crate::lock::{LockEnd, LockState};
+use crate::names::{ObjectKey, ResourceName};
+use crate::token::Token;
+
+/// An object, with or without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its key.
+    pub key: ObjectKey,
+    /// Its tag.
+    pub tag: EntityTag,
+    /// Its content type.
+    pub content_type: String,
+    /// Its number of bytes.
+    pub size: i64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+    /// When it was written.
+    pub written_at: Timestamp,
+    /// Its bytes; empty in lists.
+    pub body: Bytes,
+}
+
+/// One object to read.
+#[derive(Debug, Clone)]
+pub struct ReadItem {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The object.
+    pub key: ObjectKey,
+}
+
+/// An object and the version of its resource, from one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadVerdict {
+    /// The object, if it is there.
+    pub object: Option<Object>,
+    /// The version of the resource; `None` if it was never locked.
+    pub resource_version: Option<i64>,
+}
+
+/// A resource as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceView {
+    /// Its name.
+    pub resource: ResourceName,
+    /// What its lock is doing.
+    pub state: LockState,
+    /// The owner of the lock sealed last.
+    pub owner: String,
+    /// Since when.
+    pub acquired_at: Timestamp,
+    /// When it was last renewed.
+    pub renewed_at: Timestamp,
+    /// How long ago it was granted.
+    pub age_ms: i64,
+    /// How long until it expires; negative once it has.
+    pub remaining_ms: i64,
+    /// The version of the resource.
+    pub version: i64,
+    /// How many objects it has.
+    pub objects: i64,
+    /// The highest token; only for the operator's metrics.
+    pub token: Token,
+}
+
+/// A lock, while it lives and for 24 h after it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRecord {
+    /// The lock as it stands, or stood.
+    pub grant: Grant,
+    /// How and when it ended.
+    pub ended: Option<(LockEnd, Timestamp)>,
+}
+
+/// What became of a write, or what the ledger knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationRecord {
+    /// It took effect.
+    Applied(Applied),
+    /// It took no effect and never will.
+    Buried,
+}
+
+/// One write that was refused, for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// When.
+    pub at: Timestamp,
+    /// The resource.
+    pub resource: ResourceName,
+    /// The object, unless it was about all of them.
+    pub key: Option<ObjectKey>,
+    /// The error code of the refusal.
+    pub reason: String,
+    /// The token that was presented.
+    pub token: Option<Token>,
+    /// How many grants behind it was.
+    pub grants_behind: Option<i64>,
+    /// How long it had been superseded.
+    pub superseded_ms: Option<i64>,
+    /// The owner of the presented token, if it was ever sealed.
+    pub owner: Option<String>,
+    /// The request.
+    pub request_id: String,
+}
+
+/// Which rejections to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct RejectionFilter {
+    /// Only of this resource.
+    pub resource: Option<ResourceName>,
+    /// Only with this error code.
+    pub reason: Option<String>,
+    /// Only numbers below this.
+    pub before: Option<i64>,
+    /// At most this many.
+    pub limit: i64,
+}
+
+/// A page of a list in byte order.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Only names that begin with this.
+    pub prefix: String,
+    /// Only names after this.
+    pub after: Option<String>,
+    /// At most this many.
+    pub limit: i64,
+}

@@ -1,0 +1,138 @@
+//! What goes into the act on data, and what comes out.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::Attempt;
+use crate::etag::ObjectCondition;
+use crate::lock::{LockId, OperationId};
+use crate::names::{ObjectKey, ResourceName};
+use crate::rule::Refusal;
+use crate::token::Token;
+
+/// An idempotency key and what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The caller's key; its scope is the resource.
+    pub key: String,
+    /// A digest of method, object key, content type and body: not of token, sequence or
+    /// conditions, so that a worker that takes over can redeliver.
+    pub fingerprint: [u8; 32],
+}
+
+/// What a write does.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Stores an object.
+    Put {
+        /// Its key.
+        key: ObjectKey,
+        /// Its content type.
+        content_type: String,
+        /// Its bytes.
+        body: Bytes,
+        /// The SHA-256 of its bytes.
+        sha256: [u8; 32],
+    },
+    /// Removes an object, if it is there.
+    Delete {
+        /// Its key.
+        key: ObjectKey,
+    },
+    /// Removes all objects of the resource. Its fence stays.
+    DeleteAll,
+}
+
+impl Effect {
+    /// The object it is about, if it is about one.
+    pub fn key(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => Some(key),
+            Self::DeleteAll => None,
+        }
+    }
+
+    /// The word in the history.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Put { .. } => "put",
+            Self::Delete { .. } => "delete",
+            Self::DeleteAll => "delete_all",
+        }
+    }
+}
+
+/// One fenced write.
+#[derive(Debug, Clone)]
+pub struct WriteItem {
+    /// Its id.
+    pub operation: OperationId,
+    /// The resource.
+    pub resource: ResourceName,
+    /// The token presented.
+    pub token: Token,
+    /// The lock id presented, if any.
+    pub lock: Option<LockId>,
+    /// The sequence number presented, if any.
+    pub sequence: Option<i64>,
+    /// The idempotency key presented, if any.
+    pub idempotency: Option<IdempotencyKey>,
+    /// What it demands of the object.
+    pub object_condition: Option<ObjectCondition>,
+    /// The version it demands of the resource.
+    pub resource_version: Option<i64>,
+    /// What it does.
+    pub effect: Effect,
+    /// How often the operation may have been sent before.
+    pub attempt: Attempt,
+}
+
+/// A write that took effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Its operation.
+    pub operation: OperationId,
+    /// The resource.
+    pub resource: ResourceName,
+    /// `put`, `delete` or `delete_all`.
+    pub kind: String,
+    /// The object, unless it was about all of them.
+    pub key: Option<ObjectKey>,
+    /// The version it took; a delete of nothing takes none.
+    pub version: Option<i64>,
+    /// The ledger's generation at the time.
+    pub generation: i64,
+    /// Whether a put made a new object.
+    pub created: bool,
+    /// The number of bytes stored.
+    pub size: i64,
+    /// The SHA-256 of the bytes stored.
+    pub sha256: Option<[u8; 32]>,
+    /// The owner of the lock it was made under.
+    pub owner: String,
+    /// When.
+    pub committed_at: Timestamp,
+}
+
+/// What became of one write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteVerdict {
+    /// It took effect now, or, with `replayed`, earlier under the same idempotency key.
+    Applied {
+        /// The write that took effect.
+        applied: Applied,
+        /// Whether it was an earlier one.
+        replayed: bool,
+    },
+    /// The rule refused it; nothing changed.
+    Refused(Refusal),
+    /// The idempotency key stands for another payload.
+    KeyReused {
+        /// The operation that used the key first.
+        first: OperationId,
+    },
+    /// The operation is buried: it took no effect and never will.
+    Buried,
+    /// The fence row is locked by somebody else; nothing was decided.
+    Busy,
+}
