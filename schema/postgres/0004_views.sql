@@ -37,14 +37,19 @@ LANGUAGE sql VOLATILE AS $$
     WHERE l.id = p_lock
 $$;
 
-CREATE FUNCTION fencegate.epoch()
-RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean) LANGUAGE sql VOLATILE AS $$
-    SELECT g.epoch, g.nonce, g.base, g.open FROM fencegate.seal_guard g
-$$;
+-- The epoch, from a ledger that is where it should be.
+CREATE FUNCTION fencegate.epoch(p_seen bigint)
+RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM fencegate.assert_place(g.timeline, g.system_id, p_seen) FROM fencegate.seal_guard g;
+    RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open FROM fencegate.seal_guard g;
+END $$;
 
 -- Records that the mint carries this nonce. In place of another nonce only while the epoch is not
 -- open and nothing was ever sealed: then no number has been used yet.
-CREATE FUNCTION fencegate.open_epoch(p_nonce uuid)
+CREATE FUNCTION fencegate.open_epoch(p_seen bigint, p_nonce uuid)
 RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -52,7 +57,7 @@ BEGIN
     LOCK TABLE fencegate.seal_guard IN EXCLUSIVE MODE;
     UPDATE fencegate.seal_guard g SET nonce = p_nonce, open = true
     WHERE NOT g.open AND (g.nonce = p_nonce OR NOT EXISTS (SELECT FROM fencegate.grants));
-    RETURN QUERY SELECT * FROM fencegate.epoch();
+    RETURN QUERY SELECT * FROM fencegate.epoch(p_seen);
 END $$;
 
 -- Stores breaks that have come due and removes what has been kept long enough, at most p_rows of

@@ -20,6 +20,7 @@ use fence_core::ports::{LedgerError, Patience, Runtime};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// What a batcher does with its batches.
 #[async_trait]
@@ -276,7 +277,8 @@ async fn resolve<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>, pati
         let items: Arc<[A::Item]> = batch.iter().map(|entry| entry.item.clone()).collect();
         metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME)
             .record(items.len() as f64);
-        match shared.act.run(items, patience).await {
+        let span = tracing::debug_span!("act", name = A::NAME, items = items.len());
+        match shared.act.run(items, patience).instrument(span).await {
             Ok(verdicts) => {
                 batch = deliver(shared, batch, verdicts, patience);
                 if batch.is_empty() {

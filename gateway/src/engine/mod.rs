@@ -158,22 +158,26 @@ impl Engine {
     }
 
     /// Acquires a lock, or says who holds it.
+    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
         self.inner.grants.acquire(request).await
     }
 
     /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
         self.inner.locks.renew(id, ttl).await
     }
 
     /// Gives a lock back; its token is refused from now on.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
         self.inner.locks.release(id).await
     }
 
     /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as
     /// it stands then.
+    #[tracing::instrument(level = "debug", skip_all, fields(%resource))]
     pub async fn break_lock(
         &self,
         resource: ResourceName,
@@ -230,6 +234,7 @@ impl Engine {
     }
 
     /// Reads an object and the version of its resource.
+    #[tracing::instrument(level = "debug", skip_all, fields(%resource))]
     pub async fn read(
         &self,
         resource: ResourceName,
@@ -240,6 +245,7 @@ impl Engine {
     }
 
     /// Decides a write and applies it if it is admitted.
+    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
         self.inner.writes.write(request).await
     }

@@ -328,7 +328,8 @@ impl From<EpochRow> for Epoch {
 
 pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take().await?;
-    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch()")
+    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch($1)")
+        .bind(sessions.seen())
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle(session, answer).map(Epoch::from).map_err(harmless)
@@ -336,7 +337,8 @@ pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
 
 pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take().await?;
-    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1)")
+    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1, $2)")
+        .bind(sessions.seen())
         .bind(nonce)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;

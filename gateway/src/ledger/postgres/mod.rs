@@ -52,6 +52,7 @@ fn wait_ms(patience: Patience) -> i32 {
 
 #[async_trait]
 impl Ledger for PgLedger {
+    #[tracing::instrument(level = "debug", name = "ledger.seal", skip_all)]
     async fn seal(
         &self,
         epoch: i64,
@@ -61,6 +62,7 @@ impl Ledger for PgLedger {
         locks::seal(&self.sessions, epoch, &items, patience).await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.renew", skip_all)]
     async fn renew(
         &self,
         items: Arc<[RenewItem]>,
@@ -69,6 +71,7 @@ impl Ledger for PgLedger {
         locks::renew(&self.sessions, &items, patience).await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
         items: Arc<[LockId]>,
@@ -77,6 +80,7 @@ impl Ledger for PgLedger {
         locks::release(&self.sessions, &items, patience).await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.break_locks", skip_all)]
     async fn break_locks(
         &self,
         items: Arc<[BreakItem]>,
@@ -85,6 +89,7 @@ impl Ledger for PgLedger {
         locks::break_locks(&self.sessions, &items, patience).await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
     async fn commit(
         &self,
         items: Arc<[WriteItem]>,
@@ -93,6 +98,7 @@ impl Ledger for PgLedger {
         commit::commit(&self.sessions, &items, patience).await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.read", skip_all)]
     async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
         reads::read(&self.sessions, &items).await
     }

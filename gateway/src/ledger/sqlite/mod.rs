@@ -262,6 +262,7 @@ fn rolled_back(error: sqlx::Error) -> LedgerError {
 
 #[async_trait]
 impl Ledger for SqliteLedger {
+    #[tracing::instrument(level = "debug", name = "ledger.seal", skip_all)]
     async fn seal(
         &self,
         epoch: i64,
@@ -277,6 +278,7 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.renew", skip_all)]
     async fn renew(
         &self,
         items: Arc<[RenewItem]>,
@@ -289,6 +291,7 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
         items: Arc<[LockId]>,
@@ -301,6 +304,7 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.break_locks", skip_all)]
     async fn break_locks(
         &self,
         items: Arc<[BreakItem]>,
@@ -313,6 +317,7 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
     async fn commit(
         &self,
         items: Arc<[WriteItem]>,
@@ -324,6 +329,7 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.read", skip_all)]
     async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
         self.read_objects(&items).await
     }
