@@ -17,7 +17,8 @@ fn the_pages_are_those_of_the_codes() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != "README.md")
         .collect();
-    let expected: BTreeSet<String> = ErrorCode::ALL.iter().map(|code| format!("{code}.md")).collect();
+    let expected: BTreeSet<String> =
+        ErrorCode::ALL.iter().map(|code| format!("{code}.md")).collect();
     assert_eq!(listed, expected, "one page per code under docs/errors");
 }
 

@@ -1,7 +1,31 @@
 //! All tests over real servers, in one binary.
 
+mod commands;
+mod conformance;
+mod contract;
+mod cut_connections;
+mod deadlocks;
+mod forced;
+mod ghosts;
+mod hangups;
+mod history;
 mod http_bad_input_rows;
 mod http_bad_inputs;
 mod http_contract;
 mod http_problems;
+mod idempotency;
+mod kill9;
+mod lifecycle;
+mod locks;
+mod memory;
 mod nginx;
+mod outages;
+mod reads;
+mod schedules;
+mod schedules_guard;
+mod seeing;
+mod setup;
+mod story;
+mod stuck_rows;
+mod two_gateways;
+mod writes;

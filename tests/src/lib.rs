@@ -8,6 +8,7 @@
 
 pub mod chaos;
 pub mod client;
+pub mod conformance;
 pub mod etcd;
 pub mod gateway;
 pub mod nginx;

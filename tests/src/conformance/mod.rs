@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
-use fence_core::ports::{Clock, Ledger};
+use fence_core::ports::Clock;
 use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
 use fencegate::ledger::sqlite::SqliteLedger;
 use fencegate::runtime::TokioClock;
@@ -91,13 +91,17 @@ impl Operator {
             Self::Sqlite(path) => {
                 let options = SqliteConnectOptions::new().filename(path);
                 let mut connection = SqliteConnection::connect_with(&options).await?;
-                connection.execute(sql).await?;
-                connection.close().await
+                let outcome = connection.execute(sql).await;
+                connection.close().await?;
+                outcome.map(drop)
             }
             Self::Postgres(options) => {
                 let mut connection = PgConnection::connect_with(options).await?;
-                connection.execute(sql).await?;
-                connection.close().await
+                let outcome = connection.execute(sql).await;
+                // The server reports an error before it lets go of the rows.
+                connection.ping().await?;
+                connection.close().await?;
+                outcome.map(drop)
             }
         }
     }
@@ -125,12 +129,5 @@ impl Operator {
                 self.execute(&format!("UPDATE write_guard {set}")).await;
             }
         }
-    }
-}
-
-/// The ledger as the cases take it.
-impl<L: Ledger> AsRef<L> for Opened<L> {
-    fn as_ref(&self) -> &L {
-        &self.ledger
     }
 }

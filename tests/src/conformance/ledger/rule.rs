@@ -1,7 +1,7 @@
 //! The rule, row by row and in its order.
 
 use fence_core::etag::ObjectCondition;
-use fence_core::ports::{Grant, Ledger, SealItem, WriteItem};
+use fence_core::ports::{Grant, Ledger, SealItem, SealVerdict, WriteItem};
 use fence_core::{LockId, Refusal, Supersession};
 
 use super::build::*;
@@ -136,7 +136,10 @@ pub async fn a_refused_write_leaves_no_trace(ledger: &dyn Ledger) {
     assert_eq!(refusal(ledger, item.clone()).await, Refusal::VersionMismatch);
     assert_eq!(ledger.operation(item.operation).await.expect("read"), None);
     assert_eq!(ledger.operation_by_key(&name("r"), "once").await.expect("read"), None);
-    assert_eq!((text(ledger, "r", "k").await.as_deref(), counts(ledger, "r").await), (Some("a"), (1, 1)));
+    assert_eq!(
+        (text(ledger, "r", "k").await.as_deref(), counts(ledger, "r").await),
+        (Some("a"), (1, 1))
+    );
     let again = WriteItem { sequence: Some(4), resource_version: Some(1), ..item };
     assert_eq!(apply(ledger, again).await.version, Some(2));
 }
@@ -170,7 +173,7 @@ pub async fn a_frozen_resource_takes_no_write(ledger: &dyn Ledger, operator: &Op
     release_one(ledger, bob.lock).await;
     assert_eq!(refusal(ledger, put(&bob, "k", "x")).await, Refusal::Released);
     let next = seal_one(ledger, seal(["r"], 30)).await;
-    assert_eq!(next, fence_core::ports::SealVerdict::Frozen(name("r")));
+    assert_eq!(next, SealVerdict::Frozen(name("r")));
     operator.execute("UPDATE fences SET frozen = NULL").await;
     held(ledger, "r", 30).await;
 }
@@ -195,10 +198,6 @@ pub async fn a_tag_of_an_older_generation_never_matches(ledger: &dyn Ledger, ope
     let kept = WriteItem { object_condition: if_match(1), ..put(&bob, "k", "b") };
     let applied = apply(ledger, kept.clone()).await;
     assert_eq!((applied.version, applied.generation), (Some(2), 1));
-    let old = WriteItem {
-        object_condition: if_match(2),
-        operation: operation_id(),
-        ..kept
-    };
+    let old = WriteItem { object_condition: if_match(2), operation: operation_id(), ..kept };
     assert_eq!(refusal(ledger, old).await, Refusal::VersionMismatch);
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Attempt, BreakVerdict, Ledger, LedgerError, Patience, ReleaseVerdict, SealItem, SealVerdict,
+    Attempt, BreakVerdict, Ledger, LedgerError, Patience, ReleaseVerdict, RenewVerdict, SealItem,
+    SealVerdict, WriteItem,
 };
 use fence_core::{LockEnd, LockState, Refusal};
 
@@ -27,9 +28,7 @@ pub async fn a_fresh_resource_is_sealed(ledger: &dyn Ledger) {
 pub async fn a_held_resource_is_refused_with_its_holder(ledger: &dyn Ledger) {
     held(ledger, "r", 10).await;
     let bob = SealItem { owner: "bob".into(), ..seal(["r"], 20) };
-    let SealVerdict::Held(holder) = seal_one(ledger, bob.clone()).await else {
-        panic!("not held")
-    };
+    let SealVerdict::Held(holder) = seal_one(ledger, bob.clone()).await else { panic!("not held") };
     assert_eq!((holder.resource.as_str(), holder.owner.as_str()), ("r", "ann"));
     assert_eq!(holder.state, LockState::Leased);
     assert!(holder.age_ms >= 0 && holder.remaining_ms > 0);
@@ -170,7 +169,9 @@ pub async fn after_a_number_too_low_the_same_id_may_mint_again(ledger: &dyn Ledg
 pub async fn several_resources_are_sealed_all_or_none(ledger: &dyn Ledger) {
     let ann = held(ledger, "b", 10).await;
     let both = seal(["a", "b", "c"], 20);
-    assert!(matches!(seal_one(ledger, both.clone()).await, SealVerdict::Held(h) if h.resource == name("b")));
+    assert!(
+        matches!(seal_one(ledger, both.clone()).await, SealVerdict::Held(h) if h.resource == name("b"))
+    );
     for free in ["a", "c"] {
         assert_eq!(ledger.resource(&name(free)).await.expect("read"), None);
     }
@@ -207,7 +208,7 @@ pub async fn a_lock_taken_over_on_one_resource_has_ended(ledger: &dyn Ledger) {
     held(ledger, "b", 20).await;
     let record = ledger.lock(pair.lock).await.expect("read").expect("kept");
     assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Superseded));
-    let ended = fence_core::ports::RenewVerdict::Ended(LockEnd::Superseded);
+    let ended = RenewVerdict::Ended(LockEnd::Superseded);
     assert_eq!(renew_one(ledger, pair.lock).await, ended);
     assert_eq!(release_one(ledger, pair.lock).await, ReleaseVerdict::AlreadyEnded);
     // On the other its token stays good until the next grant.
@@ -248,11 +249,11 @@ pub async fn a_wrong_epoch_seals_nothing(ledger: &dyn Ledger) {
 /// A new holder counts from the start.
 pub async fn a_seal_starts_the_sequence_again(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let high = |grant| fence_core::ports::WriteItem { sequence: Some(5), ..put(grant, "k", "a") };
+    let high = |grant| WriteItem { sequence: Some(5), ..put(grant, "k", "a") };
     apply(ledger, high(&ann)).await;
     release_one(ledger, ann.lock).await;
     let bob = held(ledger, "r", 20).await;
-    apply(ledger, fence_core::ports::WriteItem { sequence: Some(1), ..put(&bob, "k", "b") }).await;
+    apply(ledger, WriteItem { sequence: Some(1), ..put(&bob, "k", "b") }).await;
 }
 
 /// A lock being broken keeps others out, and is not re-entered.
@@ -273,7 +274,7 @@ pub async fn a_raised_floor_frees_what_was_held(ledger: &dyn Ledger, operator: &
     let ann = granted(ledger, item.clone()).await;
     operator.raise_floor(15).await;
     assert_eq!(seal_one(ledger, item.clone()).await, SealVerdict::Ended(LockEnd::Void));
-    let void = fence_core::ports::RenewVerdict::Ended(LockEnd::Void);
+    let void = RenewVerdict::Ended(LockEnd::Void);
     assert_eq!(renew_one(ledger, ann.lock).await, void);
     assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::AlreadyEnded);
     let record = ledger.lock(ann.lock).await.expect("read").expect("kept");
@@ -295,8 +296,8 @@ impl WriteTo {
         Self { resource: resource.into(), number }
     }
 
-    fn item(&self) -> fence_core::ports::WriteItem {
-        fence_core::ports::WriteItem {
+    fn item(&self) -> WriteItem {
+        WriteItem {
             operation: operation_id(),
             resource: name(&self.resource),
             token: token(self.number),
