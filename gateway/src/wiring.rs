@@ -99,6 +99,10 @@ pub async fn migrate(config: &Config) -> anyhow::Result<()> {
     let _data_dir = DataDir::lock(&config.data_dir)?;
     let runtime = runtime::runtime(TaskTracker::new());
     let path = SqliteLedger::path(&config.data_dir);
+    // `serve` takes a ledger without a mint for one that has lost it.
+    if !path.exists() {
+        EmbeddedMint::open(&config.data_dir)?;
+    }
     SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?;
     tracing::info!(path = %path.display(), "the ledger is up to date");
     Ok(())

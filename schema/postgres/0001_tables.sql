@@ -81,8 +81,10 @@ CREATE INDEX locks_ended_at ON fencegate.locks (ended_at) WHERE ended_at IS NOT 
 
 -- Ids of locks and operations that took no effect and never will.
 CREATE TABLE fencegate.buried (
-    id        uuid PRIMARY KEY,
-    buried_at timestamptz NOT NULL
+    kind      text NOT NULL CONSTRAINT buried_kind_known CHECK (kind IN ('lock', 'operation')),
+    id        uuid NOT NULL,
+    buried_at timestamptz NOT NULL,
+    PRIMARY KEY (kind, id)
 );
 CREATE INDEX buried_at ON fencegate.buried (buried_at);
 
@@ -183,6 +185,11 @@ CREATE FUNCTION fencegate.check_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.floor < OLD.floor THEN
         RAISE EXCEPTION 'the floor never falls' USING ERRCODE = 'FG011';
+    END IF;
+    IF TG_TABLE_NAME = 'write_guard' THEN
+        IF NEW.generation < OLD.generation THEN
+            RAISE EXCEPTION 'the generation never falls' USING ERRCODE = 'FG011';
+        END IF;
     END IF;
     IF TG_TABLE_NAME = 'seal_guard' THEN
         -- Nested: the other table has no such columns.

@@ -43,7 +43,6 @@ BEGIN
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE SKIP LOCKED) l;
     ELSE
-        PERFORM set_config('lock_timeout', p_wait_ms || 'ms', true);
         SELECT array_agg(l.resource) INTO got FROM (
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE) l;
@@ -59,16 +58,33 @@ RETURNS boolean LANGUAGE sql VOLATILE AS $$
         WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got))
 $$;
 
--- Locks ids of locks, so that a seal and a release of an id that no lock has yet see each other, and
+-- Locks ids of locks and returns those it got, so that a seal and a release of an id that no lock has yet see each other, and
 -- so that ids are buried in one order. Always after the fences; ends with the act.
-CREATE FUNCTION fencegate.lock_ids(p_ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION fencegate.lock_ids(p_ids uuid[], p_wait_ms int)
+RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    got uuid[];
 BEGIN
+    IF p_wait_ms = 0 THEN
+        SELECT array_agg(i.id) INTO got FROM unnest(p_ids) i (id)
+        WHERE pg_try_advisory_xact_lock(hashtextextended(i.id::text, 0));
+        RETURN coalesce(got, '{}');
+    END IF;
     PERFORM pg_advisory_xact_lock(k.key) FROM (
         SELECT DISTINCT hashtextextended(id::text, 0) AS key FROM unnest(p_ids) id ORDER BY key) k;
+    RETURN p_ids;
 END $$;
 
-CREATE FUNCTION fencegate.bury(p_id uuid, p_now timestamptz) RETURNS void LANGUAGE sql VOLATILE AS $$
-    INSERT INTO fencegate.buried (id, buried_at) VALUES (p_id, p_now) ON CONFLICT DO NOTHING
+-- How long the locks of an act may wait. Also with p_wait_ms = 0 a row that is being inserted has to
+-- be waited for: briefly.
+CREATE FUNCTION fencegate.limit_wait(p_wait_ms int) RETURNS void LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true)
+$$;
+
+CREATE FUNCTION fencegate.bury(p_kind text, p_id uuid, p_now timestamptz)
+RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO fencegate.buried (kind, id, buried_at) VALUES (p_kind, p_id, p_now)
+    ON CONFLICT DO NOTHING
 $$;
 
 -- Stores breaks that have come due on these locked fences, so that no clock step un-breaks them.
@@ -131,12 +147,13 @@ $$;
 --
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
--- 3. Per item: a buried id; a known id; frozen; held; a number that does not rise.
+-- 3. Per item: a buried id; a known id; frozen; held; a number that does not rise. p_attempt: 0 first,
+--    1 rerun (a refusal also buries the id), 2 bury (unless it is known).
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
 CREATE FUNCTION fencegate.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],
-    p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_rerun boolean[])
+    p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_attempt int[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint,
@@ -147,6 +164,7 @@ DECLARE
     guard   fencegate.seal_guard;
     t       timestamptz;
     got     text[];
+    got_ids uuid[];
     names   text[];
     known   fencegate.locks;
     blocker record;
@@ -154,6 +172,7 @@ DECLARE
 BEGIN
     SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
     IF guard.epoch <> p_epoch THEN
         RAISE EXCEPTION 'the epoch is %, not %', guard.epoch, p_epoch USING ERRCODE = 'FG002';
     END IF;
@@ -164,7 +183,7 @@ BEGIN
       AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = r.name)
     ORDER BY r.name COLLATE "C" ON CONFLICT DO NOTHING;
     got := fencegate.lock_fences(p_resources, p_wait_ms);
-    PERFORM fencegate.lock_ids(p_lock);
+    got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
 
@@ -175,18 +194,19 @@ BEGIN
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
 
-        IF NOT fencegate.all_locked(names, got) THEN
+        IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
             verdict := 'busy';
-        ELSIF EXISTS (SELECT FROM fencegate.buried b WHERE b.id = p_lock[i]) THEN
+        ELSIF EXISTS (
+                SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i]) THEN
             verdict := 'released';
         ELSE
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             IF FOUND THEN
                 why := fencegate.not_renewable(known, guard.floor);
-                IF why IS NOT NULL THEN
-                    verdict := why;
-                ELSIF known.resources <> names OR known.owner <> p_owner[i] THEN
+                IF known.resources <> names OR known.owner <> p_owner[i] THEN
                     verdict := 'conflict';
+                ELSIF why IS NOT NULL THEN
+                    verdict := why;
                 ELSE
                     verdict := 'again';
                     PERFORM fencegate.restart(known, p_ttl_ms[i], t);
@@ -194,6 +214,9 @@ BEGIN
                     acquired_us := fencegate.micros(known.acquired_at);
                     versions := fencegate.versions(names);
                 END IF;
+            ELSIF p_attempt[i] = 2 THEN
+                PERFORM fencegate.bury('lock', p_lock[i], t);
+                verdict := 'released';
             END IF;
         END IF;
 
@@ -216,8 +239,8 @@ BEGIN
                 WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
                 verdict := 'too_low';
             END IF;
-            IF verdict IS NOT NULL AND p_rerun[i] THEN
-                PERFORM fencegate.bury(p_lock[i], t);
+            IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
+                PERFORM fencegate.bury('lock', p_lock[i], t);
             END IF;
         END IF;
 
@@ -285,6 +308,7 @@ DECLARE
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
@@ -294,8 +318,9 @@ BEGIN
         versions := NULL; resources := NULL; owner := NULL; lapsed_ms := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
         IF NOT FOUND THEN
-            verdict := CASE WHEN EXISTS (SELECT FROM fencegate.buried b WHERE b.id = p_lock[i])
-                            THEN 'released' ELSE 'not_found' END;
+            verdict := CASE WHEN EXISTS (
+                    SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i])
+                THEN 'released' ELSE 'not_found' END;
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE
@@ -329,21 +354,25 @@ DECLARE
     guard fencegate.write_guard;
     t     timestamptz;
     got   text[];
+    got_ids uuid[];
     known fencegate.locks;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
-    PERFORM fencegate.lock_ids(p_lock);
+    got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; held_ms := NULL; resources := NULL; number := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
-        IF NOT FOUND THEN
+        IF p_lock[i] <> ALL (got_ids) THEN
+            verdict := 'busy';
+        ELSIF known.id IS NULL THEN
             verdict := 'ended';
-            PERFORM fencegate.bury(p_lock[i], t);
+            PERFORM fencegate.bury('lock', p_lock[i], t);
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSIF known.ended IS NOT NULL OR known.token <= guard.floor THEN
@@ -379,6 +408,7 @@ DECLARE
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resource, p_wait_ms);
     t := clock_timestamp();
     PERFORM fencegate.settle(got, t);
@@ -396,7 +426,8 @@ BEGIN
             verdict := 'broken';
         ELSE
             due := least(fence.break_due, greatest(
-                t, least(fence.deadline, t + p_after_ms[i] * interval '1 millisecond')));
+                t, least(fence.deadline,
+                         t + least(p_after_ms[i], 10000000000000) * interval '1 millisecond')));
             verdict := CASE WHEN due <= t THEN 'broken' ELSE 'breaking' END;
             UPDATE fencegate.fences f
             SET break_due = due, hold = CASE WHEN due <= t THEN 'broken' ELSE f.hold END

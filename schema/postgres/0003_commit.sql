@@ -25,13 +25,15 @@ LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     n            int := cardinality(p_operation);
+    -- Whether an operation comes more than once: then later items must see what earlier ones did.
+    twice        boolean := (SELECT count(DISTINCT id) < n FROM unnest(p_operation) id);
     guard        fencegate.write_guard;
     t            timestamptz;
     t_us         bigint;
     position     bigint;
     got          text[];
-    busy         text[] := '{}';
-    -- Fences, by position in p_resources; a NULL token: no such row, or not locked.
+    -- Fences, by position in p_resources; a NULL token: never sealed.
+    f_busy       boolean[];
     f_token      bigint[];
     f_lock       uuid[];
     f_owner      text[];
@@ -71,15 +73,13 @@ BEGIN
     -- Step 1.
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resources, p_wait_ms);
     t := clock_timestamp();
     t_us := fencegate.micros(t);
-    IF cardinality(got) < cardinality(p_resources) THEN
-        SELECT coalesce(array_agg(f.resource), '{}') INTO busy FROM fencegate.fences f
-        WHERE f.resource = ANY (p_resources) AND f.resource <> ALL (got);
-    END IF;
 
-    -- Step 2.
+    -- Step 2. Whether a fence is locked and what it says come from one snapshot: a row that is born
+    -- in between counts as busy, never as read.
     SELECT array_agg(CASE WHEN f.hold <> 'none' THEN f.token END ORDER BY p.i),
            array_agg(f.lock_id ORDER BY p.i), array_agg(f.owner ORDER BY p.i),
            array_agg(CASE WHEN f.hold = 'held' AND f.break_due <= t THEN 'due' ELSE f.hold END
@@ -87,16 +87,18 @@ BEGIN
            array_agg(f.frozen IS NOT NULL ORDER BY p.i),
            array_agg(f.protected IS NOT NULL ORDER BY p.i),
            array_agg(f.version ORDER BY p.i), array_agg(f.last_seq ORDER BY p.i),
-           array_agg(f.objects ORDER BY p.i), array_agg(f.grants ORDER BY p.i)
+           array_agg(f.objects ORDER BY p.i), array_agg(f.grants ORDER BY p.i),
+           array_agg(f.resource IS NOT NULL AND f.resource <> ALL (got) ORDER BY p.i)
     INTO f_token, f_lock, f_owner, f_hold, f_frozen, f_protected, f_version, f_seq, f_objects,
-         f_grants
+         f_grants, f_busy
     FROM unnest(p_resources) WITH ORDINALITY p (name, i)
     LEFT JOIN fencegate.fences f ON f.resource = p.name;
 
     SELECT array_agg(x.id), array_agg(x.applied) INTO id_known, id_applied FROM (
         SELECT op.id, true FROM fencegate.operations op WHERE op.id = ANY (p_operation)
         UNION ALL
-        SELECT b.id, false FROM fencegate.buried b WHERE b.id = ANY (p_operation)) x (id, applied);
+        SELECT b.id, false FROM fencegate.buried b
+        WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x (id, applied);
 
     IF cardinality(p_keys) > 0 THEN
         SELECT array_agg(s.operation ORDER BY p.i), array_agg(s.fingerprint ORDER BY p.i)
@@ -118,7 +120,7 @@ BEGIN
         r := p_resource[i]; o := p_object[i]; k := p_key[i];
         why := NULL;
 
-        IF p_resources[r] = ANY (busy) THEN
+        IF f_busy[r] THEN
             v_verdict[i] := 'busy';
             CONTINUE;
         END IF;
@@ -139,8 +141,12 @@ BEGIN
             CONTINUE;
         END IF;
         IF p_attempt[i] = 2 THEN
-            PERFORM fencegate.bury(p_operation[i], t);
+            PERFORM fencegate.bury('operation', p_operation[i], t);
             v_verdict[i] := 'buried';
+            IF twice THEN
+                id_known := id_known || p_operation[i];
+                id_applied := id_applied || false;
+            END IF;
             CONTINUE;
         END IF;
         -- A break that has come due is stored by whoever acts on the row.
@@ -189,7 +195,11 @@ BEGIN
         IF why IS NOT NULL THEN
             v_verdict[i] := why;
             IF p_attempt[i] = 1 THEN
-                PERFORM fencegate.bury(p_operation[i], t);
+                PERFORM fencegate.bury('operation', p_operation[i], t);
+                IF twice THEN
+                    id_known := id_known || p_operation[i];
+                    id_applied := id_applied || false;
+                END IF;
             END IF;
             CONTINUE;
         END IF;
@@ -243,6 +253,10 @@ BEGIN
         v_owner[i] := f_owner[r];
         v_at[i] := t_us;
         any_applied := true;
+        IF twice THEN
+            id_known := id_known || p_operation[i];
+            id_applied := id_applied || true;
+        END IF;
     END LOOP;
 
     -- Step 4. Operations before fences: the trigger on fences counts them.

@@ -59,8 +59,10 @@ CREATE TABLE locks (
 CREATE INDEX locks_ended_at ON locks (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE buried (
-    id        TEXT PRIMARY KEY,
-    buried_at INTEGER NOT NULL
+    kind      TEXT    NOT NULL CHECK (kind IN ('lock', 'operation')),
+    id        TEXT    NOT NULL,
+    buried_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX buried_at ON buried (buried_at);
 

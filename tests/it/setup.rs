@@ -1,4 +1,5 @@
 //! The two set-ups that the end-to-end tests run on: embedded, and etcd with Postgres.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use fence_core::wire::{Lock, Resource};
 use fence_tests::client::{Answer, Client, resource_path};

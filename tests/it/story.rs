@@ -1,5 +1,6 @@
 //! The timeline of every article about locks, over real HTTP: a holder stalls, loses its lock, and
 //! its late write bounces; and every other way in which a token can be wrong.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use fence_core::lock::Supersession;
 use fence_core::wire::Lock;

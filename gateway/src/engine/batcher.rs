@@ -3,11 +3,12 @@
 //!
 //! What happens to an item, whatever happens to its batch:
 //! 1. Not sent yet when its caller's time is up: taken back, definitely not applied.
-//! 2. Its batch was rolled back: sent again as it was, until the caller's time is up.
-//! 3. The answer to its batch was lost: sent again as a rerun until the ledger decides, also when
-//!    the caller has long been told that the outcome is unknown.
-//! 4. Its row is locked by somebody else: it moves to a lane of its own, where items go one by one
-//!    and wait for the row; later items of that lane queue behind it. Others go on.
+//! 2. Its batch was rolled back: sent again as it was.
+//! 3. Its row is locked by somebody else, its batch was rolled back again and again, or the answer to
+//!    its batch was lost: it moves to a lane, where items go one by one, and later items of that lane
+//!    queue behind it. Others go on, so that no item holds up those it has nothing to do with.
+//! 4. Once an answer was lost, it is sent again as a rerun until the ledger decides, also when the
+//!    caller has long been told that the outcome is unknown.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -61,14 +62,6 @@ pub(super) trait Act: Send + Sync + 'static {
     /// Prepares an item to be sent again after its answer was lost. `wanted` says whether its
     /// caller is still waiting.
     fn rerun(_item: &mut Self::Item, _wanted: bool) {}
-
-    /// Whether no earlier sending of the item may still take effect.
-    fn is_first(_item: &Self::Item) -> bool {
-        true
-    }
-
-    /// Takes a verdict whose caller has gone.
-    fn undelivered(&self, _item: Self::Item, _verdict: Self::Verdict) {}
 }
 
 /// Why a caller got no verdict.
@@ -100,7 +93,12 @@ pub(super) struct Limits {
 }
 
 /// How long one statement on a lane waits for its row.
-const LANE_WAIT: Duration = Duration::from_millis(500);
+const LANE_WAIT: Duration = Duration::from_millis(250);
+/// The first and the longest pause before something is sent again.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How often a batch that was rolled back is sent again as it was.
+const BATCH_TRIES: u32 = 3;
 
 /// Not in any statement that could take effect: the caller may take it back.
 const QUEUED: u8 = 0;
@@ -115,6 +113,9 @@ struct Entry<A: Act> {
     item: A::Item,
     state: Arc<AtomicU8>,
     answer: oneshot::Sender<Result<A::Verdict, Failure>>,
+    /// Whether the answer to an earlier sending was lost. From then on nothing but the ledger's
+    /// verdict makes its outcome known.
+    lost: bool,
 }
 
 impl<A: Act> Entry<A> {
@@ -126,15 +127,32 @@ impl<A: Act> Entry<A> {
         claimed.is_ok()
     }
 
-    /// Marks the entry as definitely not applied, so that its caller may take it back.
+    /// After a sending that definitely had no effect: the caller may take the entry back, unless an
+    /// earlier sending is still unaccounted for.
     fn unsend(&self, state: u8) {
-        self.state.store(state, Ordering::Release);
+        if !self.lost {
+            self.state.store(state, Ordering::Release);
+        }
     }
 
-    fn deliver(self, act: &A, verdict: A::Verdict) {
-        if let Err(Ok(verdict)) = self.answer.send(Ok(verdict)) {
-            act.undelivered(self.item, verdict);
-        }
+    /// After a sending whose answer was lost, or that came to nothing since.
+    fn rerun(&mut self) {
+        A::rerun(&mut self.item, !self.answer.is_closed());
+    }
+
+    /// Nobody waits for it and nothing of it is under way: there is no reason to send it.
+    fn is_moot(&self) -> bool {
+        !self.lost && self.answer.is_closed()
+    }
+
+    /// The ledger will not decide.
+    fn give_up(self, error: &LedgerError) {
+        let unknown = self.lost || matches!(error, LedgerError::Unreadable(_));
+        let failure = match unknown {
+            true => Failure::Unknown,
+            false => Failure::NotApplied(error.clone()),
+        };
+        let _ = self.answer.send(Err(failure));
     }
 }
 
@@ -183,7 +201,7 @@ impl<A: Act> Batcher<A> {
     pub(super) async fn submit(&self, item: A::Item) -> Result<A::Verdict, Failure> {
         let state = Arc::new(AtomicU8::new(QUEUED));
         let (answer, verdict) = oneshot::channel();
-        let entry = Entry { item, state: Arc::clone(&state), answer };
+        let entry = Entry { item, state: Arc::clone(&state), answer, lost: false };
         self.queue.try_send(entry).map_err(|refused| match refused {
             TrySendError::Full(_) => Failure::Full,
             TrySendError::Closed(_) => Failure::Closed,
@@ -232,7 +250,7 @@ async fn empty<A: Act>(
             }
         }
         let batch = gather(&shared, &mut held_back, &mut waiting);
-        resolve(&shared, batch, Patience::Skip).await;
+        send_batch(&shared, batch).await;
     }
 }
 
@@ -266,104 +284,67 @@ fn gather<A: Act>(
     batch
 }
 
-/// Sends a batch until each of its items has a verdict, has moved to a lane, or was taken back.
-async fn resolve<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>, patience: Patience) {
-    let mut pause = Duration::from_millis(5);
-    loop {
+/// Sends a batch. Whatever cannot be decided at once moves to lanes.
+async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) {
+    let mut pause = PAUSE_MIN;
+    for _ in 0..BATCH_TRIES {
         batch.retain(Entry::send);
         if batch.is_empty() {
             return;
         }
-        let items: Arc<[A::Item]> = batch.iter().map(|entry| entry.item.clone()).collect();
-        metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME)
-            .record(items.len() as f64);
-        let span = tracing::debug_span!("act", name = A::NAME, items = items.len());
-        match shared.act.run(items, patience).instrument(span).await {
-            Ok(verdicts) => {
-                batch = deliver(shared, batch, verdicts, patience);
-                if batch.is_empty() {
-                    return;
-                }
-                continue;
+        match run(shared, &batch, Patience::Skip).await {
+            Ok(verdicts) => return deliver(shared, batch, verdicts),
+            Err(LedgerError::Unavailable(why)) => {
+                tracing::warn!(act = A::NAME, items = batch.len(), why, "rolled back");
+                batch.iter().for_each(|entry| entry.unsend(QUEUED));
             }
             Err(LedgerError::Unknown(why)) => {
-                tracing::warn!(
-                    act = A::NAME,
-                    items = batch.len(),
-                    why,
-                    "an answer was lost; asking again"
-                );
+                tracing::warn!(act = A::NAME, items = batch.len(), why, "an answer was lost");
                 for entry in &mut batch {
-                    A::rerun(&mut entry.item, !entry.answer.is_closed());
+                    entry.lost = true;
+                    entry.rerun();
                 }
-            }
-            Err(LedgerError::Unavailable(why)) => {
-                tracing::warn!(
-                    act = A::NAME,
-                    items = batch.len(),
-                    why,
-                    "rolled back; sending again"
-                );
-                // Items that went out before with an unknown outcome stay unknown.
-                batch.retain(|entry| !(A::is_first(&entry.item) && entry.answer.is_closed()));
-                for entry in batch.iter().filter(|entry| A::is_first(&entry.item)) {
-                    entry.unsend(QUEUED);
-                }
+                break;
             }
             Err(LedgerError::Defect(why)) if batch.len() > 1 => {
                 // One item that the ledger cannot take must not fail those beside it.
                 tracing::warn!(act = A::NAME, items = batch.len(), why, "sending one by one");
-                for entry in batch {
-                    Box::pin(resolve(shared, vec![entry], patience)).await;
-                }
-                return;
+                batch.iter().for_each(|entry| entry.unsend(QUEUED));
+                break;
             }
-            Err(error) => return give_up(batch, &error),
+            Err(error) => {
+                tracing::error!(act = A::NAME, items = batch.len(), %error, "not decided");
+                return batch.into_iter().for_each(|entry| entry.give_up(&error));
+            }
         }
         shared.runtime.clock.sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(500));
+        pause *= 2;
     }
+    batch.into_iter().for_each(|entry| open_lane(shared, entry));
 }
 
-/// Hands out verdicts. Returns the items whose row is locked and which are on a lane already.
-fn deliver<A: Act>(
-    shared: &Arc<Shared<A>>,
-    batch: Vec<Entry<A>>,
-    verdicts: Vec<A::Verdict>,
+/// Runs the act once.
+async fn run<A: Act>(
+    shared: &Shared<A>,
+    batch: &[Entry<A>],
     patience: Patience,
-) -> Vec<Entry<A>> {
-    let mut again = Vec::new();
-    for (entry, verdict) in batch.into_iter().zip(verdicts) {
-        if !A::is_busy(&verdict) {
-            entry.deliver(&shared.act, verdict);
-            continue;
-        }
-        if A::is_first(&entry.item) {
-            if entry.answer.is_closed() {
-                // Nothing was decided and nobody waits: it will never be sent again.
-                continue;
-            }
-            entry.unsend(WAITING);
-        }
-        match patience {
-            Patience::Skip => open_lane(shared, entry),
-            Patience::Wait(_) => again.push(entry),
-        }
-    }
-    again
+) -> Result<Vec<A::Verdict>, LedgerError> {
+    let items: Arc<[A::Item]> = batch.iter().map(|entry| entry.item.clone()).collect();
+    let count = items.len();
+    metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME).record(count as f64);
+    let span = tracing::debug_span!("act", name = A::NAME, items = count);
+    shared.act.run(items, patience).instrument(span).await
 }
 
-/// The ledger will not decide: those never sent before were not applied, of the others nothing is
-/// known.
-fn give_up<A: Act>(batch: Vec<Entry<A>>, error: &LedgerError) {
-    tracing::error!(act = A::NAME, items = batch.len(), %error, "the ledger cannot decide");
-    for entry in batch {
-        let failure = if A::is_first(&entry.item) {
-            Failure::NotApplied(error.clone())
+/// Hands out verdicts; items whose row is locked by somebody else move to lanes.
+fn deliver<A: Act>(shared: &Arc<Shared<A>>, batch: Vec<Entry<A>>, verdicts: Vec<A::Verdict>) {
+    for (entry, verdict) in batch.into_iter().zip(verdicts) {
+        if A::is_busy(&verdict) {
+            entry.unsend(WAITING);
+            open_lane(shared, entry);
         } else {
-            Failure::Unknown
-        };
-        let _ = entry.answer.send(Err(failure));
+            let _ = entry.answer.send(Ok(verdict));
+        }
     }
 }
 
@@ -371,15 +352,21 @@ fn lanes<A: Act>(shared: &Shared<A>) -> MutexGuard<'_, Lanes<A>> {
     shared.lanes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts an entry behind the work of its lane, if there is any.
-fn join_lane<A: Act>(shared: &Arc<Shared<A>>, entry: Entry<A>) -> Option<Entry<A>> {
-    match lanes(shared).get_mut(&A::lane(&entry.item)) {
-        Some(lane) => {
-            lane.push_back(entry);
-            None
-        }
-        None => Some(entry),
+/// Puts an entry behind the work of its lane, if there is any. All lanes together hold as much as
+/// the queue does; only an entry whose outcome must be found is taken beyond that.
+fn join_lane<A: Act>(shared: &Shared<A>, entry: Entry<A>) -> Option<Entry<A>> {
+    let mut lanes = lanes(shared);
+    if lanes.is_empty() {
+        return Some(entry);
     }
+    let waiting: usize = lanes.values().map(VecDeque::len).sum();
+    let Some(lane) = lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
+    if waiting >= shared.limits.queue_max && !entry.lost {
+        let _ = entry.answer.send(Err(Failure::Full));
+    } else {
+        lane.push_back(entry);
+    }
+    None
 }
 
 /// Opens a lane for the entry, or puts it on the one there is.
@@ -391,7 +378,7 @@ fn open_lane<A: Act>(shared: &Arc<Shared<A>>, entry: Entry<A>) {
     shared.runtime.spawn.spawn("lane", Box::pin(task));
 }
 
-/// Works off a lane, one item at a time, each waiting for the row.
+/// Works off a lane, one item at a time.
 async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
     loop {
         let next = {
@@ -403,9 +390,41 @@ async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
             next
         };
         let Some(entry) = next else { return };
+        send_alone(&shared, entry).await;
+    }
+}
+
+/// Sends an item by itself, waiting for its row, until it has a verdict, was taken back, or is moot.
+/// The permit is given back between tries, so that rows that stay locked leave room for others.
+async fn send_alone<A: Act>(shared: &Shared<A>, entry: Entry<A>) {
+    let mut entry = [entry];
+    let mut pause = PAUSE_MIN;
+    loop {
+        if entry[0].is_moot() || !entry[0].send() {
+            return;
+        }
         let permit = shared.lane_permits.acquire().await;
-        let patience = Patience::Wait(LANE_WAIT);
-        resolve(&shared, vec![entry], patience).await;
+        let answer = run(shared, &entry, Patience::Wait(LANE_WAIT)).await;
         drop(permit);
+        match answer.map(|mut verdicts| verdicts.pop()) {
+            Ok(Some(verdict)) if !A::is_busy(&verdict) => {
+                let [entry] = entry;
+                let _ = entry.answer.send(Ok(verdict));
+                return;
+            }
+            Ok(_) => entry[0].unsend(WAITING),
+            Err(LedgerError::Unavailable(_)) => entry[0].unsend(QUEUED),
+            Err(LedgerError::Unknown(_)) => entry[0].lost = true,
+            Err(error) => {
+                tracing::error!(act = A::NAME, %error, "not decided");
+                let [entry] = entry;
+                return entry.give_up(&error);
+            }
+        }
+        if entry[0].lost {
+            entry[0].rerun();
+        }
+        shared.runtime.clock.sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -82,6 +82,14 @@ impl EngineError {
         }
     }
 
+    /// Why the queue for `what` gave no verdict on something that has no effect to be unsure about.
+    pub(super) fn unread(failure: Failure, what: &'static str) -> Self {
+        match failure {
+            Failure::Busy | Failure::Unknown => Self::LedgerUnavailable("no answer in time".into()),
+            failure => Self::unsent(failure, what),
+        }
+    }
+
     /// The row stayed locked by somebody else's transaction.
     pub(super) fn locked_out() -> Self {
         Self::LedgerUnavailable(
@@ -121,7 +129,9 @@ impl From<LedgerError> for EngineError {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Unavailable(why) => Self::LedgerUnavailable(why),
-            LedgerError::Unknown(_) => Self::OutcomeUnknown { operation: None },
+            LedgerError::Unknown(_) | LedgerError::Unreadable(_) => {
+                Self::OutcomeUnknown { operation: None }
+            }
             LedgerError::RefenceRequired(why) => Self::RefenceRequired(why),
             LedgerError::EpochMoved => {
                 Self::MintUnavailable("the epoch of the mint is changing".into())

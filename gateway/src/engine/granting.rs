@@ -14,20 +14,46 @@ use super::error::EngineError;
 use super::locks::Release;
 use super::traces::Traces;
 
-/// How often a grant is numbered anew before the mint is declared to have lost its place.
+/// How often a grant is numbered anew before its caller is told to try again.
 const ROUNDS_MAX: u32 = 3;
 
 /// What became of a grant.
 pub(super) enum GrantVerdict {
     /// The ledger decided.
-    Sealed(SealVerdict),
+    Sealed(Sealed),
     /// No number could be had.
     NoNumber(EngineError),
 }
 
-/// What a mint that has lost its place is told by.
-pub(super) const REGRESSED: &str =
-    "the mint's numbers do not rise above the tokens that the ledger has sealed";
+/// The ledger's verdict on its way to the caller. A lock that nobody takes is given back, unless its
+/// caller can come back for it.
+pub(super) struct Sealed {
+    verdict: Option<SealVerdict>,
+    give_back: Option<(Arc<Batcher<Release>>, Runtime)>,
+}
+
+impl Sealed {
+    /// Takes delivery.
+    pub(super) fn take(mut self) -> Option<SealVerdict> {
+        self.verdict.take()
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        let Some(SealVerdict::Sealed(grant, _) | SealVerdict::Again(grant)) = self.verdict.take()
+        else {
+            return;
+        };
+        let Some((releases, runtime)) = self.give_back.take() else { return };
+        let release = async move {
+            if releases.submit(grant.lock).await.is_err() {
+                tracing::warn!("an undelivered lock could not be released; it will expire");
+            }
+        };
+        runtime.spawn.spawn("release-undelivered", Box::pin(release));
+    }
+}
 
 /// Mint and seal, as the act of a batcher.
 pub(super) struct Granting {
@@ -38,8 +64,6 @@ pub(super) struct Granting {
     pub(super) runtime: Runtime,
     /// The epoch as last read; read again when the mint or the ledger contradicts it.
     pub(super) epoch: Mutex<Option<Epoch>>,
-    /// Whether to mint at all: a re-entry under a known id needs no number.
-    pub(super) minting: bool,
 }
 
 /// One grant under way.
@@ -48,9 +72,19 @@ pub(super) struct Pending {
     pub(super) item: SealItem,
     /// Whether the caller chose the id, and so can come back for the lock.
     pub(super) proposed: bool,
-    /// Whether the caller still waits for it.
-    pub(super) wanted: bool,
+    /// Whether only a lock that has this id already will do: such a re-entry needs no number, and no
+    /// sending of it can grant anything.
+    pub(super) reentry: bool,
 }
+
+impl Pending {
+    fn wants_number(&self) -> bool {
+        !self.reentry && self.item.attempt != Attempt::Bury
+    }
+}
+
+/// What one round of minting and sealing brought: the number, and a verdict per item.
+type Round = (Option<(Epoch, i64)>, Vec<Result<SealVerdict, EngineError>>);
 
 impl Granting {
     /// The current epoch, with a mint that carries its nonce.
@@ -75,13 +109,14 @@ impl Granting {
         *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// A number for all grants, and the epoch it belongs to.
+    /// A number for all grants that want one, and the epoch it belongs to.
     ///
     /// The epoch is read once more if the mint carries another nonce than expected: it may have
     /// moved on. If it has not, the mint has lost its place.
     async fn number(&self, items: &[Pending]) -> Result<(Epoch, i64), EngineError> {
         let wanted: Vec<MintItem> = items
             .iter()
+            .filter(|pending| pending.wants_number())
             .flat_map(|pending| pending.item.resources.iter().map(move |r| (r, &pending.item)))
             .map(|(resource, item)| MintItem {
                 resource: resource.clone(),
@@ -109,28 +144,28 @@ impl Granting {
     /// No number to be had: items sent before are sealed without one, which tells whether they had
     /// been sealed and buries them if not; the others are told why. The epoch moved between mint and
     /// seal: both again, once.
-    async fn round(
-        &self,
-        items: &[Pending],
-        patience: Patience,
-    ) -> Result<Vec<GrantVerdict>, LedgerError> {
+    async fn round(&self, items: &[Pending], patience: Patience) -> Result<Round, LedgerError> {
         let mut moved = false;
         loop {
-            let numbered = if self.minting && items.iter().any(|pending| pending.wanted) {
-                self.number(items).await.map(Some)
-            } else {
-                Ok(None)
+            let numbered = match items.iter().any(Pending::wants_number) {
+                true => self.number(items).await.map(Some),
+                false => Ok(None),
             };
             let sealed = match &numbered {
                 Ok(numbered) => self.seal(items, numbered.as_ref(), patience).await,
-                Err(error) => return self.without_number(items, error, patience).await,
+                Err(why) => {
+                    return Ok((None, self.without_number(items, why, patience).await?));
+                }
             };
             match sealed {
                 Err(LedgerError::EpochMoved) if !moved => {
                     self.forget_epoch();
                     moved = true;
                 }
-                sealed => return Ok(sealed?.into_iter().map(GrantVerdict::Sealed).collect()),
+                sealed => {
+                    let verdicts = sealed?.into_iter().map(Ok).collect();
+                    return Ok((numbered.ok().flatten(), verdicts));
+                }
             }
         }
     }
@@ -141,17 +176,19 @@ impl Granting {
         items: &[Pending],
         why: &EngineError,
         patience: Patience,
-    ) -> Result<Vec<GrantVerdict>, LedgerError> {
+    ) -> Result<Vec<Result<SealVerdict, EngineError>>, LedgerError> {
         let sent_before = |pending: &&Pending| pending.item.attempt != Attempt::First;
         let reruns: Vec<Pending> = items.iter().filter(sent_before).cloned().collect();
-        let mut sealed =
-            if reruns.is_empty() { Vec::new() } else { self.seal(&reruns, None, patience).await? }
-                .into_iter();
+        let mut sealed = match reruns.is_empty() {
+            true => Vec::new(),
+            false => self.seal(&reruns, None, patience).await?,
+        }
+        .into_iter();
         let verdict = |pending: &Pending| {
             let found = if sent_before(&pending) { sealed.next() } else { None };
             match found {
-                None | Some(SealVerdict::NumberTooLow) => GrantVerdict::NoNumber(why.clone()),
-                Some(verdict) => GrantVerdict::Sealed(verdict),
+                None | Some(SealVerdict::NumberTooLow) => Err(why.clone()),
+                Some(verdict) => Ok(verdict),
             }
         };
         Ok(items.iter().map(verdict).collect())
@@ -170,11 +207,89 @@ impl Granting {
         };
         let number = numbered.map(|(_, number)| *number);
         let item = |pending: &Pending| SealItem {
-            number: number.filter(|_| pending.wanted),
+            number: number.filter(|_| pending.wants_number()),
             ..pending.item.clone()
         };
         self.ledger.seal(epoch, items.iter().map(item).collect(), patience).await
     }
+
+    /// The highest token among the fences of these grants.
+    async fn highest(&self, items: &[Pending]) -> Result<i64, LedgerError> {
+        let mut highest = 0;
+        for resource in items.iter().flat_map(|pending| &pending.item.resources) {
+            let view = self.ledger.resource(resource).await?;
+            highest = highest.max(view.map_or(0, |view| view.token.get()));
+        }
+        Ok(highest)
+    }
+
+    /// Numbers and seals until each grant has a verdict.
+    ///
+    /// A number that does not rise above a fence: the fence was raised in between. Those grants are
+    /// numbered again, and a number minted *after* the fence was read which still does not rise above
+    /// it means that the mint has gone back.
+    ///
+    /// An error of the first round is the batch's: nothing was sealed. A later round has verdicts to
+    /// keep, so its error goes to its own items; only an unknown outcome reruns them all, and finds
+    /// those that were sealed by their ids.
+    async fn decide(
+        &self,
+        items: &[Pending],
+        patience: Patience,
+    ) -> Result<Vec<Result<SealVerdict, EngineError>>, LedgerError> {
+        let mut verdicts: Vec<_> = items.iter().map(|_| Err(overtaken())).collect();
+        let mut open: Vec<usize> = (0..items.len()).collect();
+        let mut highest = None;
+        for round in 1..=ROUNDS_MAX {
+            let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
+            let (numbered, decided) = match self.round(&batch, patience).await {
+                Ok(round) => round,
+                Err(error) if round == 1 || matches!(error, LedgerError::Unknown(_)) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    let failed = batch.iter().map(|_| Err(error.clone().into()));
+                    (None, failed.collect())
+                }
+            };
+            let regressed = match (numbered, highest) {
+                (Some((epoch, number)), Some(highest)) => epoch.base + number <= highest,
+                _ => false,
+            };
+            let mut again = Vec::new();
+            for (&i, verdict) in open.iter().zip(decided) {
+                verdicts[i] = match verdict {
+                    Ok(SealVerdict::NumberTooLow) if items[i].reentry => verdict,
+                    Ok(SealVerdict::NumberTooLow) if regressed => Err(went_back()),
+                    Ok(SealVerdict::NumberTooLow) => {
+                        // A rerun whose number did not rise is buried: it must not be sent again.
+                        if items[i].item.attempt == Attempt::First {
+                            again.push(i);
+                        }
+                        Err(overtaken())
+                    }
+                    verdict => verdict,
+                };
+            }
+            open = again;
+            if open.is_empty() {
+                break;
+            }
+            let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
+            highest = self.highest(&batch).await.ok();
+        }
+        Ok(verdicts)
+    }
+}
+
+fn overtaken() -> EngineError {
+    EngineError::MintUnavailable("other grants were faster; nothing was granted".into())
+}
+
+fn went_back() -> EngineError {
+    EngineError::MintRegressed(
+        "the mint's numbers do not rise above the tokens that the ledger has sealed".into(),
+    )
 }
 
 #[async_trait]
@@ -191,82 +306,31 @@ impl Act for Granting {
         item.item.resources.first().cloned()
     }
 
-    /// Mints for all items and seals them; those whose number did not rise, again.
-    ///
-    /// A number that does not rise above a fence: the fence was raised in between. A number minted
-    /// after that which still does not rise means that the mint has gone back.
-    ///
-    /// An error of the first round is the batch's: nothing was sealed. A later round has verdicts to
-    /// keep, so its error goes to its own items; only an unknown outcome reruns them all, and finds
-    /// those that were sealed by their ids.
     async fn run(
         &self,
         items: Arc<[Pending]>,
         patience: Patience,
     ) -> Result<Vec<GrantVerdict>, LedgerError> {
-        let mut verdicts: Vec<Option<GrantVerdict>> = items.iter().map(|_| None).collect();
-        let mut open: Vec<usize> = (0..items.len()).collect();
-        for round in 1..=ROUNDS_MAX {
-            let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
-            let decided = match self.round(&batch, patience).await {
-                Ok(decided) => decided,
-                Err(error) if round == 1 || matches!(error, LedgerError::Unknown(_)) => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    let failed = || GrantVerdict::NoNumber(error.clone().into());
-                    batch.iter().map(|_| failed()).collect()
-                }
-            };
-            let mut again = Vec::new();
-            for (&i, verdict) in open.iter().zip(decided) {
-                let too_low = matches!(verdict, GrantVerdict::Sealed(SealVerdict::NumberTooLow));
-                // A rerun whose number did not rise is buried: it must not be sent again.
-                let first = items[i].item.attempt == Attempt::First;
-                if too_low && first && self.minting && round < ROUNDS_MAX {
-                    again.push(i);
-                } else {
-                    verdicts[i] = Some(verdict);
-                }
-            }
-            open = again;
-            if open.is_empty() {
-                break;
-            }
-        }
-        let undecided = || GrantVerdict::NoNumber(EngineError::MintRegressed(REGRESSED.into()));
-        Ok(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(undecided)).collect())
+        let verdicts = self.decide(&items, patience).await?;
+        let parcel = |(verdict, pending): (Result<SealVerdict, _>, &Pending)| match verdict {
+            Err(error) => GrantVerdict::NoNumber(error),
+            Ok(verdict) => GrantVerdict::Sealed(Sealed {
+                verdict: Some(verdict),
+                give_back: (!pending.proposed)
+                    .then(|| (Arc::clone(&self.releases), self.runtime.clone())),
+            }),
+        };
+        Ok(verdicts.into_iter().zip(items.iter()).map(parcel).collect())
     }
 
     fn is_busy(verdict: &GrantVerdict) -> bool {
-        matches!(verdict, GrantVerdict::Sealed(SealVerdict::Busy))
-    }
-
-    fn is_first(item: &Pending) -> bool {
-        item.item.attempt == Attempt::First
+        matches!(verdict, GrantVerdict::Sealed(Sealed { verdict: Some(SealVerdict::Busy), .. }))
     }
 
     fn rerun(item: &mut Pending, wanted: bool) {
-        item.item.attempt = Attempt::Rerun;
-        item.wanted = wanted || item.proposed;
-    }
-
-    /// A grant whose caller has gone is given back, unless the caller can come back for it.
-    fn undelivered(&self, item: Pending, verdict: GrantVerdict) {
-        let (SealVerdict::Sealed(grant, _) | SealVerdict::Again(grant)) = (match verdict {
-            GrantVerdict::Sealed(verdict) => verdict,
-            GrantVerdict::NoNumber(_) => return,
-        }) else {
-            return;
-        };
-        if !item.proposed {
-            let releases = Arc::clone(&self.releases);
-            let release = async move {
-                if releases.submit(grant.lock).await.is_err() {
-                    tracing::warn!("an undelivered lock could not be released; it will expire");
-                }
-            };
-            self.runtime.spawn.spawn("release-undelivered", Box::pin(release));
+        if !item.reentry {
+            let wanted = wanted || item.proposed;
+            item.item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
         }
     }
 }

@@ -15,7 +15,7 @@ use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
-use super::granting::{GrantVerdict, Granting, Pending, REGRESSED};
+use super::granting::{GrantVerdict, Granting, Pending};
 use super::metrics::{self, record_hold};
 
 /// A wish for a lock.
@@ -90,14 +90,11 @@ impl Grants {
     }
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
-        let holder = self
-            .looks
-            .submit(request.resource.clone())
-            .await
-            .map_err(|failure| EngineError::unsent(failure, "locks"))?;
-        let pending = Pending {
+        let holder = self.looks.submit(request.resource.clone()).await;
+        let holder = holder.map_err(|failure| EngineError::unread(failure, "locks"))?;
+        let mut pending = Pending {
             proposed: request.id.is_some(),
-            wanted: true,
+            reentry: false,
             item: SealItem {
                 lock: request.id.unwrap_or_else(|| self.runtime.ids.lock()),
                 resources: vec![request.resource],
@@ -107,22 +104,27 @@ impl Grants {
                 attempt: Attempt::First,
             },
         };
-        let verdict = match holder {
-            Some(holder) if request.id.is_none() => return Err(EngineError::Held(holder)),
+        if let Some(holder) = holder {
+            if request.id.is_none() {
+                return Err(EngineError::Held(holder));
+            }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
-            Some(_) => match self.reentries.submit(pending.clone()).await {
-                Ok(GrantVerdict::Sealed(SealVerdict::NumberTooLow)) => {
-                    self.grants.submit(pending).await
-                }
-                decided => decided,
-            },
-            None => self.grants.submit(pending).await,
-        };
-        match verdict {
-            Ok(GrantVerdict::Sealed(verdict)) => acquired(verdict),
-            Ok(GrantVerdict::NoNumber(error)) => Err(error),
-            Err(failure) => Err(EngineError::unsent(failure, "locks")),
+            pending.reentry = true;
+            match seal(&self.reentries, pending.clone()).await? {
+                SealVerdict::NumberTooLow => pending.reentry = false,
+                verdict => return acquired(verdict),
+            }
         }
+        acquired(seal(&self.grants, pending).await?)
+    }
+}
+
+/// Queues a grant and takes delivery of the verdict.
+async fn seal(queue: &Batcher<Granting>, pending: Pending) -> Result<SealVerdict, EngineError> {
+    match queue.submit(pending).await {
+        Ok(GrantVerdict::Sealed(sealed)) => sealed.take().ok_or_else(EngineError::locked_out),
+        Ok(GrantVerdict::NoNumber(error)) => Err(error),
+        Err(failure) => Err(EngineError::unsent(failure, "locks")),
     }
 }
 
@@ -140,7 +142,9 @@ fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
         SealVerdict::Conflict => Err(EngineError::LockConflict),
         SealVerdict::Breaking => Err(EngineError::LockBreaking),
-        SealVerdict::NumberTooLow => Err(EngineError::MintRegressed(REGRESSED.into())),
+        SealVerdict::NumberTooLow => Err(EngineError::LedgerUnavailable(
+            "other grants were faster; nothing was granted".into(),
+        )),
         SealVerdict::Busy => Err(EngineError::locked_out()),
     }
 }

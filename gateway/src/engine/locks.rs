@@ -161,8 +161,9 @@ impl Locks {
         }
     }
 
-    /// Breaks the lock of a resource that carries this token.
-    pub(super) async fn break_lock(&self, item: BreakItem) -> Result<(), EngineError> {
+    /// Breaks the lock of a resource that carries this token. Says whether it did, or will; if not,
+    /// that token's lock had ended.
+    pub(super) async fn break_lock(&self, item: BreakItem) -> Result<bool, EngineError> {
         let (resource, after) = (item.resource.clone(), item.after);
         tracing::info!(%resource, reason = item.reason, ?after, "an operator breaks a lock");
         match self.breaks.submit(item).await {
@@ -171,9 +172,10 @@ impl Locks {
                     count_break(held_ms, after);
                 }
                 self.traces.add(ended);
-                Ok(())
+                Ok(true)
             }
-            Ok(BreakVerdict::Breaking { .. } | BreakVerdict::NotHeld) => Ok(()),
+            Ok(BreakVerdict::Breaking { .. }) => Ok(true),
+            Ok(BreakVerdict::NotHeld) => Ok(false),
             Ok(BreakVerdict::NoFence) => Err(EngineError::ResourceNotFound),
             Ok(BreakVerdict::Busy) => Err(EngineError::locked_out()),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),

@@ -23,7 +23,7 @@ use fence_core::ports::{
     Applied, BreakItem, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord, Page,
     ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
 };
-use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Ttl};
+use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Ttl};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -112,19 +112,18 @@ impl Engine {
         let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
         let traces = Traces::default();
         let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
-        let granting = |minting| Granting {
+        let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
             traces: traces.clone(),
             releases: Arc::clone(&releases),
             runtime: runtime.clone(),
             epoch: Mutex::new(None),
-            minting,
         };
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
-            reentries: start.limited(granting(false), grants::BATCH_MAX),
-            grants: start.limited(granting(true), grants::BATCH_MAX),
+            reentries: start.limited(granting(), grants::BATCH_MAX),
+            grants: start.limited(granting(), grants::BATCH_MAX),
             runtime: runtime.clone(),
         };
         let locks = Locks {
@@ -184,18 +183,21 @@ impl Engine {
         after: Duration,
         reason: String,
     ) -> Result<ResourceView, EngineError> {
-        let mut view = self.resource(resource.clone()).await?;
+        let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         for _ in 0..BREAK_ATTEMPTS_MAX {
-            let (resource, reason) = (resource.clone(), reason.clone());
+            // Aimed at the token that holds now: a break that runs late must hit nobody else.
+            let view = self.resource(resource.clone()).await?;
             let token = view.token;
-            let item = BreakItem { resource, token, after, reason };
-            self.inner.locks.break_lock(item).await?;
-            view = self.resource(view.resource).await?;
-            if view.token == token {
-                break;
+            let item =
+                BreakItem { resource: resource.clone(), token, after, reason: reason.clone() };
+            if self.inner.locks.break_lock(item).await? {
+                return self.resource(resource).await.map_err(unknown);
+            }
+            if view.state == LockState::Released {
+                return Ok(view);
             }
         }
-        Ok(view)
+        Err(EngineError::LedgerUnavailable("the lock changes hands too fast to be broken".into()))
     }
 
     /// A lock by its id.
@@ -241,7 +243,7 @@ impl Engine {
         key: ObjectKey,
     ) -> Result<ReadVerdict, EngineError> {
         let verdict = self.inner.reads.submit(ReadItem { resource, key }).await;
-        verdict.map_err(reads::unread)
+        verdict.map_err(|failure| EngineError::unread(failure, "reads"))
     }
 
     /// Decides a write and applies it if it is admitted.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ports::{Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
 
-use super::batcher::{Act, Failure};
-use super::error::EngineError;
+use super::batcher::Act;
 
 /// Reads, as the act of a batcher.
 pub(super) struct Read {
@@ -29,15 +28,5 @@ impl Act for Read {
         _: Patience,
     ) -> Result<Vec<ReadVerdict>, LedgerError> {
         self.ledger.read(items).await
-    }
-}
-
-/// Why a read gave no answer; it had no effect to be unsure about.
-pub(super) fn unread(failure: Failure) -> EngineError {
-    match failure {
-        Failure::Busy | Failure::Unknown => {
-            EngineError::LedgerUnavailable("no answer in time".into())
-        }
-        failure => EngineError::unsent(failure, "reads"),
     }
 }

@@ -116,10 +116,6 @@ impl Act for Commit {
         matches!(verdict, WriteVerdict::Busy)
     }
 
-    fn is_first(item: &WriteItem) -> bool {
-        item.attempt == Attempt::First
-    }
-
     /// Absent is not "not applied": the first sending may still be waiting for its row. So the same
     /// operation is sent again, to be found, applied or buried.
     fn rerun(item: &mut WriteItem, wanted: bool) {

@@ -19,7 +19,12 @@ pub(super) struct Members {
     options: ConnectOptions,
     limit: Duration,
     preferred: AtomicUsize,
+    /// Until when all members are taken to be silent, and what came of asking them.
+    silent: Mutex<Option<(Instant, String)>>,
 }
+
+/// For how long members that were all silent are not asked again.
+const REST: Duration = Duration::from_millis(500);
 
 /// One member.
 struct Member {
@@ -36,7 +41,8 @@ impl Members {
             .into_iter()
             .map(|endpoint| Member { endpoint, client: Mutex::new(None) })
             .collect();
-        Self { members, options, limit, preferred: AtomicUsize::new(0) }
+        let (preferred, silent) = (AtomicUsize::new(0), Mutex::new(None));
+        Self { members, options, limit, preferred, silent }
     }
 
     /// Runs `call` on one member after the other until one answers, at most for the limit.
@@ -48,6 +54,14 @@ impl Members {
         F: Fn(KvClient) -> R,
         R: Future<Output = Result<T, Error>>,
     {
+        // 0. All were silent a moment ago. Callers queue for their turn: those behind the one that
+        //    found out have no time left to find out again.
+        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((until, why)) = silent
+            && Instant::now() < until
+        {
+            return Err(MintError::Unavailable(why));
+        }
         let deadline = Instant::now() + self.limit;
         let first = self.preferred.load(Ordering::Relaxed);
         let count = self.members.len();
@@ -80,7 +94,12 @@ impl Members {
         }
         // 5. Nobody answered: the next call begins one further on.
         self.preferred.store((first + 1) % count, Ordering::Relaxed);
-        Err(MintError::Unavailable(failures.join("; ")))
+        let why = failures.join("; ");
+        if Instant::now() >= deadline {
+            *self.silent.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Instant::now() + REST, why.clone()));
+        }
+        Err(MintError::Unavailable(why))
     }
 }
 

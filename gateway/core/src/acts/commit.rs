@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::rows::{Change, KeyRow, Now, ObjectRow, Rows};
+use super::rows::{Buried, Change, KeyRow, Now, ObjectRow, Rows};
 use crate::etag::EntityTag;
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{Applied, Attempt, Effect, Object, WriteItem, WriteVerdict};
@@ -11,8 +11,8 @@ use crate::rule::{Presented, Refusal, judge};
 /// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8).
 ///
 /// The caller holds the fence's lock. First that applies:
-/// 1. The operation is buried: `Buried`.
-/// 2. The operation is known: it took effect earlier, the answer was lost.
+/// 1. The operation is known: it took effect earlier, the answer was lost.
+/// 2. The operation is buried: `Buried`.
 /// 3. The idempotency key is known: its original answer, whatever became of the token since, or
 ///    `KeyReused` for another payload.
 /// 4. `Attempt::Bury`: the id is buried.
@@ -21,23 +21,23 @@ use crate::rule::{Presented, Refusal, judge};
 ///    nothing takes no version, but stores its operation and key: else its retry would delete the
 ///    successor's object.
 pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
-    if rows.buried.contains_key(&item.operation.0) {
-        return WriteVerdict::Buried;
-    }
     if let Some(applied) = rows.operations.get(&item.operation) {
         return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
+    }
+    if rows.buried.contains_key(&Buried::Operation(item.operation)) {
+        return WriteVerdict::Buried;
     }
     if let Some(replay) = known_key(rows, item) {
         return replay;
     }
     if item.attempt == Attempt::Bury {
-        rows.bury(item.operation.0, now);
+        rows.bury(Buried::Operation(item.operation), now);
         return WriteVerdict::Buried;
     }
     rows.settle(&item.resource, now);
     if let Err(refusal) = admit(rows, item, now) {
         if item.attempt == Attempt::Rerun {
-            rows.bury(item.operation.0, now);
+            rows.bury(Buried::Operation(item.operation), now);
         }
         return WriteVerdict::Refused(refusal);
     }

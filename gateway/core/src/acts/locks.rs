@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::rows::{Change, Now, Rows};
+use super::rows::{Buried, Change, Now, Rows};
 use super::seal::{NotRenewable, renewable, restart};
 use crate::lock::{LockEnd, LockId};
 use crate::names::ResourceName;
@@ -16,7 +16,7 @@ use crate::rule::Hold;
 /// 3. Else the deadline starts again, also if it had passed: nobody took over, so exclusivity was
 ///    never broken.
 pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
-    if rows.buried.contains_key(&item.lock.0) {
+    if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return RenewVerdict::Ended(LockEnd::Released);
     }
     if !rows.locks.contains_key(&item.lock) {
@@ -44,7 +44,7 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 /// 3. Else its token is refused from now on, also while it was being broken or had expired.
 pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
     let Some(row) = rows.locks.get(&id).cloned() else {
-        rows.bury(id.0, now);
+        rows.bury(Buried::Lock(id), now);
         return ReleaseVerdict::AlreadyEnded;
     };
     for resource in &row.resources {

@@ -12,5 +12,5 @@ mod seal;
 
 pub use commit::commit;
 pub use locks::{break_lock, release, renew, sweep_break};
-pub use rows::{Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
+pub use rows::{Buried, Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
 pub use seal::seal;

@@ -211,6 +211,32 @@ pub struct KeyRow {
     pub at: Timestamp,
 }
 
+/// An id that must never take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Buried {
+    /// Of a lock that was given up before it was granted.
+    Lock(LockId),
+    /// Of a write that was given up after its answer had been lost.
+    Operation(OperationId),
+}
+
+impl Buried {
+    /// The word in the ledgers.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Lock(_) => "lock",
+            Self::Operation(_) => "operation",
+        }
+    }
+
+    /// The id itself.
+    pub fn id(self) -> Uuid {
+        match self {
+            Self::Lock(LockId(id)) | Self::Operation(OperationId(id)) => id,
+        }
+    }
+}
+
 /// A row that an act has changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
@@ -221,7 +247,7 @@ pub enum Change {
     /// A grant.
     Grant(ResourceName, Token),
     /// An id of a lock or an operation was buried.
-    Buried(Uuid),
+    Buried(Buried),
     /// An operation.
     Operation(OperationId),
     /// An idempotency key.
@@ -244,7 +270,7 @@ pub struct Rows {
     /// Locks by id.
     pub locks: HashMap<LockId, LockRow>,
     /// Ids that must never take effect.
-    pub buried: HashMap<Uuid, Timestamp>,
+    pub buried: HashMap<Buried, Timestamp>,
     /// Objects by resource and key.
     pub objects: BTreeMap<(ResourceName, ObjectKey), ObjectRow>,
     /// Operations by id.
@@ -330,7 +356,7 @@ impl Rows {
     }
 
     /// Makes sure that an id never takes effect.
-    pub(super) fn bury(&mut self, id: Uuid, now: Now) {
+    pub(super) fn bury(&mut self, id: Buried, now: Now) {
         self.buried.insert(id, now.wall);
         self.journal.insert(Change::Buried(id));
     }

@@ -1,6 +1,6 @@
 //! Seal: raise fences to a newly minted token and record the holder, in one act.
 
-use super::rows::{Change, FenceRow, GrantRow, LockRow, Now, Rows};
+use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId, Supersession};
 use crate::names::ResourceName;
 use crate::ports::{Attempt, SealItem, SealVerdict, TakenOver};
@@ -9,9 +9,11 @@ use crate::token::Token;
 
 /// Seals one lock on all of its resources, or on none (I2, I5).
 ///
-/// The caller holds the fences' locks and has checked the epoch.
+/// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
+/// first, whatever the verdict.
 /// 1. A buried id was given up: `Ended(Released)`.
-/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`.
+/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`. One
+///    that is unknown and no longer wanted is buried.
 /// 3. For each resource: frozen, held by another, number not above the fence. The first that
 ///    applies decides, and nothing is sealed.
 /// 4. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
@@ -19,19 +21,23 @@ use crate::token::Token;
 /// A rerun that is refused in step 3 buries its id: the first sending may still be waiting for its
 /// row lock, and must find that.
 pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
-    if rows.buried.contains_key(&item.lock.0) {
+    for resource in &item.resources {
+        rows.settle(resource, now);
+    }
+    if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return SealVerdict::Ended(LockEnd::Released);
     }
     if rows.locks.contains_key(&item.lock) {
         return reenter(rows, item, now);
     }
-    for resource in &item.resources {
-        rows.settle(resource, now);
+    if item.attempt == Attempt::Bury {
+        rows.bury(Buried::Lock(item.lock), now);
+        return SealVerdict::Ended(LockEnd::Released);
     }
     let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
     if let Some(refused) = obstacle(rows, item, token, now) {
         if item.attempt != Attempt::First {
-            rows.bury(item.lock.0, now);
+            rows.bury(Buried::Lock(item.lock), now);
         }
         return refused;
     }
@@ -61,12 +67,13 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
 
 /// Step 2: the id names one grant for ever.
 fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
+    let other = |row: &LockRow| row.resources != item.resources || row.owner != item.owner;
+    if rows.locks.get(&item.lock).is_some_and(other) {
+        return SealVerdict::Conflict;
+    }
     match renewable(rows, item.lock, now) {
         Err(NotRenewable::Ended(how)) => return SealVerdict::Ended(how),
         Err(NotRenewable::Breaking) => return SealVerdict::Breaking,
-        Ok(row) if row.resources != item.resources || row.owner != item.owner => {
-            return SealVerdict::Conflict;
-        }
         Ok(_) => {}
     }
     restart(rows, item.lock, item.ttl.as_ms(), now);

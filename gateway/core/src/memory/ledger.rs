@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::acts::{self, Change, Guard, Now, Rows};
+use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
@@ -193,7 +193,13 @@ impl Ledger for MemoryLedger {
     async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
         let state = self.state();
         let applied = state.rows.operations.get(&id).cloned().map(OperationRecord::Applied);
-        let buried = || state.rows.buried.contains_key(&id.0).then_some(OperationRecord::Buried);
+        let buried = || {
+            state
+                .rows
+                .buried
+                .contains_key(&Buried::Operation(id))
+                .then_some(OperationRecord::Buried)
+        };
         Ok(applied.or_else(buried))
     }
 

@@ -36,6 +36,10 @@ pub enum LedgerError {
     /// The epoch moved on since the caller read it. Definitely not applied.
     #[error("the epoch of the mint has changed")]
     EpochMoved,
+    /// The ledger answered what this binary cannot read. Applied or not, and asking again will not
+    /// tell.
+    #[error("the ledger's answer cannot be read: {0}")]
+    Unreadable(String),
     /// A defect on either side. Definitely not applied, and trying again will not help.
     #[error("the ledger refused the act: {0}")]
     Defect(String),

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use fence_core::etag::ObjectCondition;
-use fence_core::ports::{Applied, Attempt, Effect, LedgerError, Patience, WriteItem, WriteVerdict};
+use fence_core::ports::{Applied, Effect, LedgerError, Patience, WriteItem, WriteVerdict};
 use fence_core::{OperationId, Refusal, Supersession};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::locks::lock_timed_out;
 use super::reads;
-use super::session::{Sessions, harmless};
-use super::wait_ms;
+use super::session::{Sessions, unreadable};
+use super::{attempt, wait_ms};
 use crate::ledger::time;
 
 /// What `fencegate.commit` returns per item.
@@ -105,11 +104,7 @@ pub(super) async fn commit(
         let resource = position[item.resource.as_str()];
         let payload = payload(item);
         columns.operation.push(item.operation.0);
-        columns.attempt.push(match item.attempt {
-            Attempt::First => 0,
-            Attempt::Rerun => 1,
-            Attempt::Bury => 2,
-        });
+        columns.attempt.push(attempt(item.attempt));
         columns.resource.push(resource);
         columns.token.push(item.token.get());
         columns.lock.push(item.lock.map(|lock| lock.0));
@@ -158,12 +153,13 @@ pub(super) async fn commit(
     .bind(columns.body)
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+    let Some(rows) = sessions.settle_act(session, answer)? else {
         return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
     let earlier = earlier(sessions, &rows).await?;
-    rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier)).collect()
+    let verdicts = rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// The operations that were found to have taken effect earlier. They never change, so reading them
@@ -181,8 +177,11 @@ async fn earlier(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = reads::operations(sessions, &ids).await.map_err(harmless);
-    let found = found.map_err(|error| LedgerError::Unknown(error.to_string()))?;
+    let found = match reads::operations(sessions, &ids).await {
+        Err(LedgerError::Defect(why)) => Err(LedgerError::Unreadable(why)),
+        Err(error) => Err(LedgerError::Unknown(error.to_string())),
+        found => found,
+    }?;
     Ok(found.into_iter().map(|applied| (applied.operation.0, applied)).collect())
 }
 

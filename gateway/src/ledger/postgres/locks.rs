@@ -8,8 +8,8 @@ use fence_core::{LockEnd, LockId, LockState, ResourceName, Ttl};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::session::{Sessions, harmless};
-use super::wait_ms;
+use super::session::{Sessions, harmless, unreadable};
+use super::{attempt, wait_ms};
 use crate::ledger::{end, resource_name, time, token};
 
 /// What a lock that has ended, or is being broken, comes back as.
@@ -125,32 +125,15 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.ttl.as_ms()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
-    .bind(
-        items
-            .iter()
-            .map(|item| item.attempt != fence_core::ports::Attempt::First)
-            .collect::<Vec<_>>(),
-    )
+    .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let rows = match lock_timed_out(sessions.settle(session, answer)) {
-        Ok(None) => return Ok(items.iter().map(|_| SealVerdict::Busy).collect()),
-        Ok(Some(rows)) => rows,
-        Err(error) => return Err(error),
+    let Some(rows) = sessions.settle_act(session, answer)? else {
+        return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
-    rows.iter().zip(items).map(|(row, item)| row.verdict(item)).collect()
-}
-
-/// A call on a lane that did not get its row in time was rolled back: everything in it is busy.
-pub(super) fn lock_timed_out<T>(answer: Result<T, LedgerError>) -> Result<Option<T>, LedgerError> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(LedgerError::Unavailable(why)) if why == "canceling statement due to lock timeout" => {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// What `fencegate.renew` returns per item.
@@ -213,11 +196,12 @@ pub(super) async fn renew(
         .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+    let Some(rows) = sessions.settle_act(session, answer)? else {
         return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
-    rows.into_iter().zip(items).map(|(row, item)| row.verdict(item.lock)).collect()
+    let verdicts = rows.into_iter().zip(items).map(|(row, item)| row.verdict(item.lock));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// What `fencegate.release` returns per item.
@@ -242,7 +226,7 @@ pub(super) async fn release(
         .bind(items.iter().map(|id| id.0).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+    let Some(rows) = sessions.settle_act(session, answer)? else {
         return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -261,7 +245,7 @@ pub(super) async fn release(
             other => return Err(unknown_verdict(other)),
         })
     };
-    rows.into_iter().map(verdict).collect()
+    rows.into_iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// What `fencegate.break_locks` returns per item.
@@ -290,7 +274,7 @@ pub(super) async fn break_locks(
             .bind(items.iter().map(after).collect::<Vec<_>>())
             .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = lock_timed_out(sessions.settle(session, answer))? else {
+    let Some(rows) = sessions.settle_act(session, answer)? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -308,7 +292,7 @@ pub(super) async fn break_locks(
             other => return Err(unknown_verdict(other)),
         })
     };
-    rows.iter().zip(items).map(verdict).collect()
+    rows.iter().zip(items).map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// A row of `fencegate.seal_guard`.

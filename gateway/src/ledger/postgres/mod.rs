@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord, Object,
-    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    Applied, Attempt, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     WriteItem, WriteVerdict,
 };
@@ -47,6 +47,15 @@ fn wait_ms(patience: Patience) -> i32 {
     match patience {
         Patience::Skip => 0,
         Patience::Wait(limit) => i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1),
+    }
+}
+
+/// How often an item may have been sent before, as the functions take it.
+fn attempt(attempt: Attempt) -> i32 {
+    match attempt {
+        Attempt::First => 0,
+        Attempt::Rerun => 1,
+        Attempt::Bury => 2,
     }
 }
 

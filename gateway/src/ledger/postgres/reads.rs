@@ -309,9 +309,10 @@ pub(super) async fn operation(
     if let Some(applied) = operations(sessions, &[id.0]).await?.pop() {
         return Ok(Some(OperationRecord::Applied(applied)));
     }
-    let query =
-        sqlx::query_scalar::<_, bool>("SELECT EXISTS (SELECT FROM fencegate.buried WHERE id = $1)")
-            .bind(id.0);
+    let query = sqlx::query_scalar::<_, bool>(
+        "SELECT EXISTS (SELECT FROM fencegate.buried WHERE kind = 'operation' AND id = $1)",
+    )
+    .bind(id.0);
     let buried: bool = fetch!(sessions, fetch_one, query)?;
     Ok(buried.then_some(OperationRecord::Buried))
 }

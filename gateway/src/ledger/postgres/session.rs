@@ -82,11 +82,27 @@ impl Sessions {
                 self.idle().push(session.connection);
                 Err(error)
             }
+            Err(Failure::RowLocked) => {
+                self.idle().push(session.connection);
+                Err(LedgerError::Unavailable("a row stayed locked by somebody else".into()))
+            }
             Err(Failure::Lost(why)) => {
                 // The others are probably lost too; better to connect anew than to lose more calls.
                 self.idle().clear();
                 Err(LedgerError::Unknown(why))
             }
+        }
+    }
+
+    /// Ends an act: `None` if it did not get its rows in time, which rolled it back.
+    pub fn settle_act<T>(
+        &self,
+        session: Session,
+        answer: Result<T, Failure>,
+    ) -> Result<Option<T>, LedgerError> {
+        match answer {
+            Err(Failure::RowLocked) => self.settle(session, Ok(None)),
+            answer => self.settle(session, answer.map(Some)),
         }
     }
 
@@ -139,6 +155,8 @@ enum ConnectError {
     Driver(#[from] sqlx::Error),
     #[error("{setting} is {value} on the Postgres server: acknowledged writes could be lost")]
     Unsafe { setting: &'static str, value: String },
+    #[error("the database is encoded in {0}; names and owners need UTF8")]
+    Encoding(String),
     #[error("the Postgres server is a standby")]
     Standby,
 }
@@ -154,9 +172,18 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
     .bind(ms)
     .execute(&mut *connection)
     .await?;
-    let (commit, fsync, pages, standbys, recovery): (String, String, String, String, bool) =
+    let (commit, encoding, fsync, pages, standbys, recovery): (
+        String,
+        String,
+        String,
+        String,
+        String,
+        bool,
+    ) =
+        // Set to what it is, so that a later change of the server's default does not reach here.
         sqlx::query_as(
-            "SELECT current_setting('synchronous_commit'), current_setting('fsync'),
+            "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false),
+                    current_setting('server_encoding'), current_setting('fsync'),
                     current_setting('full_page_writes'),
                     current_setting('synchronous_standby_names'), pg_is_in_recovery()",
         )
@@ -172,17 +199,25 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
             return Err(ConnectError::Unsafe { setting, value });
         }
     }
+    if encoding != "UTF8" {
+        return Err(ConnectError::Encoding(encoding));
+    }
     if recovery {
         return Err(ConnectError::Standby);
     }
     Ok(())
 }
 
+/// SQLSTATE of a lock timeout.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The server answered with an error: the call was rolled back, the session is sound.
     Answered(LedgerError),
+    /// The server gave up waiting for a row that somebody else has locked: rolled back.
+    RowLocked,
     /// No answer came: the call may still take effect. The session must be closed.
     Lost(String),
 }
@@ -196,6 +231,7 @@ impl From<sqlx::Error> for Failure {
                     Some(pg) if matches!(pg.severity(), PgSeverity::Fatal | PgSeverity::Panic) => {
                         Self::Lost(pg.to_string())
                     }
+                    Some(pg) if pg.code() == LOCK_NOT_AVAILABLE => Self::RowLocked,
                     Some(pg) => Self::Answered(meaning(pg.code(), pg.message())),
                     None => Self::Lost(error.to_string()),
                 }
@@ -205,8 +241,10 @@ impl From<sqlx::Error> for Failure {
             | sqlx::Error::Decode(_)
             | sqlx::Error::ColumnNotFound(_)
             | sqlx::Error::ColumnIndexOutOfBounds { .. }
-            | sqlx::Error::Encode(_)
-            | sqlx::Error::RowNotFound => Self::Lost(error.to_string()),
+            | sqlx::Error::RowNotFound => {
+                Self::Answered(LedgerError::Unreadable(error.to_string()))
+            }
+            sqlx::Error::Encode(_) => Self::Answered(LedgerError::Defect(error.to_string())),
             _ => Self::Lost(error.to_string()),
         }
     }
@@ -233,6 +271,15 @@ fn meaning(code: &str, message: &str) -> LedgerError {
 pub fn harmless(error: LedgerError) -> LedgerError {
     match error {
         LedgerError::Unknown(why) => LedgerError::Unavailable(why),
+        LedgerError::Unreadable(why) => LedgerError::Defect(why),
+        other => other,
+    }
+}
+
+/// For what is found wrong in the answer to an act: by then it has been committed.
+pub fn unreadable(error: LedgerError) -> LedgerError {
+    match error {
+        LedgerError::Defect(why) => LedgerError::Unreadable(why),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use fence_core::acts::{FenceRow, GrantRow, Guard, KeyRow, LockRow, ObjectRow, Rows};
+use fence_core::acts::{Buried, FenceRow, GrantRow, Guard, KeyRow, LockRow, ObjectRow, Rows};
 use fence_core::etag::EntityTag;
 use fence_core::ports::{Applied, LedgerError, Object, SealItem, WriteItem};
 use fence_core::rule::Hold;
@@ -89,8 +89,7 @@ pub(super) async fn load(
         grants.retain(|(name, token)| rows.fences.get(name).is_some_and(|f| f.token != *token));
     }
     load_grants(connection, &mut rows, &grants).await?;
-    let ids = needs.locks.iter().map(|id| id.0).chain(needs.operations.iter().map(|id| id.0));
-    load_buried(connection, &mut rows, &json(ids)).await?;
+    load_buried(connection, &mut rows, needs).await?;
     load_keys(connection, &mut rows, &needs.keys).await?;
     let mut operations = needs.operations.clone();
     operations.extend(rows.keys.values().map(|row| row.operation));
@@ -278,17 +277,28 @@ async fn load_grants(
 async fn load_buried(
     connection: &mut SqliteConnection,
     rows: &mut Rows,
-    ids: &str,
+    needs: &Needs,
 ) -> Result<(), LedgerError> {
-    let found: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT b.id, b.buried_at FROM json_each(?1) n CROSS JOIN buried b ON b.id = n.value",
+    let locks = needs.locks.iter().map(|id| Buried::Lock(*id));
+    let operations = needs.operations.iter().map(|id| Buried::Operation(*id));
+    let wanted: Vec<Buried> = locks.chain(operations).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // By position, so that the ids need not be read back.
+    let pairs = wanted.iter().map(|buried| (buried.kind(), buried.id()));
+    let found: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT n.key, b.buried_at FROM json_each(?1) n CROSS JOIN buried b
+             ON b.kind = n.value ->> 0 AND b.id = n.value ->> 1",
     )
-    .bind(ids)
+    .bind(json(pairs))
     .fetch_all(connection)
     .await
     .map_err(rolled_back)?;
-    for (buried, at) in found {
-        rows.buried.insert(id(&buried)?, time(at));
+    for (position, at) in found {
+        if let Some(buried) = usize::try_from(position).ok().and_then(|i| wanted.get(i)) {
+            rows.buried.insert(*buried, time(at));
+        }
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod reads;
 mod store;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +69,7 @@ pub struct SqliteLedger {
     clock: Arc<dyn Clock>,
     writer: tokio::sync::Mutex<Option<SqliteConnection>>,
     readers: Mutex<Vec<SqliteConnection>>,
+    disk_failed: AtomicBool,
 }
 
 impl SqliteLedger {
@@ -116,6 +118,7 @@ impl SqliteLedger {
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
             readers: Mutex::default(),
+            disk_failed: AtomicBool::new(false),
         })
     }
 
@@ -165,13 +168,16 @@ impl SqliteLedger {
     ///
     /// 1. `BEGIN IMMEDIATE`, load, run, store: an error up to here rolls back, definitely.
     /// 2. `COMMIT`: an error here may come after the commit reached the disk. The outcome is
-    ///    unknown; the connection is closed, and the next act opens the file anew.
+    ///    unknown; the connection is closed, and the next act opens the file anew. After an
+    ///    input/output error not even that: the system may show what the disk does not have, so the
+    ///    ledger stops until the gateway is started again.
     async fn act<V>(
         &self,
         needs: Needs,
         run: impl FnOnce(&mut Rows, Now) -> Result<V, LedgerError> + Send,
     ) -> Result<V, LedgerError> {
         let mut writer = self.writer.lock().await;
+        self.working()?;
         // Taken out while in use: a call that is given up half-way closes it, which rolls back.
         let mut connection = match writer.take() {
             Some(connection) => connection,
@@ -198,10 +204,23 @@ impl SqliteLedger {
                     Ok(verdicts)
                 }
                 Err(error) => {
+                    if is_io_error(&error) {
+                        self.disk_failed.store(true, Ordering::Release);
+                        tracing::error!(%error, "the ledger's disk failed; the ledger stops");
+                    }
                     let _ = connection.close().await;
                     Err(LedgerError::Unknown(error.to_string()))
                 }
             },
+        }
+    }
+
+    fn working(&self) -> Result<(), LedgerError> {
+        match self.disk_failed.load(Ordering::Acquire) {
+            true => Err(LedgerError::Unavailable(
+                "the ledger's disk failed; see to the disk and start the gateway again".into(),
+            )),
+            false => Ok(()),
         }
     }
 
@@ -219,6 +238,7 @@ impl SqliteLedger {
 
     /// A connection for reading only.
     async fn reader(&self) -> Result<SqliteConnection, LedgerError> {
+        self.working()?;
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle {
             Some(reader) => Ok(reader),
@@ -247,6 +267,17 @@ fn private(path: &Path) -> std::io::Result<()> {
 
 fn elapsed_ms(clock: &dyn Clock) -> i64 {
     i64::try_from(clock.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Whether the disk failed, as opposed to being full or busy. The extended codes of SQLite have the
+/// primary one in their lowest byte.
+fn is_io_error(error: &sqlx::Error) -> bool {
+    const SQLITE_IOERR: i64 = 10;
+    let code = match error {
+        sqlx::Error::Database(database) => database.code().and_then(|code| code.parse().ok()),
+        _ => None,
+    };
+    code.is_some_and(|code: i64| code & 0xff == SQLITE_IOERR)
 }
 
 /// An error before `COMMIT`: nothing was applied.

@@ -178,11 +178,12 @@ impl SqliteLedger {
             return Ok(Some(OperationRecord::Applied(applied)));
         }
         let mut reader = self.reader().await?;
-        let buried: Result<bool, _> =
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM buried WHERE id = ?1)")
-                .bind(id.to_string())
-                .fetch_one(&mut reader)
-                .await;
+        let buried: Result<bool, _> = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM buried WHERE kind = 'operation' AND id = ?1)",
+        )
+        .bind(id.to_string())
+        .fetch_one(&mut reader)
+        .await;
         Ok(self.keep(reader, buried)?.then_some(OperationRecord::Buried))
     }
 

@@ -62,9 +62,11 @@ pub(super) async fn store(
             Change::Buried(id) => {
                 let Some(at) = rows.buried.get(id) else { continue };
                 sqlx::query(
-                    "INSERT INTO buried (id, buried_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                    "INSERT INTO buried (kind, id, buried_at) VALUES (?1, ?2, ?3)
+                     ON CONFLICT DO NOTHING",
                 )
-                .bind(id.to_string())
+                .bind(id.kind())
+                .bind(id.id().to_string())
                 .bind(at.as_microsecond())
                 .execute(&mut *connection)
                 .await?;
@@ -259,8 +261,8 @@ pub(super) async fn prune(
             before(retention.ended_locks),
         ),
         (
-            "DELETE FROM buried WHERE id IN (
-                 SELECT id FROM buried WHERE buried_at < ?1 ORDER BY buried_at LIMIT ?2)",
+            "DELETE FROM buried WHERE (kind, id) IN (
+                 SELECT kind, id FROM buried WHERE buried_at < ?1 ORDER BY buried_at LIMIT ?2)",
             before(retention.ended_locks),
         ),
         (

@@ -159,16 +159,22 @@ pub async fn break_with(ledger: &dyn Ledger, grant: &Grant, after: Duration) -> 
 
 /// A write under a grant on its first resource.
 pub fn write(grant: &Grant, effect: Effect) -> WriteItem {
+    let (resource, token) = (grant.resources[0].clone(), grant.token);
+    WriteItem { resource, token, effect, ..put_at("r", 1) }
+}
+
+/// A put to a resource under a token, without the grant at hand.
+pub fn put_at(resource: &str, number: i64) -> WriteItem {
     WriteItem {
         operation: operation_id(),
-        resource: grant.resources[0].clone(),
-        token: grant.token,
+        resource: name(resource),
+        token: token(number),
         lock: None,
         sequence: None,
         idempotency: None,
         object_condition: None,
         resource_version: None,
-        effect,
+        effect: put_effect("k", b"text"),
         attempt: Attempt::First,
     }
 }

@@ -176,13 +176,12 @@ pub async fn several_resources_are_sealed_all_or_none(ledger: &dyn Ledger) {
         assert_eq!(ledger.resource(&name(free)).await.expect("read"), None);
     }
     assert_eq!(ledger.lock(both.lock).await.expect("read"), None);
-    let write = WriteTo::new("a", 20);
-    assert_eq!(refusal(ledger, write.item()).await, Refusal::Unknown);
+    assert_eq!(refusal(ledger, put_at("a", 20)).await, Refusal::Unknown);
     release_one(ledger, ann.lock).await;
     let grant = granted(ledger, both).await;
     assert_eq!(grant.resources, [name("a"), name("b"), name("c")]);
     for each in ["a", "b", "c"] {
-        apply(ledger, WriteTo::new(each, 20).item()).await;
+        apply(ledger, put_at(each, 20)).await;
     }
     let record = ledger.lock(grant.lock).await.expect("read").expect("known");
     assert_eq!(record.grant.versions, [1, 1, 1]);
@@ -212,8 +211,8 @@ pub async fn a_lock_taken_over_on_one_resource_has_ended(ledger: &dyn Ledger) {
     assert_eq!(renew_one(ledger, pair.lock).await, ended);
     assert_eq!(release_one(ledger, pair.lock).await, ReleaseVerdict::AlreadyEnded);
     // On the other its token stays good until the next grant.
-    apply(ledger, WriteTo::new("a", 10).item()).await;
-    assert!(matches!(refusal(ledger, WriteTo::new("b", 10).item()).await, Refusal::Stale { .. }));
+    apply(ledger, put_at("a", 10)).await;
+    assert!(matches!(refusal(ledger, put_at("b", 10)).await, Refusal::Stale { .. }));
 }
 
 /// Each item of a batch is decided on its own.
@@ -283,31 +282,4 @@ pub async fn a_raised_floor_frees_what_was_held(ledger: &dyn Ledger, operator: &
     assert_eq!(seal_one(ledger, seal(["r"], 15)).await, SealVerdict::NumberTooLow);
     assert_eq!(seal_one(ledger, seal(["s"], 15)).await, SealVerdict::NumberTooLow);
     held(ledger, "r", 16).await;
-}
-
-/// A write to a resource under a token, without the grant at hand.
-struct WriteTo {
-    resource: String,
-    number: i64,
-}
-
-impl WriteTo {
-    fn new(resource: &str, number: i64) -> Self {
-        Self { resource: resource.into(), number }
-    }
-
-    fn item(&self) -> WriteItem {
-        WriteItem {
-            operation: operation_id(),
-            resource: name(&self.resource),
-            token: token(self.number),
-            lock: None,
-            sequence: None,
-            idempotency: None,
-            object_condition: None,
-            resource_version: None,
-            effect: put_effect("k", b"text"),
-            attempt: Attempt::First,
-        }
-    }
 }

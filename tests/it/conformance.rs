@@ -1,0 +1,306 @@
+//! The conformance suites, on every adapter: one test per case and adapter.
+
+use fence_core::memory::MemoryMint;
+use fence_tests::conformance::{self, ledger as cases, mint};
+use fence_tests::etcd::Etcd;
+use tempfile::TempDir;
+
+/// Cases on every ledger.
+macro_rules! on_every_ledger {
+    ($($module:ident { $($case:ident)+ })+) => { $(mod $module { $(mod $case {
+        use super::super::{cases, conformance};
+
+        #[tokio::test]
+        async fn in_memory() {
+            cases::$module::$case(&conformance::memory_ledger()).await;
+        }
+
+        #[tokio::test]
+        async fn on_sqlite() {
+            let opened = conformance::sqlite_ledger().await;
+            cases::$module::$case(&opened.ledger).await;
+        }
+
+        #[tokio::test]
+        async fn on_postgres() {
+            let opened = conformance::postgres_ledger().await;
+            cases::$module::$case(&opened.ledger).await;
+        }
+    })+ })+ };
+}
+
+/// Cases that reach into the tables.
+macro_rules! on_every_database {
+    ($($module:ident::$case:ident)+) => { mod databases { $(mod $case {
+        use super::super::{cases, conformance};
+
+        #[tokio::test]
+        async fn on_sqlite() {
+            let opened = conformance::sqlite_ledger().await;
+            cases::$module::$case(&opened.ledger, &opened.operator).await;
+        }
+
+        #[tokio::test]
+        async fn on_postgres() {
+            let opened = conformance::postgres_ledger().await;
+            cases::$module::$case(&opened.ledger, &opened.operator).await;
+        }
+    })+ } };
+}
+
+/// Cases on every mint.
+macro_rules! on_every_mint {
+    ($($case:ident)+) => { mod mints { $(mod $case {
+        use super::super::*;
+
+        #[tokio::test]
+        async fn in_memory() {
+            mint::$case(&MemoryMint::default()).await;
+        }
+
+        #[tokio::test]
+        async fn embedded() {
+            let home = TempDir::new().expect("a directory");
+            mint::$case(&mint::embedded_mint(home.path())).await;
+        }
+
+        #[tokio::test]
+        async fn on_etcd() {
+            let etcd = Etcd::shared().await;
+            mint::$case(&mint::etcd_mint(etcd, &etcd.prefix())).await;
+        }
+    })+ } };
+}
+
+on_every_ledger! {
+    rule {
+        the_holder_is_admitted
+        an_expired_holder_without_successor_is_admitted
+        without_a_fence_every_token_is_unknown
+        a_token_never_sealed_is_unknown_on_either_side
+        a_huge_token_changes_nothing
+        a_superseded_token_is_stale
+        a_late_write_is_refused_before_the_successor_writes
+        a_released_token_is_released
+        a_broken_token_is_broken
+        a_lock_id_must_match_at_the_fence_only
+        a_sequence_is_judged_before_preconditions
+        a_refused_write_leaves_no_trace
+    }
+    seals {
+        a_fresh_resource_is_sealed
+        a_held_resource_is_refused_with_its_holder
+        an_expired_lock_is_taken_over
+        only_locks_that_expired_count_as_taken_over
+        the_same_id_again_is_the_same_lock
+        the_same_id_for_something_else_conflicts
+        an_ended_id_is_never_granted_again
+        releasing_an_unknown_id_buries_it
+        a_number_that_does_not_rise_is_too_low
+        after_a_number_too_low_the_same_id_may_mint_again
+        several_resources_are_sealed_all_or_none
+        several_resources_need_a_number_above_all_their_fences
+        a_lock_taken_over_on_one_resource_has_ended
+        a_batch_of_seals_has_a_verdict_each
+        a_wrong_epoch_seals_nothing
+        a_seal_starts_the_sequence_again
+        a_breaking_lock_keeps_others_out
+    }
+    renewals {
+        a_renewal_starts_the_ttl_again
+        a_renewal_may_bring_a_new_ttl
+        a_renewal_revives_an_expired_lock
+        renewing_an_unknown_id_finds_nothing
+        an_ended_lock_is_not_renewed
+        a_breaking_lock_is_not_renewed
+        many_are_renewed_at_once
+        a_lock_on_several_resources_is_renewed_on_all
+        a_release_frees_the_resource
+        a_release_is_idempotent
+        two_releases_in_one_batch_release_once
+        a_breaking_lock_may_be_released
+        an_expired_lock_may_be_released
+        a_release_frees_all_its_resources
+    }
+    breaks {
+        a_break_at_once_fences_the_holder_off
+        a_break_after_a_while_comes_due
+        a_due_break_is_stored_by_whoever_acts
+        a_due_break_frees_the_resource
+        a_second_break_shortens_and_never_extends
+        a_break_is_due_at_the_deadline_at_the_latest
+        an_expired_lock_is_broken_at_once
+        a_break_after_ages_waits_for_the_deadline
+        a_break_is_about_one_token
+        what_nobody_holds_is_not_broken
+        a_break_is_idempotent
+        a_batch_of_breaks_has_a_verdict_each
+        a_lock_broken_on_one_resource_has_ended
+    }
+    writes {
+        versions_count_the_writes_of_a_resource
+        a_put_is_answered_in_full_and_read_back
+        an_empty_body_is_an_object
+        a_tag_is_of_the_version_that_wrote_the_object
+        a_delete_takes_a_version
+        a_delete_of_nothing_takes_no_version
+        the_retry_of_a_delete_of_nothing_deletes_nothing
+        deleting_all_takes_one_version
+        deleting_all_of_nothing_takes_no_version
+        if_match_demands_the_tag
+        an_object_may_have_to_exist_or_not
+        the_resource_may_have_to_be_at_a_version
+        a_sequence_strictly_rises
+    }
+    keys {
+        a_key_replays_its_first_answer
+        an_answer_equals_what_is_read_later
+        a_key_replays_before_anything_is_judged
+        a_key_replays_whatever_became_of_the_token
+        a_key_of_another_payload_is_reused
+        a_key_is_of_one_resource
+        a_refused_write_leaves_its_key_free
+        a_key_replays_deletions
+    }
+    reruns {
+        an_operation_that_is_known_is_found
+        a_rerun_of_an_absent_write_applies_it
+        a_rerun_that_is_refused_buries_its_id
+        a_rerun_is_buried_whatever_refused_it
+        a_first_sending_that_is_refused_buries_nothing
+        burying_an_absent_write_stops_it
+        a_rerun_with_a_key_finds_the_effect
+        one_operation_twice_in_a_batch_has_one_effect
+        what_is_buried_in_a_batch_stays_so_in_it
+        a_rerun_of_a_sealed_id_is_the_same_lock
+        a_rerun_of_an_absent_seal_seals
+        a_rerun_of_a_seal_that_is_refused_buries_its_id
+        burying_an_absent_seal_stops_it
+        an_empty_batch_is_decided
+    }
+    batches {
+        of_two_equal_if_match_one_wins
+        of_two_equal_keys_one_takes_effect
+        a_key_of_a_refused_item_is_free_for_the_next
+        of_two_creations_one_wins
+        three_puts_to_one_key_take_three_versions
+        a_put_then_a_delete
+        a_delete_then_a_put
+        two_deletes_take_one_version
+        a_put_then_a_deletion_of_all_then_a_put
+        conditions_see_what_was_wiped_before
+        a_demanded_resource_version_sees_the_items_before
+        a_sequence_falls_in_one_batch
+        items_on_many_resources_are_interleaved
+        one_stale_item_among_good_ones
+        a_large_batch_is_decided_in_order
+    }
+    reads {
+        a_batch_of_reads_answers_in_order
+        holders_are_the_live_ones
+        a_lock_record_follows_its_lock
+        a_resource_shows_what_its_lock_is_doing
+        resources_are_listed_in_byte_order
+        released_resources_may_be_left_out
+        a_refused_seal_makes_no_resource
+        objects_are_listed_in_byte_order
+        an_unknown_operation_is_unknown
+        rejections_are_listed_newest_first
+    }
+    tidying {
+        a_fresh_epoch_opens_with_any_nonce
+        an_open_epoch_keeps_its_nonce
+        a_sealed_epoch_opens_with_its_own_nonce_only
+        a_sweep_keeps_what_is_young
+        a_sweep_removes_old_keys
+        a_sweep_removes_locks_that_ended
+        a_sweep_removes_buried_ids
+        a_sweep_bounds_the_rejections
+    }
+}
+
+on_every_database! {
+    rule::a_token_at_or_below_the_floor_is_void
+    rule::a_frozen_resource_takes_no_write
+    rule::a_protected_resource_is_not_deleted
+    rule::a_tag_of_an_older_generation_never_matches
+    seals::a_raised_floor_frees_what_was_held
+    belts::a_fence_never_falls
+    belts::a_fence_is_never_removed
+    belts::a_fence_is_never_renamed
+    belts::a_version_without_an_operation_is_refused
+    belts::the_guard_never_falls
+}
+
+on_every_mint! {
+    numbers_rise
+    concurrent_calls_get_distinct_rising_numbers
+    another_nonce_mints_nothing
+    adopting_twice_keeps_the_first
+    concurrent_adoptions_agree
+    a_fresh_mint_has_no_incarnation
+    a_hundred_items_are_minted_at_once
+    odd_traces_do_no_harm
+}
+
+#[tokio::test]
+async fn a_locked_row_is_busy_and_delays_no_other_on_postgres() {
+    let opened = conformance::postgres_ledger().await;
+    cases::belts::a_locked_row_is_busy_and_delays_no_other(&opened.ledger, &opened.operator).await;
+}
+
+#[tokio::test]
+async fn a_sqlite_file_is_the_same_when_opened_again() {
+    let home = TempDir::new().expect("a directory");
+    cases::belts::a_sqlite_file_is_the_same_when_opened_again(&home.path().join("ledger.db")).await;
+}
+
+/// Random runs, four at a time, each on a ledger of its own.
+macro_rules! random_runs {
+    ($name:ident, $open:ident) => {
+        #[tokio::test]
+        async fn $name() {
+            let first = cases::random::first_seed();
+            println!("seeds from {first}; FENCE_SEED={first} runs them again");
+            let mut tallies = Vec::new();
+            for seeds in (first..first + 20).collect::<Vec<_>>().chunks(4) {
+                let runs = seeds.iter().map(async |seed| {
+                    let opened = conformance::$open().await;
+                    cases::random::acts_have_the_same_outcome_as_in_memory(&opened.ledger, *seed)
+                        .await
+                });
+                tallies.extend(futures::future::join_all(runs).await);
+            }
+            cases::random::assert_all_kinds_occurred(tallies);
+        }
+    };
+}
+
+random_runs!(random_acts_have_the_same_outcome_on_sqlite, sqlite_ledger);
+random_runs!(random_acts_have_the_same_outcome_on_postgres, postgres_ledger);
+
+#[tokio::test]
+async fn two_gateways_share_the_numbers_of_etcd() {
+    let etcd = Etcd::shared().await;
+    let prefix = etcd.prefix();
+    let (one, other) = (mint::etcd_mint(etcd, &prefix), mint::etcd_mint(etcd, &prefix));
+    mint::two_gateways_share_the_numbers_of_etcd(&one, &other).await;
+}
+
+#[tokio::test]
+async fn the_embedded_mint_skips_ahead_when_opened_again() {
+    let home = TempDir::new().expect("a directory");
+    mint::the_embedded_mint_skips_ahead_when_opened_again(home.path()).await;
+}
+
+#[tokio::test]
+async fn etcd_shows_the_live_locks() {
+    let etcd = Etcd::shared().await;
+    mint::etcd_shows_the_live_locks(etcd).await;
+    mint::etcd_of_another_incarnation_is_not_written_to(etcd).await;
+}
+
+#[tokio::test]
+async fn etcd_goes_on_after_it_was_killed() {
+    mint::etcd_goes_on_after_it_was_killed(&Etcd::dedicated().await).await;
+}

@@ -1,0 +1,137 @@
+//! Crashes and losses of Postgres and etcd: what was acknowledged stays, and when it may not have,
+//! nothing is applied or granted.
+
+use fence_core::wire::{Lock, Readiness};
+use fence_tests::client::resource_path;
+use fence_tests::etcd::Etcd;
+use fence_tests::gateway::Gateway;
+use fence_tests::postgres::Postgres;
+use fence_tests::process::eventually;
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::outages::{part, promptly};
+
+#[tokio::test]
+async fn a_crash_of_postgres_loses_no_acknowledged_write_and_asks_for_no_refence() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
+    let url = postgres.database().await;
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    let resources = ["job:1", "job:2", "job:3", "job:4"];
+    let locks = join_all(resources.map(|resource| client.acquire(resource, "1h"))).await;
+    let stop = std::cell::Cell::new(false);
+    let acknowledged = std::cell::RefCell::new(Vec::new());
+    let writer = async |lock: &Lock| {
+        let resource = lock.resources[0].as_str();
+        let mut count = 0;
+        while !stop.get() {
+            let key = format!("k{count}");
+            count += 1;
+            let put = client.put(resource, &key, key.clone()).under(lock).send().await;
+            match put.status.as_u16() {
+                201 => acknowledged.borrow_mut().push((resource.to_owned(), key)),
+                503 => assert_ne!(put.code(), "refence-required", "{}", put.text()),
+                _ => panic!("{}", put.text()),
+            }
+        }
+    };
+    let crashes = async {
+        for round in 1..=3 {
+            let wanted = round * 40;
+            eventually("writes are acknowledged", async || {
+                (acknowledged.borrow().len() > wanted).then_some(())
+            })
+            .await;
+            postgres.kill9().await;
+            postgres.start().await;
+        }
+        let before = acknowledged.borrow().len();
+        eventually("writes go on after the last crash", async || {
+            (acknowledged.borrow().len() > before + 20).then_some(())
+        })
+        .await;
+        stop.set(true);
+    };
+    tokio::join!(join_all(locks.iter().map(writer)), crashes);
+    for (resource, key) in &acknowledged.take() {
+        let read = client.read(resource, key).send().await.expect(200);
+        assert_eq!(&read.text(), key, "{resource}");
+    }
+    assert!(!gateway.log().contains("refence"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn an_etcd_that_was_wiped_grants_nothing_and_disturbs_no_holder() {
+    let (etcd, postgres) = tokio::join!(Etcd::dedicated(), Postgres::shared());
+    let url = postgres.database().await;
+    let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
+    let gateway = settings.clone().start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:held", "10m").await;
+    etcd.stop().await;
+    etcd.wipe();
+    etcd.start().await;
+
+    // A gateway that starts only now knows no more of the old etcd than the ledger tells it.
+    let fresh = settings.start().await;
+    for client in [client, fresh.client()] {
+        let refused = eventually("etcd is asked", async || {
+            let answer = promptly(client.lock(&json!({ "resource": "job:new" }))).await;
+            (answer.code() != "mint-unavailable").then_some(answer)
+        })
+        .await;
+        refused.refused(503, "mint-regressed");
+        let put = client.put("job:held", "k", "x").under(&lock).send().await;
+        assert!(put.status.is_success(), "{}", put.text());
+        client.renew(&lock, None).send().await.expect(200);
+        let ready: Readiness = client.get("/readyz").send().await.expect(200).parse();
+        assert!(!part(&ready, "mint").0, "{ready:?}");
+        client.get("/readyz").query("grants", "1").send().await.expect(503);
+    }
+    let client = fresh.client();
+    client.release(&lock).send().await.expect(204);
+    let refused = promptly(client.lock(&json!({ "resource": "job:held" }))).await;
+    refused.refused(503, "mint-regressed");
+}
+
+#[tokio::test]
+async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
+    let database = postgres.database_name().await;
+    let url = postgres.url(&database);
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    client.put("job:1", "k", "kept").under(&lock).send().await.expect(201);
+    let guards = async |timeline: &str| {
+        for table in ["write_guard", "seal_guard"] {
+            let set = format!("UPDATE fencegate.{table} SET timeline = {timeline}");
+            postgres.execute(&database, &set).await;
+        }
+    };
+    // As the guard of a ledger would look on a standby that was promoted: another timeline.
+    guards("'0000002A'").await;
+    for call in [
+        client.put("job:1", "k", "late").under(&lock),
+        client.put("job:1", "k", "late").under(&lock).idempotency_key("order-1"),
+        client.put("job:1", "k", "late").token(lock.token.get() + 1),
+        client.delete("job:1", "k").under(&lock),
+        client.delete_resource("job:1").under(&lock),
+        client.renew(&lock, None),
+        client.release(&lock),
+        client.lock(&json!({ "resource": "job:2" })),
+        client.break_lock("job:1", &json!({ "reason": "x" })),
+    ] {
+        let refused = promptly(call).await.refused(503, "refence-required");
+        assert!(refused.header("retry-after").is_some());
+        assert_eq!(refused.problem().outcome, None, "nothing was applied, and that is known");
+    }
+    assert_eq!(client.read("job:1", "k").send().await.expect(200).text(), "kept");
+
+    guards("fencegate.current_timeline()").await;
+    assert_eq!(client.version("job:1").await, 1);
+    client.get(resource_path("job:2")).send().await.refused(404, "resource-not-found");
+    let put = client.put("job:1", "k", "holder goes on").under(&lock).idempotency_key("order-1");
+    assert_eq!(put.send().await.expect(200).written().version, 2);
+}

@@ -1,0 +1,212 @@
+//! The life of a gateway: draining, stopping, crashing, starting again, and what it must not start
+//! on.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::path::PathBuf;
+
+use fence_tests::gateway::Gateway;
+use fence_tests::process::eventually;
+use fence_tests::raw::RawConnection;
+
+use crate::setup::{SetUp, look, on_both, take_over};
+
+on_both!(
+    a_gateway_that_was_told_to_stop_finishes_what_is_in_flight,
+    a_gateway_that_was_told_twice_stops_at_once,
+    a_restart_keeps_objects_fences_and_rising_tokens,
+    a_crash_keeps_objects_fences_and_rising_tokens,
+);
+
+/// Begins a put of ten bytes and sends five of them.
+async fn begun(gateway: &Gateway, token: impl std::fmt::Display) -> RawConnection {
+    let mut connection = RawConnection::open(gateway.address()).await;
+    let head = format!(
+        "PUT /resources/job:1/objects/slow HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {token}\r\n\
+         Content-Length: 10\r\n\r\n01234"
+    );
+    connection.send(head.as_bytes()).await;
+    connection
+}
+
+async fn until_draining(gateway: &Gateway) {
+    let client = gateway.client();
+    eventually("/readyz says that the gateway drains", async || {
+        let answer = client.get("/readyz").send().await;
+        let drains = answer.status == 503 && answer.text().contains("shutting down");
+        drains.then_some(())
+    })
+    .await;
+}
+
+async fn a_gateway_that_was_told_to_stop_finishes_what_is_in_flight(setup: SetUp) {
+    let settings = setup.settings().await.env("FENCEGATE_DRAIN_DELAY", "5s");
+    let mut gateway = settings.start().await;
+    let lock = gateway.client().acquire("job:1", "10m").await;
+    let mut slow = begun(&gateway, lock.token).await;
+    gateway.term();
+    until_draining(&gateway).await;
+    // Load balancers need a moment to notice; until then nobody is turned away.
+    gateway.client().put("job:1", "meanwhile", "x").under(&lock).send().await.expect(201);
+    slow.send(b"56789").await;
+    let answer = slow.answer().await.expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let status = gateway.wait_for_exit().await;
+    assert_eq!(status.code(), Some(0), "{}", gateway.log());
+
+    gateway.restart().await;
+    let client = gateway.client();
+    assert_eq!(client.read("job:1", "slow").send().await.expect(200).text(), "0123456789");
+}
+
+async fn a_gateway_that_was_told_twice_stops_at_once(setup: SetUp) {
+    let settings = setup.settings().await.env("FENCEGATE_DRAIN_DELAY", "1h");
+    let mut gateway = settings.start().await;
+    let lock = gateway.client().acquire("job:1", "10m").await;
+    let mut slow = begun(&gateway, lock.token).await;
+    gateway.term();
+    until_draining(&gateway).await;
+    gateway.term();
+    let status = gateway.wait_for_exit().await;
+    assert_eq!(status.code(), Some(143), "{}", gateway.log());
+    assert_eq!(slow.answer().await, None);
+    gateway.restart().await;
+    let client = gateway.client();
+    client.read("job:1", "slow").send().await.refused(404, "object-not-found");
+    client.put("job:1", "k", "x").under(&lock).send().await.expect(201);
+}
+
+async fn a_restart_keeps_objects_fences_and_rising_tokens(setup: SetUp) {
+    kept_over(setup, async |gateway| {
+        gateway.term();
+        assert_eq!(gateway.wait_for_exit().await.code(), Some(0), "{}", gateway.log());
+        gateway.restart().await;
+    })
+    .await;
+}
+
+async fn a_crash_keeps_objects_fences_and_rising_tokens(setup: SetUp) {
+    kept_over(setup, async |gateway| {
+        gateway.kill9();
+        gateway.restart().await;
+    })
+    .await;
+}
+
+async fn kept_over(setup: SetUp, restart: impl AsyncFn(&mut Gateway)) {
+    let mut gateway = setup.settings().await.env("FENCEGATE_DRAIN_DELAY", "0s").start().await;
+    let client = gateway.client();
+    let stale = client.acquire("job:1", "1s").await;
+    let keyed = client.put("job:1", "k", "first").under(&stale).idempotency_key("order-1");
+    let first = keyed.clone().send().await.expect(201);
+    let live = take_over(&client, "job:1").await;
+    client.put("job:1", "k", "second").under(&live).header("x-fence-seq", "7").send().await;
+    let released = client.acquire("job:2", "10m").await;
+    client.release(&released).send().await.expect(204);
+    let mut highest = released.token;
+
+    for round in 0..2 {
+        restart(&mut gateway).await;
+        assert_eq!(client.read("job:1", "k").send().await.expect(200).text(), "second");
+        let view = look(&client, "job:1").await;
+        assert_eq!((view.version, view.objects, view.state.as_str()), (2, 1, "leased"));
+        let late = client.put("job:1", "k", "late").under(&stale).send().await;
+        late.refused(412, "fence-token-stale");
+        let late = client.put("job:2", "k", "late").under(&released).send().await;
+        let code = if round == 0 { "fence-token-released" } else { "fence-token-stale" };
+        late.refused(412, code);
+        let replay = keyed.clone().send().await.expect(201);
+        assert_eq!((&replay.body, replay.must_have("idempotent-replayed")), (&first.body, "true"));
+        client.renew(&live, None).send().await.expect(200);
+        let repeated = client.put("job:1", "k", "dup").under(&live).header("x-fence-seq", "7");
+        repeated.send().await.refused(409, "sequence-out-of-order");
+        let next = client.acquire("job:2", "10m").await;
+        assert!(next.token > highest, "{} after {highest}", next.token);
+        highest = next.token;
+        client.release(&next).send().await.expect(204);
+    }
+    client.put("job:1", "k", "third").under(&live).send().await.expect(200);
+}
+
+/// A gateway that was started twice and granted a lock each time, stopped; and what its files held
+/// after the first time.
+async fn stopped_with_copy() -> (Gateway, Vec<(PathBuf, Vec<u8>)>) {
+    let mut gateway = Gateway::embedded().env("FENCEGATE_DRAIN_DELAY", "0s").start().await;
+    gateway.client().acquire("job:1", "10m").await;
+    stop(&mut gateway).await;
+    let copy = files(&gateway);
+    gateway.restart().await;
+    gateway.client().acquire("job:2", "10m").await;
+    stop(&mut gateway).await;
+    (gateway, copy)
+}
+
+async fn stop(gateway: &mut Gateway) {
+    gateway.term();
+    assert_eq!(gateway.wait_for_exit().await.code(), Some(0), "{}", gateway.log());
+}
+
+fn files(gateway: &Gateway) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = std::fs::read_dir(gateway.data_dir()).unwrap().map(|file| file.unwrap().path());
+    files.map(|file| (file.clone(), std::fs::read(file).unwrap())).collect()
+}
+
+/// Replaces all files of the gateway by these; those of the mint alone, or all but those.
+fn restore(gateway: &Gateway, copy: &[(PathBuf, Vec<u8>)], mint: bool) {
+    let chosen = |file: &PathBuf| file.ends_with("mint") == mint;
+    for (file, _) in files(gateway).iter().filter(|(file, _)| chosen(file)) {
+        std::fs::remove_file(file).unwrap();
+    }
+    for (file, bytes) in copy.iter().filter(|(file, _)| chosen(file)) {
+        std::fs::write(file, bytes).unwrap();
+    }
+}
+
+/// Starts the gateway, which must refuse to; returns what it says.
+async fn refused(gateway: &mut Gateway) -> String {
+    let before = gateway.log().len();
+    gateway.spawn();
+    let status = gateway.wait_for_exit().await;
+    let said = gateway.log().split_off(before);
+    assert_eq!(status.code(), Some(1), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn a_mint_that_was_restored_lost_or_damaged_is_refused() {
+    let (mut gateway, copy) = stopped_with_copy().await;
+    let current = files(&gateway);
+    restore(&gateway, &copy, true);
+    let said = refused(&mut gateway).await;
+    assert!(said.contains("the mint") && said.contains("restored from an older copy"), "{said}");
+
+    restore(&gateway, &[], true);
+    let said = refused(&mut gateway).await;
+    assert!(said.contains("has a ledger but no mint"), "{said}");
+    let mint = gateway.data_dir().join("mint");
+    assert!(!mint.exists(), "a refusal must not put a new mint in the place of the lost one");
+
+    restore(&gateway, &current, true);
+    let whole = std::fs::read(&mint).unwrap();
+    std::fs::write(&mint, &whole[..whole.len() / 2]).unwrap();
+    let said = refused(&mut gateway).await;
+    assert!(said.contains("is damaged"), "{said}");
+
+    // Refusing has changed nothing: with the right file it goes on.
+    restore(&gateway, &current, true);
+    gateway.restart().await;
+    gateway.client().acquire("job:3", "10m").await;
+}
+
+#[tokio::test]
+async fn a_ledger_that_was_restored_or_lost_is_refused() {
+    let (mut gateway, copy) = stopped_with_copy().await;
+    let current = files(&gateway);
+    for older in [copy.as_slice(), &[]] {
+        restore(&gateway, older, false);
+        let said = refused(&mut gateway).await;
+        assert!(said.contains("the ledger") && said.contains("older copy"), "{said}");
+    }
+    restore(&gateway, &current, false);
+    gateway.restart().await;
+    gateway.client().acquire("job:3", "10m").await;
+}

@@ -1,0 +1,88 @@
+//! Log lines: one per request, and no token and no lock id in any.
+
+use fence_core::wire::Lock;
+use fence_tests::client::Client;
+use fence_tests::gateway::Settings;
+use serde_json::{Value, json};
+
+use crate::setup::{SetUp, random_id};
+
+/// Every kind of call that carries a token or a lock id, each under a request id of its own.
+async fn calls_with_secrets(client: &Client) -> (Vec<String>, usize) {
+    let id = random_id();
+    let body = json!({ "resource": "job:1", "owner": "w", "ttl": "10m", "id": id });
+    let granted = client.lock(&body).header("x-request-id", "log-0").send().await.expect(201);
+    let first: Lock = granted.parse();
+    let calls = [
+        client.lock(&body),
+        client.put("job:1", "k", "x").under(&first).idempotency_key("log"),
+        client.put("job:1", "k", "x").token(first.token.get() + 1),
+        client.put("job:1", "k", "x").token(format!("0{}", first.token)),
+        client.renew(&first, None),
+        client.post("/locks/renew", &json!({ "ids": [id] })),
+        client.post("/locks/renew", &json!({ "ids": [id], "odd": 1 })),
+        client.lock_of(&first),
+        client.get(format!("/locks/{id}x")),
+        client.get(format!("/locks/{id}/nowhere")).unchecked(),
+        client.release(&first),
+        client.put("job:1", "k", "late").under(&first),
+    ];
+    let count = calls.len() + 1;
+    for (index, call) in calls.into_iter().enumerate() {
+        call.header("x-request-id", format!("log-{}", index + 1)).send().await;
+    }
+    (vec![id.to_string(), first.token.to_string()], count)
+}
+
+#[tokio::test]
+async fn each_request_is_one_line_of_json_without_tokens_and_lock_ids() {
+    for setup in [SetUp::Embedded, SetUp::Clustered] {
+        let verbose = |settings: Settings| {
+            settings.flag("--log-format", "json").flag("--log", "info,fencegate=trace")
+        };
+        let gateway = setup.start_with_high_tokens(verbose).await;
+        let (secrets, count) = calls_with_secrets(&gateway.client()).await;
+        gateway.logged(&format!("\"log-{}\"", count - 1)).await;
+        let log = gateway.log();
+        let lines: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+            .collect();
+        for index in 0..count {
+            let id = format!("log-{index}");
+            let of_request =
+                |line: &&Value| line["message"] == "request" && line["request_id"] == id.as_str();
+            let found: Vec<_> = lines.iter().filter(of_request).collect();
+            assert_eq!(found.len(), 1, "{id}: {found:?}");
+            let line = found[0];
+            assert!(line["method"].is_string() && line["route"].is_string(), "{line}");
+            assert!(line["status"].is_u64() && line["duration_ms"].is_f64(), "{line}");
+            assert!(line["timestamp"].is_string() && line["level"] == "INFO", "{line}");
+        }
+        let stale = lines.iter().find(|line| line["request_id"] == format!("log-{}", count - 1));
+        let stale = stale.unwrap();
+        assert_eq!(
+            (&stale["status"], &stale["code"]),
+            (&json!(412), &json!("fence-token-released"))
+        );
+        assert_eq!(stale["resource"], "job:1");
+        for secret in secrets {
+            assert!(!log.contains(&secret), "{secret} is in the log:\n{log}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_request_is_one_line_of_text_without_tokens_and_lock_ids() {
+    let gateway = SetUp::Embedded.start_with_high_tokens(|settings| settings).await;
+    let (secrets, count) = calls_with_secrets(&gateway.client()).await;
+    gateway.logged(&format!("\"log-{}\"", count - 1)).await;
+    let log = gateway.log();
+    for index in 0..count {
+        let id = format!("request_id=\"log-{index}\"");
+        assert_eq!(log.lines().filter(|line| line.contains(&id)).count(), 1, "{id}:\n{log}");
+    }
+    for secret in secrets {
+        assert!(!log.contains(&secret), "{secret} is in the log:\n{log}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What goes on, what stops and what comes back by itself when etcd or Postgres is down.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::time::Duration;
+
+use fence_core::wire::{Lock, Readiness};
+use fence_tests::client::{Answer, Call, Client, resource_path};
+use fence_tests::etcd::Etcd;
+use fence_tests::gateway::Gateway;
+use fence_tests::postgres::{Postgres, Stop};
+use fence_tests::process::eventually;
+use futures::future::join_all;
+use serde_json::json;
+
+/// How a server is away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outage {
+    /// Its port is closed.
+    Stopped,
+    /// Its connections are open and nothing answers.
+    Frozen,
+}
+
+/// Sends a call that must be answered within five seconds, whatever is down.
+pub async fn promptly(call: Call) -> Answer {
+    let answer = tokio::time::timeout(Duration::from_secs(5), call.send()).await;
+    answer.expect("an answer within five seconds")
+}
+
+/// Whether a part is ready, and what is wrong if it is not.
+pub fn part(readiness: &Readiness, name: &str) -> (bool, Option<String>) {
+    let part = readiness.parts.iter().find(|part| part.part == name).unwrap();
+    (part.ready, part.detail.clone())
+}
+
+async fn acquirable(client: &Client, resource: &str) -> Lock {
+    eventually("locks are granted again", async || {
+        let answer = client.lock(&json!({ "resource": resource, "ttl": "10m" })).send().await;
+        (answer.status == 201).then(|| answer.parse())
+    })
+    .await
+}
+
+async fn without_etcd(outage: Outage) {
+    let (etcd, postgres) = tokio::join!(Etcd::dedicated(), Postgres::shared());
+    let url = postgres.database().await;
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:held", "10m").await;
+    let leaving = client.acquire("job:leaving", "10m").await;
+    match outage {
+        Outage::Stopped => etcd.stop().await,
+        Outage::Frozen => etcd.pause(),
+    }
+
+    let grants =
+        join_all((0..4).map(|index| {
+            promptly(client.lock(&json!({ "resource": format!("job:new-{index}") })))
+        }));
+    let holder = async {
+        for version in 1..=20 {
+            let put = promptly(client.put("job:held", "k", "x").under(&lock)).await;
+            assert_eq!(put.written().version, version);
+        }
+        promptly(client.renew(&lock, Some("1h"))).await.expect(200);
+        let again = json!({ "resource": "job:held", "owner": "test", "id": lock.id.to_string() });
+        promptly(client.lock(&again)).await.expect(200);
+        promptly(client.lock(&json!({ "resource": "job:held" }))).await.refused(409, "lock-held");
+        promptly(client.release(&leaving)).await.expect(204);
+        promptly(client.break_lock("job:leaving", &json!({ "reason": "x" }))).await.expect(200);
+        promptly(client.read("job:held", "k")).await.expect(200);
+    };
+    let readiness = async {
+        let ready: Readiness = promptly(client.get("/readyz")).await.expect(200).parse();
+        assert_eq!((ready.ready, part(&ready, "ledger").0), (true, true));
+        let (mint, why) = part(&ready, "mint");
+        assert!(!mint && why.is_some_and(|why| !why.is_empty()), "{ready:?}");
+        let not: Readiness =
+            promptly(client.get("/readyz").query("grants", "1")).await.expect(503).parse();
+        assert!(!not.ready);
+    };
+    let (grants, (), ()) = tokio::join!(grants, holder, readiness);
+    for grant in grants {
+        let refused = grant.refused(503, "mint-unavailable");
+        assert!(refused.problem().retryable && refused.header("retry-after").is_some());
+    }
+
+    match outage {
+        Outage::Stopped => etcd.start().await,
+        Outage::Frozen => etcd.resume(),
+    }
+    let next = acquirable(&client, "job:leaving").await;
+    assert!(next.token > leaving.token && next.token > lock.token);
+    client.put("job:leaving", "k", "x").under(&next).send().await.expect(201);
+    client.get("/readyz").query("grants", "1").send().await.expect(200);
+}
+
+#[tokio::test]
+async fn with_etcd_stopped_holders_go_on_and_only_new_locks_stop() {
+    without_etcd(Outage::Stopped).await;
+}
+
+#[tokio::test]
+async fn with_etcd_frozen_holders_go_on_and_only_new_locks_stop() {
+    without_etcd(Outage::Frozen).await;
+}
+
+async fn without_postgres(outage: Outage) {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
+    let url = postgres.database().await;
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    client.put("job:1", "before", "x").under(&lock).send().await.expect(201);
+    match outage {
+        Outage::Stopped => postgres.stop(Stop::Fast).await,
+        Outage::Frozen => postgres.pause(),
+    }
+
+    let put = client.put("job:1", "during", "x").under(&lock);
+    let (put, others) = tokio::join!(
+        promptly(put),
+        join_all(
+            [
+                client.delete("job:1", "before").token(1),
+                client.renew(&lock, None),
+                client.lock(&json!({ "resource": "job:2" })),
+                client.lock(&json!({ "resource": "job:1", "id": lock.id.to_string() })),
+                client.break_lock("job:3", &json!({ "reason": "x" })),
+                client.post("/locks/renew", &json!({ "ids": [lock.id.to_string()] })),
+                client.lock_of(&lock),
+                client.read("job:1", "before"),
+                client.get("/locks"),
+                client.get(resource_path("job:1")),
+                client.get(format!("{}/objects", resource_path("job:1"))),
+                client.get("/rejections"),
+                client.get("/readyz").query("grants", "1"),
+            ]
+            .map(promptly)
+        ),
+    );
+    for answer in &others {
+        assert_eq!(answer.status, 503, "{}", answer.text());
+    }
+    assert_eq!(put.status, 503);
+    let not: Readiness = promptly(client.get("/readyz")).await.expect(503).parse();
+    assert!(!not.ready && !part(&not, "ledger").0, "{not:?}");
+    promptly(client.get("/healthz")).await.expect(200);
+    promptly(client.get("/metrics")).await.expect(200);
+
+    match outage {
+        Outage::Stopped => postgres.start().await,
+        Outage::Frozen => postgres.resume(),
+    }
+    eventually("the gateway is ready again", async || {
+        (client.get("/readyz").send().await.status == 200).then_some(())
+    })
+    .await;
+    let after = client.put("job:1", "after", "x").under(&lock);
+    eventually("writes are admitted again", async || {
+        after.clone().send().await.status.is_success().then_some(())
+    })
+    .await;
+    acquirable(&client, "job:2").await;
+    client.renew(&lock, None).send().await.expect(200);
+    assert_truthful(&client, &put).await;
+}
+
+/// What was said of the write during the outage holds: it was not applied, or its fate was unknown
+/// then and can be asked now.
+async fn assert_truthful(client: &Client, put: &Answer) {
+    let there = client.read("job:1", "during").send().await.status == 200;
+    if put.code() == "ledger-unavailable" {
+        assert!(!there, "a write that was denied has been applied");
+        return;
+    }
+    put.clone().refused(503, "outcome-unknown");
+    assert_eq!(put.must_have("x-fence-verdict"), "unknown");
+    let id = put.problem().operation.expect("the operation to ask about");
+    let outcome = eventually("the operation is decided", async || {
+        let record = client.get(format!("/operations/{id}")).send().await;
+        record.json()["outcome"].as_str().map(str::to_owned)
+    })
+    .await;
+    let there = client.read("job:1", "during").send().await.status == 200;
+    assert_eq!(outcome == "applied", there, "{outcome}");
+}
+
+#[tokio::test]
+async fn with_postgres_stopped_all_that_needs_it_says_so_and_recovers() {
+    without_postgres(Outage::Stopped).await;
+}
+
+#[tokio::test]
+async fn with_postgres_frozen_all_that_needs_it_says_so_and_recovers() {
+    without_postgres(Outage::Frozen).await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_wants_locks_while_etcd_is_silent_is_told_so_in_time() {
+    let (etcd, postgres) = tokio::join!(Etcd::dedicated(), Postgres::shared());
+    let url = postgres.database().await;
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    client.acquire("job:held", "10m").await;
+    etcd.pause();
+    // Far more than one call to etcd carries.
+    let grants = join_all(
+        (0..400).map(|index| promptly(client.lock(&json!({ "resource": format!("job:{index}") })))),
+    );
+    for grant in grants.await {
+        grant.refused(503, "mint-unavailable");
+    }
+    etcd.resume();
+    acquirable(&client, "job:0").await;
+}

@@ -1,0 +1,127 @@
+//! The belts: what no act does, the database refuses.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fence_core::ports::{
+    BreakVerdict, Ledger, Patience, ReleaseVerdict, RenewVerdict, SealItem, SealVerdict, WriteItem,
+    WriteVerdict,
+};
+use fence_core::{LockState, Refusal, Ttl};
+
+use super::build::*;
+use crate::conformance::{Operator, pause, reopened_sqlite_ledger};
+
+/// Neither its token nor its version nor the number of its grants.
+pub async fn a_fence_never_falls(ledger: &dyn Ledger, operator: &Operator) {
+    let (_, bob) = succession(ledger, "r").await;
+    apply(ledger, put(&bob, "k", "a")).await;
+    for set in ["token = 19", "token = 1", "version = 0", "grants = 1"] {
+        let why = operator.refusal(&format!("UPDATE fences SET {set}")).await;
+        assert!(why.contains("a fence never falls"), "{set}: {why}");
+    }
+    apply(ledger, put(&bob, "k", "b")).await;
+}
+
+/// It outlives everything.
+pub async fn a_fence_is_never_removed(ledger: &dyn Ledger, operator: &Operator) {
+    let ann = held(ledger, "r", 10).await;
+    let why = operator.refusal("DELETE FROM fences").await;
+    assert!(why.contains("never removed"), "{why}");
+    apply(ledger, put(&ann, "k", "a")).await;
+}
+
+/// A resource keeps its name: another name would be a fence that fell.
+pub async fn a_fence_is_never_renamed(ledger: &dyn Ledger, operator: &Operator) {
+    held(ledger, "r", 10).await;
+    let why = operator.refusal("UPDATE fences SET resource = 's'").await;
+    assert!(why.contains("a fence never falls"), "{why}");
+}
+
+/// One per operation, no more and no fewer.
+pub async fn a_version_without_an_operation_is_refused(ledger: &dyn Ledger, operator: &Operator) {
+    let ann = held(ledger, "r", 10).await;
+    apply(ledger, put(&ann, "k", "a")).await;
+    for version in [2, 3, 1000] {
+        let why = operator.refusal(&format!("UPDATE fences SET version = {version}")).await;
+        assert!(why.contains("a version rises by one per operation"), "{why}");
+    }
+    assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(2));
+}
+
+/// Neither floor nor epoch nor base, and no guard is removed.
+pub async fn the_guard_never_falls(ledger: &dyn Ledger, operator: &Operator) {
+    held(ledger, "r", 10).await;
+    operator.raise_floor(5).await;
+    let tables: &[&str] = match operator {
+        Operator::Sqlite(_) => &["guard"],
+        Operator::Postgres(_) => &["seal_guard", "write_guard"],
+    };
+    for table in tables {
+        let why = operator.refusal(&format!("UPDATE {table} SET floor = 4")).await;
+        assert!(why.contains("never falls"), "{why}");
+        let why = operator.refusal(&format!("DELETE FROM {table}")).await;
+        assert!(why.contains("never removed"), "{why}");
+    }
+    for set in ["epoch = -1", "base = -1"] {
+        let why = operator.refusal(&format!("UPDATE {} SET {set}", tables[0])).await;
+        assert!(why.contains("never fall"), "{why}");
+    }
+    let last = tables[tables.len() - 1];
+    let why = operator.refusal(&format!("UPDATE {last} SET generation = 0")).await;
+    assert!(why.contains("never fall"), "{why}");
+}
+
+/// What a process left behind is there for the next one, and each lock gets its full ttl again.
+pub async fn a_sqlite_file_is_the_same_when_opened_again(path: &Path) {
+    let before = reopened_sqlite_ledger(path).await;
+    let item = SealItem { ttl: Ttl::from_ms(1000), ..seal(["r"], 10) };
+    let ann = granted(&before, item.clone()).await;
+    let numbered = |sequence| WriteItem { sequence: Some(sequence), ..put(&ann, "k", "a") };
+    let write = numbered(4);
+    let first = apply(&before, write.clone()).await;
+    let broken = held(&before, "s", 10).await;
+    break_one(&before, &broken, 60_000).await;
+    pause(300).await;
+    drop(before);
+    let after = reopened_sqlite_ledger(path).await;
+    assert_eq!(apply(&after, write).await, first);
+    let record = after.lock(ann.lock).await.expect("read").expect("known");
+    assert_eq!((record.ended, record.grant.state), (None, LockState::Leased));
+    assert!(record.grant.remaining_ms > 800, "{}", record.grant.remaining_ms);
+    assert!(matches!(seal_one(&after, item).await, SealVerdict::Again(_)));
+    assert_eq!(refusal(&after, numbered(4)).await, Refusal::SequenceOutOfOrder);
+    assert_eq!(apply(&after, put(&ann, "k", "b")).await.version, Some(2));
+    // A pending break keeps its due time.
+    let BreakVerdict::Breaking { due_ms } = break_one(&after, &broken, 3_600_000).await else {
+        panic!("not breaking")
+    };
+    assert!(due_ms < 59_800, "{due_ms}");
+}
+
+/// Somebody's open transaction on one fence row delays no other; the item comes back as busy.
+pub async fn a_locked_row_is_busy_and_delays_no_other(ledger: &dyn Ledger, operator: &Operator) {
+    use sqlx::{Connection as _, Executor as _};
+    let (ann, other) = (held(ledger, "r", 10).await, held(ledger, "s", 10).await);
+    let Operator::Postgres(options) = operator else { panic!("only on Postgres") };
+    let mut foreign = sqlx::PgConnection::connect_with(options).await.expect("a connection");
+    foreign.execute("BEGIN").await.expect("begun");
+    foreign.execute("SELECT FROM fences WHERE resource = 'r' FOR UPDATE").await.expect("locked");
+    let waits = Patience::Wait(std::time::Duration::from_millis(50));
+    let items = [put(&ann, "k", "a"), put(&other, "k", "a"), put(&ann, "j", "a")];
+    let [busy, good, busy_too] = commit(ledger, items).await;
+    assert_eq!((busy, busy_too), (WriteVerdict::Busy, WriteVerdict::Busy));
+    applied(good);
+    let lane = ledger.commit(Arc::from([put(&ann, "k", "a")]), waits).await.expect("decided");
+    assert_eq!(lane, [WriteVerdict::Busy]);
+    let items = [seal(["r", "t"], 20), seal(["u"], 20)];
+    let verdicts = ledger.seal(0, Arc::from(items), Patience::Skip).await.expect("decided");
+    assert!(matches!(verdicts.as_slice(), [SealVerdict::Busy, SealVerdict::Sealed(..)]));
+    let lane = ledger.seal(0, Arc::from([seal(["r"], 20)]), waits).await.expect("decided");
+    assert_eq!(lane, [SealVerdict::Busy]);
+    assert_eq!(renew_one(ledger, ann.lock).await, RenewVerdict::Busy);
+    assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::Busy);
+    assert_eq!(break_one(ledger, &ann, 0).await, BreakVerdict::Busy);
+    foreign.execute("ROLLBACK").await.expect("ended");
+    assert_eq!(apply(ledger, put(&ann, "k", "a")).await.version, Some(1));
+}

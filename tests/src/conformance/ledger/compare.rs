@@ -1,0 +1,177 @@
+//! Verdicts and views without what a clock made of them, so that two ledgers can be compared.
+
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Applied, BreakVerdict, Grant, Holder, Ledger, OperationRecord, Page, Patience, ReadItem,
+    ReleaseVerdict, RenewVerdict, SealVerdict, WriteVerdict,
+};
+use fence_core::{LockId, OperationId, Refusal};
+
+use super::build::{key, name};
+use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
+
+fn grant(grant: &Grant) -> String {
+    let Grant { lock, resources, token, owner, state, ttl, versions, .. } = grant;
+    format!("{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {versions:?}")
+}
+
+fn holder(holder: &Holder) -> String {
+    let Holder { resource, owner, state, age_ms, remaining_ms } = holder;
+    format!("{resource} {owner} {state:?} {} {}", *age_ms >= 0, *remaining_ms > 0)
+}
+
+fn applied(applied: &Applied) -> String {
+    let Applied { operation, resource, kind, key, version, generation, created, .. } = applied;
+    let Applied { size, sha256, owner, .. } = applied;
+    format!(
+        "{operation} {resource} {kind} {key:?} {version:?} g{generation} {created} {size} \
+         {sha256:?} {owner}"
+    )
+}
+
+fn seal(verdict: &SealVerdict) -> String {
+    match verdict {
+        SealVerdict::Sealed(got, taken) => {
+            let taken: Vec<_> = taken.iter().map(|one| (&one.resource, one.held_ms >= 0)).collect();
+            format!("sealed {} {taken:?}", grant(got))
+        }
+        SealVerdict::Again(got) => format!("again {}", grant(got)),
+        SealVerdict::Held(who) => format!("held {}", holder(who)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn renew(verdict: &RenewVerdict) -> String {
+    match verdict {
+        RenewVerdict::Renewed { grant: got, lapsed_ms } => {
+            format!("renewed {} {:?}", grant(got), lapsed_ms.map(|ms| ms >= 0))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn release(verdict: &ReleaseVerdict) -> String {
+    match verdict {
+        ReleaseVerdict::Released { held_ms, ended } => {
+            format!("released {} {ended:?}", *held_ms >= 0)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn breaking(verdict: &BreakVerdict) -> String {
+    match verdict {
+        BreakVerdict::Broken { held_ms, ended } => {
+            format!("broken {:?} {ended:?}", held_ms.map(|ms| ms >= 0))
+        }
+        BreakVerdict::Breaking { due_ms } => format!("breaking {}", *due_ms > 0),
+        other => format!("{other:?}"),
+    }
+}
+
+fn write(verdict: &WriteVerdict) -> String {
+    match verdict {
+        WriteVerdict::Applied { applied: done, replayed } => {
+            format!("applied {} replayed {replayed}", applied(done))
+        }
+        WriteVerdict::Refused(Refusal::Stale { by, at, grants_behind, owner }) => {
+            format!("stale {by:?} {} {grants_behind:?} {owner:?}", at.is_some())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
+    verdicts.iter().map(line).collect()
+}
+
+/// Carries out a move, and says what came of it.
+pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, String> {
+    let skip = Patience::Skip;
+    let outcome = match what.clone() {
+        Move::Seal(items) => ledger.seal(0, Arc::from(items), skip).await.map(|v| lines(&v, seal)),
+        Move::Renew(items) => ledger.renew(Arc::from(items), skip).await.map(|v| lines(&v, renew)),
+        Move::Release(items) => {
+            ledger.release(Arc::from(items), skip).await.map(|v| lines(&v, release))
+        }
+        Move::Break(items) => {
+            ledger.break_locks(Arc::from(items), skip).await.map(|v| lines(&v, breaking))
+        }
+        Move::Commit(items) => {
+            ledger.commit(Arc::from(items), skip).await.map(|v| lines(&v, write))
+        }
+        Move::Sweep(retention) => {
+            ledger.sweep(&retention).await.map(|rows| vec![format!("{rows} rows")])
+        }
+    };
+    outcome.map_err(|error| format!("{error:?}"))
+}
+
+/// What the next moves aim at.
+pub async fn standing(ledger: &dyn Ledger) -> Standing {
+    let mut standing = Standing::default();
+    for (resource, fence) in RESOURCES.iter().zip(&mut standing.fences) {
+        let view = ledger.resource(&name(resource)).await.expect("read");
+        *fence = view.map_or((0, 0), |view| (view.token.get(), view.version));
+    }
+    standing
+}
+
+/// Everything that the ledger shows.
+pub async fn everything(
+    ledger: &dyn Ledger,
+    locks: &[LockId],
+    operations: &[OperationId],
+) -> Vec<String> {
+    let mut seen = Vec::new();
+    let all = Page { limit: 100, ..Page::default() };
+    for held in [false, true] {
+        for view in ledger.resources(all.clone(), held).await.expect("read") {
+            seen.push(format!(
+                "{held} {} {:?} {} v{} {} objects {} {} {}",
+                view.resource,
+                view.state,
+                view.owner,
+                view.version,
+                view.objects,
+                view.token,
+                view.remaining_ms > 0,
+                view.renewed_at >= view.acquired_at
+            ));
+        }
+    }
+    let holders = ledger.holders(&RESOURCES.map(name)).await.expect("read");
+    seen.extend(holders.iter().map(|one| format!("{:?}", one.as_ref().map(holder))));
+    for resource in RESOURCES.map(name) {
+        for object in ledger.objects(&resource, all.clone()).await.expect("read") {
+            seen.push(format!("{resource} {} {} {}", object.key, object.tag, object.size));
+        }
+        let read = OBJECTS.map(|object| ReadItem { resource: resource.clone(), key: key(object) });
+        for verdict in ledger.read(Arc::from(read)).await.expect("read") {
+            let object = verdict.object.map(|object| {
+                (object.key, object.tag, object.content_type, object.sha256, object.body)
+            });
+            seen.push(format!("{resource} {:?} {object:?}", verdict.resource_version));
+        }
+        for key in KEYS {
+            let known = ledger.operation_by_key(&resource, key).await.expect("read");
+            seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
+        }
+    }
+    for id in locks {
+        let record = ledger.lock(*id).await.expect("read");
+        let record = record.map(|record| {
+            let left = record.grant.remaining_ms.signum();
+            (grant(&record.grant), left, record.ended.map(|(how, _)| how))
+        });
+        seen.push(format!("{id} {record:?}"));
+    }
+    for id in operations {
+        seen.push(match ledger.operation(*id).await.expect("read") {
+            Some(OperationRecord::Applied(done)) => format!("applied {}", applied(&done)),
+            other => format!("{id} {other:?}"),
+        });
+    }
+    seen
+}

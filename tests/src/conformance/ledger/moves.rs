@@ -1,0 +1,250 @@
+//! Random batches for two ledgers at once: what a seed makes of what it remembers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fence_core::etag::ObjectCondition;
+use fence_core::ports::{
+    Attempt, BreakItem, Effect, IdempotencyKey, RenewItem, Retention, SealItem, WriteItem,
+};
+use fence_core::{EntityTag, LockId, OperationId, Ttl};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use uuid::Uuid;
+
+use super::build::{digest, key, long, name, token};
+
+/// The resources of a run.
+pub const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
+/// The objects of a run.
+pub const OBJECTS: [&str; 3] = ["k", "k/1", "j"];
+/// The idempotency keys of a run.
+pub const KEYS: [&str; 3] = ["x", "y", "z"];
+const OWNERS: [&str; 3] = ["ann", "bob", "carl"];
+
+/// One act.
+#[derive(Debug, Clone)]
+pub enum Move {
+    /// Locks to seal, on distinct resources.
+    Seal(Vec<SealItem>),
+    /// Locks to renew.
+    Renew(Vec<RenewItem>),
+    /// Locks to release.
+    Release(Vec<LockId>),
+    /// Resources to break.
+    Break(Vec<BreakItem>),
+    /// Writes.
+    Commit(Vec<WriteItem>),
+    /// A pass of the sweeper.
+    Sweep(Retention),
+}
+
+/// What stands on the resources, as far as moves aim at it.
+#[derive(Debug, Clone, Default)]
+pub struct Standing {
+    /// Per resource: the token sealed last and the version; 0 if there is none.
+    pub fences: [(i64, i64); 4],
+}
+
+/// Makes moves from a seed.
+pub struct Mover {
+    rng: StdRng,
+    number: i64,
+    locks: Vec<LockId>,
+    operations: Vec<OperationId>,
+}
+
+impl Mover {
+    /// The moves of this seed.
+    pub fn new(seed: u64) -> Self {
+        let rng = StdRng::seed_from_u64(seed);
+        Self { rng, number: 10, locks: Vec::new(), operations: Vec::new() }
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.rng.random_ratio(percent, 100)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.rng.random_range(0..end)
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    fn id(&mut self) -> Uuid {
+        Uuid::from_u128(self.rng.random())
+    }
+
+    fn recent<T: Copy>(&mut self, known: fn(&Self) -> &Vec<T>, span: usize) -> Option<T> {
+        let back = self.below(span);
+        known(self).iter().rev().nth(back).copied()
+    }
+
+    /// Another lock id, or a recent one.
+    fn lock(&mut self, again: u32) -> LockId {
+        let known = self.recent(|mover| &mover.locks, 8).filter(|_| self.chance(again));
+        known.unwrap_or_else(|| {
+            let id = LockId(self.id());
+            self.locks.push(id);
+            id
+        })
+    }
+
+    fn attempt(&mut self) -> Attempt {
+        match self.below(10) {
+            0 => Attempt::Rerun,
+            1 => Attempt::Bury,
+            _ => Attempt::First,
+        }
+    }
+
+    /// The next act.
+    pub fn next(&mut self, standing: &Standing) -> Move {
+        let many = 1 + self.below(8);
+        match self.below(100) {
+            0..25 => Move::Seal(self.seals()),
+            25..33 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
+            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.lock(95)).collect()),
+            45..54 => {
+                Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
+            }
+            54..57 => Move::Sweep(self.retention()),
+            _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
+        }
+    }
+
+    fn seals(&mut self) -> Vec<SealItem> {
+        let mut free: Vec<&str> = RESOURCES.to_vec();
+        let mut items = Vec::new();
+        while !free.is_empty() && items.len() < 3 {
+            let mut resources = Vec::new();
+            for _ in 0..=self.below(4) / 2 {
+                if !free.is_empty() {
+                    let at = self.below(free.len());
+                    resources.push(name(free.swap_remove(at)));
+                }
+            }
+            resources.sort();
+            items.push(self.seal(resources));
+        }
+        items
+    }
+
+    fn seal(&mut self, resources: Vec<fence_core::ResourceName>) -> SealItem {
+        self.number += 1 + self.below(3) as i64;
+        let number = match self.below(20) {
+            0 => None,
+            1 => Some(self.number - 5),
+            _ => Some(self.number),
+        };
+        // Seals are run again, but given up through a release.
+        let attempt = if self.chance(15) { Attempt::Rerun } else { Attempt::First };
+        let owner = self.one_of(&OWNERS).to_owned();
+        SealItem { lock: self.lock(25), resources, owner, ttl: self.ttl(), number, attempt }
+    }
+
+    /// For ever, or expired by the time of the next move.
+    fn ttl(&mut self) -> Ttl {
+        if self.chance(30) { Ttl::from_ms(1) } else { long() }
+    }
+
+    fn renewal(&mut self) -> RenewItem {
+        let lock = self.lock(95);
+        RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()) }
+    }
+
+    fn token(&mut self, standing: &Standing, resource: usize) -> i64 {
+        let fence = standing.fences[resource].0.max(1);
+        match self.below(20) {
+            0 => i64::MAX,
+            1 => fence + 1,
+            2..5 => (fence - self.below(12) as i64).max(1),
+            _ => fence,
+        }
+    }
+
+    fn break_item(&mut self, standing: &Standing) -> BreakItem {
+        let resource = self.below(4);
+        let after = match self.below(5) {
+            0 | 1 => Duration::ZERO,
+            2 => Duration::from_millis(1),
+            _ => Duration::from_secs(3600 * (1 + self.below(20)) as u64),
+        };
+        BreakItem {
+            resource: name(RESOURCES[resource]),
+            token: token(self.token(standing, resource)),
+            after,
+            reason: "random".into(),
+        }
+    }
+
+    fn retention(&mut self) -> Retention {
+        let mut keep = || if self.chance(50) { Duration::ZERO } else { Duration::from_secs(3600) };
+        Retention { keys: keep(), ended_locks: keep(), rejections_max: 10, rows_per_pass: 1000 }
+    }
+
+    fn write(&mut self, standing: &Standing) -> WriteItem {
+        let resource = self.below(4);
+        let version = standing.fences[resource].1;
+        let known = self.recent(|mover| &mover.operations, 12).filter(|_| self.chance(15));
+        let operation = known.unwrap_or_else(|| {
+            let id = OperationId(self.id());
+            self.operations.push(id);
+            id
+        });
+        let lock = self.chance(15).then(|| self.lock(95));
+        WriteItem {
+            operation,
+            resource: name(RESOURCES[resource]),
+            token: token(self.token(standing, resource)),
+            lock,
+            sequence: self.chance(20).then(|| self.below(12) as i64),
+            idempotency: self.chance(35).then(|| self.key()),
+            object_condition: self.chance(40).then(|| self.condition(version)),
+            resource_version: self.chance(15).then(|| version + self.below(3) as i64),
+            effect: self.effect(),
+            attempt: self.attempt(),
+        }
+    }
+
+    fn key(&mut self) -> IdempotencyKey {
+        let key = self.one_of(&KEYS).to_owned();
+        IdempotencyKey { key, fingerprint: [u8::from(self.chance(30)); 32] }
+    }
+
+    fn condition(&mut self, version: i64) -> ObjectCondition {
+        match self.below(4) {
+            0 => ObjectCondition::Exists,
+            1 => ObjectCondition::Absent,
+            _ => ObjectCondition::OneOf(
+                (0..self.below(5))
+                    .map(|_| EntityTag {
+                        generation: i64::from(self.chance(5)),
+                        version: (version + 2 - self.below(5) as i64).max(0),
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn effect(&mut self) -> Effect {
+        let object = key(self.one_of(&OBJECTS));
+        match self.below(20) {
+            0 => Effect::DeleteAll,
+            1..6 => Effect::Delete { key: object },
+            _ => {
+                let body: Vec<u8> = (0..self.below(40)).map(|_| self.rng.random()).collect();
+                let content_type = self.one_of(&["text/plain", "a/b; c=\"d\"", ""]).to_owned();
+                let sha256 = digest(&body);
+                Effect::Put { key: object, content_type, body: Bytes::from(body), sha256 }
+            }
+        }
+    }
+
+    /// The ids that the run has used.
+    pub fn known(&self) -> (&[LockId], &[OperationId]) {
+        (&self.locks, &self.operations)
+    }
+}

@@ -1,0 +1,104 @@
+//! The same random acts on a ledger and on the reference in memory: every verdict and every view
+//! must be the same.
+
+use std::collections::BTreeMap;
+
+use fence_core::ports::Ledger;
+
+use super::compare::{carry_out, everything, standing};
+use super::moves::{Move, Mover};
+use crate::conformance::{memory_ledger, pause};
+
+/// Acts of one run.
+const MOVES: usize = 300;
+/// Everything is compared after so many acts, and at the end.
+const LOOK: usize = 60;
+
+/// The first of the seeds of this run: `FENCE_SEED`, or another one each time.
+pub fn first_seed() -> u64 {
+    let given = std::env::var("FENCE_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| rand::random_range(0..1_000_000))
+}
+
+/// How often each kind of verdict was given.
+pub type Tally = BTreeMap<String, usize>;
+
+/// What 20 runs must have come across, or they would say little.
+const KINDS: &str = "sealed again held NumberTooLow Conflict Breaking NotFound AlreadyEnded NotHeld \
+    NoFence Buried KeyReused renewed released broken breaking applied replayed stale \
+    Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
+    Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch)";
+
+/// Runs that never came across a kind of verdict have compared nothing of it.
+pub fn assert_all_kinds_occurred(tallies: Vec<Tally>) {
+    let mut sum = Tally::new();
+    for (kind, count) in tallies.into_iter().flatten() {
+        *sum.entry(kind).or_default() += count;
+    }
+    println!("{sum:?}");
+    for kind in KINDS.split_whitespace() {
+        assert!(sum.contains_key(kind), "no {kind} in {sum:?}");
+    }
+}
+
+/// The word that a verdict begins with, and whether it was a replay.
+fn kind(line: &str) -> String {
+    if line.ends_with("replayed true") {
+        return "replayed".into();
+    }
+    if line.ends_with(" rows") {
+        return "swept".into();
+    }
+    line.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// One run. A difference names the seed and the act.
+pub async fn acts_have_the_same_outcome_as_in_memory(ledger: &dyn Ledger, seed: u64) -> Tally {
+    let memory = memory_ledger();
+    let mut tally = Tally::new();
+    let mut mover = Mover::new(seed);
+    let mut history: Vec<String> = Vec::new();
+    for number in 1..=MOVES {
+        let what = mover.next(&standing(&memory).await);
+        let expected = carry_out(&memory, &what).await;
+        let found = carry_out(ledger, &what).await;
+        if expected != found {
+            let expected = numbered(&expected);
+            let found = numbered(&found);
+            let earlier = history.iter().rev().take(3).rev();
+            panic!(
+                "seed {seed}, act {number}: {what:#?}\nin memory: {expected}\nhere: {found}\n\
+                 before it: {:#?}",
+                earlier.collect::<Vec<_>>()
+            );
+        }
+        for line in found.iter().flatten() {
+            *tally.entry(kind(line)).or_default() += 1;
+        }
+        history.push(format!("{what:?} => {found:?}"));
+        // Locks with the shortest ttl have expired by the next act, on every clock.
+        if !matches!(what, Move::Commit(_)) {
+            pause(4).await;
+        }
+        if number % LOOK == 0 || number == MOVES {
+            let (locks, operations) = mover.known();
+            let expected = everything(&memory, locks, operations).await;
+            let found = everything(ledger, locks, operations).await;
+            for (expected, found) in expected.iter().zip(&found) {
+                assert_eq!(expected, found, "seed {seed}, after act {number}");
+            }
+            assert_eq!(expected.len(), found.len(), "seed {seed}, after act {number}");
+        }
+    }
+    tally
+}
+
+fn numbered(outcome: &Result<Vec<String>, String>) -> String {
+    match outcome {
+        Err(error) => error.clone(),
+        Ok(lines) => {
+            let numbered = lines.iter().enumerate().map(|(i, line)| format!("\n  {i}: {line}"));
+            numbered.collect()
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What the ledger shows: objects, holders, locks, lists, refused writes.
+
+use std::sync::Arc;
+
+use fence_core::ports::{Ledger, Page, ReadItem, Rejection, RejectionFilter};
+use fence_core::{LockEnd, LockState, Token};
+
+use super::build::*;
+
+fn page(prefix: &str, after: Option<&str>, limit: i64) -> Page {
+    Page { prefix: prefix.into(), after: after.map(Into::into), limit }
+}
+
+async fn resources(ledger: &dyn Ledger, page: Page, held: bool) -> Vec<String> {
+    let views = ledger.resources(page, held).await.expect("read");
+    views.iter().map(|view| view.resource.to_string()).collect()
+}
+
+async fn objects(ledger: &dyn Ledger, resource: &str, page: Page) -> Vec<String> {
+    let objects = ledger.objects(&name(resource), page).await.expect("read");
+    assert!(objects.iter().all(|object| object.body.is_empty()), "lists have no bytes");
+    objects.iter().map(|object| object.key.to_string()).collect()
+}
+
+/// In the order of the items, also the same twice, and what is not there.
+pub async fn a_batch_of_reads_answers_in_order(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    held(ledger, "empty", 10).await;
+    for object in ["a", "b"] {
+        apply(ledger, put(&ann, object, object)).await;
+    }
+    let wanted = [("r", "b"), ("none", "a"), ("r", "a"), ("empty", "a"), ("r", "c"), ("r", "b")];
+    let items =
+        wanted.map(|(resource, object)| ReadItem { resource: name(resource), key: key(object) });
+    let found = ledger.read(Arc::from(items)).await.expect("read");
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| (one.object.as_ref().map(|object| object.body.to_vec()), one.resource_version))
+        .collect();
+    let (a, b) = (Some(b"a".to_vec()), Some(b"b".to_vec()));
+    let two = Some(2);
+    assert_eq!(
+        found,
+        [(b.clone(), two), (None, None), (a, two), (None, Some(0)), (None, two), (b, two)]
+    );
+}
+
+/// Neither expired nor broken nor released, in the order asked.
+pub async fn holders_are_the_live_ones(ledger: &dyn Ledger) {
+    held(ledger, "held", 10).await;
+    let breaking = held(ledger, "breaking", 10).await;
+    break_one(ledger, &breaking, 60_000).await;
+    let broken = held(ledger, "broken", 10).await;
+    break_one(ledger, &broken, 0).await;
+    let released = held(ledger, "released", 10).await;
+    release_one(ledger, released.lock).await;
+    expired(ledger, "expired", 10).await;
+    let names = ["released", "held", "none", "breaking", "expired", "broken", "held"].map(name);
+    let holders = ledger.holders(&names).await.expect("read");
+    let states: Vec<_> = holders.iter().map(|h| h.as_ref().map(|h| h.state)).collect();
+    let (leased, breaking) = (Some(LockState::Leased), Some(LockState::Breaking));
+    assert_eq!(states, [None, leased, None, breaking, None, None, leased]);
+    let holder = holders[1].as_ref().expect("held");
+    assert_eq!((holder.resource.as_str(), holder.owner.as_str()), ("held", "ann"));
+    assert!(holder.age_ms >= 0 && holder.remaining_ms > 0);
+}
+
+/// All of one's own while it lives, and how it ended.
+pub async fn a_lock_record_follows_its_lock(ledger: &dyn Ledger) {
+    let item = seal(["a", "b"], 10);
+    assert_eq!(ledger.lock(item.lock).await.expect("read"), None);
+    let grant = granted(ledger, item).await;
+    apply(ledger, put(&grant, "k", "a")).await;
+    let record = ledger.lock(grant.lock).await.expect("read").expect("known");
+    assert_eq!((record.ended, record.grant.state), (None, LockState::Leased));
+    assert_eq!((record.grant.token, &record.grant.owner), (grant.token, &grant.owner));
+    assert_eq!((record.grant.resources, record.grant.ttl), (grant.resources.clone(), long()));
+    assert_eq!(record.grant.versions, [1, 0]);
+    renew_for(ledger, grant.lock, Some(short())).await;
+    expire().await;
+    let record = ledger.lock(grant.lock).await.expect("read").expect("known");
+    assert_eq!((record.ended, record.grant.state), (None, LockState::Expired));
+    assert!(record.grant.remaining_ms < 0);
+    release_one(ledger, grant.lock).await;
+    let record = ledger.lock(grant.lock).await.expect("read").expect("kept");
+    assert_eq!((record.grant.state, record.grant.remaining_ms), (LockState::Released, 0));
+    let (how, at) = record.ended.expect("it ended");
+    assert_eq!(how, LockEnd::Released);
+    assert!(at >= record.grant.acquired_at);
+}
+
+/// State, owner, counters and token of the lock sealed last.
+pub async fn a_resource_shows_what_its_lock_is_doing(ledger: &dyn Ledger) {
+    assert_eq!(ledger.resource(&name("r")).await.expect("read"), None);
+    let (_, bob) = succession(ledger, "r").await;
+    apply(ledger, put(&bob, "k", "a")).await;
+    apply(ledger, put(&bob, "k", "b")).await;
+    let view = ledger.resource(&name("r")).await.expect("read").expect("locked");
+    assert_eq!((view.state, view.owner.as_str()), (LockState::Leased, "bob"));
+    assert_eq!((view.version, view.objects, view.token), (2, 1, token(20)));
+    assert!(view.age_ms >= 0 && view.remaining_ms > 0 && view.renewed_at >= view.acquired_at);
+    crate::conformance::pause(3).await;
+    renew_one(ledger, bob.lock).await;
+    let renewed = ledger.resource(&name("r")).await.expect("read").expect("locked");
+    assert_eq!(renewed.acquired_at, view.acquired_at);
+    assert!(renewed.renewed_at > view.renewed_at);
+    renew_for(ledger, bob.lock, Some(short())).await;
+    expire().await;
+    let lapsed = ledger.resource(&name("r")).await.expect("read").expect("locked");
+    assert_eq!(lapsed.state, LockState::Expired);
+    assert!(lapsed.remaining_ms < 0);
+}
+
+/// In byte order, by prefix, after a name, up to a limit.
+pub async fn resources_are_listed_in_byte_order(ledger: &dyn Ledger) {
+    let names = ["z", "a:2", "a:10", "A", "a", "b~", "b#", "a:1", "_", "ab"];
+    for resource in names {
+        held(ledger, resource, 10).await;
+    }
+    let mut sorted = names.map(String::from);
+    sorted.sort_unstable();
+    assert_eq!(resources(ledger, page("", None, 100), false).await, sorted);
+    assert_eq!(resources(ledger, page("", None, 3), false).await, sorted[..3]);
+    assert_eq!(resources(ledger, page("", Some(&sorted[2]), 3), false).await, sorted[3..6]);
+    assert_eq!(resources(ledger, page("a:", None, 9), false).await, ["a:1", "a:10", "a:2"]);
+    assert_eq!(resources(ledger, page("a:", Some("a:1"), 1), false).await, ["a:10"]);
+    assert_eq!(resources(ledger, page("a", Some("a:5"), 9), false).await, ["ab"]);
+    assert_eq!(resources(ledger, page("b#", None, 9), false).await, ["b#"]);
+    assert_eq!(resources(ledger, page("none", None, 9), false).await, [""; 0]);
+    assert_eq!(resources(ledger, page("a", Some("b"), 9), false).await, [""; 0]);
+}
+
+/// With `held` only those whose lock has not been released.
+pub async fn released_resources_may_be_left_out(ledger: &dyn Ledger) {
+    held(ledger, "held", 10).await;
+    let broken = held(ledger, "broken", 10).await;
+    break_one(ledger, &broken, 0).await;
+    let released = held(ledger, "a-released", 10).await;
+    release_one(ledger, released.lock).await;
+    expired(ledger, "expired", 10).await;
+    let all = ["a-released", "broken", "expired", "held"];
+    assert_eq!(resources(ledger, page("", None, 9), false).await, all);
+    assert_eq!(resources(ledger, page("", None, 2), true).await, all[1..3]);
+}
+
+/// What was never sealed is no resource.
+pub async fn a_refused_seal_makes_no_resource(ledger: &dyn Ledger) {
+    seal_one(ledger, seal(["r"], 0)).await;
+    assert_eq!(resources(ledger, page("", None, 9), false).await, [""; 0]);
+    assert_eq!(ledger.holders(&[name("r")]).await.expect("read"), [None]);
+}
+
+/// In byte order, of one resource, by prefix, after a key, up to a limit.
+pub async fn objects_are_listed_in_byte_order(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let other = held(ledger, "r2", 10).await;
+    apply(ledger, put(&other, "a/other", "x")).await;
+    let keys = ["b", "a/b", "a-b", "a/b/c", "a", "Z", "é", "a/%", "a/_x", "𝄞", "日本"];
+    for object in keys {
+        apply(ledger, put(&ann, object, "body")).await;
+    }
+    let mut sorted = keys.map(String::from);
+    sorted.sort_unstable();
+    assert_eq!(objects(ledger, "r", page("", None, 100)).await, sorted);
+    assert_eq!(objects(ledger, "r", page("", Some("a"), 2)).await, ["a-b", "a/%"]);
+    assert_eq!(objects(ledger, "r", page("a/", None, 9)).await, ["a/%", "a/_x", "a/b", "a/b/c"]);
+    assert_eq!(objects(ledger, "r", page("a/b", Some("a/b"), 9)).await, ["a/b/c"]);
+    assert_eq!(objects(ledger, "r", page("a/_", None, 9)).await, ["a/_x"]);
+    assert_eq!(objects(ledger, "r", page("日", None, 9)).await, ["日本"]);
+    assert_eq!(objects(ledger, "none", page("", None, 9)).await, [""; 0]);
+    let listed = ledger.objects(&name("r"), page("b", None, 1)).await.expect("read");
+    let object = only(listed);
+    assert_eq!((object.size, object.tag, object.sha256), (4, tag(1), digest(b"body")));
+}
+
+/// No trace of it.
+pub async fn an_unknown_operation_is_unknown(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    assert_eq!(ledger.operation(operation_id()).await.expect("read"), None);
+    assert_eq!(ledger.operation_by_key(&name("r"), "once").await.expect("read"), None);
+}
+
+/// Refused writes of one resource.
+fn rejection(resource: &str, reason: &str, number: u32) -> Rejection {
+    let at = format!("\"2026-01-02T03:04:05.{number:06}Z\"");
+    Rejection {
+        at: serde_json::from_str(&at).expect("a time"),
+        resource: name(resource),
+        key: (!number.is_multiple_of(2)).then(|| key("a/é'\"")),
+        reason: reason.into(),
+        token: Token::new(i64::from(number) * i64::from(u32::MAX)),
+        grants_behind: Some(i64::from(number)),
+        superseded_ms: number.is_multiple_of(3).then_some(-5),
+        owner: number.is_multiple_of(3).then(|| "o'\"ö".into()),
+        request_id: format!("req-{number}"),
+    }
+}
+
+/// Newest first, whole, by resource, by reason, from a number on, up to a limit.
+pub async fn rejections_are_listed_newest_first(ledger: &dyn Ledger) {
+    let rows = [("r", "stale"), ("s", "stale"), ("r", "unknown"), ("r", "stale"), ("s", "unknown")];
+    let all: Vec<Rejection> = rows
+        .iter()
+        .zip(0..)
+        .map(|((resource, reason), i)| rejection(resource, reason, i))
+        .collect();
+    ledger.record_rejections(Arc::from(&all[..2])).await.expect("kept");
+    ledger.record_rejections(Arc::from(&all[2..])).await.expect("kept");
+    ledger.record_rejections(Arc::from([])).await.expect("kept");
+    let list = async |resource: Option<&str>, reason: Option<&str>, before, limit| {
+        let filter = RejectionFilter {
+            resource: resource.map(name),
+            reason: reason.map(Into::into),
+            before,
+            limit,
+        };
+        ledger.rejections(filter).await.expect("read")
+    };
+    let found = list(None, None, None, 100).await;
+    let whole: Vec<Rejection> = found.iter().rev().map(|(_, one)| one.clone()).collect();
+    assert_eq!(whole, all);
+    assert!(found.windows(2).all(|pair| pair[0].0 > pair[1].0), "numbers fall");
+    let ids = |found: &[(i64, Rejection)]| -> Vec<String> {
+        found.iter().map(|(_, one)| one.request_id.clone()).collect()
+    };
+    assert_eq!(ids(&list(Some("r"), None, None, 100).await), ["req-3", "req-2", "req-0"]);
+    assert_eq!(ids(&list(None, Some("stale"), None, 2).await), ["req-3", "req-1"]);
+    assert_eq!(ids(&list(Some("s"), Some("unknown"), None, 9).await), ["req-4"]);
+    assert_eq!(ids(&list(None, None, Some(found[1].0), 2).await), ["req-2", "req-1"]);
+    assert_eq!(ids(&list(Some("none"), None, None, 9).await), [""; 0]);
+}

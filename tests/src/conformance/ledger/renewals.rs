@@ -1,0 +1,191 @@
+//! Renew and release: what a holder does with its lock.
+
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Ended, Ledger, Patience, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+};
+use fence_core::{LockEnd, LockState, Refusal, Ttl};
+
+use super::build::*;
+
+/// The ttl starts again; nothing else changes.
+pub async fn a_renewal_starts_the_ttl_again(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    apply(ledger, put(&ann, "k", "a")).await;
+    let RenewVerdict::Renewed { grant, lapsed_ms } = renew_one(ledger, ann.lock).await else {
+        panic!("not renewed")
+    };
+    assert_eq!(
+        (grant.token, &grant.resources, &grant.owner),
+        (ann.token, &ann.resources, &ann.owner)
+    );
+    assert_eq!((grant.ttl, grant.state, lapsed_ms), (long(), LockState::Leased, None));
+    assert_eq!(grant.acquired_at.as_microsecond(), ann.acquired_at.as_microsecond());
+    assert_eq!(grant.versions, [1]);
+    assert!((long().as_ms() - 1000..=long().as_ms()).contains(&grant.remaining_ms));
+}
+
+/// A new ttl stays for the renewals after it.
+pub async fn a_renewal_may_bring_a_new_ttl(ledger: &dyn Ledger) {
+    let ann = granted(ledger, SealItem { ttl: short(), ..seal(["r"], 10) }).await;
+    let hour = Ttl::from_ms(3_600_000);
+    for ttl in [Some(hour), None] {
+        let RenewVerdict::Renewed { grant, .. } = renew_for(ledger, ann.lock, ttl).await else {
+            panic!("not renewed")
+        };
+        assert_eq!(grant.ttl, hour);
+        assert!(grant.remaining_ms > 3_590_000);
+    }
+    let record = ledger.lock(ann.lock).await.expect("read").expect("known");
+    assert_eq!(record.grant.ttl, hour);
+    assert!(matches!(seal_one(ledger, seal(["r"], 20)).await, SealVerdict::Held(_)));
+}
+
+/// Nobody took over: it says for how long it had lapsed.
+pub async fn a_renewal_revives_an_expired_lock(ledger: &dyn Ledger) {
+    let ann = expired(ledger, "r", 10).await;
+    let RenewVerdict::Renewed { grant, lapsed_ms } =
+        renew_for(ledger, ann.lock, Some(long())).await
+    else {
+        panic!("not renewed")
+    };
+    assert!((1..60_000).contains(&lapsed_ms.expect("it had lapsed")), "{lapsed_ms:?}");
+    assert_eq!(grant.state, LockState::Leased);
+    assert!(matches!(seal_one(ledger, seal(["r"], 20)).await, SealVerdict::Held(_)));
+    apply(ledger, put(&ann, "k", "a")).await;
+}
+
+/// No lock has this id; it stays free.
+pub async fn renewing_an_unknown_id_finds_nothing(ledger: &dyn Ledger) {
+    let item = seal(["r"], 10);
+    assert_eq!(renew_one(ledger, item.lock).await, RenewVerdict::NotFound);
+    granted(ledger, item).await;
+}
+
+/// Whatever ended it says so.
+pub async fn an_ended_lock_is_not_renewed(ledger: &dyn Ledger) {
+    let released = held(ledger, "a", 10).await;
+    release_one(ledger, released.lock).await;
+    let broken = held(ledger, "b", 10).await;
+    break_one(ledger, &broken, 0).await;
+    let superseded = expired(ledger, "c", 10).await;
+    held(ledger, "c", 20).await;
+    let buried = lock_id();
+    release_one(ledger, buried).await;
+    let all = [
+        (released.lock, LockEnd::Released),
+        (broken.lock, LockEnd::Broken),
+        (superseded.lock, LockEnd::Superseded),
+        (buried, LockEnd::Released),
+    ];
+    for (id, how) in all {
+        assert_eq!(renew_one(ledger, id).await, RenewVerdict::Ended(how));
+    }
+}
+
+/// Nothing is extended.
+pub async fn a_breaking_lock_is_not_renewed(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    break_one(ledger, &ann, 60_000).await;
+    assert_eq!(renew_one(ledger, ann.lock).await, RenewVerdict::Breaking);
+    apply(ledger, put(&ann, "k", "still mine")).await;
+}
+
+/// Many at once, each with its own verdict, some twice.
+pub async fn many_are_renewed_at_once(ledger: &dyn Ledger) {
+    let ann = held(ledger, "a", 10).await;
+    let gone = held(ledger, "b", 10).await;
+    release_one(ledger, gone.lock).await;
+    let pair = granted(ledger, seal(["c", "d"], 10)).await;
+    let ids = [ann.lock, gone.lock, lock_id(), pair.lock, ann.lock];
+    let items = ids.map(|lock| RenewItem { lock, ttl: None });
+    let verdicts = ledger.renew(Arc::from(items), Patience::Skip).await.expect("decided");
+    assert!(
+        matches!(
+            verdicts.as_slice(),
+            [
+                RenewVerdict::Renewed { .. },
+                RenewVerdict::Ended(LockEnd::Released),
+                RenewVerdict::NotFound,
+                RenewVerdict::Renewed { .. },
+                RenewVerdict::Renewed { .. }
+            ]
+        ),
+        "{verdicts:?}"
+    );
+}
+
+/// Its deadline starts again on each of its resources.
+pub async fn a_lock_on_several_resources_is_renewed_on_all(ledger: &dyn Ledger) {
+    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    expire().await;
+    renew_for(ledger, pair.lock, Some(long())).await;
+    for each in ["a", "b"] {
+        assert!(matches!(seal_one(ledger, seal([each], 20)).await, SealVerdict::Held(_)), "{each}");
+    }
+}
+
+/// The token is refused from then on, and the next one gets the resource.
+pub async fn a_release_frees_the_resource(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    crate::conformance::pause(5).await;
+    let ReleaseVerdict::Released { held_ms, ended } = release_one(ledger, ann.lock).await else {
+        panic!("not released")
+    };
+    assert!((4..60_000).contains(&held_ms), "{held_ms}");
+    assert_eq!(ended, [Ended { resource: name("r"), number: 10 }]);
+    assert_eq!(refusal(ledger, put(&ann, "k", "x")).await, Refusal::Released);
+    held(ledger, "r", 11).await;
+}
+
+/// The second one finds it ended, also after somebody else took the resource.
+pub async fn a_release_is_idempotent(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    release_one(ledger, ann.lock).await;
+    assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::AlreadyEnded);
+    let bob = held(ledger, "r", 20).await;
+    assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::AlreadyEnded);
+    apply(ledger, put(&bob, "k", "b")).await;
+}
+
+/// In one batch as well.
+pub async fn two_releases_in_one_batch_release_once(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let unknown = lock_id();
+    let ids = Arc::from([ann.lock, ann.lock, unknown, unknown]);
+    let verdicts = ledger.release(ids, Patience::Skip).await.expect("decided");
+    assert!(matches!(verdicts[0], ReleaseVerdict::Released { .. }));
+    assert!(verdicts[1..].iter().all(|verdict| *verdict == ReleaseVerdict::AlreadyEnded));
+}
+
+/// Also while it was being broken: it ends as released, and no break comes after it.
+pub async fn a_breaking_lock_may_be_released(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    break_one(ledger, &ann, 300).await;
+    assert!(matches!(release_one(ledger, ann.lock).await, ReleaseVerdict::Released { .. }));
+    crate::conformance::pause(350).await;
+    assert_eq!(refusal(ledger, put(&ann, "k", "x")).await, Refusal::Released);
+    assert_eq!(renew_one(ledger, ann.lock).await, RenewVerdict::Ended(LockEnd::Released));
+    let view = ledger.resource(&name("r")).await.expect("read").expect("locked");
+    assert_eq!(view.state, LockState::Released);
+}
+
+/// Also after it had expired.
+pub async fn an_expired_lock_may_be_released(ledger: &dyn Ledger) {
+    let ann = expired(ledger, "r", 10).await;
+    assert!(matches!(release_one(ledger, ann.lock).await, ReleaseVerdict::Released { .. }));
+    assert_eq!(refusal(ledger, put(&ann, "k", "x")).await, Refusal::Released);
+}
+
+/// A lock on several resources gives them all back.
+pub async fn a_release_frees_all_its_resources(ledger: &dyn Ledger) {
+    let pair = granted(ledger, seal(["a", "b"], 10)).await;
+    let ReleaseVerdict::Released { ended, .. } = release_one(ledger, pair.lock).await else {
+        panic!("not released")
+    };
+    let trace = |resource| Ended { resource: name(resource), number: 10 };
+    assert_eq!(ended, [trace("a"), trace("b")]);
+    granted(ledger, seal(["a"], 11)).await;
+    granted(ledger, seal(["b"], 11)).await;
+}

@@ -1,0 +1,148 @@
+//! The epoch, and the sweeper: what is kept, and for how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{
+    Ledger, OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict, Retention,
+    WriteItem, WriteVerdict,
+};
+use fence_core::{LockEnd, LockState, Refusal, Token};
+use uuid::Uuid;
+
+use super::build::*;
+
+const KEEP: Duration = Duration::from_secs(3600);
+
+fn keep_all() -> Retention {
+    Retention { keys: KEEP, ended_locks: KEEP, rejections_max: 1000, rows_per_pass: 1000 }
+}
+
+async fn sweep(ledger: &dyn Ledger, retention: Retention) -> u64 {
+    crate::conformance::pause(2).await;
+    ledger.sweep(&retention).await.expect("swept")
+}
+
+/// Nothing was sealed: the mint that is there is the right one.
+pub async fn a_fresh_epoch_opens_with_any_nonce(ledger: &dyn Ledger) {
+    let fresh = ledger.epoch().await.expect("an epoch");
+    assert_eq!((fresh.number, fresh.base, fresh.open), (0, 0, false));
+    let nonce = Uuid::new_v4();
+    let opened = ledger.open_epoch(nonce).await.expect("opened");
+    assert_eq!((opened.nonce, opened.open, opened.number), (nonce, true, 0));
+    assert_eq!(ledger.epoch().await.expect("an epoch"), opened);
+}
+
+/// From then on no other mint is taken.
+pub async fn an_open_epoch_keeps_its_nonce(ledger: &dyn Ledger) {
+    let opened = ledger.open_epoch(Uuid::new_v4()).await.expect("opened");
+    assert_eq!(ledger.open_epoch(Uuid::new_v4()).await, Ok(opened.clone()));
+    assert_eq!(ledger.open_epoch(opened.nonce).await, Ok(opened.clone()));
+    assert_eq!(ledger.epoch().await, Ok(opened));
+}
+
+/// Numbers of this nonce are in use already.
+pub async fn a_sealed_epoch_opens_with_its_own_nonce_only(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    let fresh = ledger.epoch().await.expect("an epoch");
+    assert_eq!(ledger.open_epoch(Uuid::new_v4()).await, Ok(fresh.clone()));
+    let opened = ledger.open_epoch(fresh.nonce).await.expect("opened");
+    assert_eq!((opened.nonce, opened.open), (fresh.nonce, true));
+}
+
+/// Nothing is old enough.
+pub async fn a_sweep_keeps_what_is_young(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let item = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    apply(ledger, item.clone()).await;
+    release_one(ledger, ann.lock).await;
+    let buried = lock_id();
+    release_one(ledger, buried).await;
+    assert_eq!(sweep(ledger, keep_all()).await, 0);
+    assert!(ledger.lock(ann.lock).await.expect("read").is_some());
+    replayed(commit_one(ledger, WriteItem { operation: operation_id(), ..item }).await);
+    assert_eq!(renew_one(ledger, buried).await, RenewVerdict::Ended(LockEnd::Released));
+}
+
+/// Its operation stays, so the id still finds it; the key is free.
+pub async fn a_sweep_removes_old_keys(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let item = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    let first = apply(ledger, item.clone()).await;
+    assert_eq!(sweep(ledger, Retention { keys: Duration::ZERO, ..keep_all() }).await, 1);
+    assert_eq!(ledger.operation_by_key(&name("r"), "once").await.expect("read"), None);
+    assert_eq!(apply(ledger, item.clone()).await, first);
+    let second = apply(ledger, WriteItem { operation: operation_id(), ..item }).await;
+    assert_eq!(second.version, Some(2));
+    let record = ledger.operation(first.operation).await.expect("read");
+    assert_eq!(record, Some(OperationRecord::Applied(first)));
+}
+
+/// Ended ones go; live and expired ones stay, and the fence outlives everything.
+pub async fn a_sweep_removes_locks_that_ended(ledger: &dyn Ledger) {
+    let live = held(ledger, "live", 10).await;
+    let lapsed = expired(ledger, "lapsed", 10).await;
+    let ended = held(ledger, "ended", 10).await;
+    release_one(ledger, ended.lock).await;
+    let retention = Retention { ended_locks: Duration::ZERO, ..keep_all() };
+    assert_eq!(sweep(ledger, retention).await, 1);
+    for kept in [live, lapsed] {
+        assert!(ledger.lock(kept.lock).await.expect("read").is_some());
+        assert!(matches!(renew_one(ledger, kept.lock).await, RenewVerdict::Renewed { .. }));
+    }
+    assert_eq!(ledger.lock(ended.lock).await.expect("read"), None);
+    assert_eq!(renew_one(ledger, ended.lock).await, RenewVerdict::NotFound);
+    assert_eq!(release_one(ledger, ended.lock).await, ReleaseVerdict::AlreadyEnded);
+    let view = ledger.resource(&name("ended")).await.expect("read").expect("the fence stays");
+    assert_eq!((view.state, view.token), (LockState::Released, token(10)));
+    assert_eq!(refusal(ledger, put(&ended, "k", "x")).await, Refusal::Released);
+    let next = held(ledger, "ended", 20).await;
+    assert!(matches!(refusal(ledger, put(&ended, "k", "x")).await, Refusal::Stale { .. }));
+    apply(ledger, put(&next, "k", "a")).await;
+}
+
+/// After a day nobody sends them any more.
+pub async fn a_sweep_removes_buried_ids(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let item = WriteItem { attempt: fence_core::ports::Attempt::Bury, ..put(&ann, "k", "x") };
+    assert_eq!(commit_one(ledger, item.clone()).await, WriteVerdict::Buried);
+    let unknown = lock_id();
+    release_one(ledger, unknown).await;
+    let retention = Retention { ended_locks: Duration::ZERO, ..keep_all() };
+    assert_eq!(sweep(ledger, retention).await, 2);
+    assert_eq!(ledger.operation(item.operation).await.expect("read"), None);
+    assert_eq!(renew_one(ledger, unknown).await, RenewVerdict::NotFound);
+}
+
+fn rejection(i: usize) -> Rejection {
+    Rejection {
+        at: serde_json::from_str("\"2026-01-02T03:04:05Z\"").expect("a time"),
+        resource: name("r"),
+        key: None,
+        reason: "stale".into(),
+        token: Token::new(7),
+        grants_behind: None,
+        superseded_ms: None,
+        owner: None,
+        request_id: format!("req-{i}"),
+    }
+}
+
+/// Only the newest are kept.
+pub async fn a_sweep_bounds_the_rejections(ledger: &dyn Ledger) {
+    let all: Vec<Rejection> = (0..25).map(rejection).collect();
+    ledger.record_rejections(Arc::from(all)).await.expect("kept");
+    let newest = async || {
+        let filter = RejectionFilter { limit: 100, ..RejectionFilter::default() };
+        let found = ledger.rejections(filter).await.expect("read");
+        found.into_iter().map(|(_, one)| one.request_id).collect::<Vec<_>>()
+    };
+    assert_eq!(sweep(ledger, Retention { rejections_max: 25, ..keep_all() }).await, 0);
+    assert_eq!(sweep(ledger, Retention { rejections_max: 3, ..keep_all() }).await, 22);
+    assert_eq!(newest().await, ["req-24", "req-23", "req-22"]);
+    ledger.record_rejections(Arc::from([rejection(25)])).await.expect("kept");
+    assert_eq!(sweep(ledger, Retention { rejections_max: 3, ..keep_all() }).await, 1);
+    assert_eq!(newest().await, ["req-25", "req-24", "req-23"]);
+    assert_eq!(sweep(ledger, Retention { rejections_max: 0, ..keep_all() }).await, 3);
+    assert_eq!(newest().await, [""; 0]);
+}

@@ -1,0 +1,225 @@
+//! The conformance suite of the mint.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::GetOptions;
+use fence_core::ports::{Ended, Mint, MintError, MintItem};
+use fence_core::{LockId, ResourceName};
+use fencegate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
+use futures::future::join_all;
+use uuid::Uuid;
+
+use super::clock;
+use crate::etcd::Etcd;
+
+const NONCE: Uuid = Uuid::from_u128(7);
+const OTHER: Uuid = Uuid::from_u128(8);
+
+/// A mint on this etcd, under this prefix.
+pub fn etcd_mint(etcd: &Etcd, prefix: &str) -> EtcdMint {
+    let settings = EtcdSettings {
+        endpoints: vec![etcd.endpoint()],
+        prefix: prefix.to_owned(),
+        user: None,
+        password: None,
+        ca_file: None,
+        cert_file: None,
+        key_file: None,
+        timeout: Duration::from_secs(5),
+    };
+    EtcdMint::connect(&settings, clock()).expect("the settings are good")
+}
+
+/// The mint in a directory.
+pub fn embedded_mint(directory: &Path) -> EmbeddedMint {
+    EmbeddedMint::open(directory).expect("the mint opens")
+}
+
+fn items(count: usize) -> Vec<MintItem> {
+    (0..count).map(|i| item(&format!("r{i}"))).collect()
+}
+
+fn resource(name: &str) -> ResourceName {
+    ResourceName::new(name).expect("tests use good names")
+}
+
+fn item(name: &str) -> MintItem {
+    MintItem { resource: resource(name), lock: LockId(Uuid::new_v4()), owner: "ann".into() }
+}
+
+async fn number(mint: &dyn Mint) -> i64 {
+    mint.mint(NONCE, &[item("r")], &[]).await.expect("a number")
+}
+
+/// From the first call on.
+pub async fn numbers_rise(mint: &dyn Mint) {
+    mint.adopt(NONCE).await.expect("adopted");
+    let mut last = 0;
+    for _ in 0..200 {
+        let next = number(mint).await;
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    }
+}
+
+/// However they overlap: each is above all that ended before it began.
+pub async fn concurrent_calls_get_distinct_rising_numbers(mint: &dyn Mint) {
+    mint.adopt(NONCE).await.expect("adopted");
+    let highest = std::sync::atomic::AtomicI64::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    let caller = async |_| {
+        let mut numbers = Vec::new();
+        for _ in 0..25 {
+            let before = highest.load(order);
+            let next = number(mint).await;
+            assert!(next > before, "{next} after {before}");
+            highest.fetch_max(next, order);
+            numbers.push(next);
+        }
+        numbers
+    };
+    let all = join_all((0..16).map(caller)).await.concat();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 16 * 25);
+}
+
+/// No number comes from a mint that the ledger does not know.
+pub async fn another_nonce_mints_nothing(mint: &dyn Mint) {
+    let other = |found| Err(MintError::OtherIncarnation { found });
+    assert_eq!(mint.mint(NONCE, &items(1), &[]).await, other(None));
+    mint.adopt(NONCE).await.expect("adopted");
+    let before = number(mint).await;
+    assert_eq!(mint.mint(OTHER, &items(2), &[]).await, other(Some(NONCE)));
+    assert!(number(mint).await > before);
+}
+
+/// The first nonce stays.
+pub async fn adopting_twice_keeps_the_first(mint: &dyn Mint) {
+    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
+    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
+    assert_eq!(mint.adopt(OTHER).await, Ok(NONCE));
+    assert_eq!(mint.incarnation().await, Ok(Some(NONCE)));
+}
+
+/// Of several gateways that start at once.
+pub async fn concurrent_adoptions_agree(mint: &dyn Mint) {
+    let nonces = (1..=8).map(Uuid::from_u128);
+    let carried = join_all(nonces.map(|nonce| mint.adopt(nonce))).await;
+    let first = carried[0].clone();
+    assert!(first.is_ok() && carried.iter().all(|one| *one == first), "{carried:?}");
+    assert_eq!(mint.incarnation().await.map(Option::unwrap_or_default), first);
+}
+
+/// None at first.
+pub async fn a_fresh_mint_has_no_incarnation(mint: &dyn Mint) {
+    assert_eq!(mint.incarnation().await, Ok(None));
+}
+
+/// As many as a call may carry, together with traces to remove.
+pub async fn a_hundred_items_are_minted_at_once(mint: &dyn Mint) {
+    mint.adopt(NONCE).await.expect("adopted");
+    let first = mint.mint(NONCE, &items(100), &[]).await.expect("a number");
+    let trace = |i: usize| Ended { resource: resource(&format!("r{i}")), number: first };
+    let ended: Vec<Ended> = (0..100).map(trace).collect();
+    let second = mint.mint(NONCE, &items(100), &ended).await.expect("a number");
+    assert!(second > first);
+    let fresh: Vec<MintItem> = (0..100).map(|i| item(&format!("s{i}"))).collect();
+    assert!(mint.mint(NONCE, &fresh, &ended).await.expect("a number") > second);
+}
+
+/// A trace may be named twice, or may never have been there.
+pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
+    mint.adopt(NONCE).await.expect("adopted");
+    let first = number(mint).await;
+    let trace = |name: &str, number| Ended { resource: resource(name), number };
+    let ended = [trace("x", 3), trace("x", 4), trace("x", 3), trace("r", first), trace("y", -1)];
+    assert!(mint.mint(NONCE, &[item("r")], &ended).await.expect("a number") > first);
+}
+
+/// Each gateway's numbers go on from the other's.
+pub async fn two_gateways_share_the_numbers_of_etcd(one: &dyn Mint, other: &dyn Mint) {
+    one.adopt(NONCE).await.expect("adopted");
+    assert_eq!(other.incarnation().await, Ok(Some(NONCE)));
+    assert_eq!(other.adopt(OTHER).await, Ok(NONCE));
+    let mut last = 0;
+    for mint in [one, other, one, other, other, one] {
+        let next = number(mint).await;
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    }
+}
+
+/// A process that ended left a gap and no number twice.
+pub async fn the_embedded_mint_skips_ahead_when_opened_again(directory: &Path) {
+    let mint = embedded_mint(directory);
+    mint.adopt(NONCE).await.expect("adopted");
+    let mut last = 0;
+    for _ in 0..3 {
+        last = number(&mint).await;
+    }
+    let reserved = mint.reserved_until();
+    drop(mint);
+    let mint = embedded_mint(directory);
+    assert!(reserved > last && mint.reserved_until() == reserved);
+    assert_eq!(number(&mint).await, reserved + 1);
+}
+
+/// The names under the prefix of the locks.
+async fn traces(etcd: &Etcd, prefix: &str) -> Vec<String> {
+    let options = Some(GetOptions::new().with_prefix());
+    let locks = format!("{prefix}/locks/");
+    let found = etcd.client().await.get(locks.as_str(), options).await.expect("the keys are read");
+    let key =
+        |pair: &etcd_client::KeyValue| pair.key_str().expect("text")[locks.len()..].to_owned();
+    found.kvs().iter().map(key).collect()
+}
+
+/// People see the live locks, with owners and without ids; no code decides on them.
+pub async fn etcd_shows_the_live_locks(etcd: &Etcd) {
+    let prefix = etcd.prefix();
+    let mint = etcd_mint(etcd, &prefix);
+    mint.adopt(NONCE).await.expect("adopted");
+    let items = [item("a"), item("b"), item("c")];
+    let first = mint.mint(NONCE, &items, &[]).await.expect("a number");
+    assert_eq!(traces(etcd, &prefix).await, ["a", "b", "c"]);
+    let key = format!("{prefix}/locks/a");
+    let found = etcd.client().await.get(key, None).await.expect("the key is read");
+    let value = found.kvs()[0].value_str().expect("text");
+    assert!(value.contains("ann") && !value.contains(&items[0].lock.to_string()), "{value}");
+    assert_eq!(found.kvs()[0].mod_revision(), first);
+    // A trace of a later number stays, as does that of a resource that is minted again.
+    let second = mint.mint(NONCE, &[item("b")], &[]).await.expect("a number");
+    let trace = |name: &str, number| Ended { resource: resource(name), number };
+    let ended = [trace("a", first), trace("b", first), trace("c", first), trace("d", first)];
+    mint.mint(NONCE, &[item("c")], &ended).await.expect("a number");
+    assert_eq!(traces(etcd, &prefix).await, ["b", "c"]);
+    mint.mint(NONCE, &[item("e")], &[trace("b", second)]).await.expect("a number");
+    assert_eq!(traces(etcd, &prefix).await, ["c", "e"]);
+}
+
+/// A mint that is not the one that the ledger knows is left as it was.
+pub async fn etcd_of_another_incarnation_is_not_written_to(etcd: &Etcd) {
+    let prefix = etcd.prefix();
+    let mint = etcd_mint(etcd, &prefix);
+    mint.adopt(NONCE).await.expect("adopted");
+    let number = mint.mint(NONCE, &[item("a")], &[]).await.expect("a number");
+    let ended = [Ended { resource: resource("a"), number }];
+    mint.mint(OTHER, &[item("b")], &ended).await.expect_err("another incarnation");
+    assert_eq!(traces(etcd, &prefix).await, ["a"]);
+}
+
+/// The same mint after the server was killed: it carries its nonce and its numbers go on.
+pub async fn etcd_goes_on_after_it_was_killed(etcd: &Etcd) {
+    let prefix = etcd.prefix();
+    let mint = Arc::new(etcd_mint(etcd, &prefix));
+    mint.adopt(NONCE).await.expect("adopted");
+    let last = number(&*mint).await;
+    etcd.kill9();
+    let down = mint.mint(NONCE, &[item("r")], &[]).await;
+    assert!(matches!(down, Err(MintError::Unavailable(_))), "{down:?}");
+    etcd.start().await;
+    assert!(number(&*mint).await > last);
+    assert_eq!(mint.incarnation().await, Ok(Some(NONCE)));
+}
