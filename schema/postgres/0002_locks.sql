@@ -203,9 +203,11 @@ BEGIN
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             IF FOUND THEN
                 why := fencegate.not_renewable(known, guard.floor);
-                IF known.resources <> names OR known.owner <> p_owner[i] THEN
+                IF why <> 'breaking' THEN
+                    verdict := why;
+                ELSIF known.resources <> names OR known.owner <> p_owner[i] THEN
                     verdict := 'conflict';
-                ELSIF why IS NOT NULL THEN
+                ELSIF why = 'breaking' THEN
                     verdict := why;
                 ELSE
                     verdict := 'again';

@@ -206,10 +206,12 @@ async fn no_write_is_applied_twice_and_none_is_denied_that_was_applied() {
             }
         }
     }
-    let lost = gateway.log().matches("an answer was lost; asking again").count();
-    eprintln!("{CUTS} cuts, {lost} lost answers asked for again; applied, not, unknown: {tally:?}");
+    let lost = resolved.values().filter(|applied| **applied).count();
+    eprintln!(
+        "{CUTS} cuts; applied, not, unknown: {tally:?}; {lost} of the unknown went through and only \
+         their answer was lost"
+    );
     assert!(lost > 0, "no cut was in mid-commit");
-    assert!(tally[2] > 0, "no outcome was unknown");
     read_back(&client, &history).await;
 }
 

@@ -108,6 +108,8 @@ const SENT: u8 = 1;
 const WAITING: u8 = 2;
 /// Taken back by the caller.
 const TAKEN_BACK: u8 = 3;
+/// Its caller was told that the outcome is unknown; it must become known.
+const OWED: u8 = 4;
 
 struct Entry<A: Act> {
     item: A::Item,
@@ -119,19 +121,34 @@ struct Entry<A: Act> {
 }
 
 impl<A: Act> Entry<A> {
-    /// Marks the entry as sent, unless its caller has taken it back.
-    fn send(&self) -> bool {
-        let claimed = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-            (state != TAKEN_BACK).then_some(SENT)
-        });
+    /// Marks the entry as sent, unless its caller has taken it back. One whose outcome is owed is
+    /// prepared to be found or buried, as if its answer had been lost.
+    fn send(&mut self) -> bool {
+        let claimed =
+            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
+                TAKEN_BACK => None,
+                OWED => Some(OWED),
+                _ => Some(SENT),
+            });
+        if claimed == Ok(OWED) && !self.lost {
+            self.lose();
+        }
         claimed.is_ok()
+    }
+
+    /// The answer to this sending was lost.
+    fn lose(&mut self) {
+        self.lost = true;
+        self.rerun();
     }
 
     /// After a sending that definitely had no effect: the caller may take the entry back, unless an
     /// earlier sending is still unaccounted for.
     fn unsend(&self, state: u8) {
         if !self.lost {
-            self.state.store(state, Ordering::Release);
+            let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                (now != OWED).then_some(state)
+            });
         }
     }
 
@@ -142,7 +159,7 @@ impl<A: Act> Entry<A> {
 
     /// Nobody waits for it and nothing of it is under way: there is no reason to send it.
     fn is_moot(&self) -> bool {
-        !self.lost && self.answer.is_closed()
+        !self.lost && self.answer.is_closed() && self.state.load(Ordering::Acquire) != OWED
     }
 
     /// The ledger will not decide.
@@ -217,13 +234,13 @@ impl<A: Act> Batcher<A> {
 
 /// The caller's time is up: is the item still ours to take back?
 fn take_back(state: &AtomicU8) -> Failure {
-    let taken = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-        (state != SENT).then_some(TAKEN_BACK)
+    let was = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+        Some(if state == SENT { OWED } else { TAKEN_BACK })
     });
-    match taken {
+    match was {
+        Ok(SENT) | Err(_) => Failure::Unknown,
         Ok(WAITING) => Failure::Busy,
         Ok(_) => Failure::NotApplied(LedgerError::Unavailable("no answer in time".into())),
-        Err(_) => Failure::Unknown,
     }
 }
 
@@ -288,7 +305,7 @@ fn gather<A: Act>(
 async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) {
     let mut pause = PAUSE_MIN;
     for _ in 0..BATCH_TRIES {
-        batch.retain(Entry::send);
+        batch.retain_mut(Entry::send);
         if batch.is_empty() {
             return;
         }
@@ -300,10 +317,7 @@ async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) {
             }
             Err(LedgerError::Unknown(why)) => {
                 tracing::warn!(act = A::NAME, items = batch.len(), why, "an answer was lost");
-                for entry in &mut batch {
-                    entry.lost = true;
-                    entry.rerun();
-                }
+                batch.iter_mut().for_each(Entry::lose);
                 break;
             }
             Err(LedgerError::Defect(why)) if batch.len() > 1 => {
@@ -414,7 +428,7 @@ async fn send_alone<A: Act>(shared: &Shared<A>, entry: Entry<A>) {
             }
             Ok(_) => entry[0].unsend(WAITING),
             Err(LedgerError::Unavailable(_)) => entry[0].unsend(QUEUED),
-            Err(LedgerError::Unknown(_)) => entry[0].lost = true,
+            Err(LedgerError::Unknown(_)) => entry[0].lose(),
             Err(error) => {
                 tracing::error!(act = A::NAME, %error, "not decided");
                 let [entry] = entry;

@@ -67,6 +67,9 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
 
 /// Step 2: the id names one grant for ever.
 fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
+    if let Some((how, _)) = rows.lock_record(item.lock, now).and_then(|record| record.ended) {
+        return SealVerdict::Ended(how);
+    }
     let other = |row: &LockRow| row.resources != item.resources || row.owner != item.owner;
     if rows.locks.get(&item.lock).is_some_and(other) {
         return SealVerdict::Conflict;
