@@ -10,10 +10,13 @@
 //! 4. Once an answer was lost, it is sent again as a rerun until the ledger decides, also when the
 //!    caller has long been told that the outcome is unknown.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod entry;
+mod lanes;
+
+use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +25,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
+
+use entry::{Entry, QUEUED, WAITING, take_back};
+use lanes::{Lanes, join_lane, open_lane};
 
 /// What a batcher does with its batches.
 #[async_trait]
@@ -92,88 +98,11 @@ pub(super) struct Limits {
     pub timeout: Duration,
 }
 
-/// How long one statement on a lane waits for its row.
-const LANE_WAIT: Duration = Duration::from_millis(250);
 /// The first and the longest pause before something is sent again.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How often a batch that was rolled back is sent again as it was.
 const BATCH_TRIES: u32 = 3;
-
-/// Not in any statement that could take effect: the caller may take it back.
-const QUEUED: u8 = 0;
-/// In a statement, or was, with an unknown outcome.
-const SENT: u8 = 1;
-/// Queued again because its row was locked.
-const WAITING: u8 = 2;
-/// Taken back by the caller.
-const TAKEN_BACK: u8 = 3;
-/// Its caller was told that the outcome is unknown; it must become known.
-const OWED: u8 = 4;
-
-struct Entry<A: Act> {
-    item: A::Item,
-    state: Arc<AtomicU8>,
-    answer: oneshot::Sender<Result<A::Verdict, Failure>>,
-    /// Whether the answer to an earlier sending was lost. From then on nothing but the ledger's
-    /// verdict makes its outcome known.
-    lost: bool,
-}
-
-impl<A: Act> Entry<A> {
-    /// Marks the entry as sent, unless its caller has taken it back. One whose outcome is owed is
-    /// prepared to be found or buried, as if its answer had been lost.
-    fn send(&mut self) -> bool {
-        let claimed =
-            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
-                TAKEN_BACK => None,
-                OWED => Some(OWED),
-                _ => Some(SENT),
-            });
-        if claimed == Ok(OWED) && !self.lost {
-            self.lose();
-        }
-        claimed.is_ok()
-    }
-
-    /// The answer to this sending was lost.
-    fn lose(&mut self) {
-        self.lost = true;
-        self.rerun();
-    }
-
-    /// After a sending that definitely had no effect: the caller may take the entry back, unless an
-    /// earlier sending is still unaccounted for.
-    fn unsend(&self, state: u8) {
-        if !self.lost {
-            let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
-                (now != OWED).then_some(state)
-            });
-        }
-    }
-
-    /// After a sending whose answer was lost, or that came to nothing since.
-    fn rerun(&mut self) {
-        A::rerun(&mut self.item, !self.answer.is_closed());
-    }
-
-    /// Nobody waits for it and nothing of it is under way: there is no reason to send it.
-    fn is_moot(&self) -> bool {
-        !self.lost && self.answer.is_closed() && self.state.load(Ordering::Acquire) != OWED
-    }
-
-    /// The ledger will not decide.
-    fn give_up(self, error: &LedgerError) {
-        let unknown = self.lost || matches!(error, LedgerError::Unreadable(_));
-        let failure = match unknown {
-            true => Failure::Unknown,
-            false => Failure::NotApplied(error.clone()),
-        };
-        let _ = self.answer.send(Err(failure));
-    }
-}
-
-type Lanes<A> = HashMap<<A as Act>::Lane, VecDeque<Entry<A>>>;
 
 struct Shared<A: Act> {
     act: A,
@@ -229,18 +158,6 @@ impl<A: Act> Batcher<A> {
             Some(Err(_)) => Err(Failure::Unknown),
             None => Err(take_back(&state)),
         }
-    }
-}
-
-/// The caller's time is up: is the item still ours to take back?
-fn take_back(state: &AtomicU8) -> Failure {
-    let was = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-        Some(if state == SENT { OWED } else { TAKEN_BACK })
-    });
-    match was {
-        Ok(SENT) | Err(_) => Failure::Unknown,
-        Ok(WAITING) => Failure::Busy,
-        Ok(_) => Failure::NotApplied(LedgerError::Unavailable("no answer in time".into())),
     }
 }
 
@@ -359,86 +276,5 @@ fn deliver<A: Act>(shared: &Arc<Shared<A>>, batch: Vec<Entry<A>>, verdicts: Vec<
         } else {
             let _ = entry.answer.send(Ok(verdict));
         }
-    }
-}
-
-fn lanes<A: Act>(shared: &Shared<A>) -> MutexGuard<'_, Lanes<A>> {
-    shared.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Puts an entry behind the work of its lane, if there is any. All lanes together hold as much as
-/// the queue does; only an entry whose outcome must be found is taken beyond that.
-fn join_lane<A: Act>(shared: &Shared<A>, entry: Entry<A>) -> Option<Entry<A>> {
-    let mut lanes = lanes(shared);
-    if lanes.is_empty() {
-        return Some(entry);
-    }
-    let waiting: usize = lanes.values().map(VecDeque::len).sum();
-    let Some(lane) = lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
-    if waiting >= shared.limits.queue_max && !entry.lost {
-        let _ = entry.answer.send(Err(Failure::Full));
-    } else {
-        lane.push_back(entry);
-    }
-    None
-}
-
-/// Opens a lane for the entry, or puts it on the one there is.
-fn open_lane<A: Act>(shared: &Arc<Shared<A>>, entry: Entry<A>) {
-    let lane = A::lane(&entry.item);
-    let Some(entry) = join_lane(shared, entry) else { return };
-    lanes(shared).insert(lane.clone(), VecDeque::from([entry]));
-    let task = drive_lane(Arc::clone(shared), lane);
-    shared.runtime.spawn.spawn("lane", Box::pin(task));
-}
-
-/// Works off a lane, one item at a time.
-async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
-    loop {
-        let next = {
-            let mut lanes = lanes(&shared);
-            let next = lanes.get_mut(&lane).and_then(VecDeque::pop_front);
-            if next.is_none() {
-                lanes.remove(&lane);
-            }
-            next
-        };
-        let Some(entry) = next else { return };
-        send_alone(&shared, entry).await;
-    }
-}
-
-/// Sends an item by itself, waiting for its row, until it has a verdict, was taken back, or is moot.
-/// The permit is given back between tries, so that rows that stay locked leave room for others.
-async fn send_alone<A: Act>(shared: &Shared<A>, entry: Entry<A>) {
-    let mut entry = [entry];
-    let mut pause = PAUSE_MIN;
-    loop {
-        if entry[0].is_moot() || !entry[0].send() {
-            return;
-        }
-        let permit = shared.lane_permits.acquire().await;
-        let answer = run(shared, &entry, Patience::Wait(LANE_WAIT)).await;
-        drop(permit);
-        match answer.map(|mut verdicts| verdicts.pop()) {
-            Ok(Some(verdict)) if !A::is_busy(&verdict) => {
-                let [entry] = entry;
-                let _ = entry.answer.send(Ok(verdict));
-                return;
-            }
-            Ok(_) => entry[0].unsend(WAITING),
-            Err(LedgerError::Unavailable(_)) => entry[0].unsend(QUEUED),
-            Err(LedgerError::Unknown(_)) => entry[0].lose(),
-            Err(error) => {
-                tracing::error!(act = A::NAME, %error, "not decided");
-                let [entry] = entry;
-                return entry.give_up(&error);
-            }
-        }
-        if entry[0].lost {
-            entry[0].rerun();
-        }
-        shared.runtime.clock.sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

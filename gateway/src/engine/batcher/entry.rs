@@ -1,0 +1,95 @@
+//! An item on its way: whose it is, and what is known of its outcome.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use fence_core::ports::LedgerError;
+use tokio::sync::oneshot;
+
+use super::{Act, Failure};
+
+/// Not in any statement that could take effect: the caller may take it back.
+pub(super) const QUEUED: u8 = 0;
+/// In a statement, or was, with an unknown outcome.
+const SENT: u8 = 1;
+/// Queued again because its row was locked.
+pub(super) const WAITING: u8 = 2;
+/// Taken back by the caller.
+const TAKEN_BACK: u8 = 3;
+/// Its caller was told that the outcome is unknown; it must become known.
+const OWED: u8 = 4;
+
+/// An item, and where its caller waits for the verdict.
+pub(super) struct Entry<A: Act> {
+    pub(super) item: A::Item,
+    pub(super) state: Arc<AtomicU8>,
+    pub(super) answer: oneshot::Sender<Result<A::Verdict, Failure>>,
+    /// Whether the answer to an earlier sending was lost. From then on nothing but the ledger's
+    /// verdict makes its outcome known.
+    pub(super) lost: bool,
+}
+
+impl<A: Act> Entry<A> {
+    /// Marks the entry as sent, unless its caller has taken it back. One whose outcome is owed is
+    /// prepared to be found or buried, as if its answer had been lost.
+    pub(super) fn send(&mut self) -> bool {
+        let claimed =
+            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
+                TAKEN_BACK => None,
+                OWED => Some(OWED),
+                _ => Some(SENT),
+            });
+        if claimed == Ok(OWED) && !self.lost {
+            self.lose();
+        }
+        claimed.is_ok()
+    }
+
+    /// The answer to this sending was lost.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+        self.rerun();
+    }
+
+    /// After a sending that definitely had no effect: the caller may take the entry back, unless an
+    /// earlier sending is still unaccounted for.
+    pub(super) fn unsend(&self, state: u8) {
+        if !self.lost {
+            let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                (now != OWED).then_some(state)
+            });
+        }
+    }
+
+    /// After a sending whose answer was lost, or that came to nothing since.
+    pub(super) fn rerun(&mut self) {
+        A::rerun(&mut self.item, !self.answer.is_closed());
+    }
+
+    /// Nobody waits for it and nothing of it is under way: there is no reason to send it.
+    pub(super) fn is_moot(&self) -> bool {
+        !self.lost && self.answer.is_closed() && self.state.load(Ordering::Acquire) != OWED
+    }
+
+    /// The ledger will not decide.
+    pub(super) fn give_up(self, error: &LedgerError) {
+        let unknown = self.lost || matches!(error, LedgerError::Unreadable(_));
+        let failure = match unknown {
+            true => Failure::Unknown,
+            false => Failure::NotApplied(error.clone()),
+        };
+        let _ = self.answer.send(Err(failure));
+    }
+}
+
+/// The caller's time is up: is the item still ours to take back?
+pub(super) fn take_back(state: &AtomicU8) -> Failure {
+    let was = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+        Some(if state == SENT { OWED } else { TAKEN_BACK })
+    });
+    match was {
+        Ok(SENT) | Err(_) => Failure::Unknown,
+        Ok(WAITING) => Failure::Busy,
+        Ok(_) => Failure::NotApplied(LedgerError::Unavailable("no answer in time".into())),
+    }
+}
