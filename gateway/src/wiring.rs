@@ -122,14 +122,15 @@ async fn open_shared(
     runtime: &Runtime,
 ) -> anyhow::Result<Parts> {
     let options = postgres_options(url)?;
-    let version = postgres::migrate(&options).await?;
-    tracing::info!(version, "ledger on Postgres, mint on etcd");
     let ledger = PgLedger::new(PgSettings {
-        options,
+        options: options.clone(),
         connections_max: POSTGRES_CONNECTIONS_MAX,
         timeout: config.request_timeout,
     });
+    // Before anything is changed there: is it a server that keeps what it acknowledges?
     ledger.check().await.context("cannot use the Postgres server")?;
+    let version = postgres::migrate(&options).await?;
+    tracing::info!(version, "ledger on Postgres, mint on etcd");
     let settings = EtcdSettings {
         endpoints: config.etcd.clone(),
         prefix: config.etcd_prefix.clone(),

@@ -124,15 +124,17 @@ impl Granting {
                 owner: item.owner.clone(),
             })
             .collect();
-        let ended = self.traces.take();
         for attempt in 0..2 {
             let epoch = self.open_epoch().await?;
+            let ended = self.traces.take();
             match self.mint.mint(epoch.nonce, &wanted, &ended).await {
                 Ok(number) => return Ok((epoch, number)),
-                Err(MintError::OtherIncarnation { .. }) if attempt == 0 => self.forget_epoch(),
                 Err(error) => {
                     self.traces.add(ended);
-                    return Err(error.into());
+                    match error {
+                        MintError::OtherIncarnation { .. } if attempt == 0 => self.forget_epoch(),
+                        error => return Err(error.into()),
+                    }
                 }
             }
         }
