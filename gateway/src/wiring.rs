@@ -10,6 +10,7 @@ use fence_core::ports::{Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -66,6 +67,7 @@ pub async fn serve(
     let app = http::router(AppState {
         engine: engine.clone(),
         limits,
+        bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
         metrics,
         metrics_prefixes: config.metrics_prefix.clone(),
         draining: soft.clone(),

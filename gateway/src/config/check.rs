@@ -34,6 +34,7 @@ impl Config {
         check.range("queue_max", self.queue_max, 1..=1_000_000)?;
         check.range("batch_max", self.batch_max, 1..=256)?;
         check.range("committers", self.committers, 1..=16)?;
+        check.range("bodies_bytes_max", self.bodies_bytes_max, (1 << 20)..=(64 << 30))?;
         check.range("connections_max", self.connections_max, 1..=1_000_000)?;
         check.range("rejections_max", self.rejections_max, 0..=10_000_000)
     }

@@ -46,6 +46,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("batch_max", Kind::Number),
     ("committers", Kind::Number),
     ("connections_max", Kind::Number),
+    ("bodies_bytes_max", Kind::Number),
     ("body_timeout", Kind::Text),
     ("body_idle_timeout", Kind::Text),
     ("drain_delay", Kind::Text),

@@ -74,6 +74,8 @@ pub struct Config {
     pub committers: usize,
     /// How many connections are open at a time.
     pub connections_max: usize,
+    /// How many bytes the bodies of all requests under way may take.
+    pub bodies_bytes_max: usize,
     /// How long the body of a request may take.
     #[serde(with = "duration")]
     pub body_timeout: Duration,
@@ -137,6 +139,7 @@ impl Default for Config {
             batch_max: 64,
             committers: 2,
             connections_max: 10_000,
+            bodies_bytes_max: 128 * 1024 * 1024,
             body_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(10),
             drain_delay: Duration::from_millis(500),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -57,6 +58,8 @@ pub struct AppState {
     pub engine: Engine,
     /// The limits.
     pub limits: Limits,
+    /// How many bytes the bodies of all requests under way may still take.
+    pub bodies: Arc<Semaphore>,
     /// Renders what the process has measured.
     pub metrics: PrometheusHandle,
     /// Resources whose names begin with one of these are exported by name.

@@ -2,11 +2,13 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use fence_core::ErrorCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::problem::Problem;
@@ -27,8 +29,23 @@ pub fn declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
     }
 }
 
+/// A body that was read, and its share of what all bodies together may take.
+#[derive(Debug)]
+pub struct Received {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Given back when the request is done with them.
+    pub share: Option<OwnedSemaphorePermit>,
+}
+
 /// Reads the whole body. Trailers are ignored.
-pub async fn read_body(mut body: Body, max: usize, limits: &Limits) -> Result<Bytes, Problem> {
+pub async fn read_body(
+    mut body: Body,
+    max: usize,
+    limits: &Limits,
+    budget: &Arc<Semaphore>,
+) -> Result<Received, Problem> {
+    let mut share: Option<OwnedSemaphorePermit> = None;
     let end = Instant::now() + limits.body_timeout;
     let mut read = Gathered::default();
     loop {
@@ -42,7 +59,7 @@ pub async fn read_body(mut body: Body, max: usize, limits: &Limits) -> Result<By
             .and_close());
         };
         let Some(frame) = frame else {
-            return Ok(read.into_bytes());
+            return Ok(Received { bytes: read.into_bytes(), share });
         };
         let frame = frame.map_err(|_| {
             Problem::malformed("the body ended early or is wrongly framed; nothing was applied")
@@ -52,9 +69,26 @@ pub async fn read_body(mut body: Body, max: usize, limits: &Limits) -> Result<By
             if read.len() + data.len() > max {
                 return Err(too_large(max).and_close());
             }
+            let more = take_share(budget, data.len())?;
+            match &mut share {
+                Some(share) => share.merge(more),
+                None => share = Some(more),
+            }
             read.push(data);
         }
     }
+}
+
+/// Only what has arrived counts, so a sender that dawdles takes no room from others.
+fn take_share(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    let share = Arc::clone(budget).try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+    share.map_err(|_| {
+        Problem::new(
+            ErrorCode::Overloaded,
+            "all bodies together are too large; nothing was applied",
+        )
+        .and_close()
+    })
 }
 
 fn too_large(max: usize) -> Problem {
@@ -109,18 +143,20 @@ mod tests {
     #[tokio::test]
     async fn bodies_are_whole_and_bounded() {
         let limits = Limits::default();
-        let whole = read_body(parts(&["ab", "", "cd", "e"]), 5, &limits).await.unwrap();
-        assert_eq!(whole, "abcde");
-        let error = read_body(parts(&["abc", "def"]), 5, &limits).await.unwrap_err();
+        let budget = Arc::new(Semaphore::new(100));
+        let whole = read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, &budget).await.unwrap();
+        assert_eq!(whole.bytes, "abcde");
+        let error = read_body(parts(&["abc", "def"]), 5, &limits, &budget).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::PayloadTooLarge);
-        assert_eq!(read_body(Body::empty(), 5, &limits).await.unwrap(), "");
+        assert_eq!(read_body(Body::empty(), 5, &limits, &budget).await.unwrap().bytes, "");
     }
 
     #[tokio::test]
     async fn a_body_that_stalls_times_out() {
+        let budget = Arc::new(Semaphore::new(100));
         let limits = Limits { body_idle_timeout: Duration::from_millis(20), ..Limits::default() };
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let error = read_body(stalled, 5, &limits).await.unwrap_err();
+        let error = read_body(stalled, 5, &limits, &budget).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::RequestTimeout);
     }
 
@@ -132,5 +168,16 @@ mod tests {
             headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
             assert_eq!(declared_length(&headers, 5).is_ok(), fits, "{length}");
         }
+    }
+
+    #[tokio::test]
+    async fn all_bodies_together_stay_within_their_share() {
+        let limits = Limits::default();
+        let budget = Arc::new(Semaphore::new(8));
+        let first = read_body(parts(&["abc", "def"]), 100, &limits, &budget).await.unwrap();
+        let error = read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Overloaded);
+        drop(first);
+        assert_eq!(read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap().bytes, "abc");
     }
 }

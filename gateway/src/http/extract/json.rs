@@ -44,7 +44,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
 async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
     let max = app.limits.json_bytes_max;
     declared_length(request.headers(), max)?;
-    read_body(request.into_body(), max, &app.limits).await
+    Ok(read_body(request.into_body(), max, &app.limits, &app.bodies).await?.bytes)
 }
 
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {

@@ -55,8 +55,8 @@ pub async fn put(
 ) -> Result<Response, Problem> {
     let max = app.limits.inline_bytes_max;
     declared_length(request.headers(), max)?;
-    let body = read_body(request.into_body(), max, &app.limits).await?;
-    let effect = WriteEffect::Put { key, content_type, body };
+    let body = read_body(request.into_body(), max, &app.limits, &app.bodies).await?;
+    let effect = WriteEffect::Put { key, content_type, body: body.bytes };
     let outcome = write(&app, resource, token, headers, effect).await?;
     let applied = &outcome.applied;
     let status = if applied.created { StatusCode::CREATED } else { StatusCode::OK };
