@@ -75,6 +75,18 @@ BEGIN
     RETURN p_ids;
 END $$;
 
+-- Locks the rows of these locks, and of those that hold these fences, in the order of their ids: a
+-- lock on several resources may be touched by acts on each of them. Always after fences and ids.
+CREATE FUNCTION fencegate.lock_locks(p_names text[], p_ids uuid[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM FROM fencegate.locks l
+    WHERE l.id = ANY (p_ids || ARRAY(
+        SELECT f.lock_id FROM fencegate.fences f
+        WHERE f.resource = ANY (p_names) AND f.lock_id IS NOT NULL))
+    ORDER BY l.id FOR NO KEY UPDATE;
+END $$;
+
 -- How long the locks of an act may wait. Also with p_wait_ms = 0 a row that is being inserted has to
 -- be waited for: briefly.
 CREATE FUNCTION fencegate.limit_wait(p_wait_ms int) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -147,13 +159,15 @@ $$;
 --
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
--- 3. Per item: a buried id; a known id; frozen; held; a number that does not rise. p_attempt: 0 first,
+-- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by another;
+--    a number that does not rise. p_attempt: 0 first,
 --    1 rerun (a refusal also buries the id), 2 bury (unless it is known).
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
 CREATE FUNCTION fencegate.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],
-    p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_attempt int[])
+    p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
+    p_attempt int[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint,
@@ -184,8 +198,8 @@ BEGIN
     ORDER BY r.name COLLATE "C" ON CONFLICT DO NOTHING;
     got := fencegate.lock_fences(p_resources, p_wait_ms);
     got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, got_ids);
     t := clock_timestamp();
-    PERFORM fencegate.settle(got, t);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
@@ -196,6 +210,11 @@ BEGIN
 
         IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
             verdict := 'busy';
+        ELSE
+            PERFORM fencegate.settle(names, t);
+        END IF;
+        IF verdict IS NOT NULL THEN
+            NULL;
         ELSIF EXISTS (
                 SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i]) THEN
             verdict := 'released';
@@ -219,6 +238,15 @@ BEGIN
             ELSIF p_attempt[i] = 2 THEN
                 PERFORM fencegate.bury('lock', p_lock[i], t);
                 verdict := 'released';
+            ELSIF p_from[i] IS NOT NULL THEN
+                SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_from[i];
+                why := fencegate.not_renewable(known, guard.floor);
+                verdict := CASE WHEN known.id IS NULL THEN 'not_found'
+                                WHEN known.resources <> names THEN 'conflict'
+                                ELSE why END;
+                IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
+                    PERFORM fencegate.bury('lock', p_lock[i], t);
+                END IF;
             END IF;
         END IF;
 
@@ -228,7 +256,8 @@ BEGIN
             INTO blocker FROM fencegate.fences f
             WHERE f.resource = ANY (names)
               AND (f.frozen IS NOT NULL
-                   OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor))
+                   OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
+                       AND f.lock_id IS DISTINCT FROM p_from[i]))
             ORDER BY f.resource LIMIT 1;
             IF FOUND THEN
                 verdict := CASE WHEN blocker.is_frozen THEN 'frozen'
@@ -253,7 +282,9 @@ BEGIN
                    array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
             INTO taken_resources, taken_held_ms
             FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held';
-            UPDATE fencegate.grants g SET superseded_by = 'grant', superseded_at = t
+            UPDATE fencegate.grants g
+            SET superseded_by = CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END,
+                superseded_at = t
             FROM fencegate.fences f
             WHERE f.resource = ANY (names) AND g.resource = f.resource AND g.token = f.token;
             UPDATE fencegate.locks l SET ended = 'superseded', ended_at = t
@@ -312,8 +343,8 @@ BEGIN
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, '{}');
     t := clock_timestamp();
-    PERFORM fencegate.settle(got, t);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
@@ -326,6 +357,8 @@ BEGIN
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE
+            PERFORM fencegate.settle(known.resources, t);
+            SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             verdict := fencegate.not_renewable(known, guard.floor);
         END IF;
         IF verdict IS NULL THEN
@@ -364,8 +397,8 @@ BEGIN
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
     got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, got_ids);
     t := clock_timestamp();
-    PERFORM fencegate.settle(got, t);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; held_ms := NULL; resources := NULL; number := NULL;
@@ -377,10 +410,13 @@ BEGIN
             PERFORM fencegate.bury('lock', p_lock[i], t);
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
-        ELSIF known.ended IS NOT NULL OR known.token <= guard.floor THEN
-            verdict := 'ended';
         ELSE
-            verdict := 'released';
+            PERFORM fencegate.settle(known.resources, t);
+            SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
+            verdict := CASE WHEN known.ended IS NOT NULL OR known.token <= guard.floor
+                            THEN 'ended' ELSE 'released' END;
+        END IF;
+        IF verdict = 'released' THEN
             UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = known.id;
             UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.hold = 'held';
@@ -412,11 +448,12 @@ BEGIN
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resource, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, '{}');
     t := clock_timestamp();
-    PERFORM fencegate.settle(got, t);
 
     FOR i IN 1 .. cardinality(p_resource) LOOP
         due_ms := NULL; held_ms := NULL; number := NULL;
+        PERFORM fencegate.settle(ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
         IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';

@@ -73,6 +73,14 @@ macro_rules! on_every_mint {
 }
 
 on_every_ledger! {
+    transfers {
+        a_transfer_hands_over_all_resources
+        a_transfer_repeated_is_the_same_lock
+        a_lock_that_has_ended_hands_nothing_over
+        a_transfer_of_other_resources_is_a_conflict
+        an_expired_lock_hands_over
+        a_refused_rerun_of_a_transfer_is_buried
+    }
     rule {
         the_holder_is_admitted
         an_expired_holder_without_successor_is_admitted

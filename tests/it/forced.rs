@@ -171,6 +171,7 @@ pub fn sealing(resource: &str, number: i64) -> SealItem {
         owner: format!("owner-{number}"),
         ttl: Ttl::from_ms(0),
         number: Some(number),
+        from: None,
         attempt: Attempt::First,
     }
 }

@@ -15,4 +15,5 @@ pub mod nginx;
 pub mod postgres;
 pub mod process;
 pub mod raw;
+pub mod scripted;
 pub mod spec;

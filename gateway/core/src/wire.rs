@@ -14,6 +14,8 @@ use crate::token::Token;
 pub const OWNER_BYTES_MAX: usize = 256;
 /// The longest reason, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
+/// The most resources of one lock.
+pub const LOCK_RESOURCES_MAX: usize = 32;
 /// The most ids in one renewal of many.
 pub const RENEW_IDS_MAX: usize = 1000;
 
@@ -22,9 +24,12 @@ pub const RENEW_IDS_MAX: usize = 1000;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AcquireRequest {
-    /// The resource to lock.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 256))]
-    pub resource: ResourceName,
+    /// The resource to lock; or else `resources`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 1, max_length = 256))]
+    pub resource: Option<ResourceName>,
+    /// The resources to lock, all or none, in any order; 1 to 32, each once.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 32))]
+    pub resources: Option<Vec<ResourceName>>,
     /// How long the lock lasts without renewal: `1s` to `24h`.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "30s"))]
     pub ttl: Option<Ttl>,
@@ -97,6 +102,20 @@ pub struct RenewManyRequest {
     /// A new ttl for all of them; without one each keeps its own.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ttl: Option<Ttl>,
+}
+
+/// `POST /locks/{id}/transfer`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// A name for the successor, shown to everybody; at most 256 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    pub owner: String,
+    /// The id of the successor's lock, a random UUID. With it the call can be repeated: the same
+    /// id gets the same answer again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
+    pub id: Option<LockId>,
 }
 
 /// What became of one lock in a renewal of many.

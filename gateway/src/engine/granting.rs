@@ -301,11 +301,18 @@ impl Act for Granting {
     type Lane = Option<ResourceName>;
 
     const NAME: &'static str = "seal";
-    const DISTINCT: bool = true;
 
     /// A lock on several resources is kept in order with others by the first of them.
     fn lane(item: &Pending) -> Option<ResourceName> {
         item.item.resources.first().cloned()
+    }
+
+    fn exclusive(item: &Pending) -> &[ResourceName] {
+        &item.item.resources
+    }
+
+    fn weight(item: &Pending) -> usize {
+        item.item.resources.len()
     }
 
     async fn run(

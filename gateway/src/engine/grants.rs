@@ -4,12 +4,13 @@
 //! waiting in one call, and one ledger act seals them. An answer goes out only once the ledger holds
 //! the token (I5).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Attempt, Grant, Holder, Ledger, LedgerError, MINT_RESOURCES_MAX, Patience, Runtime, SealItem,
-    SealVerdict,
+    Attempt, Grant, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
+    SealItem, SealVerdict,
 };
 use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
@@ -21,14 +22,25 @@ use super::metrics::{self, record_hold};
 /// A wish for a lock.
 #[derive(Debug, Clone)]
 pub struct Acquire {
-    /// The resource.
-    pub resource: ResourceName,
+    /// The resources, sorted and distinct: all or none.
+    pub resources: Vec<ResourceName>,
     /// The caller's name for itself.
     pub owner: String,
     /// How long the lock lasts without renewal.
     pub ttl: Ttl,
     /// The caller's own choice of an id, with which it can repeat the call.
     pub id: Option<LockId>,
+}
+
+/// A wish to hand a lock over.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// The lock.
+    pub from: LockId,
+    /// The successor's name for itself.
+    pub owner: String,
+    /// The id that the successor's lock is to have, with which the call can be repeated.
+    pub to: Option<LockId>,
 }
 
 /// A lock that was acquired.
@@ -40,27 +52,35 @@ pub struct Acquired {
     pub again: bool,
 }
 
-/// The look: who holds a resource, as the act of a batcher.
+/// The look: who holds one of these resources, as the act of a batcher.
 pub(super) struct Look {
     pub(super) ledger: Arc<dyn Ledger>,
 }
 
 #[async_trait]
 impl Act for Look {
-    type Item = ResourceName;
+    type Item = Vec<ResourceName>;
     type Verdict = Option<Holder>;
     type Lane = ();
 
     const NAME: &'static str = "look";
 
-    fn lane(_: &ResourceName) {}
+    fn lane(_: &Vec<ResourceName>) {}
 
     async fn run(
         &self,
-        items: Arc<[ResourceName]>,
+        items: Arc<[Vec<ResourceName>]>,
         _: Patience,
     ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        self.ledger.holders(&items).await
+        let mut wanted: Vec<ResourceName> = items.iter().flatten().cloned().collect();
+        wanted.sort();
+        wanted.dedup();
+        let holders = self.ledger.holders(&wanted).await?;
+        let held: HashMap<&ResourceName, Option<Holder>> = wanted.iter().zip(holders).collect();
+        let first_holder = |names: &Vec<ResourceName>| {
+            names.iter().find_map(|name| held.get(name).cloned().flatten())
+        };
+        Ok(items.iter().map(first_holder).collect())
     }
 }
 
@@ -89,18 +109,42 @@ impl Grants {
         outcome
     }
 
+    /// Hands a lock over to a successor, who gets a new id and token; the old ones are stale in the
+    /// same act. The old id with the same new id gets the same answer again.
+    pub(super) async fn transfer(
+        &self,
+        request: Transfer,
+        from: LockRecord,
+    ) -> Result<Acquired, EngineError> {
+        let pending = Pending {
+            proposed: request.to.is_some(),
+            reentry: false,
+            item: SealItem {
+                lock: request.to.unwrap_or_else(|| self.runtime.ids.lock()),
+                resources: from.grant.resources,
+                owner: request.owner,
+                ttl: from.grant.ttl,
+                number: None,
+                from: Some(request.from),
+                attempt: Attempt::First,
+            },
+        };
+        acquired(seal(&self.grants, pending).await?)
+    }
+
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
-        let holder = self.looks.submit(request.resource.clone()).await;
+        let holder = self.looks.submit(request.resources.clone()).await;
         let holder = holder.map_err(|failure| EngineError::unread(failure, "locks"))?;
         let mut pending = Pending {
             proposed: request.id.is_some(),
             reentry: false,
             item: SealItem {
                 lock: request.id.unwrap_or_else(|| self.runtime.ids.lock()),
-                resources: vec![request.resource],
+                resources: request.resources,
                 owner: request.owner,
                 ttl: request.ttl,
                 number: None,
+                from: None,
                 attempt: Attempt::First,
             },
         };
@@ -142,6 +186,7 @@ fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
         SealVerdict::Conflict => Err(EngineError::LockConflict),
         SealVerdict::Breaking => Err(EngineError::LockBreaking),
+        SealVerdict::NotFound => Err(EngineError::LockNotFound),
         SealVerdict::NumberTooLow => Err(EngineError::LedgerUnavailable(
             "other grants were faster; nothing was granted".into(),
         )),

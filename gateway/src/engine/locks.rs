@@ -91,26 +91,40 @@ pub(super) struct Break {
 
 #[async_trait]
 impl Act for Break {
-    type Item = BreakItem;
+    /// With it, whether an answer to it was lost.
+    type Item = (BreakItem, bool);
     type Verdict = BreakVerdict;
     type Lane = ResourceName;
 
     const NAME: &'static str = "break";
 
-    fn lane(item: &BreakItem) -> ResourceName {
+    fn lane((item, _): &(BreakItem, bool)) -> ResourceName {
         item.resource.clone()
     }
 
     async fn run(
         &self,
-        items: Arc<[BreakItem]>,
+        items: Arc<[(BreakItem, bool)]>,
         patience: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
-        self.ledger.break_locks(items, patience).await
+        let breaks = items.iter().map(|(item, _)| item.clone()).collect();
+        let verdicts = self.ledger.break_locks(breaks, patience).await?;
+        // Somebody else holds by now: perhaps because the first sending broke what it meant.
+        let is_open = |(verdict, sent): (&BreakVerdict, &(BreakItem, bool))| {
+            sent.1 && *verdict == BreakVerdict::NotHeld
+        };
+        if verdicts.iter().zip(items.iter()).any(is_open) {
+            return Err(LedgerError::Unreadable("the lock has changed hands since".into()));
+        }
+        Ok(verdicts)
     }
 
     fn is_busy(verdict: &BreakVerdict) -> bool {
         matches!(verdict, BreakVerdict::Busy)
+    }
+
+    fn rerun((_, lost): &mut (BreakItem, bool), _: bool) {
+        *lost = true;
     }
 }
 
@@ -166,7 +180,7 @@ impl Locks {
     pub(super) async fn break_lock(&self, item: BreakItem) -> Result<bool, EngineError> {
         let (resource, after) = (item.resource.clone(), item.after);
         tracing::info!(%resource, reason = item.reason, ?after, "an operator breaks a lock");
-        match self.breaks.submit(item).await {
+        match self.breaks.submit((item, false)).await {
             Ok(BreakVerdict::Broken { held_ms, ended }) => {
                 if let Some(held_ms) = held_ms {
                     count_break(held_ms, after);

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use batcher::{Batcher, Limits};
 pub use error::EngineError;
 use granting::Granting;
-pub use grants::{Acquire, Acquired};
+pub use grants::{Acquire, Acquired, Transfer};
 use grants::{Grants, Look};
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Acquires a lock, or says who holds it.
-    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
+    #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
         self.inner.grants.acquire(request).await
     }
@@ -166,6 +166,13 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
         self.inner.locks.renew(id, ttl).await
+    }
+
+    /// Hands a lock over to a successor, with a new id and token.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn transfer(&self, request: Transfer) -> Result<Acquired, EngineError> {
+        let from = self.lock(request.from).await?;
+        self.inner.grants.transfer(request, from).await
     }
 
     /// Gives a lock back; its token is refused from now on.

@@ -37,6 +37,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(locks::renew_many))
         .routes(routes!(locks::get, locks::release))
         .routes(routes!(locks::renew))
+        .routes(routes!(locks::transfer))
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, writes::delete_all))
         .routes(routes!(resources::break_lock))

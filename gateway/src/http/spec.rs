@@ -105,6 +105,11 @@ problems! {
         ErrorCode::LockHeld, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
+    /// A transfer.
+    TransferProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
+        ErrorCode::LockNotFound, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
+        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
+    ]];
     /// A renewal of one lock.
     RenewProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[ErrorCode::LockNotFound]];
     /// A renewal of many.

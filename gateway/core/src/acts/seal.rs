@@ -14,11 +14,12 @@ use crate::token::Token;
 /// 1. A buried id was given up: `Ended(Released)`.
 /// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`. One
 ///    that is unknown and no longer wanted is buried.
-/// 3. For each resource: frozen, held by another, number not above the fence. The first that
+/// 3. A lock that is to hand over: unknown, on other resources, ended, or being broken.
+/// 4. For each resource: frozen, held by another, number not above the fence. The first that
 ///    applies decides, and nothing is sealed.
-/// 4. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
+/// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
 ///
-/// A rerun that is refused in step 3 buries its id: the first sending may still be waiting for its
+/// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
 /// row lock, and must find that.
 pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     for resource in &item.resources {
@@ -33,6 +34,12 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if item.attempt == Attempt::Bury {
         rows.bury(Buried::Lock(item.lock), now);
         return SealVerdict::Ended(LockEnd::Released);
+    }
+    if let Some(refused) = item.from.and_then(|from| not_handed_over(rows, item, from, now)) {
+        if item.attempt != Attempt::First {
+            rows.bury(Buried::Lock(item.lock), now);
+        }
+        return refused;
     }
     let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
     if let Some(refused) = obstacle(rows, item, token, now) {
@@ -129,7 +136,26 @@ pub(super) fn restart(rows: &mut Rows, id: LockId, ttl_ms: i64, now: Now) {
     }
 }
 
-/// Step 3: what stands in the way, if anything.
+/// Step 3: why a lock does not hand over, if it does not.
+fn not_handed_over(
+    rows: &mut Rows,
+    item: &SealItem,
+    from: LockId,
+    now: Now,
+) -> Option<SealVerdict> {
+    match rows.locks.get(&from) {
+        None => return Some(SealVerdict::NotFound),
+        Some(row) if row.resources != item.resources => return Some(SealVerdict::Conflict),
+        Some(_) => {}
+    }
+    match renewable(rows, from, now) {
+        Err(NotRenewable::Ended(how)) => Some(SealVerdict::Ended(how)),
+        Err(NotRenewable::Breaking) => Some(SealVerdict::Breaking),
+        Ok(_) => None,
+    }
+}
+
+/// Step 4: what stands in the way, if anything.
 fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Option<SealVerdict> {
     let floor = rows.guard.floor;
     for resource in &item.resources {
@@ -137,7 +163,8 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         if fence.frozen.is_some() {
             return Some(SealVerdict::Frozen(resource.clone()));
         }
-        if fence.is_held(now) && fence.token.get() > floor {
+        let handed_over = item.from == Some(fence.lock);
+        if fence.is_held(now) && fence.token.get() > floor && !handed_over {
             return Some(SealVerdict::Held(fence.holder(resource, now)));
         }
     }
@@ -151,7 +178,7 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
     (!token.is_some_and(rises)).then_some(SealVerdict::NumberTooLow)
 }
 
-/// Step 4 for one resource. Returns what was taken over, if it had not been given back before.
+/// Step 5 for one resource. Returns what was taken over, if it had not been given back before.
 fn raise(
     rows: &mut Rows,
     item: &SealItem,
@@ -164,7 +191,10 @@ fn raise(
     if let Some(before) = &before {
         let old = (resource.clone(), before.token);
         if let Some(grant) = rows.grants.get_mut(&old) {
-            grant.by = Some(Supersession::Grant);
+            grant.by = Some(match item.from {
+                Some(_) => Supersession::Transfer,
+                None => Supersession::Grant,
+            });
             grant.at = Some(now.wall);
             rows.journal.insert(Change::Grant(old.0, old.1));
         }

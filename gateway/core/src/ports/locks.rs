@@ -22,6 +22,8 @@ pub struct SealItem {
     pub ttl: Ttl,
     /// The number from the mint; without one only a re-entry under the same id can succeed.
     pub number: Option<i64>,
+    /// The lock that hands over to this one, on the same resources; without one they must be free.
+    pub from: Option<LockId>,
     /// How often the id may have been sent before.
     pub attempt: Attempt,
 }
@@ -87,12 +89,15 @@ pub enum SealVerdict {
     NumberTooLow,
     /// An operator has frozen this resource.
     Frozen(ResourceName),
-    /// The id was used before, and has ended.
+    /// The id was used before, and has ended; or the lock that was to hand over has.
     Ended(LockEnd),
     /// The id belongs to a lock on other resources or of another owner.
     Conflict,
-    /// The id belongs to a lock that is being broken; nothing was extended.
+    /// The id belongs to a lock that is being broken, or the lock that was to hand over is; nothing
+    /// was extended.
     Breaking,
+    /// The lock that was to hand over is unknown.
+    NotFound,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::ResourceName;
 use fence_core::ports::{LedgerError, Patience, Runtime};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -39,14 +40,22 @@ pub(super) trait Act: Send + Sync + 'static {
 
     /// For logs and metrics.
     const NAME: &'static str;
-    /// Whether items of one lane must not be in one batch.
-    const DISTINCT: bool = false;
 
     /// What keeps items in order among themselves: their resource, or their lock.
     type Lane: Clone + Eq + Hash + Send + Sync + 'static;
 
     /// The lane that an item moves to when its row is locked by somebody else.
     fn lane(item: &Self::Item) -> Self::Lane;
+
+    /// What it must not share with another item of its batch.
+    fn exclusive(_item: &Self::Item) -> &[ResourceName] {
+        &[]
+    }
+
+    /// Its share of a batch's size in items.
+    fn weight(_item: &Self::Item) -> usize {
+        1
+    }
 
     /// Its share of a batch's size in bytes.
     fn bytes(_item: &Self::Item) -> usize {
@@ -188,28 +197,33 @@ async fn empty<A: Act>(
     }
 }
 
-/// Takes what has gathered, up to the limits. An item whose resource has lane work joins the lane;
-/// one whose resource must not appear twice is held back, and so are those behind it on the same
-/// resource, which keeps their order.
+/// Takes what has gathered, up to the limits. An item whose lane has work joins it; one that must not
+/// share a resource with another of the batch is held back, and so are those behind it on the same
+/// resources, which keeps their order.
 fn gather<A: Act>(
     shared: &Arc<Shared<A>>,
     held_back: &mut VecDeque<Entry<A>>,
     waiting: &mut mpsc::Receiver<Entry<A>>,
 ) -> Vec<Entry<A>> {
     let mut batch: Vec<Entry<A>> = Vec::new();
-    let mut bytes = 0;
-    let mut seen = HashSet::new();
+    let (mut weight, mut bytes) = (0, 0);
+    let mut seen: HashSet<ResourceName> = HashSet::new();
     let mut later = VecDeque::new();
-    while batch.len() < shared.limits.batch_max && bytes < shared.limits.batch_bytes_max {
+    while weight < shared.limits.batch_max && bytes < shared.limits.batch_bytes_max {
         let Some(entry) = held_back.pop_front().or_else(|| waiting.try_recv().ok()) else { break };
         let Some(entry) = join_lane(shared, entry) else { continue };
-        if A::DISTINCT && !seen.insert(A::lane(&entry.item)) {
+        let exclusive = A::exclusive(&entry.item);
+        let shares = exclusive.iter().any(|resource| seen.contains(resource));
+        let fits = batch.is_empty() || weight + A::weight(&entry.item) <= shared.limits.batch_max;
+        seen.extend(exclusive.iter().cloned());
+        if shares || !fits {
             later.push_back(entry);
             if later.len() >= shared.limits.batch_max {
                 break;
             }
             continue;
         }
+        weight += A::weight(&entry.item);
         bytes += A::bytes(&entry.item);
         batch.push(entry);
     }

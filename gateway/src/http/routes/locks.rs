@@ -6,17 +6,18 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::wire::{self, OWNER_BYTES_MAX, RENEW_IDS_MAX};
-use fence_core::{ErrorCode, LockId, Ttl};
+use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX};
+use fence_core::{ErrorCode, LockId, ResourceName, Ttl};
 use futures::{StreamExt, stream};
 
 use super::views;
 use crate::engine::error::EngineError;
-use crate::engine::{Acquire, Renewed};
+use crate::engine::{Acquire, Acquired, Renewed, Transfer};
 use crate::http::extract::{InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after};
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{
     AcquireProblems, ListProblems, LockProblems, ReleaseProblems, RenewManyProblems, RenewProblems,
+    TransferProblems,
 };
 use crate::http::state::App;
 
@@ -50,30 +51,99 @@ pub async fn acquire(
     _: NoQuery,
     StrictJson(request): StrictJson<wire::AcquireRequest>,
 ) -> Result<Response, Problem> {
-    if request.owner.len() > OWNER_BYTES_MAX || request.owner.chars().any(char::is_control) {
-        return Err(Problem::new(
-            ErrorCode::BodyMalformed,
-            format!("an owner has at most {OWNER_BYTES_MAX} bytes and no control characters"),
-        ));
-    }
-    let resource = request.resource.clone();
-    let acquired = app
-        .engine
-        .acquire(Acquire {
-            resource: request.resource,
-            owner: request.owner,
-            ttl: request.ttl.unwrap_or(Ttl::DEFAULT),
-            id: request.id,
-        })
-        .await
-        .map_err(|error| Problem::from(error).about(&resource))?;
+    let owner = owner(request.owner)?;
+    let resources = resources(request.resource, request.resources)?;
+    let ttl = request.ttl.unwrap_or(Ttl::DEFAULT);
+    let only = match resources.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    };
+    let acquire = Acquire { resources, owner, ttl, id: request.id };
+    let acquired = app.engine.acquire(acquire).await.map_err(|error| {
+        let problem = Problem::from(error);
+        match &only {
+            Some(resource) => problem.about(resource),
+            None => problem,
+        }
+    })?;
+    Ok(granted(acquired))
+}
+
+/// The answer to a grant: 201, or 200 if it had been granted before.
+fn granted(acquired: Acquired) -> Response {
     let status = if acquired.again { StatusCode::OK } else { StatusCode::CREATED };
     let lock = views::lock(acquired.grant);
     let headers = [
         (header::LOCATION, text(format_args!("/locks/{}", lock.id))),
         (HeaderName::from_static("x-fence-token"), text(lock.token)),
     ];
-    Ok((status, headers, Json(lock)).into_response())
+    (status, headers, Json(lock)).into_response()
+}
+
+fn owner(owner: String) -> Result<String, Problem> {
+    if owner.len() > OWNER_BYTES_MAX || owner.chars().any(char::is_control) {
+        return Err(Problem::new(
+            ErrorCode::BodyMalformed,
+            format!("an owner has at most {OWNER_BYTES_MAX} bytes and no control characters"),
+        ));
+    }
+    Ok(owner)
+}
+
+/// One of `resource` and `resources`, as a sorted list.
+fn resources(
+    one: Option<ResourceName>,
+    many: Option<Vec<ResourceName>>,
+) -> Result<Vec<ResourceName>, Problem> {
+    let malformed = |why: String| Problem::new(ErrorCode::BodyMalformed, why);
+    let mut names = match (one, many) {
+        (Some(one), None) => vec![one],
+        (None, Some(many)) => many,
+        _ => return Err(malformed("send either resource or resources".into())),
+    };
+    if names.is_empty() || names.len() > LOCK_RESOURCES_MAX {
+        return Err(malformed(format!("resources has 1 to {LOCK_RESOURCES_MAX} entries")));
+    }
+    names.sort();
+    if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(malformed("each resource may be named only once".into()));
+    }
+    Ok(names)
+}
+
+/// Hand a lock over
+///
+/// The successor gets a new id and a new token; the old ones are stale in the same act. Send the
+/// successor's `id` to be able to repeat the call.
+#[utoipa::path(
+    post, path = "/locks/{id}/transfer", operation_id = "transferLock", tag = "locks",
+    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
+    request_body = wire::TransferRequest,
+    responses(
+        (status = 201, description = "Handed over: the successor's lock.", body = wire::Lock,
+            headers(
+                ("Location" = String, description = "`/locks/{id}`"),
+                ("X-Fence-Token" = String, description = "The token."),
+                ("Cache-Control" = String, description = "`no-store`"),
+            )),
+        (status = 200, description = "Handed over before to the lock of this id: the same lock \
+            and token, its ttl started again.", body = wire::Lock, headers(
+                ("Location" = String, description = "`/locks/{id}`"),
+                ("X-Fence-Token" = String, description = "The token."),
+                ("Cache-Control" = String, description = "`no-store`"),
+            )),
+        TransferProblems,
+    )
+)]
+pub async fn transfer(
+    State(app): State<App>,
+    InLock(from): InLock,
+    _: NoQuery,
+    StrictJson(request): StrictJson<wire::TransferRequest>,
+) -> Result<Response, Problem> {
+    let owner = owner(request.owner)?;
+    let transfer = Transfer { from, owner, to: request.id };
+    Ok(granted(app.engine.transfer(transfer).await?))
 }
 
 /// List held locks

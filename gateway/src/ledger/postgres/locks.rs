@@ -87,6 +87,7 @@ impl SealRow {
             "too_low" => SealVerdict::NumberTooLow,
             "frozen" => SealVerdict::Frozen(blocker()?),
             "conflict" => SealVerdict::Conflict,
+            "not_found" => SealVerdict::NotFound,
             "busy" => SealVerdict::Busy,
             other => match stop(other) {
                 Some(Stop::Ended(how)) => SealVerdict::Ended(how),
@@ -114,7 +115,7 @@ pub(super) async fn seal(
 
     let mut session = sessions.take().await?;
     let call = sqlx::query_as::<_, SealRow>(
-        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
     .bind(epoch)
     .bind(sessions.seen())
@@ -125,6 +126,7 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.ttl.as_ms()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.from.map(|from| from.0)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;

@@ -31,7 +31,7 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of_seals(items: &[SealItem]) -> Self {
         Self {
-            locks: items.iter().map(|item| item.lock).collect(),
+            locks: items.iter().flat_map(|item| [Some(item.lock), item.from]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
             ..Self::default()

@@ -88,6 +88,7 @@ pub fn seal<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
         owner: "ann".into(),
         ttl: long(),
         number: Some(number),
+        from: None,
         attempt: Attempt::First,
     }
 }

@@ -14,4 +14,5 @@ pub mod reruns;
 pub mod rule;
 pub mod seals;
 pub mod tidying;
+pub mod transfers;
 pub mod writes;

@@ -142,7 +142,8 @@ impl Mover {
         // Seals are run again, but given up through a release.
         let attempt = if self.chance(15) { Attempt::Rerun } else { Attempt::First };
         let owner = self.one_of(&OWNERS).to_owned();
-        SealItem { lock: self.lock(25), resources, owner, ttl: self.ttl(), number, attempt }
+        let (lock, ttl) = (self.lock(25), self.ttl());
+        SealItem { lock, resources, owner, ttl, number, from: None, attempt }
     }
 
     /// For ever, or expired by the time of the next move.

@@ -1,0 +1,171 @@
+//! What becomes of grants whose answer was lost, whose caller has gone, or whose number did not
+//! rise, on a ledger that goes as each test says.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fence_core::ports::{Ledger as _, Mint as _, SealVerdict};
+use fence_core::{LockId, LockState};
+use fence_tests::process::eventually;
+use fence_tests::scripted::{Step, lost, rolled_back};
+use fencegate::engine::EngineError;
+use tokio::sync::Notify;
+
+use crate::rig::{R, Rig, opened, seal_as};
+use crate::setup::random_id;
+
+#[tokio::test]
+async fn a_reentry_that_was_lost_while_another_holds_does_not_burn_its_id() {
+    let rig = Rig::new();
+    let holder = rig.granted(R).await;
+    let mut first = true;
+    rig.ledger.on_seal(move |_, _| match std::mem::take(&mut first) {
+        true => Step::act_but(lost()),
+        false => Step::act(),
+    });
+    let mine = LockId(random_id());
+    let answer = rig.acquire(R, Some(mine)).await;
+    assert!(matches!(answer, Err(EngineError::Held(_))), "{answer:?}");
+    rig.engine.release(holder.lock).await.unwrap();
+    let acquired = rig.acquire(R, Some(mine)).await.unwrap();
+    assert_eq!((acquired.grant.lock, acquired.again), (mine, false));
+}
+
+#[tokio::test]
+async fn a_grant_of_round_one_stays_when_round_two_fails() {
+    let rig = Rig::new();
+    let together = Arc::new(AtomicUsize::new(0));
+    let first = Arc::clone(&together);
+    rig.ledger.on_seal(move |items, _| {
+        if first.load(Ordering::Relaxed) > 0 {
+            return Step::fail(rolled_back());
+        }
+        first.store(items.len(), Ordering::Relaxed);
+        let late = |late: bool| late.then_some(SealVerdict::NumberTooLow);
+        Step::each(items.iter().map(|item| late(item.resources[0].as_str() == "b")).collect())
+    });
+    let (a, b) = tokio::join!(rig.acquire("a", None), rig.acquire("b", None));
+    assert_eq!(together.load(Ordering::Relaxed), 2, "both were in one batch");
+    let a = a.unwrap();
+    assert!(matches!(b, Err(EngineError::LedgerUnavailable(_))), "{b:?}");
+    assert!(!a.again);
+    assert_eq!(rig.lock(a.grant.lock).await.ended, None);
+    rig.write("a", a.grant.token).await.unwrap();
+}
+
+/// A grant that is sealed, whose caller then gives up, and whose answer is then lost.
+async fn given_up_and_lost(rig: &Rig, id: Option<LockId>) {
+    let gate = Arc::new(Notify::new());
+    let (gone, resent) = (Arc::clone(&gate), Arc::new(AtomicUsize::new(0)));
+    let calls = Arc::clone(&resent);
+    rig.ledger.on_seal(move |_, _| match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => Step::act_but(lost()).and_then(opened(&gone)),
+        _ => Step::act(),
+    });
+    let answer = rig.acquire(R, id).await;
+    assert!(matches!(answer, Err(EngineError::OutcomeUnknown { .. })), "{answer:?}");
+    rig.until_state(R, LockState::Leased).await;
+    gate.notify_one();
+    eventually("the grant is sent again", async || {
+        (resent.load(Ordering::Relaxed) > 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_grant_whose_caller_gave_up_is_given_back() {
+    let rig = Rig::new();
+    given_up_and_lost(&rig, None).await;
+    rig.until_state(R, LockState::Released).await;
+    rig.granted(R).await;
+}
+
+#[tokio::test]
+async fn a_lost_grant_whose_caller_chose_the_id_is_kept_for_it() {
+    let rig = Rig::new();
+    let mine = LockId(random_id());
+    let released = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&released);
+    rig.ledger.on_release(move |items, _| {
+        count.fetch_add(items.len(), Ordering::Relaxed);
+        Step::act()
+    });
+    given_up_and_lost(&rig, Some(mine)).await;
+    let acquired = rig.acquire(R, Some(mine)).await.unwrap();
+    assert_eq!((acquired.grant.lock, acquired.again), (mine, true));
+    assert_eq!(released.load(Ordering::Relaxed), 0);
+    rig.write(R, acquired.grant.token).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_grant_that_was_delivered_but_not_taken_is_given_back() {
+    let rig = Rig::new();
+    let sealed = Arc::new(Notify::new());
+    let done = Arc::clone(&sealed);
+    rig.ledger.on_seal(move |_, _| {
+        let done = Arc::clone(&done);
+        Step::act().and_then(async move { done.notify_one() })
+    });
+    {
+        let mut call = Box::pin(rig.acquire(R, None));
+        tokio::select! {
+            biased;
+            () = sealed.notified() => {}
+            answer = &mut call => panic!("taken: {answer:?}"),
+        }
+        // This one is in a later batch, so the first has been delivered by then.
+        rig.granted("other").await;
+        rig.until_state(R, LockState::Leased).await;
+    }
+    rig.until_state(R, LockState::Released).await;
+}
+
+#[tokio::test]
+async fn a_mint_that_has_gone_back_is_reported_and_recovers() {
+    let rig = Rig::new();
+    for _ in 0..10 {
+        let grant = rig.granted(R).await;
+        rig.engine.release(grant.lock).await.unwrap();
+    }
+    rig.mint.set_number(0);
+    let answer = rig.acquire(R, None).await;
+    assert!(matches!(answer, Err(EngineError::MintRegressed(_))), "{answer:?}");
+    rig.mint.set_number(10);
+    assert_eq!(rig.granted(R).await.token.get(), 11);
+}
+
+/// Another gateway mints and seals before each of the first `times` seals, and lets its lock expire.
+fn outrun(rig: &Rig, times: usize) -> Arc<AtomicUsize> {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (memory, mint, counted) = (rig.memory(), Arc::clone(&rig.mint), Arc::clone(&calls));
+    rig.ledger.on_seal(move |_, _| {
+        if counted.fetch_add(1, Ordering::Relaxed) >= times {
+            return Step::act();
+        }
+        let (memory, mint) = (Arc::clone(&memory), Arc::clone(&mint));
+        Step::act().after(async move {
+            let nonce = memory.epoch().await.unwrap().nonce;
+            let number = mint.mint(nonce, &[], &[]).await.unwrap();
+            let faster = seal_as(&memory, "faster", number, 0).await;
+            assert!(matches!(faster, SealVerdict::Sealed(..)), "{faster:?}");
+        })
+    });
+    calls
+}
+
+#[tokio::test]
+async fn a_grant_that_loses_a_race_is_numbered_anew() {
+    let rig = Rig::new();
+    outrun(&rig, 1);
+    assert_eq!(rig.granted(R).await.token.get(), 3);
+}
+
+#[tokio::test]
+async fn a_grant_that_loses_every_race_is_no_sign_of_a_mint_that_went_back() {
+    let rig = Rig::new();
+    let calls = outrun(&rig, usize::MAX);
+    let answer = rig.acquire(R, None).await;
+    assert!(matches!(answer, Err(EngineError::MintUnavailable(_))), "{answer:?}");
+    assert!(calls.load(Ordering::Relaxed) > 1, "it was numbered anew");
+}

@@ -1,0 +1,162 @@
+//! The real engine on a scripted ledger and a mint in memory.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fence_core::memory::{MemoryLedger, MemoryMint};
+use fence_core::ports::{
+    Attempt, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem, SealVerdict,
+};
+use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Token, Ttl};
+use fence_tests::process::eventually;
+use fence_tests::scripted::ScriptedLedger;
+use fencegate::engine::{
+    Acquire, Acquired, Engine, EngineError, Settings, Write, WriteEffect, WriteFailure,
+    WriteOutcome,
+};
+use fencegate::runtime::runtime;
+use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+
+use crate::setup::random_id;
+
+/// The resource that most tests are about.
+pub const R: &str = "r";
+
+/// How long a caller waits. What is to be answered in time takes next to none of it.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+const LONG: Duration = Duration::from_secs(3600);
+
+pub struct Rig {
+    pub engine: Engine,
+    pub ledger: Arc<ScriptedLedger>,
+    pub mint: Arc<MemoryMint>,
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let runtime = runtime(TaskTracker::new());
+        let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
+        let mint = Arc::new(MemoryMint::default());
+        let settings = Settings {
+            request_timeout: TIMEOUT,
+            queue_max: 100,
+            batch_max: 64,
+            committers: 1,
+            retention: Retention {
+                keys: LONG,
+                ended_locks: LONG,
+                rejections_max: 100,
+                rows_per_pass: 100,
+            },
+            sweep_interval: LONG,
+        };
+        let engine = Engine::new(ledger.clone(), mint.clone(), runtime, settings);
+        Self { engine, ledger, mint }
+    }
+
+    /// The ledger as another gateway sees it: nothing is scripted there.
+    pub fn memory(&self) -> Arc<MemoryLedger> {
+        Arc::clone(&self.ledger.memory)
+    }
+
+    /// Acquires a lock.
+    pub async fn acquire(
+        &self,
+        resource: &str,
+        id: Option<LockId>,
+    ) -> Result<Acquired, EngineError> {
+        let (resources, ttl) = (vec![name(resource)], Ttl::from_ms(3_600_000));
+        self.engine.acquire(Acquire { resources, owner: "me".into(), ttl, id }).await
+    }
+
+    /// Acquires a lock that must be granted.
+    pub async fn granted(&self, resource: &str) -> Grant {
+        self.acquire(resource, None).await.unwrap().grant
+    }
+
+    /// Puts an object.
+    pub async fn write(&self, resource: &str, token: Token) -> Result<WriteOutcome, WriteFailure> {
+        self.engine.write(put(resource, token)).await
+    }
+
+    /// Breaks the lock of [`R`] now; the owner of the lock that is there afterwards.
+    pub async fn break_lock(&self) -> Result<String, EngineError> {
+        let view = self.engine.break_lock(name(R), Duration::ZERO, "test".into()).await?;
+        Ok(view.owner)
+    }
+
+    /// A lock as the ledger knows it.
+    pub async fn lock(&self, id: LockId) -> LockRecord {
+        self.ledger.lock(id).await.unwrap().expect("the lock is known")
+    }
+
+    /// Waits until the lock of a resource is in this state.
+    pub async fn until_state(&self, resource: &str, state: LockState) {
+        eventually(&format!("{resource} is {state:?}"), async || {
+            let view = self.ledger.resource(&name(resource)).await.unwrap()?;
+            (view.state == state).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until something is known of an operation.
+    pub async fn until_known(&self, id: OperationId) -> OperationRecord {
+        let look = async || self.engine.operation(id).await.unwrap();
+        eventually("the operation is known", look).await
+    }
+}
+
+pub fn name(resource: &str) -> ResourceName {
+    ResourceName::new(resource).unwrap()
+}
+
+pub fn put(resource: &str, token: Token) -> Write {
+    Write {
+        resource: name(resource),
+        token,
+        lock: None,
+        sequence: None,
+        idempotency_key: None,
+        object_condition: None,
+        resource_version: None,
+        effect: WriteEffect::Put {
+            key: ObjectKey::new("k").unwrap(),
+            content_type: "text/plain".into(),
+            body: Bytes::from_static(b"x"),
+        },
+        request_id: "test".into(),
+    }
+}
+
+/// Seals a free lock as another gateway does, on the ledger itself.
+pub async fn seal_as(ledger: &MemoryLedger, owner: &str, number: i64, ttl_ms: i64) -> SealVerdict {
+    let item = SealItem {
+        lock: LockId(random_id()),
+        resources: vec![name(R)],
+        owner: owner.to_owned(),
+        ttl: Ttl::from_ms(ttl_ms),
+        number: Some(number),
+        from: None,
+        attempt: Attempt::First,
+    };
+    let epoch = ledger.epoch().await.unwrap().number;
+    ledger.seal(epoch, [item].into(), Patience::Skip).await.unwrap().remove(0)
+}
+
+/// Waits until a gate was opened.
+pub fn opened(gate: &Arc<Notify>) -> impl Future<Output = ()> + Send + use<> {
+    let gate = Arc::clone(gate);
+    async move { gate.notified().await }
+}
+
+/// A counter for hooks: 0, 1, ...
+pub fn counter() -> (Arc<AtomicUsize>, impl FnMut() -> usize + Send + 'static) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    (calls, move || counted.fetch_add(1, Ordering::Relaxed))
+}

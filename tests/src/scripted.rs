@@ -1,0 +1,279 @@
+//! A ledger in memory whose acts on locks and data go as a test says: answers get lost, rows stay
+//! locked, calls are rolled back, and somebody else acts in between.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use fence_core::memory::MemoryLedger;
+use fence_core::ports::{
+    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use futures::future::{BoxFuture, FutureExt as _};
+use uuid::Uuid;
+
+type Answer<V> = Result<Vec<V>, LedgerError>;
+
+/// What one call of an act comes to.
+pub struct Step<V> {
+    before: BoxFuture<'static, ()>,
+    deed: Deed<V>,
+    between: BoxFuture<'static, ()>,
+}
+
+enum Deed<V> {
+    Act,
+    ActBut(LedgerError),
+    Fail(LedgerError),
+    Each(Vec<Option<V>>),
+}
+
+impl<V> Step<V> {
+    fn new(deed: Deed<V>) -> Self {
+        let nothing = || futures::future::ready(()).boxed();
+        Self { before: nothing(), deed, between: nothing() }
+    }
+
+    /// The ledger acts and answers.
+    pub fn act() -> Self {
+        Self::new(Deed::Act)
+    }
+
+    /// The ledger acts, but this is what comes back.
+    pub fn act_but(error: LedgerError) -> Self {
+        Self::new(Deed::ActBut(error))
+    }
+
+    /// The ledger does not act; this comes back.
+    pub fn fail(error: LedgerError) -> Self {
+        Self::new(Deed::Fail(error))
+    }
+
+    /// A verdict for each item; on those without one the ledger acts.
+    pub fn each(verdicts: Vec<Option<V>>) -> Self {
+        Self::new(Deed::Each(verdicts))
+    }
+
+    /// Only once this has happened.
+    pub fn after(self, event: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { before: event.boxed(), ..self }
+    }
+
+    /// After the act, and before anything comes back, this happens.
+    pub fn and_then(self, event: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { between: event.boxed(), ..self }
+    }
+}
+
+/// The answer to a call was lost.
+pub fn lost() -> LedgerError {
+    LedgerError::Unknown("the connection was cut".into())
+}
+
+/// A call was rolled back.
+pub fn rolled_back() -> LedgerError {
+    LedgerError::Unavailable("canceling statement due to statement timeout".into())
+}
+
+type Hook<I, V> = Box<dyn FnMut(&[I], Patience) -> Step<V> + Send>;
+
+/// What a test says about one act.
+struct Script<I, V>(Mutex<Option<Hook<I, V>>>);
+
+impl<I, V> Default for Script<I, V> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<I: Clone, V> Script<I, V> {
+    fn set(&self, hook: impl FnMut(&[I], Patience) -> Step<V> + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    }
+
+    fn step(&self, items: &[I], patience: Patience) -> Step<V> {
+        let mut hook = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hook.as_mut().map_or_else(Step::act, |hook| hook(items, patience))
+    }
+
+    async fn run<F: Future<Output = Answer<V>>>(
+        &self,
+        items: Arc<[I]>,
+        patience: Patience,
+        act: impl FnOnce(Arc<[I]>) -> F,
+    ) -> Answer<V> {
+        let step = self.step(&items, patience);
+        step.before.await;
+        let answer = match step.deed {
+            Deed::Act => act(items).await,
+            Deed::ActBut(error) => act(items).await.and(Err(error)),
+            Deed::Fail(error) => Err(error),
+            Deed::Each(given) => {
+                let undecided = items.iter().zip(&given).filter(|(_, given)| given.is_none());
+                let own = act(undecided.map(|(item, _)| item.clone()).collect()).await?;
+                let mut own = own.into_iter();
+                Ok(given.into_iter().filter_map(|given| given.or_else(|| own.next())).collect())
+            }
+        };
+        step.between.await;
+        answer
+    }
+}
+
+/// The scripted ledger. Each act asks its hook, if it has one, for every call; all else goes to the
+/// ledger in memory.
+pub struct ScriptedLedger {
+    /// The ledger in memory: through it a test acts as another gateway, unscripted.
+    pub memory: Arc<MemoryLedger>,
+    seal: Script<SealItem, SealVerdict>,
+    renew: Script<RenewItem, RenewVerdict>,
+    release: Script<LockId, ReleaseVerdict>,
+    breaks: Script<BreakItem, BreakVerdict>,
+    commit: Script<WriteItem, WriteVerdict>,
+}
+
+impl ScriptedLedger {
+    /// An empty ledger without hooks.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            memory: Arc::new(MemoryLedger::new(clock, Uuid::new_v4())),
+            seal: Script::default(),
+            renew: Script::default(),
+            release: Script::default(),
+            breaks: Script::default(),
+            commit: Script::default(),
+        }
+    }
+
+    /// From now on, seals go as `hook` says.
+    pub fn on_seal(
+        &self,
+        hook: impl FnMut(&[SealItem], Patience) -> Step<SealVerdict> + Send + 'static,
+    ) {
+        self.seal.set(hook);
+    }
+
+    /// From now on, renewals go as `hook` says.
+    pub fn on_renew(
+        &self,
+        hook: impl FnMut(&[RenewItem], Patience) -> Step<RenewVerdict> + Send + 'static,
+    ) {
+        self.renew.set(hook);
+    }
+
+    /// From now on, releases go as `hook` says.
+    pub fn on_release(
+        &self,
+        hook: impl FnMut(&[LockId], Patience) -> Step<ReleaseVerdict> + Send + 'static,
+    ) {
+        self.release.set(hook);
+    }
+
+    /// From now on, breaks go as `hook` says.
+    pub fn on_break(
+        &self,
+        hook: impl FnMut(&[BreakItem], Patience) -> Step<BreakVerdict> + Send + 'static,
+    ) {
+        self.breaks.set(hook);
+    }
+
+    /// From now on, writes go as `hook` says.
+    pub fn on_commit(
+        &self,
+        hook: impl FnMut(&[WriteItem], Patience) -> Step<WriteVerdict> + Send + 'static,
+    ) {
+        self.commit.set(hook);
+    }
+}
+
+#[async_trait]
+impl Ledger for ScriptedLedger {
+    async fn seal(
+        &self,
+        epoch: i64,
+        items: Arc<[SealItem]>,
+        patience: Patience,
+    ) -> Answer<SealVerdict> {
+        self.seal.run(items, patience, |items| self.memory.seal(epoch, items, patience)).await
+    }
+
+    async fn renew(&self, items: Arc<[RenewItem]>, patience: Patience) -> Answer<RenewVerdict> {
+        self.renew.run(items, patience, |items| self.memory.renew(items, patience)).await
+    }
+
+    async fn release(&self, items: Arc<[LockId]>, patience: Patience) -> Answer<ReleaseVerdict> {
+        self.release.run(items, patience, |items| self.memory.release(items, patience)).await
+    }
+
+    async fn break_locks(
+        &self,
+        items: Arc<[BreakItem]>,
+        patience: Patience,
+    ) -> Answer<BreakVerdict> {
+        self.breaks.run(items, patience, |items| self.memory.break_locks(items, patience)).await
+    }
+
+    async fn commit(&self, items: Arc<[WriteItem]>, patience: Patience) -> Answer<WriteVerdict> {
+        self.commit.run(items, patience, |items| self.memory.commit(items, patience)).await
+    }
+
+    async fn read(&self, items: Arc<[ReadItem]>) -> Answer<ReadVerdict> {
+        self.memory.read(items).await
+    }
+
+    async fn holders(&self, resources: &[ResourceName]) -> Answer<Option<Holder>> {
+        self.memory.holders(resources).await
+    }
+
+    async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        self.memory.lock(id).await
+    }
+
+    async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
+        self.memory.resource(name).await
+    }
+
+    async fn resources(&self, page: Page, held: bool) -> Answer<ResourceView> {
+        self.memory.resources(page, held).await
+    }
+
+    async fn objects(&self, resource: &ResourceName, page: Page) -> Answer<Object> {
+        self.memory.objects(resource, page).await
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        self.memory.operation(id).await
+    }
+
+    async fn operation_by_key(
+        &self,
+        resource: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        self.memory.operation_by_key(resource, key).await
+    }
+
+    async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
+        self.memory.record_rejections(rejections).await
+    }
+
+    async fn rejections(&self, filter: RejectionFilter) -> Answer<(i64, Rejection)> {
+        self.memory.rejections(filter).await
+    }
+
+    async fn epoch(&self) -> Result<Epoch, LedgerError> {
+        self.memory.epoch().await
+    }
+
+    async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
+        self.memory.open_epoch(nonce).await
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
+        self.memory.sweep(retention).await
+    }
+}
