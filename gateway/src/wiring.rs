@@ -27,6 +27,10 @@ use crate::runtime;
 const POSTGRES_CONNECTIONS_MAX: usize = 24;
 /// Rows that the sweeper removes in one pass, of each kind.
 const SWEEP_ROWS_MAX: i64 = 1000;
+/// How long buried ids are kept at the least.
+const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often the mark of ledger and mint is raised.
+const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
@@ -35,8 +39,14 @@ struct Parts {
     ledger: Arc<dyn Ledger>,
     mint: Arc<dyn Mint>,
     committers: usize,
-    /// The ledger once more, to be closed at the end, and the directory that it is in.
-    embedded: Option<(Arc<SqliteLedger>, DataDir)>,
+    embedded: Option<Arc<Embedded>>,
+}
+
+/// The files of the embedded set-up, and the right to them.
+struct Embedded {
+    ledger: Arc<SqliteLedger>,
+    mint: Arc<EmbeddedMint>,
+    _data_dir: DataDir,
 }
 
 /// Runs the gateway until `soft` is cancelled and everything in flight is done, or `hard` is.
@@ -63,6 +73,9 @@ pub async fn serve(
         .with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr().context("cannot read the own address")?;
     upkeep(&runtime, metrics.clone(), soft.clone());
+    if let Some(files) = &parts.embedded {
+        keep_marking(&runtime, files, soft.clone());
+    }
     let limits = limits(&config);
     let app = http::router(AppState {
         engine: engine.clone(),
@@ -85,8 +98,9 @@ pub async fn serve(
         () = hard.cancelled() => tracing::warn!("stopped with work in flight"),
     }
     drain.done.cancel();
-    if let Some((ledger, _data_dir)) = &parts.embedded {
-        ledger.close().await;
+    if let Some(files) = &parts.embedded {
+        raise_mark(&files.ledger, &files.mint).await?;
+        files.ledger.close().await;
     }
     Ok(())
 }
@@ -173,28 +187,29 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     let clock = Arc::clone(&runtime.clock);
     let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
     compare(directory, &ledger, &mint).await?;
+    raise_mark(&ledger, &mint).await?;
     tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
-    let ledger = Arc::new(ledger);
+    let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
     Ok(Parts {
         ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-        mint: Arc::new(mint),
+        mint: Arc::clone(&mint) as Arc<dyn Mint>,
         // One writer: a second committer would only halve the batches.
         committers: 1,
-        embedded: Some((ledger, data_dir)),
+        embedded: Some(Arc::new(Embedded { ledger, mint, _data_dir: data_dir })),
     })
 }
 
-/// Refuses a ledger and a mint of which one was restored from an older copy, and records this start in
-/// both.
+/// Refuses a ledger and a mint of which one was restored from an older copy.
 ///
-/// Both count the starts, the ledger first: a crash between the two leaves it one ahead, and the next
-/// start writes the same number again.
+/// Both carry a mark that [`raise_mark`] raises at every start, at every clean stop, and now and then
+/// in between. A copy of one of them is noticed once the other has gone on; of a copy that is younger
+/// than the last mark nothing can be known.
 async fn compare(
     directory: &Path,
     ledger: &SqliteLedger,
     mint: &EmbeddedMint,
 ) -> anyhow::Result<()> {
-    let (in_ledger, in_mint) = (ledger.starts().await?, mint.starts());
+    let (in_ledger, in_mint) = (ledger.mark().await?, mint.mark());
     let highest = ledger.highest_token().await?;
     let older = if in_ledger < in_mint {
         Some("ledger")
@@ -210,8 +225,32 @@ async fn compare(
             directory.display()
         );
     }
-    ledger.record_start(in_mint + 1).await?;
-    mint.record_start(in_mint + 1)
+    Ok(())
+}
+
+/// Raises the mark in both files, the ledger first: a crash between the two leaves it one ahead, and
+/// the next time writes the same number again.
+async fn raise_mark(ledger: &SqliteLedger, mint: &EmbeddedMint) -> anyhow::Result<()> {
+    let mark = mint.mark() + 1;
+    ledger.record_mark(mark).await?;
+    mint.record_mark(mark)
+}
+
+/// Raises the mark now and then, until `soft`.
+fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToken) {
+    let (clock, files) = (Arc::clone(&runtime.clock), Arc::clone(files));
+    let task = async move {
+        loop {
+            tokio::select! {
+                () = clock.sleep(MARK_INTERVAL) => {}
+                () = soft.cancelled() => return,
+            }
+            if let Err(error) = raise_mark(&files.ledger, &files.mint).await {
+                tracing::warn!(%error, "the mark of ledger and mint could not be raised");
+            }
+        }
+    };
+    runtime.spawn.spawn("mark", Box::pin(task));
 }
 
 fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {
@@ -228,6 +267,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         retention: Retention {
             keys: config.keys_kept,
             ended_locks: config.ended_locks_kept,
+            buried: config.ended_locks_kept.max(BURIED_KEPT),
             rejections_max: config.rejections_max,
             rows_per_pass: SWEEP_ROWS_MAX,
         },

@@ -12,7 +12,8 @@ CREATE TABLE fencegate.seal_guard (
     base      bigint  NOT NULL,           -- token = base + number from the mint
     floor     bigint  NOT NULL,           -- tokens up to this one are void
     timeline  text    NOT NULL,           -- of the primary that this ledger trusts
-    system_id bigint  NOT NULL            -- of the same
+    system_id bigint  NOT NULL,           -- of the same
+    halted    text                        -- why nothing may be sealed until a re-fence
 );
 
 CREATE TABLE fencegate.write_guard (
@@ -20,7 +21,8 @@ CREATE TABLE fencegate.write_guard (
     floor      bigint  NOT NULL,
     generation bigint  NOT NULL,          -- rises with each re-fence; part of every ETag
     timeline   text    NOT NULL,
-    system_id  bigint  NOT NULL
+    system_id  bigint  NOT NULL,
+    halted     text                       -- why nothing may be written until a re-fence
 );
 
 -- One row per resource, for ever: the fence. Small and updated in place (HOT): no index on what

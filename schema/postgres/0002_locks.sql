@@ -6,11 +6,15 @@
 
 -- Refuses to act on a server that may have lost acknowledged commits: another timeline, another
 -- system, or a position behind one that this gateway has seen flushed (I12).
-CREATE FUNCTION fencegate.assert_place(p_timeline text, p_system_id bigint, p_seen bigint)
+CREATE FUNCTION fencegate.assert_place(
+    p_timeline text, p_system_id bigint, p_halted text, p_seen bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
+    END IF;
+    IF p_halted IS NOT NULL THEN
+        RAISE EXCEPTION '%', p_halted USING ERRCODE = 'FG001';
     END IF;
     IF p_timeline <> fencegate.current_timeline() THEN
         RAISE EXCEPTION 'the ledger is on timeline %, not %: it was promoted or restored',
@@ -24,6 +28,14 @@ BEGIN
         RAISE EXCEPTION 'the ledger has fallen behind what it had flushed'
             USING ERRCODE = 'FG001';
     END IF;
+END $$;
+
+-- Keeps that this server lost commits: the position it had fallen behind is soon reached again, and
+-- other gateways may not have seen how far it had been.
+CREATE FUNCTION fencegate.halt(p_why text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE fencegate.seal_guard g SET halted = p_why WHERE g.halted IS NULL;
+    UPDATE fencegate.write_guard g SET halted = p_why WHERE g.halted IS NULL;
 END $$;
 
 -- The position up to which everything is flushed, for p_seen of later acts.
@@ -185,7 +197,7 @@ DECLARE
     why     text;
 BEGIN
     SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     IF guard.epoch <> p_epoch THEN
         RAISE EXCEPTION 'the epoch is %, not %', guard.epoch, p_epoch USING ERRCODE = 'FG002';
@@ -340,7 +352,7 @@ DECLARE
     known fencegate.locks;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
     PERFORM fencegate.lock_locks(got, '{}');
@@ -393,7 +405,7 @@ DECLARE
     known fencegate.locks;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
     got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
@@ -445,7 +457,7 @@ DECLARE
     due   timestamptz;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resource, p_wait_ms);
     PERFORM fencegate.lock_locks(got, '{}');

@@ -72,7 +72,7 @@ DECLARE
 BEGIN
     -- Step 1.
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resources, p_wait_ms);
     t := clock_timestamp();

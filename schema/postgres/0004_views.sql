@@ -43,7 +43,7 @@ RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM fencegate.assert_place(g.timeline, g.system_id, p_seen) FROM fencegate.seal_guard g;
+    PERFORM fencegate.assert_place(g.timeline, g.system_id, g.halted, p_seen) FROM fencegate.seal_guard g;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open FROM fencegate.seal_guard g;
 END $$;
 
@@ -64,7 +64,7 @@ END $$;
 -- each kind. Rows that somebody is using are left to the next pass.
 CREATE FUNCTION fencegate.sweep(
     p_seen bigint, p_keys_s double precision, p_ended_s double precision,
-    p_rejections_max bigint, p_rows bigint)
+    p_buried_s double precision, p_rejections_max bigint, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard   fencegate.write_guard;
@@ -74,7 +74,7 @@ DECLARE
     total   bigint := 0;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, p_seen);
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
 
     SELECT array_agg(s.resource) INTO due FROM (
         SELECT f.resource FROM fencegate.fences f
@@ -101,7 +101,7 @@ BEGIN
 
     DELETE FROM fencegate.buried b WHERE b.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.buried o
-        WHERE o.buried_at < t - p_ended_s * interval '1 second'
+        WHERE o.buried_at < t - p_buried_s * interval '1 second'
         ORDER BY o.buried_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;

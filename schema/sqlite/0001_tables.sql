@@ -9,7 +9,7 @@ CREATE TABLE guard (
     base       INTEGER NOT NULL,
     floor      INTEGER NOT NULL,
     generation INTEGER NOT NULL,
-    starts     INTEGER NOT NULL           -- of a gateway on this file; the mint counts the same
+    mark       INTEGER NOT NULL           -- raised here and in the mint together
 ) STRICT;
 
 CREATE TABLE fences (

@@ -50,6 +50,7 @@ impl Rig {
             retention: Retention {
                 keys: LONG,
                 ended_locks: LONG,
+                buried: LONG,
                 rejections_max: 100,
                 rows_per_pass: 100,
             },

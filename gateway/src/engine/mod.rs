@@ -109,7 +109,12 @@ impl Engine {
             batch_bytes_max: BATCH_BYTES_MAX,
             timeout: settings.request_timeout,
         };
-        let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
+        let start = Starter {
+            runtime: runtime.clone(),
+            limits,
+            lanes: Arc::new(Semaphore::new(LANES_MAX)),
+            closing: closing.clone(),
+        };
         let traces = Traces::default();
         let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
         let granting = || Granting {
@@ -288,9 +293,9 @@ impl Engine {
     pub async fn readiness(&self) -> Readiness {
         let ledger = Arc::clone(&self.inner.ledger);
         let mint = Arc::clone(&self.inner.mint);
-        let ledger = self.query(async move { ledger.epoch().await });
-        let mint =
-            self.detached(async move { mint.incarnation().await.map_err(EngineError::from) });
+        // Not in line with other queries: readiness is asked for when they are stuck, too.
+        let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
+        let mint = self.detached(None, async move { Ok(mint.incarnation().await?) });
         let (ledger, mint) = futures::join!(ledger, mint);
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
@@ -314,27 +319,31 @@ impl Engine {
         &self.inner.runtime
     }
 
-    /// A query of the ledger outside the queues.
+    /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
+    /// nothing is asked.
     async fn query<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let queries = Arc::clone(&self.inner.queries);
-        self.detached(async move {
-            let _permit = queries.acquire_owned().await;
-            Ok(call.await?)
-        })
-        .await
+        self.detached(Some(queries), async move { Ok(call.await?) }).await
     }
 
     /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.
     async fn detached<T: Send + 'static>(
         &self,
+        room: Option<Arc<Semaphore>>,
         call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let (send, answer) = oneshot::channel();
         let task = async move {
-            let _ = send.send(call.await);
+            let _permit = match room {
+                Some(room) => room.acquire_owned().await.ok(),
+                None => None,
+            };
+            if !send.is_closed() {
+                let _ = send.send(call.await);
+            }
         };
         self.inner.runtime.spawn.spawn("query", Box::pin(task));
         match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
@@ -349,6 +358,7 @@ impl Engine {
 struct Starter {
     runtime: Runtime,
     limits: Limits,
+    lanes: Arc<Semaphore>,
     closing: CancellationToken,
 }
 
@@ -360,7 +370,7 @@ impl Starter {
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
         let limits =
             Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
-        let lanes = Arc::new(Semaphore::new(LANES_MAX));
+        let lanes = Arc::clone(&self.lanes);
         Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
     }
 }

@@ -269,7 +269,7 @@ impl Ledger for MemoryLedger {
         let ended =
             |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
         state.rows.locks.retain(|_, row| !ended(row.ended));
-        state.rows.buried.retain(|_, at| !old(*at, retention.ended_locks));
+        state.rows.buried.retain(|_, at| !old(*at, retention.buried));
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
         let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);

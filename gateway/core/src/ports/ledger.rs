@@ -87,8 +87,10 @@ pub struct Epoch {
 pub struct Retention {
     /// Idempotency keys.
     pub keys: Duration,
-    /// Locks that have ended, and buried ids.
+    /// Locks that have ended.
     pub ended_locks: Duration,
+    /// Buried ids: longer than a lost statement can be on its way.
+    pub buried: Duration,
     /// The number of rejections.
     pub rejections_max: i64,
     /// Rows removed in one pass, of each kind.

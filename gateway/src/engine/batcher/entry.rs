@@ -66,9 +66,14 @@ impl<A: Act> Entry<A> {
         A::rerun(&mut self.item, !self.answer.is_closed());
     }
 
+    /// Whether its outcome must be found, whatever it takes.
+    pub(super) fn is_owed(&self) -> bool {
+        self.lost || self.state.load(Ordering::Acquire) == OWED
+    }
+
     /// Nobody waits for it and nothing of it is under way: there is no reason to send it.
     pub(super) fn is_moot(&self) -> bool {
-        !self.lost && self.answer.is_closed() && self.state.load(Ordering::Acquire) != OWED
+        self.answer.is_closed() && !self.is_owed()
     }
 
     /// The ledger will not decide.

@@ -1,4 +1,5 @@
-//! Lanes: where items go one by one, so that none holds up those it has nothing to do with.
+//! Lanes: where items wait that cannot go with a batch, so that none holds up those it has nothing to
+//! do with. All items of a lane are about the same row, or the same lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -12,8 +13,17 @@ use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Shared, run};
 /// How long one statement on a lane waits for its row.
 const LANE_WAIT: Duration = Duration::from_millis(250);
 
-/// What waits on each lane, besides the item under way.
-pub(super) type Lanes<A> = HashMap<<A as Act>::Lane, VecDeque<Entry<A>>>;
+/// What waits on each lane, besides the items under way, and how much that is together.
+pub(super) struct Lanes<A: Act> {
+    lanes: HashMap<A::Lane, VecDeque<Entry<A>>>,
+    waiting: usize,
+}
+
+impl<A: Act> Default for Lanes<A> {
+    fn default() -> Self {
+        Self { lanes: HashMap::new(), waiting: 0 }
+    }
+}
 
 fn lanes<A: Act>(shared: &Shared<A>) -> MutexGuard<'_, Lanes<A>> {
     shared.lanes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,75 +33,125 @@ fn lanes<A: Act>(shared: &Shared<A>) -> MutexGuard<'_, Lanes<A>> {
 /// the queue does; only an entry whose outcome must be found is taken beyond that.
 pub(super) fn join_lane<A: Act>(shared: &Shared<A>, entry: Entry<A>) -> Option<Entry<A>> {
     let mut lanes = lanes(shared);
-    if lanes.is_empty() {
+    if lanes.lanes.is_empty() {
         return Some(entry);
     }
-    let waiting: usize = lanes.values().map(VecDeque::len).sum();
-    let Some(lane) = lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
-    if waiting >= shared.limits.queue_max && !entry.lost {
+    let full = lanes.waiting >= shared.limits.queue_max && !entry.is_owed();
+    let Some(lane) = lanes.lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
+    if full {
         let _ = entry.answer.send(Err(Failure::Full));
     } else {
         lane.push_back(entry);
+        lanes.waiting += 1;
     }
     None
 }
 
-/// Opens a lane for the entry, or puts it on the one there is.
+/// Opens a lane for the entry, or puts it on the one there is. Only the task of the batcher opens
+/// lanes, so none is opened twice.
 pub(super) fn open_lane<A: Act>(shared: &Arc<Shared<A>>, entry: Entry<A>) {
     let lane = A::lane(&entry.item);
     let Some(entry) = join_lane(shared, entry) else { return };
-    lanes(shared).insert(lane.clone(), VecDeque::from([entry]));
+    {
+        let mut lanes = lanes(shared);
+        lanes.lanes.insert(lane.clone(), VecDeque::from([entry]));
+        lanes.waiting += 1;
+    }
     let task = drive_lane(Arc::clone(shared), lane);
     shared.runtime.spawn.spawn("lane", Box::pin(task));
 }
 
-/// Works off a lane, one item at a time.
+/// Works off a lane, in order, until it is empty.
+///
+/// What waits goes together, like in a batch: the lane of a busy row must not become slower than the
+/// row. After a sending that came to nothing, one item goes by itself; so does one whose outcome must
+/// be found.
 async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
-    loop {
-        let next = {
-            let mut lanes = lanes(&shared);
-            let next = lanes.get_mut(&lane).and_then(VecDeque::pop_front);
-            if next.is_none() {
-                lanes.remove(&lane);
-            }
-            next
-        };
-        let Some(entry) = next else { return };
-        send_alone(&shared, entry).await;
-    }
-}
-
-/// Sends an item by itself, waiting for its row, until it has a verdict, was taken back, or is moot.
-/// The permit is given back between tries, so that rows that stay locked leave room for others.
-async fn send_alone<A: Act>(shared: &Shared<A>, entry: Entry<A>) {
-    let mut entry = [entry];
     let mut pause = PAUSE_MIN;
-    loop {
-        if entry[0].is_moot() || !entry[0].send() {
-            return;
+    let mut together = shared.limits.batch_max;
+    while let Some(batch) = next(&shared, &lane, together) {
+        let count = batch.len();
+        let left = send(&shared, batch).await;
+        if left.is_empty() {
+            (pause, together) = (PAUSE_MIN, shared.limits.batch_max);
+            continue;
         }
-        let permit = shared.lane_permits.acquire().await;
-        let answer = run(shared, &entry, Patience::Wait(LANE_WAIT)).await;
-        drop(permit);
-        match answer.map(|mut verdicts| verdicts.pop()) {
-            Ok(Some(verdict)) if !A::is_busy(&verdict) => {
-                let [entry] = entry;
-                let _ = entry.answer.send(Ok(verdict));
-                return;
-            }
-            Ok(_) => entry[0].unsend(WAITING),
-            Err(LedgerError::Unavailable(_)) => entry[0].unsend(QUEUED),
-            Err(LedgerError::Unknown(_)) => entry[0].lose(),
-            Err(error) => {
-                tracing::error!(act = A::NAME, %error, "not decided");
-                let [entry] = entry;
-                return entry.give_up(&error);
-            }
+        if left.len() == count {
+            together = 1;
         }
-        if entry[0].lost {
-            entry[0].rerun();
+        {
+            let mut lanes = lanes(&shared);
+            lanes.waiting += left.len();
+            let waiting = lanes.lanes.entry(lane.clone()).or_default();
+            left.into_iter().rev().for_each(|entry| waiting.push_front(entry));
         }
         shared.runtime.clock.sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// The next items of a lane, in order; `None`, and no lane any more, when there are none.
+fn next<A: Act>(shared: &Shared<A>, lane: &A::Lane, together: usize) -> Option<Vec<Entry<A>>> {
+    let mut lanes = lanes(shared);
+    let waiting = lanes.lanes.get_mut(lane)?;
+    let mut batch = Vec::new();
+    while let Some(entry) = waiting.front() {
+        // Items that must not share a resource go one by one, and all on a lane share one.
+        let alone = entry.is_owed() || !A::exclusive(&entry.item).is_empty();
+        if batch.len() >= together || (alone && !batch.is_empty()) {
+            break;
+        }
+        batch.extend(waiting.pop_front());
+        if alone {
+            break;
+        }
+    }
+    if batch.is_empty() {
+        lanes.lanes.remove(lane);
+        return None;
+    }
+    lanes.waiting -= batch.len();
+    Some(batch)
+}
+
+/// Sends items once, waiting for their row. Returns those that are still open, in order. The permit is
+/// given back between tries, so that rows that stay locked leave room for others.
+async fn send<A: Act>(shared: &Shared<A>, mut batch: Vec<Entry<A>>) -> Vec<Entry<A>> {
+    let permit = shared.lane_permits.acquire().await;
+    // Marked as sent only now: until here nothing of it was under way.
+    batch.retain_mut(|entry| !entry.is_moot() && entry.send());
+    if batch.is_empty() {
+        return batch;
+    }
+    let answer = run(shared, &batch, Patience::Wait(LANE_WAIT)).await;
+    drop(permit);
+    match answer {
+        Ok(verdicts) => {
+            let mut left = Vec::new();
+            for (entry, verdict) in batch.into_iter().zip(verdicts) {
+                if A::is_busy(&verdict) {
+                    entry.unsend(WAITING);
+                    left.push(entry);
+                } else {
+                    let _ = entry.answer.send(Ok(verdict));
+                }
+            }
+            return left;
+        }
+        Err(LedgerError::Unavailable(_)) => batch.iter().for_each(|entry| entry.unsend(QUEUED)),
+        Err(LedgerError::Unknown(_)) => batch.iter_mut().for_each(Entry::lose),
+        // One item that the ledger cannot take must not fail those beside it.
+        Err(LedgerError::Defect(_)) if batch.len() > 1 => {
+            batch.iter().for_each(|entry| entry.unsend(QUEUED));
+        }
+        // An epoch that moved twice says nothing about a sending whose outcome must be found.
+        Err(LedgerError::EpochMoved) if batch.iter().any(Entry::is_owed) => {}
+        Err(error) => {
+            tracing::error!(act = A::NAME, %error, "not decided");
+            batch.into_iter().for_each(|entry| entry.give_up(&error));
+            return Vec::new();
+        }
+    }
+    batch.iter_mut().filter(|entry| entry.lost).for_each(Entry::rerun);
+    batch
 }

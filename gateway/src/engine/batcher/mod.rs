@@ -5,8 +5,7 @@
 //! 1. Not sent yet when its caller's time is up: taken back, definitely not applied.
 //! 2. Its batch was rolled back: sent again as it was.
 //! 3. Its row is locked by somebody else, its batch was rolled back again and again, or the answer to
-//!    its batch was lost: it moves to a lane, where items go one by one, and later items of that lane
-//!    queue behind it. Others go on, so that no item holds up those it has nothing to do with.
+//!    its batch was lost: it moves to a lane, and later items of that lane queue behind it. Others go on, so that no item holds up those it has nothing to do with.
 //! 4. Once an answer was lost, it is sent again as a rerun until the ledger decides, also when the
 //!    caller has long been told that the outcome is unknown.
 
@@ -15,6 +14,7 @@ mod lanes;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::ResourceName;
 use fence_core::ports::{LedgerError, Patience, Runtime};
+use futures::FutureExt as _;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -278,7 +279,9 @@ async fn run<A: Act>(
     let count = items.len();
     metrics::histogram!(super::metrics::BATCH_ITEMS, "act" => A::NAME).record(count as f64);
     let span = tracing::debug_span!("act", name = A::NAME, items = count);
-    shared.act.run(items, patience).instrument(span).await
+    let act = AssertUnwindSafe(shared.act.run(items, patience).instrument(span));
+    // A panic is a defect, but it must not take the queue with it, and what it left is unknown.
+    act.catch_unwind().await.unwrap_or_else(|_| Err(LedgerError::Unknown("a panic".into())))
 }
 
 /// Hands out verdicts; items whose row is locked by somebody else move to lanes.

@@ -29,13 +29,17 @@ pub fn declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
     }
 }
 
-/// A body that was read, and its share of what all bodies together may take.
-#[derive(Debug)]
-pub struct Received {
-    /// The bytes.
-    pub bytes: Bytes,
-    /// Given back when the request is done with them.
-    pub share: Option<OwnedSemaphorePermit>,
+/// The bytes of a body, and their share of what all bodies together may take. The share is given
+/// back with the last copy of the bytes, wherever that is by then.
+struct Shared {
+    bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Reads the whole body. Trailers are ignored.
@@ -44,7 +48,7 @@ pub async fn read_body(
     max: usize,
     limits: &Limits,
     budget: &Arc<Semaphore>,
-) -> Result<Received, Problem> {
+) -> Result<Bytes, Problem> {
     let mut share: Option<OwnedSemaphorePermit> = None;
     let end = Instant::now() + limits.body_timeout;
     let mut read = Gathered::default();
@@ -59,7 +63,11 @@ pub async fn read_body(
             .and_close());
         };
         let Some(frame) = frame else {
-            return Ok(Received { bytes: read.into_bytes(), share });
+            let bytes = read.into_bytes();
+            return Ok(match share {
+                Some(share) => Bytes::from_owner(Shared { bytes, _share: share }),
+                None => bytes,
+            });
         };
         let frame = frame.map_err(|_| {
             Problem::malformed("the body ended early or is wrongly framed; nothing was applied")
@@ -145,10 +153,10 @@ mod tests {
         let limits = Limits::default();
         let budget = Arc::new(Semaphore::new(100));
         let whole = read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, &budget).await.unwrap();
-        assert_eq!(whole.bytes, "abcde");
+        assert_eq!(whole, "abcde");
         let error = read_body(parts(&["abc", "def"]), 5, &limits, &budget).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::PayloadTooLarge);
-        assert_eq!(read_body(Body::empty(), 5, &limits, &budget).await.unwrap().bytes, "");
+        assert_eq!(read_body(Body::empty(), 5, &limits, &budget).await.unwrap(), "");
     }
 
     #[tokio::test]
@@ -178,6 +186,6 @@ mod tests {
         let error = read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Overloaded);
         drop(first);
-        assert_eq!(read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap().bytes, "abc");
+        assert_eq!(read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap(), "abc");
     }
 }

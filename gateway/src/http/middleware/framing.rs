@@ -18,6 +18,8 @@ pub struct Framing {
     /// The request line had a `#`. The parser drops it with all that follows, so that a key which
     /// was not percent-encoded would silently become another key.
     pub fragment: bool,
+    /// It is not certain where this request begins.
+    pub lost: bool,
 }
 
 /// Refuses what is malformed or too large before anything else looks at it.
@@ -37,6 +39,10 @@ fn examine(request: &Request, limits: &Limits) -> Result<(), Problem> {
 }
 
 fn whole(framing: Framing) -> Result<(), Problem> {
+    if framing.lost {
+        let why = "the requests before this one on its connection were framed in a doubtful way";
+        return Err(Problem::malformed(why).and_close());
+    }
     if framing.two_lengths {
         let why = "send Content-Length or Transfer-Encoding, not both";
         return Err(Problem::malformed(why).and_close());
@@ -122,9 +128,11 @@ mod tests {
 
     #[test]
     fn what_was_dropped_closes_the_connection() {
-        for (two_lengths, fragment) in [(true, false), (false, true)] {
+        for (two_lengths, fragment, lost) in
+            [(true, false, false), (false, true, false), (false, false, true)]
+        {
             let mut request = Request::builder().header("host", "a").body(Body::empty()).unwrap();
-            request.extensions_mut().insert(Framing { two_lengths, fragment });
+            request.extensions_mut().insert(Framing { two_lengths, fragment, lost });
             let response = examine(&request, &Limits::default()).unwrap_err().into_response();
             assert_eq!(response.headers()["connection"], "close");
         }

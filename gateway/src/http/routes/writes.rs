@@ -56,7 +56,7 @@ pub async fn put(
     let max = app.limits.inline_bytes_max;
     declared_length(request.headers(), max)?;
     let body = read_body(request.into_body(), max, &app.limits, &app.bodies).await?;
-    let effect = WriteEffect::Put { key, content_type, body: body.bytes };
+    let effect = WriteEffect::Put { key, content_type, body };
     let outcome = write(&app, resource, token, headers, effect).await?;
     let applied = &outcome.applied;
     let status = if applied.created { StatusCode::CREATED } else { StatusCode::OK };

@@ -129,7 +129,8 @@ impl Connection {
                 async move { response.await.map(|response| tracked(response, in_flight)) }
             }
         });
-        let io = TokioIo::new(Tap::new(self.stream, Arc::clone(&shared)));
+        let io =
+            TokioIo::new(Tap::new(self.stream, Arc::clone(&shared), self.limits.body_idle_timeout));
         let mut connection = builder(&self.limits).serve_connection(io, service);
         let mut soft = std::pin::pin!(soft.cancelled_owned());
         let mut ending = false;
@@ -199,7 +200,8 @@ impl Head {
 
 /// Ends the connection so that the last answer arrives.
 async fn finish(mut stream: Tap<TcpStream>, slow: bool, shared: &Shared) -> io::Result<()> {
-    if slow {
+    // In the middle of an answer another one would become part of it.
+    if slow && stream.is_clean() {
         let answer = lone_answer(ErrorCode::RequestTimeout, "the headers did not arrive in time");
         timeout(LINGER, stream.write_all(&answer)).await??;
     }

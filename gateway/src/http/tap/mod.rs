@@ -12,10 +12,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::response::IntoResponse;
 use fence_core::ErrorCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use super::middleware::{Framing, RequestId, note};
 use super::problem::{PROBLEM_JSON, Problem};
@@ -33,6 +35,12 @@ pub(super) struct Shared {
     two_lengths: AtomicU64,
     /// The number of the request that came with a fragment; 0 for none.
     fragment: AtomicU64,
+    /// It is not known any more where requests begin.
+    lost: AtomicBool,
+    /// How many heads have ended.
+    heads: AtomicU64,
+    /// Bytes of an answer are on their way.
+    answering: AtomicBool,
     /// Inside a request line or its headers.
     in_head: AtomicBool,
     /// Inside a request line.
@@ -49,13 +57,16 @@ impl Shared {
         let framing = Framing {
             two_lengths: self.two_lengths.load(Ordering::Relaxed) == number,
             fragment: self.fragment.load(Ordering::Relaxed) == number,
+            lost: self.lost.load(Ordering::Relaxed) || self.heads.load(Ordering::Relaxed) < number,
         };
         (framing, InFlight(Arc::clone(self)))
     }
 
     /// A head has begun to arrive, and nothing else is going on.
     pub(super) fn waits_for_head(&self) -> bool {
-        self.in_head.load(Ordering::Relaxed) && self.idle()
+        self.in_head.load(Ordering::Relaxed)
+            && self.idle()
+            && !self.answering.load(Ordering::Relaxed)
     }
 
     /// Bytes of a request were left unread, or are still to come.
@@ -70,6 +81,8 @@ impl Shared {
     fn publish(&self, watcher: &Watcher) {
         self.two_lengths.store(watcher.two_lengths(), Ordering::Relaxed);
         self.fragment.store(watcher.fragment(), Ordering::Relaxed);
+        self.lost.store(watcher.lost(), Ordering::Relaxed);
+        self.heads.store(watcher.heads(), Ordering::Relaxed);
         self.in_head.store(watcher.in_head(), Ordering::Relaxed);
         self.in_line.store(watcher.in_line(), Ordering::Relaxed);
         self.in_body.store(watcher.in_body(), Ordering::Relaxed);
@@ -96,11 +109,49 @@ pub(super) struct Tap<S> {
     clean: bool,
     /// A problem document on its way out.
     pending: Vec<u8>,
+    /// How long a client may take nothing of what is written.
+    stall_limit: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Tap<S> {
-    pub(super) fn new(stream: S, shared: Arc<Shared>) -> Self {
-        Self { stream, shared, watcher: Watcher::default(), clean: true, pending: Vec::new() }
+    pub(super) fn new(stream: S, shared: Arc<Shared>, stall_limit: Duration) -> Self {
+        Self {
+            stream,
+            shared,
+            watcher: Watcher::default(),
+            clean: true,
+            pending: Vec::new(),
+            stall_limit,
+            stalled: None,
+        }
+    }
+
+    /// The next write is the beginning of an answer.
+    pub(super) fn is_clean(&self) -> bool {
+        self.clean
+    }
+
+    fn set_clean(&mut self, clean: bool) {
+        self.clean = clean;
+        self.shared.answering.store(!clean, Ordering::Relaxed);
+    }
+
+    /// Ends a stream whose client takes nothing: it would keep its place for ever.
+    #[expect(clippy::disallowed_methods, reason = "real sockets wait in real time")]
+    fn progress<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let limit = self.stall_limit;
+        let timer = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// The code of hyper's own answer, if these bytes are one.
@@ -128,7 +179,8 @@ impl<S> Tap<S> {
 impl<S: AsyncWrite + Unpin> Tap<S> {
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.pending.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.pending))?;
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.pending);
+            let written = ready!(self.progress(cx, written))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -140,7 +192,7 @@ impl<S: AsyncWrite + Unpin> Tap<S> {
     /// Takes hyper's own answer for written, and puts a document in its place.
     fn replace(&mut self, bytes: &[u8]) -> Option<usize> {
         let code = self.bare(bytes)?;
-        self.clean = false;
+        self.set_clean(false);
         self.pending = lone_answer(code, "the request cannot be read as HTTP within its limits");
         Some(bytes.len())
     }
@@ -189,8 +241,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
         if let Some(taken) = self.replace(bytes) {
             return Poll::Ready(Ok(taken));
         }
-        self.clean = false;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.set_clean(false);
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.progress(cx, written)
     }
 
     fn poll_write_vectored(
@@ -204,8 +257,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
         {
             return Poll::Ready(Ok(taken));
         }
-        self.clean = false;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        self.set_clean(false);
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.progress(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -215,7 +269,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     /// hyper flushes the stream only when it has handed over all it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(cx))?;
-        self.clean = self.shared.idle();
+        let idle = self.shared.idle();
+        self.set_clean(idle);
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -237,7 +292,7 @@ mod tests {
     async fn an_answer_is_replaced_only_where_an_answer_can_begin() {
         let shared: Arc<Shared> = Arc::default();
         let (ours, mut theirs) = duplex(64 * 1024);
-        let mut tap = Tap::new(ours, Arc::clone(&shared));
+        let mut tap = Tap::new(ours, Arc::clone(&shared), Duration::from_secs(10));
         let mut read = async |tap: &mut Tap<_>, flush: bool| {
             tap.write_all(BARE).await.unwrap();
             if flush {

@@ -1,7 +1,7 @@
 //! Finds out where requests begin and end in a stream of bytes.
 //!
 //! It decides nothing that hyper decides: it only remembers what hyper forgets. Where it cannot
-//! follow, it stops watching; hyper refuses such a stream by itself.
+//! follow, it stops watching and says that it is lost; then no further request of the stream is taken.
 
 /// Enough of a line to tell its name, a length or the size of a chunk.
 const LINE_KEPT: usize = 64;
@@ -28,6 +28,8 @@ pub(super) struct Watcher {
     coded: bool,
     two_lengths: u64,
     fragment: u64,
+    /// The line was longer than what was kept of it.
+    cut: bool,
 }
 
 impl Default for Watcher {
@@ -40,6 +42,7 @@ impl Default for Watcher {
             coded: false,
             two_lengths: 0,
             fragment: 0,
+            cut: false,
         }
     }
 }
@@ -55,6 +58,16 @@ impl Watcher {
     /// second, for the same reason.
     pub(super) fn fragment(&self) -> u64 {
         self.fragment
+    }
+
+    /// It cannot tell any more where requests begin.
+    pub(super) fn lost(&self) -> bool {
+        self.next == Next::Unknown
+    }
+
+    /// How many heads have ended.
+    pub(super) fn heads(&self) -> u64 {
+        self.heads
     }
 
     /// A request line or its headers have begun and not ended.
@@ -103,16 +116,43 @@ impl Watcher {
         if self.next == Next::RequestLine && self.fragment == 0 && part.contains(&b'#') {
             self.fragment = self.heads + 1;
         }
-        let room = LINE_KEPT - self.line.len();
-        self.line.extend_from_slice(&part[..part.len().min(room)]);
+        self.keep(part);
         let Some(end) = end else {
             return &[];
         };
         let mut line = std::mem::take(&mut self.line);
-        self.next = self.after(line.strip_suffix(b"\r").unwrap_or(&line));
+        // Unlike heads, trailers end only at a whole CRLF.
+        let ended = self.next != Next::Trailers || line == b"\r";
+        if ended {
+            self.next = self.after(line.strip_suffix(b"\r").unwrap_or(&line));
+        }
         line.clear();
-        self.line = line;
+        (self.line, self.cut) = (line, false);
         &bytes[end + 1..]
+    }
+
+    /// Keeps the beginning of a line. White space says nothing where lengths are, and zeros before a
+    /// number do not either: neither may push a number out of what is kept.
+    fn keep(&mut self, part: &[u8]) {
+        let numbers = matches!(self.next, Next::Headers | Next::ChunkSize);
+        for &byte in part {
+            if numbers && (matches!(byte, b' ' | b'\t') || self.is_leading_zero(byte)) {
+                continue;
+            }
+            if self.line.len() < LINE_KEPT {
+                self.line.push(byte);
+            } else {
+                self.cut = byte != b'\r' || self.cut;
+            }
+        }
+    }
+
+    /// Another zero at the beginning of a number.
+    fn is_leading_zero(&self, byte: u8) -> bool {
+        let mut before = self.line.iter().rev().skip_while(|kept| **kept == b'0');
+        byte == b'0'
+            && self.line.last() == Some(&b'0')
+            && !before.next().is_some_and(u8::is_ascii_alphanumeric)
     }
 
     fn after(&mut self, line: &[u8]) -> Next {
@@ -127,6 +167,7 @@ impl Watcher {
                 self.header(line);
                 Next::Headers
             }
+            Next::ChunkSize if self.cut && !line.contains(&b';') => Next::Unknown,
             Next::ChunkSize => after_chunk_size(line),
             Next::Trailers if line.is_empty() => Next::RequestLine,
             other => other,
@@ -138,7 +179,7 @@ impl Watcher {
         let name = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or_default();
         if name.eq_ignore_ascii_case(b"content-length") {
-            let digits = std::str::from_utf8(value.trim_ascii()).ok();
+            let digits = std::str::from_utf8(value.trim_ascii()).ok().filter(|_| !self.cut);
             self.length = Some(digits.and_then(|digits| digits.parse().ok()));
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.coded = true;
@@ -208,6 +249,28 @@ mod tests {
         let harmless = "PUT / HTTP/1.1\r\nx: #\r\nContent-Length: 2\r\n\r\n##";
         assert_eq!(fed(&[PLAIN, harmless, hash]).fragment(), 3);
         assert_eq!(fed(&[harmless, PLAIN]).fragment(), 0);
+    }
+
+    #[test]
+    fn padding_does_not_hide_a_length() {
+        let padded = format!("PUT / HTTP/1.1\r\ncontent-length:{}2\r\n\r\nab", " ".repeat(90));
+        assert_eq!(fed(&[&padded, BOTH]).two_lengths(), 2);
+        let zeros = format!("PUT / HTTP/1.1\r\ncontent-length: {}2\r\n\r\nab", "0".repeat(90));
+        assert_eq!(fed(&[&zeros, BOTH]).two_lengths(), 2);
+        let chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let size = format!("{}3\r\nabc\r\n0\r\n\r\n", "0".repeat(90));
+        assert_eq!(fed(&[chunked, &size, BOTH]).two_lengths(), 2);
+        let trailer = "0\r\nT: a\n\nFOO: 1\r\n\r\n";
+        assert_eq!(fed(&[chunked, trailer, BOTH]).two_lengths(), 2);
+    }
+
+    #[test]
+    fn where_it_cannot_follow_it_is_lost() {
+        let digits = "1".repeat(90);
+        assert!(fed(&[&format!("PUT / HTTP/1.1\r\ncontent-length: {digits}\r\n\r\n")]).lost());
+        let chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert!(fed(&[chunked, &digits, "\r\n"]).lost());
+        assert!(!fed(&[PLAIN, LENGTH, CHUNKED, BOTH]).lost());
     }
 
     #[test]

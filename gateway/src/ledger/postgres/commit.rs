@@ -124,7 +124,7 @@ pub(super) async fn commit(
     let (objects, object_resources): (Vec<_>, Vec<_>) = objects.values.into_iter().unzip();
     let (keys, key_resources): (Vec<_>, Vec<_>) = keys.values.into_iter().unzip();
 
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, CommitRow>(
         "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
                                         $15, $16, $17, $18, $19, $20, $21, $22)",
@@ -153,7 +153,7 @@ pub(super) async fn commit(
     .bind(columns.body)
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer)? else {
+    let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));

@@ -113,7 +113,7 @@ pub(super) async fn seal(
     let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
     let positions: Vec<i32> = resources.iter().map(|(_, position)| *position).collect();
 
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
         "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
@@ -130,7 +130,7 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer)? else {
+    let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -190,7 +190,7 @@ pub(super) async fn renew(
     items: &[RenewItem],
     patience: Patience,
 ) -> Result<Vec<RenewVerdict>, LedgerError> {
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, RenewRow>("SELECT * FROM fencegate.renew($1, $2, $3, $4)")
         .bind(sessions.seen())
         .bind(wait_ms(patience))
@@ -198,7 +198,7 @@ pub(super) async fn renew(
         .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer)? else {
+    let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -221,14 +221,14 @@ pub(super) async fn release(
     items: &[LockId],
     patience: Patience,
 ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3)")
         .bind(sessions.seen())
         .bind(wait_ms(patience))
         .bind(items.iter().map(|id| id.0).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer)? else {
+    let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -266,7 +266,7 @@ pub(super) async fn break_locks(
     patience: Patience,
 ) -> Result<Vec<BreakVerdict>, LedgerError> {
     let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call =
         sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
             .bind(sessions.seen())
@@ -276,7 +276,7 @@ pub(super) async fn break_locks(
             .bind(items.iter().map(after).collect::<Vec<_>>())
             .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer)? else {
+    let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -297,6 +297,10 @@ pub(super) async fn break_locks(
     rows.iter().zip(items).map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
+fn busy() -> LedgerError {
+    LedgerError::Unavailable("the guard stayed locked by somebody else".into())
+}
+
 /// A row of `fencegate.seal_guard`.
 #[derive(FromRow)]
 struct EpochRow {
@@ -313,36 +317,40 @@ impl From<EpochRow> for Epoch {
 }
 
 pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch($1)")
         .bind(sessions.seen())
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle(session, answer).map(Epoch::from).map_err(harmless)
+    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    row.map(Epoch::from).ok_or_else(busy)
 }
 
 pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch, LedgerError> {
-    let mut session = sessions.take().await?;
+    let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1, $2)")
         .bind(sessions.seen())
         .bind(nonce)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // Opening the same epoch twice is the same as once.
-    sessions.settle(session, answer).map(Epoch::from).map_err(harmless)
+    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    row.map(Epoch::from).ok_or_else(busy)
 }
 
 pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {
     let seconds = |keep: std::time::Duration| keep.as_secs_f64();
-    let mut session = sessions.take().await?;
-    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5)")
+    let mut session = sessions.take_for_act().await?;
+    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5, $6)")
         .bind(sessions.seen())
         .bind(seconds(retention.keys))
         .bind(seconds(retention.ended_locks))
+        .bind(seconds(retention.buried))
         .bind(retention.rejections_max)
         .bind(retention.rows_per_pass)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // What a pass did not do, the next one does.
-    sessions.settle(session, answer).map(i64::unsigned_abs).map_err(harmless)
+    let rows = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    Ok(rows.map_or(0, i64::unsigned_abs))
 }

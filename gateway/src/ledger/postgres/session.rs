@@ -1,8 +1,8 @@
 //! Sessions with Postgres: who owns a connection, and what a failure means.
 
 use std::future::Future;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use fence_core::ports::LedgerError;
@@ -39,6 +39,8 @@ pub struct Sessions {
     idle: Mutex<Vec<PgConnection>>,
     /// The highest position seen flushed: a server that is behind it has lost commits.
     flushed: AtomicI64,
+    /// Why this server must not be acted on any more.
+    halted: OnceLock<String>,
 }
 
 impl Sessions {
@@ -48,6 +50,7 @@ impl Sessions {
             permits: std::sync::Arc::new(Semaphore::new(settings.connections_max)),
             idle: Mutex::new(Vec::new()),
             flushed: AtomicI64::new(0),
+            halted: OnceLock::new(),
             settings,
         }
     }
@@ -94,15 +97,46 @@ impl Sessions {
         }
     }
 
+    /// A session for an act, unless this server was seen to have lost commits.
+    pub async fn take_for_act(&self) -> Result<Session, LedgerError> {
+        match self.halted.get() {
+            Some(why) => Err(LedgerError::RefenceRequired(why.clone())),
+            None => self.take().await,
+        }
+    }
+
     /// Ends an act: `None` if it did not get its rows in time, which rolled it back.
-    pub fn settle_act<T>(
+    ///
+    /// A server that lost commits must stay refused, although it soon reaches the position again that
+    /// it had fallen behind: this gateway remembers, and tells the others through the ledger (I12).
+    pub async fn settle_act<T>(
         &self,
         session: Session,
         answer: Result<T, Failure>,
     ) -> Result<Option<T>, LedgerError> {
-        match answer {
+        let answer = match answer {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
+        };
+        if let Err(LedgerError::RefenceRequired(why)) = &answer
+            && self.halted.set(why.clone()).is_ok()
+        {
+            tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
+            self.tell_others(why).await;
+        }
+        answer
+    }
+
+    async fn tell_others(&self, why: &str) {
+        let told = async {
+            let mut session = self.take().await?;
+            let call =
+                sqlx::query("SELECT fencegate.halt($1)").bind(why).execute(&mut session.connection);
+            let answer = self.answer(call).await;
+            self.settle(session, answer.map(drop))
+        };
+        if let Err(error) = told.await {
+            tracing::error!(%error, "the other gateways could not be told");
         }
     }
 

@@ -101,7 +101,7 @@ impl SqliteLedger {
             Err(source) => return Err(OpenError::Migration { path: path.to_owned(), source }),
         }
         sqlx::query(
-            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, starts)
+            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark)
              VALUES (1, 0, ?1, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
         )
         .bind(nonce.to_string())
@@ -131,18 +131,18 @@ impl SqliteLedger {
         self.keep(reader, highest)
     }
 
-    /// How often a gateway has been started on this ledger.
-    pub async fn starts(&self) -> Result<i64, LedgerError> {
+    /// The number that is raised here and in the mint together.
+    pub async fn mark(&self) -> Result<i64, LedgerError> {
         let mut reader = self.reader().await?;
-        let starts = sqlx::query_scalar("SELECT starts FROM guard").fetch_one(&mut reader).await;
-        self.keep(reader, starts)
+        let mark = sqlx::query_scalar("SELECT mark FROM guard").fetch_one(&mut reader).await;
+        self.keep(reader, mark)
     }
 
-    /// Records a start.
-    pub async fn record_start(&self, starts: i64) -> Result<(), LedgerError> {
+    /// Raises the mark.
+    pub async fn record_mark(&self, mark: i64) -> Result<(), LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let update = sqlx::query("UPDATE guard SET starts = ?1").bind(starts);
+        let update = sqlx::query("UPDATE guard SET mark = ?1").bind(mark);
         update.execute(connection).await.map(drop).map_err(rolled_back)
     }
 

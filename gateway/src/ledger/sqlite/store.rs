@@ -263,7 +263,7 @@ pub(super) async fn prune(
         (
             "DELETE FROM buried WHERE (kind, id) IN (
                  SELECT kind, id FROM buried WHERE buried_at < ?1 ORDER BY buried_at LIMIT ?2)",
-            before(retention.ended_locks),
+            before(retention.buried),
         ),
         (
             "DELETE FROM rejections WHERE number IN (

@@ -47,8 +47,8 @@ struct State {
 struct Saved {
     nonce: Option<Uuid>,
     reserved_until: i64,
-    /// How often a gateway has been started on it; the ledger counts the same.
-    starts: i64,
+    /// A number that is raised here and in the ledger together.
+    mark: i64,
 }
 
 impl EmbeddedMint {
@@ -70,7 +70,7 @@ impl EmbeddedMint {
                 )
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let saved = Saved { nonce: None, reserved_until: 0, starts: 0 };
+                let saved = Saved { nonce: None, reserved_until: 0, mark: 0 };
                 saved
                     .write(directory)
                     .with_context(|| format!("cannot create {}", path.display()))?;
@@ -96,15 +96,15 @@ impl EmbeddedMint {
         self.counter.lock().saved.reserved_until
     }
 
-    /// How often a gateway has been started on it.
-    pub fn starts(&self) -> i64 {
-        self.counter.lock().saved.starts
+    /// The number that is raised here and in the ledger together.
+    pub fn mark(&self) -> i64 {
+        self.counter.lock().saved.mark
     }
 
-    /// Records a start, on disk when it returns. Blocking file work, for the start.
-    pub fn record_start(&self, starts: i64) -> anyhow::Result<()> {
+    /// Raises the mark, on disk when it returns. Blocking file work.
+    pub fn record_mark(&self, mark: i64) -> anyhow::Result<()> {
         let mut state = self.counter.lock();
-        let saved = Saved { starts, ..state.saved };
+        let saved = Saved { mark, ..state.saved };
         saved.write(&self.counter.directory).context("cannot write the mint file")?;
         state.saved = saved;
         Ok(())
@@ -185,9 +185,9 @@ impl Saved {
     /// The content of the file, with a checksum as its last line.
     fn text(self) -> String {
         let nonce = self.nonce.map_or_else(|| "none".into(), |n| n.to_string());
-        let Self { reserved_until, starts, .. } = self;
+        let Self { reserved_until, mark, .. } = self;
         let body =
-            format!("{TITLE}\nnonce {nonce}\nreserved_until {reserved_until}\nstarts {starts}\n");
+            format!("{TITLE}\nnonce {nonce}\nreserved_until {reserved_until}\nmark {mark}\n");
         let sum = hex::encode(Sha256::digest(&body));
         format!("{body}sha256 {sum}\n")
     }
@@ -209,8 +209,8 @@ impl Saved {
         let reserved_until =
             value("reserved_until")?.parse().context("its number is not a number")?;
         ensure!(reserved_until >= 0, "its number is negative");
-        let starts = value("starts")?.parse().context("its count of starts is not a number")?;
-        let saved = Self { nonce, reserved_until, starts };
+        let mark = value("mark")?.parse().context("its mark is not a number")?;
+        let saved = Self { nonce, reserved_until, mark };
         // Written again it must be the same text: this checks the checksum and every other byte.
         ensure!(saved.text() == text, "its checksum does not match");
         Ok(saved)

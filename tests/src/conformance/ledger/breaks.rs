@@ -75,8 +75,13 @@ pub async fn a_due_break_is_stored_by_whoever_acts(ledger: &dyn Ledger) {
     let refused = seal_one(ledger, SealItem { number: None, ..seal(["seal"], 0) }).await;
     assert_eq!(refused, SealVerdict::NumberTooLow);
     let keep = Duration::from_secs(3600);
-    let retention =
-        Retention { keys: keep, ended_locks: keep, rejections_max: 10, rows_per_pass: 100 };
+    let retention = Retention {
+        keys: keep,
+        ended_locks: keep,
+        buried: keep,
+        rejections_max: 10,
+        rows_per_pass: 100,
+    };
     assert_eq!(ledger.sweep(&retention).await, Ok(1));
     for (resource, grant) in names.into_iter().zip(&grants) {
         assert_eq!(state(ledger, resource).await, LockState::Broken, "{resource}");

@@ -183,7 +183,13 @@ impl Mover {
 
     fn retention(&mut self) -> Retention {
         let mut keep = || if self.chance(50) { Duration::ZERO } else { Duration::from_secs(3600) };
-        Retention { keys: keep(), ended_locks: keep(), rejections_max: 10, rows_per_pass: 1000 }
+        Retention {
+            keys: keep(),
+            ended_locks: keep(),
+            buried: keep(),
+            rejections_max: 10,
+            rows_per_pass: 1000,
+        }
     }
 
     fn write(&mut self, standing: &Standing) -> WriteItem {

@@ -15,7 +15,13 @@ use super::build::*;
 const KEEP: Duration = Duration::from_secs(3600);
 
 fn keep_all() -> Retention {
-    Retention { keys: KEEP, ended_locks: KEEP, rejections_max: 1000, rows_per_pass: 1000 }
+    Retention {
+        keys: KEEP,
+        ended_locks: KEEP,
+        buried: KEEP,
+        rejections_max: 1000,
+        rows_per_pass: 1000,
+    }
 }
 
 async fn sweep(ledger: &dyn Ledger, retention: Retention) -> u64 {
@@ -84,7 +90,7 @@ pub async fn a_sweep_removes_locks_that_ended(ledger: &dyn Ledger) {
     let lapsed = expired(ledger, "lapsed", 10).await;
     let ended = held(ledger, "ended", 10).await;
     release_one(ledger, ended.lock).await;
-    let retention = Retention { ended_locks: Duration::ZERO, ..keep_all() };
+    let retention = Retention { ended_locks: Duration::ZERO, buried: Duration::ZERO, ..keep_all() };
     assert_eq!(sweep(ledger, retention).await, 1);
     for kept in [live, lapsed] {
         assert!(ledger.lock(kept.lock).await.expect("read").is_some());
@@ -108,7 +114,7 @@ pub async fn a_sweep_removes_buried_ids(ledger: &dyn Ledger) {
     assert_eq!(commit_one(ledger, item.clone()).await, WriteVerdict::Buried);
     let unknown = lock_id();
     release_one(ledger, unknown).await;
-    let retention = Retention { ended_locks: Duration::ZERO, ..keep_all() };
+    let retention = Retention { ended_locks: Duration::ZERO, buried: Duration::ZERO, ..keep_all() };
     assert_eq!(sweep(ledger, retention).await, 2);
     assert_eq!(ledger.operation(item.operation).await.expect("read"), None);
     assert_eq!(renew_one(ledger, unknown).await, RenewVerdict::NotFound);
