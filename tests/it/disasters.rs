@@ -5,7 +5,7 @@ use fence_core::wire::{Lock, Readiness};
 use fence_tests::client::resource_path;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
-use fence_tests::postgres::Postgres;
+use fence_tests::postgres::{Postgres, Stop};
 use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
@@ -100,7 +100,9 @@ async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
     let database = postgres.database_name().await;
     let url = postgres.url(&database);
-    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let prefix = etcd.prefix();
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
+    let other = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;
     client.put("job:1", "k", "kept").under(&lock).send().await.expect(201);
@@ -129,9 +131,53 @@ async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
     }
     assert_eq!(client.read("job:1", "k").send().await.expect(200).text(), "kept");
 
+    // Nor once the server looks right again: what was lost stays lost. That holds for a gateway, too,
+    // which has not seen for itself that anything was wrong.
     guards("fencegate.current_timeline()").await;
+    for client in [&client, &other.client()] {
+        let late = promptly(client.put("job:1", "k", "late").under(&lock)).await;
+        late.refused(503, "refence-required");
+        client.get("/readyz").send().await.expect(503);
+    }
     assert_eq!(client.version("job:1").await, 1);
     client.get(resource_path("job:2")).send().await.refused(404, "resource-not-found");
-    let put = client.put("job:1", "k", "holder goes on").under(&lock).idempotency_key("order-1");
-    assert_eq!(put.send().await.expect(200).written().version, 2);
+}
+
+#[tokio::test]
+async fn a_ledger_that_fell_behind_stays_refused_when_it_has_caught_up() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
+    let database = postgres.database_name().await;
+    let url = postgres.url(&database);
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    let old = client.acquire("job:1", "1s").await;
+    client.put("job:1", "k", "by the old holder").under(&old).send().await.expect(201);
+    postgres.stop(Stop::Fast).await;
+    let copy = postgres.copy();
+    postgres.start().await;
+    let new = eventually("the lock has expired", async || {
+        let answer = client.lock(&json!({ "resource": "job:1" })).send().await;
+        (answer.status == 201).then(|| answer.parse::<Lock>())
+    })
+    .await;
+    client.put("job:1", "k", "by the new holder").under(&new).send().await.expect(200);
+    postgres.stop(Stop::Fast).await;
+    postgres.restore(&copy);
+    postgres.start().await;
+
+    eventually("the loss is noticed", async || {
+        let late = client.put("job:1", "k", "late").under(&old).send().await;
+        assert_eq!(late.status, 503, "{}", late.text());
+        (late.code() == "refence-required").then_some(())
+    })
+    .await;
+    for _ in 0..3 {
+        postgres.execute(&database, "CREATE TABLE more AS SELECT generate_series(1, 1000)").await;
+        postgres.execute(&database, "DROP TABLE more").await;
+        postgres.execute(&database, "SELECT pg_switch_wal()").await;
+    }
+    for lock in [&old, &new] {
+        let late = client.put("job:1", "k", "late").under(lock).send().await;
+        late.refused(503, "refence-required");
+    }
 }

@@ -210,6 +210,32 @@ async fn writes_on_one_resource_keep_their_order_through_a_lane() {
 }
 
 #[tokio::test]
+async fn what_waits_on_a_lane_goes_together() {
+    let rig = Rig::new();
+    let grant = rig.granted(R).await;
+    let (calls, mut call) = counter();
+    let calls = move || calls.load(Ordering::Relaxed);
+    let gate = Arc::new(Notify::new());
+    let freed = Arc::clone(&gate);
+    rig.ledger.on_commit(move |items, _| match call() {
+        0 => Step::each(items.iter().map(|_| Some(WriteVerdict::Busy)).collect()),
+        // Meanwhile all others queue up behind it.
+        1 => Step::act().after(opened(&freed)),
+        _ => Step::act(),
+    });
+    let first = rig.write(R, grant.token);
+    let others = async {
+        eventually("the first is on its lane", async || (calls() == 2).then_some(())).await;
+        let others = join_all((0..40).map(|_| rig.write(R, grant.token)));
+        let open = async { gate.notify_one() };
+        tokio::join!(others, open).0
+    };
+    let (first, others) = tokio::join!(first, others);
+    assert!(first.is_ok() && others.iter().all(Result::is_ok));
+    assert!(calls() < 12, "{} calls for 41 writes", calls());
+}
+
+#[tokio::test]
 async fn a_buried_lock_id_does_not_touch_the_operation_with_the_same_uuid() {
     let rig = Rig::new();
     let grant = rig.granted(R).await;

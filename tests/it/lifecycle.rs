@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
 use fence_tests::raw::RawConnection;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::setup::{SetUp, look, on_both, take_over};
 
@@ -209,4 +211,23 @@ async fn a_ledger_that_was_restored_or_lost_is_refused() {
     restore(&gateway, &current, false);
     gateway.restart().await;
     gateway.client().acquire("job:3", "10m").await;
+}
+
+#[tokio::test]
+async fn a_copy_of_the_ledger_made_while_it_ran_is_refused_after_a_clean_stop() {
+    let mut gateway = Gateway::embedded().env("FENCEGATE_DRAIN_DELAY", "0s").start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    let ledger = gateway.data_dir().join("ledger.sqlite");
+    let copy = gateway.data_dir().join("copy.sqlite");
+    let mut connection =
+        SqliteConnectOptions::new().filename(&ledger).read_only(true).connect().await.unwrap();
+    let backup = format!("VACUUM INTO '{}'", copy.display());
+    sqlx::query(sqlx::AssertSqlSafe(backup)).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    client.put("job:1", "k", "since the copy").under(&lock).send().await.expect(201);
+    stop(&mut gateway).await;
+    std::fs::rename(&copy, &ledger).unwrap();
+    let said = refused(&mut gateway).await;
+    assert!(said.contains("the ledger") && said.contains("older copy"), "{said}");
 }

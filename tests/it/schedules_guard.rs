@@ -126,7 +126,7 @@ async fn acts_refuse_any_isolation_but_read_committed() {
         format!("fencegate.release(0, 0, {})", empty(1)),
         format!("fencegate.break_locks(0, 0, {})", empty(3)),
         format!("fencegate.commit(0, 0, {})", empty(20)),
-        "fencegate.sweep(0, 0, 0, 0, 0)".to_owned(),
+        "fencegate.sweep(0, 0, 0, 0, 0, 0)".to_owned(),
     ];
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for act in &acts {

@@ -97,6 +97,19 @@ impl Postgres {
         eventually("Postgres ends", async || self.home().exit_status()).await;
     }
 
+    /// A copy of all files of the server, which must be stopped.
+    pub fn copy(&self) -> PathBuf {
+        let copy = self.data.with_extension("copy");
+        run(Command::new("cp").arg("-a").arg(&self.data).arg(&copy));
+        copy
+    }
+
+    /// Puts a copy back in place of all files; the server must be stopped.
+    pub fn restore(&self, copy: &Path) {
+        std::fs::remove_dir_all(&self.data).expect("the files can be removed");
+        run(Command::new("cp").arg("-a").arg(copy).arg(&self.data));
+    }
+
     /// Kills the server and all its sessions at once, as a power cut would end them.
     pub async fn kill9(&self) {
         self.home().signal_all("KILL");
