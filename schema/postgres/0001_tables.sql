@@ -213,12 +213,14 @@ CREATE TRIGGER write_guard_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.
 
 -- Where this ledger lives. The file name of the current WAL position shows the timeline at once
 -- after a promotion; pg_control_checkpoint() still shows the old one until the next checkpoint.
-CREATE FUNCTION fencegate.current_timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
-    SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-$$;
-CREATE FUNCTION fencegate.current_system_id() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT system_identifier FROM pg_control_system()
-$$;
+CREATE FUNCTION fencegate.current_timeline() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
+END $$;
+CREATE FUNCTION fencegate.current_system_id() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system());
+END $$;
 
 INSERT INTO fencegate.seal_guard (epoch, nonce, open, base, floor, timeline, system_id)
 VALUES (0, gen_random_uuid(), false, 0, 0, fencegate.current_timeline(), fencegate.current_system_id());

@@ -39,9 +39,10 @@ BEGIN
 END $$;
 
 -- The position up to which everything is flushed, for p_seen of later acts.
-CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint
-$$;
+CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint;
+END $$;
 
 -- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody
 -- else has locked are skipped; else it waits that long and then fails with 55P03.
@@ -64,11 +65,12 @@ END $$;
 
 -- Whether all of these names are among the locked ones, or have no fence at all.
 CREATE FUNCTION fencegate.all_locked(p_names text[], p_got text[])
-RETURNS boolean LANGUAGE sql VOLATILE AS $$
-    SELECT p_names <@ p_got OR NOT EXISTS (
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN p_names <@ p_got OR NOT EXISTS (
         SELECT FROM fencegate.fences f
-        WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got))
-$$;
+        WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got));
+END $$;
 
 -- Locks ids of locks and returns those it got, so that a seal and a release of an id that no lock has yet see each other, and
 -- so that ids are buried in one order. Always after the fences; ends with the act.
@@ -101,15 +103,17 @@ END $$;
 
 -- How long the locks of an act may wait. Also with p_wait_ms = 0 a row that is being inserted has to
 -- be waited for: briefly.
-CREATE FUNCTION fencegate.limit_wait(p_wait_ms int) RETURNS void LANGUAGE sql VOLATILE AS $$
-    SELECT set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true)
-$$;
+CREATE FUNCTION fencegate.limit_wait(p_wait_ms int) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true);
+END $$;
 
 CREATE FUNCTION fencegate.bury(p_kind text, p_id uuid, p_now timestamptz)
-RETURNS void LANGUAGE sql VOLATILE AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
     INSERT INTO fencegate.buried (kind, id, buried_at) VALUES (p_kind, p_id, p_now)
-    ON CONFLICT DO NOTHING
-$$;
+    ON CONFLICT DO NOTHING;
+END $$;
 
 -- Stores breaks that have come due on these locked fences, so that no clock step un-breaks them.
 CREATE FUNCTION fencegate.settle(p_names text[], p_now timestamptz)
@@ -137,14 +141,15 @@ $$;
 
 -- Why a known lock is not extended: how it ended, or 'breaking'; NULL if it may be extended.
 CREATE FUNCTION fencegate.not_renewable(p_lock fencegate.locks, p_floor bigint)
-RETURNS text LANGUAGE sql VOLATILE AS $$
-    SELECT CASE
+RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN CASE
         WHEN p_lock.ended IS NOT NULL THEN p_lock.ended
         WHEN p_lock.token <= p_floor THEN 'void'
         WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
                      AND f.lock_id = p_lock.id AND f.break_due IS NOT NULL) THEN 'breaking'
-    END
-$$;
+    END;
+END $$;
 
 -- Starts the ttl of a lock again.
 CREATE FUNCTION fencegate.restart(p_lock fencegate.locks, p_ttl_ms bigint, p_now timestamptz)
@@ -159,11 +164,12 @@ BEGIN
     WHERE f.resource = ANY (p_lock.resources) AND f.lock_id = p_lock.id;
 END $$;
 
-CREATE FUNCTION fencegate.versions(p_names text[]) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
-    SELECT array_agg(coalesce(f.version, 0) ORDER BY n.position)
+CREATE FUNCTION fencegate.versions(p_names text[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (SELECT array_agg(coalesce(f.version, 0) ORDER BY n.position)
     FROM unnest(p_names) WITH ORDINALITY n (name, position)
-    LEFT JOIN fencegate.fences f ON f.resource = n.name
-$$;
+    LEFT JOIN fencegate.fences f ON f.resource = n.name);
+END $$;
 
 -- Seal: raise fences to a newly minted token and record the holder. Item i takes the resources
 -- whose p_item is i; a resource appears once in p_resources, which is sorted. Each lock is sealed on

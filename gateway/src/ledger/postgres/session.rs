@@ -195,13 +195,16 @@ enum ConnectError {
     Standby,
 }
 
-/// Sets limits on a new connection and refuses a server that may forget what it acknowledged.
+/// Sets limits on a new connection, has its statements planned once, by index, whatever the tables held
+/// when they were planned, and refuses a server that may forget what it acknowledged.
 async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), ConnectError> {
     let ms = limit.as_millis().to_string();
     sqlx::query(
         "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false),
                 set_config('idle_in_transaction_session_timeout', $1, false),
-                set_config('default_transaction_isolation', 'read committed', false)",
+                set_config('default_transaction_isolation', 'read committed', false),
+                set_config('plan_cache_mode', 'force_generic_plan', false),
+                set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)",
     )
     .bind(ms)
     .execute(&mut *connection)
