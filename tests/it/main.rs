@@ -10,6 +10,7 @@ mod disasters;
 mod engine_breaks;
 mod engine_grants;
 mod engine_outcomes;
+mod etcd_access;
 mod forced;
 mod ghosts;
 mod hangups;

@@ -1,5 +1,6 @@
 //! A real etcd, from the installed binary, that syncs its log as in production.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,8 @@ pub struct Etcd {
     program: PathBuf,
     client_port: u16,
     peer_port: u16,
+    /// Where its certificates are, if it takes only clients that have one.
+    certificates: Option<PathBuf>,
 }
 
 impl Etcd {
@@ -32,8 +35,22 @@ impl Etcd {
         let program = find_program("etcd", &[])
             .expect("etcd is not installed: install the package etcd-server");
         let home = Mutex::new(Home::new("etcd"));
-        let server = Self { home, program, client_port: free_port(), peer_port: free_port() };
+        let (client_port, peer_port) = (free_port(), free_port());
+        let server = Self { home, program, client_port, peer_port, certificates: None };
         server.start().await;
+        server
+    }
+
+    /// A server that speaks only TLS and wants a certificate of each client, with `server.pem`,
+    /// `server.key` and `ca.pem` from a directory. It may not answer yet.
+    pub fn with_tls(certificates: PathBuf) -> Self {
+        let program = find_program("etcd", &[])
+            .expect("etcd is not installed: install the package etcd-server");
+        let home = Mutex::new(Home::new("etcd"));
+        let (client_port, peer_port) = (free_port(), free_port());
+        let certificates = Some(certificates);
+        let server = Self { home, program, client_port, peer_port, certificates };
+        server.spawn();
         server
     }
 
@@ -54,7 +71,8 @@ impl Etcd {
         let log = home.path().join("log");
         let log = File::options().create(true).append(true).open(log).expect("a log file");
         let data = home.path().join("data");
-        let client = format!("http://{}", self.endpoint());
+        let scheme = if self.certificates.is_some() { "https" } else { "http" };
+        let client = format!("{scheme}://{}", self.endpoint());
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
         home.spawn(&self.program, |command| {
             command
@@ -64,6 +82,17 @@ impl Etcd {
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
                 .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
                 .args(["--initial-cluster", &format!("test={peer}")])
+                .args(self.certificates.iter().flat_map(|directory| {
+                    [
+                        OsString::from("--client-cert-auth"),
+                        "--cert-file".into(),
+                        directory.join("server.pem").into(),
+                        "--key-file".into(),
+                        directory.join("server.key").into(),
+                        "--trusted-ca-file".into(),
+                        directory.join("ca.pem").into(),
+                    ]
+                }))
                 .args(["--logger", "zap", "--log-level", "warn"])
                 .stdout(log.try_clone().expect("a file can be shared"))
                 .stderr(log);
