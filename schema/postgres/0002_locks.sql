@@ -72,8 +72,9 @@ BEGIN
         WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got));
 END $$;
 
--- Locks ids of locks and returns those it got, so that a seal and a release of an id that no lock has yet see each other, and
--- so that ids are buried in one order. Always after the fences; ends with the act.
+-- Locks ids of locks and returns those it got, so that a seal and a release of an id that no lock has
+-- yet see each other, and so that ids are buried in one order. Always after the fences; ends with the
+-- act.
 CREATE FUNCTION fencegate.lock_ids(p_ids uuid[], p_wait_ms int)
 RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
