@@ -137,7 +137,7 @@ impl Default for Config {
             request_timeout: Duration::from_secs(4),
             queue_max: 4096,
             batch_max: 64,
-            committers: 2,
+            committers: 1,
             connections_max: 10_000,
             bodies_bytes_max: 128 * 1024 * 1024,
             body_timeout: Duration::from_secs(60),
