@@ -126,7 +126,9 @@ async fn later_places_win_over_earlier_ones() {
     let env = [("FENCEGATE_BATCH_MAX", "22"), ("FENCEGATE_INLINE_BYTES_MAX", "23")];
     let args = ["check-config", "--inline-bytes-max", "33"];
     let shown = fencegate_in(home.path(), &args, &env).await;
-    for line in ["queue_max = 11", "batch_max = 22", "inline_bytes_max = 33", "rejections_max = 100000"] {
+    for line in
+        ["queue_max = 11", "batch_max = 22", "inline_bytes_max = 33", "rejections_max = 100000"]
+    {
         assert!(shown.out.lines().any(|found| found == line), "{line}: {}", shown.out);
     }
 }
