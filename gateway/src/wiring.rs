@@ -179,7 +179,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     if path.exists() && !EmbeddedMint::exists(directory)? {
         bail!(
             "{} has a ledger but no mint: the directory was restored in part. Tokens could repeat; \
-             the ledger must be re-fenced first",
+             put the whole directory back",
             directory.display()
         );
     }
@@ -221,7 +221,7 @@ async fn compare(
     if let Some(older) = older {
         bail!(
             "the {older} in {} was restored from an older copy. Tokens could repeat or writes be \
-             lost; the ledger must be re-fenced first",
+             lost; put the newer file back",
             directory.display()
         );
     }

@@ -26,7 +26,8 @@ const RENEW_TOGETHER: usize = 64;
 
 /// Acquire a lock
 ///
-/// The answer's token admits writes on the resource until another token is granted. Send a random
+/// The answer's token admits writes on each of its resources until another token is granted there.
+/// Several resources are locked all or none. Send a random
 /// `id` to be able to repeat the call: the same id gets the same lock and token.
 #[utoipa::path(
     post, path = "/locks", operation_id = "acquireLock", tag = "locks",

@@ -64,8 +64,8 @@ impl EmbeddedMint {
         let saved = match fs::read_to_string(&path) {
             Ok(text) => Saved::parse(&text).with_context(|| {
                 format!(
-                    "the mint file {} is damaged; restore it from a copy or run `fencegate \
-                     refence`, and do not delete it: old tokens could be granted again",
+                    "the mint file {} is damaged; put a sound copy of the whole directory back, and \
+                     do not delete it: old tokens could be granted again",
                     path.display()
                 )
             })?,
