@@ -43,8 +43,28 @@ enum Command {
     ///
     /// Ends with 0 if the gateway could start with them, else with 2 and the reason.
     CheckConfig(Flags),
+    /// Take a ledger that may have lost commits as it is, and void all tokens granted before
+    ///
+    /// For a Postgres that was promoted or restored while `refence` is `manual`, beside running
+    /// gateways; and for a data directory that was restored in part or from an older copy, while
+    /// no gateway uses it. Ends with 1, and changes nothing, if nothing calls for it.
+    Refence(Refence),
     /// Print the HTTP interface as OpenAPI 3.1
     Openapi,
+}
+
+#[derive(Debug, clap::Args)]
+struct Refence {
+    /// Why, for the log
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+
+    /// Also if nothing calls for it
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    flags: Flags,
 }
 
 /// Why a command failed, and the exit code for it.
@@ -84,6 +104,16 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             let config = Config::load(&flags).map_err(Failure::misused)?;
             telemetry::start(&config)?;
             block_on(async move { wiring::migrate(&config).await })?;
+        }
+        Command::Refence(Refence { reason, force, flags }) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            telemetry::start(&config)?;
+            let mut told = String::new();
+            block_on(async {
+                told = wiring::refence(&config, &reason, force).await?;
+                Ok(())
+            })?;
+            print(&told)?;
         }
         Command::CheckConfig(flags) => {
             let config = Config::load(&flags).map_err(Failure::misused)?;

@@ -13,7 +13,8 @@ CREATE TABLE fencegate.seal_guard (
     floor     bigint  NOT NULL,           -- tokens up to this one are void
     timeline  text    NOT NULL,           -- of the primary that this ledger trusts
     system_id bigint  NOT NULL,           -- of the same
-    halted    text                        -- why nothing may be sealed until a re-fence
+    halted    text,                       -- why nothing may be sealed until a re-fence
+    ledger    uuid    NOT NULL DEFAULT gen_random_uuid()  -- which ledger this is, for the mint
 );
 
 CREATE TABLE fencegate.write_guard (

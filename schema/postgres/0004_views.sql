@@ -39,18 +39,18 @@ $$;
 
 -- The epoch, from a ledger that is where it should be.
 CREATE FUNCTION fencegate.epoch(p_seen bigint)
-RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
+RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM fencegate.assert_place(g.timeline, g.system_id, g.halted, p_seen) FROM fencegate.seal_guard g;
-    RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open FROM fencegate.seal_guard g;
+    RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
 -- Records that the mint carries this nonce. In place of another nonce only while the epoch is not
 -- open and nothing was ever sealed: then no number has been used yet.
 CREATE FUNCTION fencegate.open_epoch(p_seen bigint, p_nonce uuid)
-RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean)
+RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN

@@ -9,7 +9,8 @@ CREATE TABLE guard (
     base       INTEGER NOT NULL,
     floor      INTEGER NOT NULL,
     generation INTEGER NOT NULL,
-    mark       INTEGER NOT NULL           -- raised here and in the mint together
+    mark       INTEGER NOT NULL,          -- raised here and in the mint together
+    ledger     TEXT    NOT NULL           -- which ledger this is
 ) STRICT;
 
 CREATE TABLE fences (

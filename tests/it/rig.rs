@@ -55,6 +55,7 @@ impl Rig {
                 rows_per_pass: 100,
             },
             sweep_interval: LONG,
+            refencing: None,
         };
         let engine = Engine::new(ledger.clone(), mint.clone(), runtime, settings);
         Self { engine, ledger, mint }

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -271,6 +271,27 @@ impl Ledger for ScriptedLedger {
 
     async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
         self.memory.open_epoch(nonce).await
+    }
+
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        why: &str,
+    ) -> Result<Epoch, LedgerError> {
+        self.memory.switch_epoch(expected, nonce, why).await
+    }
+
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        self.memory.refence(refence).await
+    }
+
+    async fn place(&self) -> Result<Place, LedgerError> {
+        self.memory.place().await
+    }
+
+    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
+        self.memory.halt(generation, why).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use figment::value::{Dict, Value};
 
-use super::LogFormat;
+use super::{LogFormat, RefenceMode};
 
 /// Settings on the command line. Each wins over the environment, which wins over the file.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -33,6 +33,11 @@ pub struct Flags {
     /// Begin all keys in etcd with this [default: /fencegate]
     #[arg(long, value_name = "PREFIX")]
     pub etcd_prefix: Option<String>,
+
+    /// Let gateways re-fence a Postgres that may have lost commits, or wait for `fencegate refence`
+    /// [default: auto]
+    #[arg(long, value_name = "HOW")]
+    pub refence: Option<RefenceMode>,
 
     /// Export metrics of each resource whose name begins so, for example job: (repeatable)
     #[arg(long, value_name = "PREFIX")]
@@ -64,12 +69,17 @@ impl Flags {
             LogFormat::Text => "text",
             LogFormat::Json => "json",
         });
+        let refence = self.refence.map(|refence| match refence {
+            RefenceMode::Auto => "auto",
+            RefenceMode::Manual => "manual",
+        });
         [
             ("listen", self.listen.clone().map(Value::from)),
             ("data_dir", path(&self.data_dir).map(Value::from)),
             ("postgres", self.postgres.clone().map(Value::from)),
             ("etcd", list(&self.etcd)),
             ("etcd_prefix", self.etcd_prefix.clone().map(Value::from)),
+            ("refence", refence.map(Value::from)),
             ("metrics_prefix", list(&self.metrics_prefix)),
             ("cors_origin", list(&self.cors_origin)),
             ("inline_bytes_max", self.inline_bytes_max.map(Value::from)),

@@ -40,6 +40,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("etcd_ca_file", Kind::Text),
     ("etcd_cert_file", Kind::Text),
     ("etcd_key_file", Kind::Text),
+    ("refence", Kind::Text),
     ("inline_bytes_max", Kind::Number),
     ("request_timeout", Kind::Text),
     ("queue_max", Kind::Number),

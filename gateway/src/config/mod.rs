@@ -61,6 +61,8 @@ pub struct Config {
     /// The key of that certificate (PEM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd_key_file: Option<PathBuf>,
+    /// Who re-fences a Postgres that may have lost commits.
+    pub refence: RefenceMode,
     /// The largest payload of a write, in bytes.
     pub inline_bytes_max: u64,
     /// How long a caller waits for the ledger or the mint.
@@ -119,6 +121,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// Who re-fences a Postgres that may have lost commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum RefenceMode {
+    /// Any gateway that notices.
+    Auto,
+    /// An operator, with `fencegate refence`.
+    Manual,
+}
+
 impl Default for Config {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -133,6 +145,7 @@ impl Default for Config {
             etcd_ca_file: None,
             etcd_cert_file: None,
             etcd_key_file: None,
+            refence: RefenceMode::Auto,
             inline_bytes_max: 256 * 1024,
             request_timeout: Duration::from_secs(4),
             queue_max: 4096,

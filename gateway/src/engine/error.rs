@@ -145,7 +145,9 @@ impl From<MintError> for EngineError {
     fn from(error: MintError) -> Self {
         match error {
             MintError::Unavailable(why) => Self::MintUnavailable(why),
-            MintError::OtherIncarnation { .. } => Self::MintRegressed(error.to_string()),
+            MintError::OtherIncarnation { .. } | MintError::OtherLedger { .. } => {
+                Self::MintRegressed(error.to_string())
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Mint and seal: numbers all grants that are waiting in one call, and seals them in one act (I5).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ResourceName;
@@ -10,6 +10,7 @@ use fence_core::ports::{
 };
 
 use super::batcher::{Act, Batcher};
+use super::epochs::Epochs;
 use super::error::EngineError;
 use super::locks::Release;
 use super::traces::Traces;
@@ -62,8 +63,7 @@ pub(super) struct Granting {
     pub(super) traces: Traces,
     pub(super) releases: Arc<Batcher<Release>>,
     pub(super) runtime: Runtime,
-    /// The epoch as last read; read again when the mint or the ledger contradicts it.
-    pub(super) epoch: Mutex<Option<Epoch>>,
+    pub(super) epochs: Arc<Epochs>,
 }
 
 /// One grant under way.
@@ -87,32 +87,10 @@ impl Pending {
 type Round = (Option<(Epoch, i64)>, Vec<Result<SealVerdict, EngineError>>);
 
 impl Granting {
-    /// The current epoch, with a mint that carries its nonce.
-    async fn open_epoch(&self) -> Result<Epoch, EngineError> {
-        let known = self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(epoch) = known {
-            return Ok(epoch);
-        }
-        let mut epoch = self.ledger.epoch().await?;
-        if !epoch.open {
-            let carried = self.mint.adopt(epoch.nonce).await?;
-            epoch = self.ledger.open_epoch(carried).await?;
-            if !epoch.open || epoch.nonce != carried {
-                return Err(MintError::OtherIncarnation { found: Some(carried) }.into());
-            }
-        }
-        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = Some(epoch.clone());
-        Ok(epoch)
-    }
-
-    fn forget_epoch(&self) {
-        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
     /// A number for all grants that want one, and the epoch it belongs to.
     ///
     /// The epoch is read once more if the mint carries another nonce than expected: it may have
-    /// moved on. If it has not, the mint has lost its place.
+    /// moved on. If it has not, the mint has lost its place, and a new epoch begins, once.
     async fn number(&self, items: &[Pending]) -> Result<(Epoch, i64), EngineError> {
         let wanted: Vec<MintItem> = items
             .iter()
@@ -124,15 +102,18 @@ impl Granting {
                 owner: item.owner.clone(),
             })
             .collect();
-        for attempt in 0..2 {
-            let epoch = self.open_epoch().await?;
+        for attempt in 0..3 {
+            let epoch = self.epochs.current().await?;
             let ended = self.traces.take();
             match self.mint.mint(epoch.nonce, &wanted, &ended).await {
                 Ok(number) => return Ok((epoch, number)),
                 Err(error) => {
                     self.traces.add(ended);
                     match error {
-                        MintError::OtherIncarnation { .. } if attempt == 0 => self.forget_epoch(),
+                        MintError::OtherIncarnation { .. } if attempt == 0 => self.epochs.forget(),
+                        MintError::OtherIncarnation { .. } if attempt == 1 => {
+                            self.epochs.switch(epoch.number, &error.to_string()).await?;
+                        }
                         error => return Err(error.into()),
                     }
                 }
@@ -161,7 +142,7 @@ impl Granting {
             };
             match sealed {
                 Err(LedgerError::EpochMoved) if !moved => {
-                    self.forget_epoch();
+                    self.epochs.forget();
                     moved = true;
                 }
                 sealed => {
@@ -229,7 +210,7 @@ impl Granting {
     ///
     /// A number that does not rise above a fence: the fence was raised in between. Those grants are
     /// numbered again, and a number minted *after* the fence was read which still does not rise above
-    /// it means that the mint has gone back.
+    /// it means that the mint has gone back: a new epoch begins, once, and they are numbered again.
     ///
     /// An error of the first round is the batch's: nothing was sealed. A later round has verdicts to
     /// keep, so its error goes to its own items; only an unknown outcome reruns them all, and finds
@@ -242,6 +223,7 @@ impl Granting {
         let mut verdicts: Vec<_> = items.iter().map(|_| Err(overtaken())).collect();
         let mut open: Vec<usize> = (0..items.len()).collect();
         let mut highest = None;
+        let mut switched = false;
         for round in 1..=ROUNDS_MAX {
             let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
             let (numbered, decided) = match self.round(&batch, patience).await {
@@ -254,10 +236,17 @@ impl Granting {
                     (None, failed.collect())
                 }
             };
-            let regressed = match (numbered, highest) {
+            let mut regressed = match (&numbered, highest) {
                 (Some((epoch, number)), Some(highest)) => epoch.base + number <= highest,
                 _ => false,
             };
+            let too_low = |verdict: &Result<_, _>| matches!(verdict, Ok(SealVerdict::NumberTooLow));
+            if let (Some((epoch, _)), true, false) = (&numbered, regressed, switched)
+                && decided.iter().any(too_low)
+            {
+                switched = true;
+                regressed = self.epochs.switch(epoch.number, WENT_BACK).await.is_err();
+            }
             let mut again = Vec::new();
             for (&i, verdict) in open.iter().zip(decided) {
                 verdicts[i] = match verdict {
@@ -288,10 +277,11 @@ fn overtaken() -> EngineError {
     EngineError::MintUnavailable("other grants were faster; nothing was granted".into())
 }
 
+const WENT_BACK: &str =
+    "the mint's numbers do not rise above the tokens that the ledger has sealed";
+
 fn went_back() -> EngineError {
-    EngineError::MintRegressed(
-        "the mint's numbers do not rise above the tokens that the ledger has sealed".into(),
-    )
+    EngineError::MintRegressed(WENT_BACK.into())
 }
 
 #[async_trait]

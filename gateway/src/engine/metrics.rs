@@ -29,6 +29,10 @@ pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
 pub(super) const BREAKS: &str = "fencegate_breaks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
+/// New epochs begun by this gateway.
+pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
+/// Re-fences by this gateway.
+pub(super) const REFENCES: &str = "fencegate_refences_total";
 
 /// Counts a refused write.
 pub fn count_rejection(reason: ErrorCode) {
@@ -66,5 +70,13 @@ pub fn describe() {
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");
+    describe_counter!(
+        EPOCH_SWITCHES,
+        "New epochs that this gateway began because the mint had lost its place"
+    );
+    describe_counter!(
+        REFENCES,
+        "Re-fences by this gateway, each of which voided all tokens granted before"
+    );
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

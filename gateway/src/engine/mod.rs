@@ -4,19 +4,22 @@
 //! way regardless. Clock, ids and spawning come in from outside.
 
 mod batcher;
+mod epochs;
 pub mod error;
 mod granting;
 mod grants;
 mod locks;
 pub mod metrics;
 mod reads;
+mod refencing;
 mod rejections;
 mod sweeper;
 mod traces;
+mod watch;
 mod writes;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
@@ -28,6 +31,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use batcher::{Batcher, Limits};
+use epochs::Epochs;
 pub use error::EngineError;
 use granting::Granting;
 pub use grants::{Acquire, Acquired, Transfer};
@@ -35,8 +39,11 @@ use grants::{Grants, Look};
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
 use reads::Read;
+pub use refencing::{Refenced, refence_now};
 use rejections::Rejections;
 use traces::Traces;
+pub use watch::Refencing;
+use watch::Watch;
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
@@ -64,6 +71,9 @@ pub struct Settings {
     pub retention: Retention,
     /// How often it does.
     pub sweep_interval: Duration,
+    /// Who re-fences a ledger that may have lost commits; `None` for one whose files tell at start,
+    /// and which is not watched.
+    pub refencing: Option<Refencing>,
 }
 
 /// Which parts work.
@@ -91,6 +101,7 @@ struct Inner {
     writes: Writes,
     reads: Batcher<Read>,
     queries: Arc<Semaphore>,
+    looked: CancellationToken,
     closing: CancellationToken,
 }
 
@@ -117,13 +128,15 @@ impl Engine {
         };
         let traces = Traces::default();
         let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
+        let epochs = Epochs::new(Arc::clone(&ledger), Arc::clone(&mint), runtime.clone());
+        let epochs = Arc::new(epochs);
         let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
             traces: traces.clone(),
             releases: Arc::clone(&releases),
             runtime: runtime.clone(),
-            epoch: Mutex::new(None),
+            epochs: Arc::clone(&epochs),
         };
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
@@ -145,6 +158,20 @@ impl Engine {
         };
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
+        let looked = CancellationToken::new();
+        match settings.refencing {
+            Some(refencing) => Watch {
+                ledger: Arc::clone(&ledger),
+                mint: Arc::clone(&mint),
+                epochs,
+                runtime: runtime.clone(),
+                refencing,
+                last: None,
+                said: None,
+            }
+            .start(looked.clone(), closing.clone()),
+            None => looked.cancel(),
+        }
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let inner = Inner {
             ledger,
@@ -156,6 +183,7 @@ impl Engine {
             writes,
             reads,
             queries,
+            looked,
             closing,
         };
         Self { inner: Arc::new(inner) }
@@ -295,18 +323,27 @@ impl Engine {
         let mint = Arc::clone(&self.inner.mint);
         // Not in line with other queries: readiness is asked for when they are stuck, too.
         let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
-        let mint = self.detached(None, async move { Ok(mint.incarnation().await?) });
+        let mint = self.detached(None, async move { Ok(mint.head().await?) });
         let (ledger, mint) = futures::join!(ledger, mint);
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
         let mint = match (&ledger, mint) {
-            (Ok(epoch), Ok(found)) if epoch.open && found != Some(epoch.nonce) => {
-                Err("the mint is not the one that the ledger knows".into())
+            (Ok(epoch), Ok(head)) if epoch.open && head.incarnation != Some(epoch.nonce) => {
+                let other = Err("the mint is not the one that the ledger knows".into());
+                head.check_owner(epoch.ledger).map_err(|error| error.to_string()).and(other)
             }
-            (_, Ok(_)) => Ok(()),
+            (Ok(epoch), Ok(head)) => {
+                head.check_owner(epoch.ledger).map_err(|error| error.to_string())
+            }
+            (Err(_), Ok(_)) => Ok(()),
             (_, Err(error)) => Err(error.to_string()),
         };
         Readiness { ledger: ledger.map(drop), mint }
+    }
+
+    /// Waits until ledger and mint were held against each other once, or could not be.
+    pub async fn looked_around(&self) {
+        self.inner.looked.cancelled().await;
     }
 
     /// Finishes what is queued; the engine's tasks end then.

@@ -1,7 +1,8 @@
 //! The etcd mint: the number of a grant is the `mod_revision` of the key that is put for it.
 //!
-//! Keys: `<prefix>/incarnation` carries the nonce, `<prefix>/locks/<resource>` says to people who
-//! holds what. No code decides on the latter.
+//! Keys: `<prefix>/incarnation` carries the nonce, `<prefix>/ledger` says which ledger this mint
+//! serves, `<prefix>/witness` how far that has been, and `<prefix>/locks/<resource>` says to people
+//! who holds what. No code decides on the last.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,9 @@ use etcd_client::{
     TxnOp, TxnOpResponse, TxnResponse,
 };
 use fence_core::ResourceName;
-use fence_core::ports::{Clock, Ended, MINT_RESOURCES_MAX, Mint, MintError, MintItem};
+use fence_core::ports::{
+    Carry, Clock, Ended, Head, MINT_RESOURCES_MAX, Mint, MintError, MintItem, Witness,
+};
 use uuid::Uuid;
 
 use super::members::Members;
@@ -23,6 +26,9 @@ use super::members::Members;
 /// Operations in one transaction. etcd allows 128 unless told otherwise, and counts the operations
 /// of a nested transaction, one here, on top of those around it.
 const OPERATIONS_MAX: usize = 127;
+
+/// How often an adoption begins anew because somebody else changed a key meanwhile.
+const ADOPTIONS_MAX: u32 = 5;
 
 /// How often a connection in use is probed; etcd cuts off clients that probe more often than
 /// every 5 s.
@@ -63,6 +69,8 @@ pub struct EtcdMint {
     members: Members,
     clock: Arc<dyn Clock>,
     incarnation: String,
+    ledger: String,
+    witness: String,
     locks: String,
 }
 
@@ -93,6 +101,8 @@ impl EtcdMint {
             members: Members::new(settings.endpoints.clone(), options, settings.timeout),
             clock,
             incarnation: format!("{}/incarnation", settings.prefix),
+            ledger: format!("{}/ledger", settings.prefix),
+            witness: format!("{}/witness", settings.prefix),
             locks: format!("{}/locks/", settings.prefix),
         })
     }
@@ -142,12 +152,49 @@ impl EtcdMint {
 
     /// The nonce in the answer to a read of its key.
     fn nonce_in(&self, answer: &GetResponse) -> Result<Option<Uuid>, MintError> {
-        let Some(pair) = answer.kvs().first() else {
-            return Ok(None);
-        };
-        Uuid::try_parse_ascii(pair.value()).map(Some).map_err(|_| {
-            MintError::Unavailable(format!("{} holds something else", self.incarnation))
-        })
+        uuid_in(&self.incarnation, answer)
+    }
+
+    /// That this key still has the value that was seen.
+    fn unchanged(key: &str, seen: Option<Uuid>) -> Compare {
+        match seen {
+            Some(value) => Compare::value(key, CompareOp::Equal, value.to_string()),
+            None => Compare::create_revision(key, CompareOp::Equal, 0),
+        }
+    }
+
+    /// Puts these, if nobody has changed the nonce or the ledger since they were seen.
+    async fn put_if_unchanged(
+        &self,
+        seen: &Head,
+        more: Option<Compare>,
+        puts: Vec<TxnOp>,
+    ) -> Result<bool, MintError> {
+        let mut conditions = vec![
+            Self::unchanged(&self.incarnation, seen.incarnation),
+            Self::unchanged(&self.ledger, seen.ledger),
+        ];
+        conditions.extend(more);
+        let transaction = Txn::new().when(conditions).and_then(puts);
+        Ok(self.transact(transaction).await?.succeeded())
+    }
+
+    fn put_owner(&self, nonce: Uuid, ledger: Uuid) -> Vec<TxnOp> {
+        vec![
+            TxnOp::put(self.incarnation.as_str(), nonce.to_string(), None),
+            TxnOp::put(self.ledger.as_str(), ledger.to_string(), None),
+        ]
+    }
+
+    fn put_witness(&self, witness: &Witness) -> Result<TxnOp, MintError> {
+        let text = serde_json::to_string(witness)
+            .map_err(|error| MintError::Unavailable(error.to_string()))?;
+        Ok(TxnOp::put(self.witness.as_str(), text, None))
+    }
+
+    fn witness_unchanged(&self, seen: &Head) -> Compare {
+        let key = self.witness.as_str();
+        Compare::mod_revision(key, CompareOp::Equal, seen.witness_revision)
     }
 
     /// The nonce that the losing branch of a transaction read.
@@ -193,22 +240,66 @@ impl Mint for EtcdMint {
         }
     }
 
-    async fn adopt(&self, nonce: Uuid) -> Result<Uuid, MintError> {
-        // 1. Put the nonce if there is none, else read the one that is there.
-        let absent = Compare::create_revision(self.incarnation.as_str(), CompareOp::Equal, 0);
-        let transaction = Txn::new()
-            .when([absent])
-            .and_then([TxnOp::put(self.incarnation.as_str(), nonce.to_string(), None)])
-            .or_else([TxnOp::get(self.incarnation.as_str(), None)]);
-        // 2. No answer: unavailable. If it was applied, the next call finds this nonce.
-        let answer = self.transact(transaction).await?;
-        // 3. Put now.
-        if answer.succeeded() {
-            return Ok(nonce);
+    async fn adopt(&self, nonce: Uuid, ledger: Uuid) -> Result<Uuid, MintError> {
+        for _ in 0..ADOPTIONS_MAX {
+            // 1. Whose is it? What is there counts.
+            let head = self.head().await?;
+            head.check_owner(ledger)?;
+            if let (Some(found), Some(_)) = (head.incarnation, head.ledger) {
+                return Ok(found);
+            }
+            // 2. Put what is missing. No answer: unavailable; the next call finds what was put.
+            let carried = head.incarnation.unwrap_or(nonce);
+            if self.put_if_unchanged(&head, None, self.put_owner(carried, ledger)).await? {
+                return Ok(carried);
+            }
+            // 3. Somebody else was faster: look again.
         }
-        // 4. There before: the one that is there counts.
-        self.found(&answer)?
-            .ok_or_else(|| MintError::Unavailable(format!("{} is gone again", self.incarnation)))
+        Err(MintError::Unavailable(format!("{} keeps changing", self.incarnation)))
+    }
+
+    async fn head(&self) -> Result<Head, MintError> {
+        let keys = [&self.incarnation, &self.ledger, &self.witness];
+        let reads: Vec<TxnOp> = keys.iter().map(|key| TxnOp::get(key.as_str(), None)).collect();
+        // Not a serializable read: a member that lags behind would show an old state.
+        let answer = self.transact(Txn::new().and_then(reads)).await?;
+        let odd = || MintError::Unavailable("etcd answered without what was read".into());
+        let number = answer.header().map(|header| header.revision()).ok_or_else(odd)?;
+        let responses = answer.op_responses();
+        let [
+            TxnOpResponse::Get(incarnation),
+            TxnOpResponse::Get(ledger),
+            TxnOpResponse::Get(witness),
+        ] = responses.as_slice()
+        else {
+            return Err(odd());
+        };
+        let pair = witness.kvs().first();
+        let damaged = |_| MintError::Unavailable(format!("{} holds something else", self.witness));
+        Ok(Head {
+            number,
+            incarnation: self.nonce_in(incarnation)?,
+            ledger: uuid_in(&self.ledger, ledger)?,
+            witness: pair
+                .map(|pair| serde_json::from_slice(pair.value()))
+                .transpose()
+                .map_err(damaged)?,
+            witness_revision: pair.map_or(0, |pair| pair.mod_revision()),
+        })
+    }
+
+    async fn replace(&self, seen: &Head, carry: &Carry) -> Result<bool, MintError> {
+        seen.check_owner(carry.ledger)?;
+        let mut puts = self.put_owner(carry.nonce, carry.ledger);
+        puts.push(self.put_witness(&carry.witness)?);
+        self.put_if_unchanged(seen, Some(self.witness_unchanged(seen)), puts).await
+    }
+
+    async fn raise(&self, seen: &Head, ledger: Uuid, witness: &Witness) -> Result<bool, MintError> {
+        let conditions =
+            [Self::unchanged(&self.ledger, Some(ledger)), self.witness_unchanged(seen)];
+        let puts = [self.put_witness(witness)?];
+        Ok(self.transact(Txn::new().when(conditions).and_then(puts)).await?.succeeded())
     }
 
     async fn incarnation(&self) -> Result<Option<Uuid>, MintError> {
@@ -222,6 +313,16 @@ impl Mint for EtcdMint {
             .await?;
         self.nonce_in(&answer)
     }
+}
+
+/// The UUID in the answer to a read of a key.
+fn uuid_in(key: &str, answer: &GetResponse) -> Result<Option<Uuid>, MintError> {
+    let Some(pair) = answer.kvs().first() else {
+        return Ok(None);
+    };
+    Uuid::try_parse_ascii(pair.value())
+        .map(Some)
+        .map_err(|_| MintError::Unavailable(format!("{key} holds something else")))
 }
 
 /// Reads a PEM file. One with nothing in it would pass as an empty list and fail much later.

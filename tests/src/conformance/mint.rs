@@ -17,6 +17,7 @@ use crate::etcd::Etcd;
 
 const NONCE: Uuid = Uuid::from_u128(7);
 const OTHER: Uuid = Uuid::from_u128(8);
+const LEDGER: Uuid = Uuid::from_u128(9);
 
 /// A mint on this etcd, under this prefix.
 pub fn etcd_mint(etcd: &Etcd, prefix: &str) -> EtcdMint {
@@ -56,7 +57,7 @@ async fn number(mint: &dyn Mint) -> i64 {
 
 /// From the first call on.
 pub async fn numbers_rise(mint: &dyn Mint) {
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let mut last = 0;
     for _ in 0..200 {
         let next = number(mint).await;
@@ -67,7 +68,7 @@ pub async fn numbers_rise(mint: &dyn Mint) {
 
 /// However they overlap: each is above all that ended before it began.
 pub async fn concurrent_calls_get_distinct_rising_numbers(mint: &dyn Mint) {
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let highest = std::sync::atomic::AtomicI64::new(0);
     let order = std::sync::atomic::Ordering::SeqCst;
     let caller = async |_| {
@@ -89,7 +90,7 @@ pub async fn concurrent_calls_get_distinct_rising_numbers(mint: &dyn Mint) {
 pub async fn another_nonce_mints_nothing(mint: &dyn Mint) {
     let other = |found| Err(MintError::OtherIncarnation { found });
     assert_eq!(mint.mint(NONCE, &items(1), &[]).await, other(None));
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let before = number(mint).await;
     assert_eq!(mint.mint(OTHER, &items(2), &[]).await, other(Some(NONCE)));
     assert!(number(mint).await > before);
@@ -97,16 +98,16 @@ pub async fn another_nonce_mints_nothing(mint: &dyn Mint) {
 
 /// The first nonce stays.
 pub async fn adopting_twice_keeps_the_first(mint: &dyn Mint) {
-    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
-    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
-    assert_eq!(mint.adopt(OTHER).await, Ok(NONCE));
+    assert_eq!(mint.adopt(NONCE, LEDGER).await, Ok(NONCE));
+    assert_eq!(mint.adopt(NONCE, LEDGER).await, Ok(NONCE));
+    assert_eq!(mint.adopt(OTHER, LEDGER).await, Ok(NONCE));
     assert_eq!(mint.incarnation().await, Ok(Some(NONCE)));
 }
 
 /// Of several gateways that start at once.
 pub async fn concurrent_adoptions_agree(mint: &dyn Mint) {
     let nonces = (1..=8).map(Uuid::from_u128);
-    let carried = join_all(nonces.map(|nonce| mint.adopt(nonce))).await;
+    let carried = join_all(nonces.map(|nonce| mint.adopt(nonce, LEDGER))).await;
     let first = carried[0].clone();
     assert!(first.is_ok() && carried.iter().all(|one| *one == first), "{carried:?}");
     assert_eq!(mint.incarnation().await.map(Option::unwrap_or_default), first);
@@ -119,7 +120,7 @@ pub async fn a_fresh_mint_has_no_incarnation(mint: &dyn Mint) {
 
 /// As many as a call may carry, together with traces to remove.
 pub async fn a_hundred_items_are_minted_at_once(mint: &dyn Mint) {
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let first = mint.mint(NONCE, &items(100), &[]).await.expect("a number");
     let trace = |i: usize| Ended { resource: resource(&format!("r{i}")), number: first };
     let ended: Vec<Ended> = (0..100).map(trace).collect();
@@ -131,7 +132,7 @@ pub async fn a_hundred_items_are_minted_at_once(mint: &dyn Mint) {
 
 /// A trace may be named twice, or may never have been there.
 pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let first = number(mint).await;
     let trace = |name: &str, number| Ended { resource: resource(name), number };
     let ended = [trace("x", 3), trace("x", 4), trace("x", 3), trace("r", first), trace("y", -1)];
@@ -140,9 +141,9 @@ pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
 
 /// Each gateway's numbers go on from the other's.
 pub async fn two_gateways_share_the_numbers_of_etcd(one: &dyn Mint, other: &dyn Mint) {
-    one.adopt(NONCE).await.expect("adopted");
+    one.adopt(NONCE, LEDGER).await.expect("adopted");
     assert_eq!(other.incarnation().await, Ok(Some(NONCE)));
-    assert_eq!(other.adopt(OTHER).await, Ok(NONCE));
+    assert_eq!(other.adopt(OTHER, LEDGER).await, Ok(NONCE));
     let mut last = 0;
     for mint in [one, other, one, other, other, one] {
         let next = number(mint).await;
@@ -154,7 +155,7 @@ pub async fn two_gateways_share_the_numbers_of_etcd(one: &dyn Mint, other: &dyn 
 /// A process that ended left a gap and no number twice.
 pub async fn the_embedded_mint_skips_ahead_when_opened_again(directory: &Path) {
     let mint = embedded_mint(directory);
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let mut last = 0;
     for _ in 0..3 {
         last = number(&mint).await;
@@ -180,7 +181,7 @@ async fn traces(etcd: &Etcd, prefix: &str) -> Vec<String> {
 pub async fn etcd_shows_the_live_locks(etcd: &Etcd) {
     let prefix = etcd.prefix();
     let mint = etcd_mint(etcd, &prefix);
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let items = [item("a"), item("b"), item("c")];
     let first = mint.mint(NONCE, &items, &[]).await.expect("a number");
     assert_eq!(traces(etcd, &prefix).await, ["a", "b", "c"]);
@@ -203,7 +204,7 @@ pub async fn etcd_shows_the_live_locks(etcd: &Etcd) {
 pub async fn etcd_of_another_incarnation_is_not_written_to(etcd: &Etcd) {
     let prefix = etcd.prefix();
     let mint = etcd_mint(etcd, &prefix);
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let number = mint.mint(NONCE, &[item("a")], &[]).await.expect("a number");
     let ended = [Ended { resource: resource("a"), number }];
     mint.mint(OTHER, &[item("b")], &ended).await.expect_err("another incarnation");
@@ -214,7 +215,7 @@ pub async fn etcd_of_another_incarnation_is_not_written_to(etcd: &Etcd) {
 pub async fn etcd_goes_on_after_it_was_killed(etcd: &Etcd) {
     let prefix = etcd.prefix();
     let mint = Arc::new(etcd_mint(etcd, &prefix));
-    mint.adopt(NONCE).await.expect("adopted");
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
     let last = number(&*mint).await;
     etcd.kill9();
     let down = mint.mint(NONCE, &[item("r")], &[]).await;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::ports::{Applied, Epoch, Grant, Holder, LockRecord, Object, Place, ResourceView};
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
@@ -37,6 +37,36 @@ pub struct Guard {
     pub floor: i64,
     /// Rises with each re-fence.
     pub generation: i64,
+    /// Which ledger this is.
+    pub ledger: Uuid,
+}
+
+impl Guard {
+    /// How the ledger and the mint belong together.
+    pub fn as_epoch(&self) -> Epoch {
+        Epoch {
+            number: self.epoch,
+            nonce: self.nonce,
+            base: self.base,
+            open: self.open,
+            ledger: self.ledger,
+        }
+    }
+
+    /// Where a ledger of one process stands.
+    pub fn place(&self, highest: i64) -> Place {
+        Place {
+            epoch: self.as_epoch(),
+            generation: self.generation,
+            floor: self.floor,
+            highest,
+            system_id: 0,
+            timeline: String::new(),
+            inserted: 0,
+            flushed: 0,
+            called_for: None,
+        }
+    }
 }
 
 /// The fence of a resource. It outlives everything: it is never removed and never falls (I2, I10).

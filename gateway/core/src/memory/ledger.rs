@@ -13,9 +13,9 @@ use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -33,7 +33,8 @@ pub struct MemoryLedger {
 impl MemoryLedger {
     /// An empty ledger in epoch 0, not open yet.
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
-        let guard = Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0 };
+        let guard =
+            Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0, ledger: nonce };
         Self {
             clock,
             state: Mutex::new(State {
@@ -66,12 +67,12 @@ impl MemoryLedger {
 }
 
 fn epoch_of(rows: &Rows) -> Epoch {
-    Epoch {
-        number: rows.guard.epoch,
-        nonce: rows.guard.nonce,
-        base: rows.guard.base,
-        open: rows.guard.open,
-    }
+    rows.guard.as_epoch()
+}
+
+/// The highest token that was ever sealed.
+fn highest(rows: &Rows) -> i64 {
+    rows.fences.values().map(|fence| fence.token.get()).max().unwrap_or(0)
 }
 
 /// Whether a name belongs to a page.
@@ -249,6 +250,35 @@ impl Ledger for MemoryLedger {
             state.rows.guard.open = true;
         }
         Ok(epoch_of(&state.rows))
+    }
+
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        _: &str,
+    ) -> Result<Epoch, LedgerError> {
+        let mut state = self.state();
+        let highest = highest(&state.rows);
+        acts::switch_epoch(&mut state.rows.guard, highest, expected, nonce);
+        Ok(epoch_of(&state.rows))
+    }
+
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        let mut state = self.state();
+        let highest = highest(&state.rows);
+        acts::refence(&mut state.rows.guard, highest, &refence);
+        Ok(epoch_of(&state.rows))
+    }
+
+    async fn place(&self) -> Result<Place, LedgerError> {
+        let state = self.state();
+        Ok(state.rows.guard.place(highest(&state.rows)))
+    }
+
+    /// A ledger in one process loses nothing but with the process.
+    async fn halt(&self, _: i64, _: &str) -> Result<(), LedgerError> {
+        Ok(())
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -5,13 +5,35 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::ports::{Ended, Mint, MintError, MintItem};
+use crate::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
 
 #[derive(Debug, Default)]
 struct State {
     nonce: Option<Uuid>,
     number: i64,
+    ledger: Option<Uuid>,
+    witness: Option<Witness>,
+    witness_revision: i64,
     available: bool,
+}
+
+impl State {
+    fn head(&self) -> Head {
+        Head {
+            number: self.number,
+            incarnation: self.nonce,
+            ledger: self.ledger,
+            witness: self.witness.clone(),
+            witness_revision: self.witness_revision,
+        }
+    }
+
+    /// Each change has a number of its own, as in etcd.
+    fn witness(&mut self, witness: &Witness) {
+        self.number += 1;
+        self.witness_revision = self.number;
+        self.witness = Some(witness.clone());
+    }
 }
 
 /// A mint that forgets everything with the process. It can be made unavailable, and put back to an
@@ -23,7 +45,7 @@ pub struct MemoryMint {
 
 impl Default for MemoryMint {
     fn default() -> Self {
-        Self { state: Mutex::new(State { nonce: None, number: 0, available: true }) }
+        Self { state: Mutex::new(State { available: true, ..State::default() }) }
     }
 }
 
@@ -38,11 +60,10 @@ impl MemoryMint {
         self.lock().number = number;
     }
 
-    /// Forgets its nonce, as an etcd that was wiped.
+    /// Forgets all it has, as an etcd that was wiped.
     pub fn wipe(&self) {
         let mut state = self.lock();
-        state.nonce = None;
-        state.number = 0;
+        *state = State { available: state.available, ..State::default() };
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -70,8 +91,38 @@ impl Mint for MemoryMint {
         Ok(state.number)
     }
 
-    async fn adopt(&self, nonce: Uuid) -> Result<Uuid, MintError> {
-        Ok(*self.reach()?.nonce.get_or_insert(nonce))
+    async fn adopt(&self, nonce: Uuid, ledger: Uuid) -> Result<Uuid, MintError> {
+        let mut state = self.reach()?;
+        state.head().check_owner(ledger)?;
+        state.ledger = Some(ledger);
+        Ok(*state.nonce.get_or_insert(nonce))
+    }
+
+    async fn head(&self) -> Result<Head, MintError> {
+        Ok(self.reach()?.head())
+    }
+
+    async fn replace(&self, seen: &Head, carry: &Carry) -> Result<bool, MintError> {
+        let mut state = self.reach()?;
+        state.head().check_owner(carry.ledger)?;
+        let same = state.nonce == seen.incarnation
+            && state.ledger == seen.ledger
+            && state.witness_revision == seen.witness_revision;
+        if same {
+            state.nonce = Some(carry.nonce);
+            state.ledger = Some(carry.ledger);
+            state.witness(&carry.witness);
+        }
+        Ok(same)
+    }
+
+    async fn raise(&self, seen: &Head, ledger: Uuid, witness: &Witness) -> Result<bool, MintError> {
+        let mut state = self.reach()?;
+        let same = state.ledger == Some(ledger) && state.witness_revision == seen.witness_revision;
+        if same {
+            state.witness(witness);
+        }
+        Ok(same)
     }
 
     async fn incarnation(&self) -> Result<Option<Uuid>, MintError> {

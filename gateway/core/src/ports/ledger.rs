@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::disasters::{Place, Refence};
 use super::locks::{
     BreakItem, BreakVerdict, Holder, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
 };
@@ -80,6 +81,8 @@ pub struct Epoch {
     pub base: i64,
     /// Whether the mint has been seen to carry the nonce.
     pub open: bool,
+    /// Which ledger this is: the mint serves no other one.
+    pub ledger: Uuid,
 }
 
 /// How much to keep, and how much to tidy in one pass.
@@ -187,6 +190,29 @@ pub trait Ledger: Send + Sync {
     /// Records that the mint carries `nonce`, in place of the nonce of an epoch that was not open
     /// yet and under which nothing was sealed. Returns the epoch as it stands then.
     async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError>;
+
+    /// Begins a new epoch in place of `expected`, not open yet, with a base above every token that
+    /// was ever sealed: the mint has lost its place. Seals under way come before it or fail after
+    /// it; writes go on. If the epoch is another one already, nothing changes. Returns the epoch as
+    /// it stands then.
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        why: &str,
+    ) -> Result<Epoch, LedgerError>;
+
+    /// Takes the ledger as it is now, after it may have lost commits: all tokens that may ever have
+    /// been sealed are void from here on, the generation rises, and a new epoch begins. If nothing
+    /// calls for it (any more) and it is not forced, nothing changes. Returns the epoch as it
+    /// stands then.
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError>;
+
+    /// Where the ledger stands, also while it must be re-fenced.
+    async fn place(&self) -> Result<Place, LedgerError>;
+
+    /// Refuses all acts until a re-fence, if the ledger is still in this generation.
+    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError>;
 
     /// Removes what has been kept long enough and stores breaks that have come due. Returns the
     /// number of rows touched.

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::disasters::Witness;
 use crate::lock::LockId;
 use crate::names::ResourceName;
 
@@ -43,6 +44,54 @@ pub enum MintError {
         /// The nonce found, if any.
         found: Option<Uuid>,
     },
+    /// The mint serves another ledger. Two ledgers on one mint would take turns in replacing each
+    /// other's nonce, so this one leaves it alone.
+    #[error(
+        "the mint serves another ledger ({found}), not this one ({expected}): give each its own \
+         etcd_prefix"
+    )]
+    OtherLedger {
+        /// The ledger that it serves.
+        found: Uuid,
+        /// The ledger that asked.
+        expected: Uuid,
+    },
+}
+
+/// What a mint carries besides its numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Head {
+    /// No number that was handed out before lies above this one.
+    pub number: i64,
+    /// The nonce.
+    pub incarnation: Option<Uuid>,
+    /// The ledger that it serves.
+    pub ledger: Option<Uuid>,
+    /// How far that ledger has been.
+    pub witness: Option<Witness>,
+    /// Changes with the witness; 0 if there is none.
+    pub witness_revision: i64,
+}
+
+impl Head {
+    /// Refuses a mint that serves another ledger.
+    pub fn check_owner(&self, expected: Uuid) -> Result<(), MintError> {
+        match self.ledger {
+            Some(found) if found != expected => Err(MintError::OtherLedger { found, expected }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a mint is to carry from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carry {
+    /// The nonce.
+    pub nonce: Uuid,
+    /// The ledger that it serves.
+    pub ledger: Uuid,
+    /// How far that ledger is, with the base of the epoch of this nonce.
+    pub witness: Witness,
 }
 
 /// Numbers grants, so that a ledger that was restored or failed over cannot hand out an old number
@@ -61,8 +110,20 @@ pub trait Mint: Send + Sync {
         ended: &[Ended],
     ) -> Result<i64, MintError>;
 
-    /// Makes the mint carry `nonce`, unless it already carries one. Returns what it carries now.
-    async fn adopt(&self, nonce: Uuid) -> Result<Uuid, MintError>;
+    /// Makes the mint carry `nonce`, unless it already carries one, and serve `ledger`, unless it
+    /// serves another one. Returns the nonce that it carries now.
+    async fn adopt(&self, nonce: Uuid, ledger: Uuid) -> Result<Uuid, MintError>;
+
+    /// What the mint carries now, and how far its numbers are. Never an old state.
+    async fn head(&self) -> Result<Head, MintError>;
+
+    /// Puts another nonce in place of the one that `seen` has, together with the witness: `false`,
+    /// and nothing changes, if the mint carries something else by now.
+    async fn replace(&self, seen: &Head, carry: &Carry) -> Result<bool, MintError>;
+
+    /// Puts a witness in place of the one that `seen` has: `false`, and nothing changes, if there is
+    /// another one by now, or if the mint does not serve `ledger`.
+    async fn raise(&self, seen: &Head, ledger: Uuid, witness: &Witness) -> Result<bool, MintError>;
 
     /// The nonce that the mint carries, if any.
     async fn incarnation(&self) -> Result<Option<Uuid>, MintError>;

@@ -4,6 +4,7 @@
 //! decide". Adapters implement these traits; one conformance suite holds them all to the same
 //! behaviour.
 
+mod disasters;
 mod ledger;
 mod locks;
 mod mint;
@@ -11,6 +12,7 @@ mod runtime;
 mod views;
 mod writes;
 
+pub use disasters::*;
 pub use ledger::*;
 pub use locks::*;
 pub use mint::*;

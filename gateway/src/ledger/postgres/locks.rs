@@ -297,22 +297,24 @@ pub(super) async fn break_locks(
     rows.iter().zip(items).map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
-fn busy() -> LedgerError {
+pub(super) fn busy() -> LedgerError {
     LedgerError::Unavailable("the guard stayed locked by somebody else".into())
 }
 
 /// A row of `fencegate.seal_guard`.
 #[derive(FromRow)]
-struct EpochRow {
+pub(super) struct EpochRow {
     epoch: i64,
     nonce: Uuid,
     base: i64,
     open: bool,
+    ledger: Uuid,
 }
 
 impl From<EpochRow> for Epoch {
     fn from(row: EpochRow) -> Self {
-        Self { number: row.epoch, nonce: row.nonce, base: row.base, open: row.open }
+        let EpochRow { epoch: number, nonce, base, open, ledger } = row;
+        Self { number, nonce, base, open, ledger }
     }
 }
 

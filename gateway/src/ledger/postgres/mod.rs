@@ -4,6 +4,7 @@
 //! session owns it until the server has answered, and a session whose answer did not come is closed.
 
 mod commit;
+mod disasters;
 mod locks;
 mod migrate;
 mod reads;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ports::{
     Applied, Attempt, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -168,6 +169,27 @@ impl Ledger for PgLedger {
 
     async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
         locks::open_epoch(&self.sessions, nonce).await
+    }
+
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        why: &str,
+    ) -> Result<Epoch, LedgerError> {
+        disasters::switch_epoch(&self.sessions, expected, nonce, why).await
+    }
+
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        disasters::refence(&self.sessions, &refence).await
+    }
+
+    async fn place(&self) -> Result<Place, LedgerError> {
+        disasters::place(&self.sessions).await
+    }
+
+    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
+        disasters::halt(&self.sessions, generation, why).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fence_core::ports::LedgerError;
@@ -26,7 +26,19 @@ pub struct PgSettings {
 pub struct Session {
     /// The connection.
     pub connection: PgConnection,
+    /// The generation of the ledger as it was known when the session was taken.
+    generation: Option<i64>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// What this gateway holds against the server.
+#[derive(Debug, Default)]
+struct Standing {
+    /// The generation of the ledger, once it was read. What is held against one generation does not
+    /// count in the next: the ledger was re-fenced in between.
+    generation: Option<i64>,
+    /// Why this server must not be acted on any more in this generation.
+    halted: Option<String>,
 }
 
 /// The connections of a ledger.
@@ -39,8 +51,7 @@ pub struct Sessions {
     idle: Mutex<Vec<PgConnection>>,
     /// The highest position seen flushed: a server that is behind it has lost commits.
     flushed: AtomicI64,
-    /// Why this server must not be acted on any more.
-    halted: OnceLock<String>,
+    standing: Mutex<Standing>,
 }
 
 impl Sessions {
@@ -50,7 +61,7 @@ impl Sessions {
             permits: std::sync::Arc::new(Semaphore::new(settings.connections_max)),
             idle: Mutex::new(Vec::new()),
             flushed: AtomicI64::new(0),
-            halted: OnceLock::new(),
+            standing: Mutex::default(),
             settings,
         }
     }
@@ -67,7 +78,8 @@ impl Sessions {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        Ok(Session { connection, _permit: permit })
+        let generation = self.standing().generation;
+        Ok(Session { connection, generation, _permit: permit })
     }
 
     /// Ends a call: keeps the session if the server has answered, closes it if not.
@@ -99,8 +111,9 @@ impl Sessions {
 
     /// A session for an act, unless this server was seen to have lost commits.
     pub async fn take_for_act(&self) -> Result<Session, LedgerError> {
-        match self.halted.get() {
-            Some(why) => Err(LedgerError::RefenceRequired(why.clone())),
+        let halted = self.standing().halted.clone();
+        match halted {
+            Some(why) => Err(LedgerError::RefenceRequired(why)),
             None => self.take().await,
         }
     }
@@ -114,30 +127,62 @@ impl Sessions {
         session: Session,
         answer: Result<T, Failure>,
     ) -> Result<Option<T>, LedgerError> {
+        let generation = session.generation;
         let answer = match answer {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
         };
-        if let Err(LedgerError::RefenceRequired(why)) = &answer
-            && self.halted.set(why.clone()).is_ok()
-        {
+        let Err(LedgerError::RefenceRequired(why)) = &answer else { return answer };
+        let first = {
+            let mut standing = self.standing();
+            if standing.generation != generation {
+                let why = "the ledger was re-fenced meanwhile; nothing was applied";
+                return Err(LedgerError::Unavailable(why.into()));
+            }
+            standing.halted.is_none() && standing.halted.insert(why.clone()) == why
+        };
+        if first {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
             self.tell_others(why).await;
         }
         answer
     }
 
-    async fn tell_others(&self, why: &str) {
+    /// Stores what this gateway holds against the server, unless it was re-fenced since.
+    pub async fn tell_others(&self, why: &str) {
+        let generation = self.standing().generation;
         let told = async {
             let mut session = self.take().await?;
-            let call =
-                sqlx::query("SELECT fencegate.halt($1)").bind(why).execute(&mut session.connection);
+            let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
+                .bind(generation)
+                .bind(why)
+                .execute(&mut session.connection);
             let answer = self.answer(call).await;
             self.settle(session, answer.map(drop))
         };
         if let Err(error) = told.await {
             tracing::error!(%error, "the other gateways could not be told");
         }
+    }
+
+    /// Takes note of the generation in which the ledger stands, and of whether the ledger itself calls
+    /// for a re-fence. In a new one, nothing is held against it any more, and the position may be a
+    /// lower one. Returns what is held against it although it does not say so.
+    pub fn stands(&self, generation: i64, flushed: i64, called_for: bool) -> Option<String> {
+        let mut standing = self.standing();
+        let newer = standing.generation.is_some_and(|known| generation > known);
+        standing.generation = Some(standing.generation.map_or(generation, |g| g.max(generation)));
+        if newer {
+            self.flushed.store(flushed, Ordering::Release);
+            if standing.halted.take().is_some() {
+                tracing::warn!(generation, "the ledger was re-fenced; acts are sent to it again");
+            }
+        }
+        standing.halted.clone().filter(|_| !called_for)
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the server's answer.

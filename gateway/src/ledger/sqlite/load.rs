@@ -108,6 +108,7 @@ struct GuardColumns {
     base: i64,
     floor: i64,
     generation: i64,
+    ledger: String,
 }
 
 pub(super) fn id(text: &str) -> Result<Uuid, LedgerError> {
@@ -124,6 +125,7 @@ pub(super) async fn guard(connection: &mut SqliteConnection) -> Result<Guard, Le
         base: row.base,
         floor: row.floor,
         generation: row.generation,
+        ledger: id(&row.ledger)?,
     })
 }
 

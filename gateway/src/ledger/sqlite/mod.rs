@@ -4,6 +4,7 @@
 //! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
+mod disasters;
 mod load;
 mod reads;
 mod store;
@@ -14,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::acts::{self, Now, Rows};
+use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
@@ -101,8 +102,8 @@ impl SqliteLedger {
             Err(source) => return Err(OpenError::Migration { path: path.to_owned(), source }),
         }
         sqlx::query(
-            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark)
-             VALUES (1, 0, ?1, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+            "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark, ledger)
+             VALUES (1, 0, ?1, 0, 0, 0, 0, 0, ?1) ON CONFLICT DO NOTHING",
         )
         .bind(nonce.to_string())
         .execute(&mut connection)
@@ -433,6 +434,31 @@ impl Ledger for SqliteLedger {
         .map_err(rolled_back)?;
         drop(writer);
         self.read_epoch().await
+    }
+
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        _why: &str,
+    ) -> Result<Epoch, LedgerError> {
+        let act = |guard: &mut Guard, highest| acts::switch_epoch(guard, highest, expected, nonce);
+        self.change_guard(act).await
+    }
+
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        self.change_guard(|guard, highest| acts::refence(guard, highest, &refence)).await
+    }
+
+    async fn place(&self) -> Result<Place, LedgerError> {
+        let highest = self.highest_token().await?;
+        let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
+        Ok(guard.place(highest))
+    }
+
+    /// What this process has committed, it does not lose; copies are told by their marks.
+    async fn halt(&self, _: i64, _: &str) -> Result<(), LedgerError> {
+        Ok(())
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -25,7 +25,7 @@ struct ReadColumns {
 
 impl SqliteLedger {
     /// Runs queries on a reader; an error closes it.
-    async fn with_reader<T>(
+    pub(super) async fn with_reader<T>(
         &self,
         read: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
@@ -227,7 +227,7 @@ impl SqliteLedger {
 
     pub(super) async fn read_epoch(&self) -> Result<Epoch, LedgerError> {
         let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
-        Ok(Epoch { number: guard.epoch, nonce: guard.nonce, base: guard.base, open: guard.open })
+        Ok(guard.as_epoch())
     }
 
     /// Resources whose break has come due but is not stored yet.

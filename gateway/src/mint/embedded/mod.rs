@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
-use fence_core::ports::{Ended, Mint, MintError, MintItem};
+use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -52,6 +52,14 @@ struct Saved {
 }
 
 impl EmbeddedMint {
+    /// Sets a mint aside that cannot be read, so that the next start begins a new one. For a ledger
+    /// that is then re-fenced: the new one begins at 1.
+    pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
+        let aside = directory.join("mint.damaged");
+        fs::rename(directory.join(FILE), &aside)?;
+        Ok(aside)
+    }
+
     /// Whether the directory holds a mint. A ledger without one has lost its mint.
     pub fn exists(directory: &Path) -> io::Result<bool> {
         directory.join(FILE).try_exists()
@@ -64,9 +72,12 @@ impl EmbeddedMint {
         let saved = match fs::read_to_string(&path) {
             Ok(text) => Saved::parse(&text).with_context(|| {
                 format!(
-                    "the mint file {} is damaged; put a sound copy of the whole directory back, and \
-                     do not delete it: old tokens could be granted again",
-                    path.display()
+                    "the mint file {} is damaged; put a sound copy of the whole directory back, or \
+                     take the ledger as it is, with all tokens void, by: fencegate refence \
+                     --data-dir {} --force --reason TEXT. Do not delete it: old tokens could be \
+                     granted again",
+                    path.display(),
+                    directory.display()
                 )
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -166,6 +177,18 @@ impl Counter {
         Ok(nonce)
     }
 
+    /// Carries `nonce` if it still carries `seen`.
+    fn replace(&self, seen: Option<Uuid>, nonce: Uuid) -> Result<bool, MintError> {
+        let mut state = self.lock();
+        if state.saved.nonce != seen {
+            return Ok(false);
+        }
+        let saved = Saved { nonce: Some(nonce), ..state.saved };
+        self.save(saved)?;
+        state.saved = saved;
+        Ok(true)
+    }
+
     fn save(&self, saved: Saved) -> Result<(), MintError> {
         saved.write(&self.directory).map_err(|error| {
             let path = self.directory.join(FILE);
@@ -253,8 +276,24 @@ impl Mint for EmbeddedMint {
         self.blocking(move |counter| counter.next(nonce)).await
     }
 
-    async fn adopt(&self, nonce: Uuid) -> Result<Uuid, MintError> {
+    /// The file lies beside its ledger, so it serves no other; a mark in both files is what a witness
+    /// is elsewhere.
+    async fn adopt(&self, nonce: Uuid, _ledger: Uuid) -> Result<Uuid, MintError> {
         self.blocking(move |counter| counter.adopt(nonce)).await
+    }
+
+    async fn head(&self) -> Result<Head, MintError> {
+        let Saved { nonce, reserved_until, .. } = self.counter.lock().saved;
+        Ok(Head { number: reserved_until, incarnation: nonce, ..Head::default() })
+    }
+
+    async fn replace(&self, seen: &Head, carry: &Carry) -> Result<bool, MintError> {
+        let (seen, nonce) = (seen.incarnation, carry.nonce);
+        self.blocking(move |counter| counter.replace(seen, nonce)).await
+    }
+
+    async fn raise(&self, _: &Head, _: Uuid, _: &Witness) -> Result<bool, MintError> {
+        Ok(false)
     }
 
     async fn incarnation(&self) -> Result<Option<Uuid>, MintError> {

@@ -39,7 +39,7 @@ async fn a_restart_skips_ahead() {
     assert!(!EmbeddedMint::exists(&directory.0).unwrap());
     let mint = directory.open();
     assert!(EmbeddedMint::exists(&directory.0).unwrap());
-    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
+    assert_eq!(mint.adopt(NONCE, Uuid::nil()).await, Ok(NONCE));
     assert_eq!(mint.mint(NONCE, &[], &[]).await, Ok(1));
     assert_eq!(mint.mint(NONCE, &[], &[]).await, Ok(2));
     assert_eq!(mint.reserved_until(), BLOCK);
@@ -63,7 +63,7 @@ async fn an_unused_start_skips_nothing() {
 async fn every_number_lies_within_what_the_file_reserves() {
     let directory = Directory::new();
     let mint = directory.open();
-    mint.adopt(NONCE).await.unwrap();
+    mint.adopt(NONCE, Uuid::nil()).await.unwrap();
     for expected in 1..=2 * BLOCK + 1 {
         assert_eq!(mint.mint(NONCE, &[], &[]).await, Ok(expected));
         if expected % BLOCK <= 1 {
@@ -77,7 +77,7 @@ async fn every_number_lies_within_what_the_file_reserves() {
 async fn concurrent_calls_get_distinct_rising_numbers() {
     let directory = Directory::new();
     let mint = Arc::new(directory.open());
-    mint.adopt(NONCE).await.unwrap();
+    mint.adopt(NONCE, Uuid::nil()).await.unwrap();
     // The highest number of any call that has ended.
     let ended = Arc::new(Mutex::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -108,8 +108,8 @@ async fn another_nonce_gets_no_number() {
     assert_eq!(mint.incarnation().await, Ok(None));
     assert_eq!(mint.mint(NONCE, &[], &[]).await, Err(MintError::OtherIncarnation { found: None }));
     let other = Uuid::from_u128(8);
-    assert_eq!(mint.adopt(NONCE).await, Ok(NONCE));
-    assert_eq!(mint.adopt(other).await, Ok(NONCE));
+    assert_eq!(mint.adopt(NONCE, Uuid::nil()).await, Ok(NONCE));
+    assert_eq!(mint.adopt(other, Uuid::nil()).await, Ok(NONCE));
     assert_eq!(mint.incarnation().await, Ok(Some(NONCE)));
     assert_eq!(
         mint.mint(other, &[], &[]).await,
@@ -121,7 +121,7 @@ async fn another_nonce_gets_no_number() {
 async fn a_damaged_file_is_refused_and_left_alone() {
     let directory = Directory::new();
     let mint = directory.open();
-    mint.adopt(NONCE).await.unwrap();
+    mint.adopt(NONCE, Uuid::nil()).await.unwrap();
     mint.mint(NONCE, &[], &[]).await.unwrap();
     let path = directory.0.join(FILE);
     let good = fs::read_to_string(&path).unwrap();
@@ -149,7 +149,7 @@ async fn a_damaged_file_is_refused_and_left_alone() {
 async fn a_block_that_cannot_be_saved_yields_no_number() {
     let directory = Directory::new();
     let mint = directory.open();
-    mint.adopt(NONCE).await.unwrap();
+    mint.adopt(NONCE, Uuid::nil()).await.unwrap();
     // A directory in the place of the temporary file makes the write fail.
     fs::create_dir(directory.0.join(TEMPORARY)).unwrap();
     let refused = mint.mint(NONCE, &[], &[]).await;

@@ -1,5 +1,7 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+mod refence;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +16,16 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, PostgresUrl, Secret};
+use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Refencing};
 use crate::http::{self, AppState, Limits};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
+
+pub use refence::refence;
 
 /// Connections to Postgres, at most: committers, the other queues, lanes and queries.
 const POSTGRES_CONNECTIONS_MAX: usize = 24;
@@ -67,6 +71,9 @@ pub async fn serve(
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
     let engine = Engine::new(Arc::clone(&parts.ledger), mint, runtime.clone(), settings);
+
+    // A ledger that went back while no gateway ran is noticed before anybody is listened to.
+    engine.looked_around().await;
 
     let listener = TcpListener::bind(config.listen)
         .await
@@ -147,7 +154,17 @@ async fn open_shared(
     ledger.check().await.context("cannot use the Postgres server")?;
     let version = postgres::migrate(&options).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
-    let settings = EtcdSettings {
+    let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
+    Ok(Parts {
+        ledger: Arc::new(ledger),
+        mint: Arc::new(mint),
+        committers: config.committers,
+        embedded: None,
+    })
+}
+
+fn etcd_settings(config: &Config) -> EtcdSettings {
+    EtcdSettings {
         endpoints: config.etcd.clone(),
         prefix: config.etcd_prefix.clone(),
         user: config.etcd_user.clone(),
@@ -158,14 +175,7 @@ async fn open_shared(
         // A grant may have to wait for the call before its own. Both end before its caller gives
         // up, so that it learns that there was no number, and not that nothing is known.
         timeout: EtcdSettings::TIMEOUT.min(config.request_timeout * 3 / 8),
-    };
-    let mint = EtcdMint::connect(&settings, Arc::clone(&runtime.clock))?;
-    Ok(Parts {
-        ledger: Arc::new(ledger),
-        mint: Arc::new(mint),
-        committers: config.committers,
-        embedded: None,
-    })
+    }
 }
 
 /// SQLite and the embedded mint, both in the data directory.
@@ -179,8 +189,9 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     if path.exists() && !EmbeddedMint::exists(directory)? {
         bail!(
             "{} has a ledger but no mint: the directory was restored in part. Tokens could repeat; \
-             put the whole directory back",
-            directory.display()
+             put the whole directory back, or {}",
+            directory.display(),
+            refence_command(directory)
         );
     }
     let mint = EmbeddedMint::open(directory)?;
@@ -209,23 +220,40 @@ async fn compare(
     ledger: &SqliteLedger,
     mint: &EmbeddedMint,
 ) -> anyhow::Result<()> {
-    let (in_ledger, in_mint) = (ledger.mark().await?, mint.mark());
-    let highest = ledger.highest_token().await?;
-    let older = if in_ledger < in_mint {
-        Some("ledger")
-    } else if in_ledger > in_mint + 1 || highest > mint.reserved_until() {
-        Some("mint")
-    } else {
-        None
-    };
-    if let Some(older) = older {
+    if let Some(older) = older_file(ledger, mint).await? {
         bail!(
             "the {older} in {} was restored from an older copy. Tokens could repeat or writes be \
-             lost; put the newer file back",
-            directory.display()
+             lost; put the newer file back, or {}",
+            directory.display(),
+            refence_command(directory)
         );
     }
     Ok(())
+}
+
+/// Which of the two files is older than the other, if one is.
+async fn older_file(
+    ledger: &SqliteLedger,
+    mint: &EmbeddedMint,
+) -> anyhow::Result<Option<&'static str>> {
+    let (in_ledger, in_mint) = (ledger.mark().await?, mint.mark());
+    let highest = ledger.highest_token().await?;
+    let base = ledger.epoch().await?.base;
+    Ok(if in_ledger < in_mint {
+        Some("ledger")
+    } else if in_ledger > in_mint + 1 || highest > base.saturating_add(mint.reserved_until()) {
+        Some("mint")
+    } else {
+        None
+    })
+}
+
+/// What makes a directory usable whose files do not belong together.
+fn refence_command(directory: &Path) -> String {
+    format!(
+        "take it as it is, with all tokens void, by: fencegate refence --data-dir {} --reason TEXT",
+        directory.display()
+    )
 }
 
 /// Raises the mark in both files, the ledger first: a crash between the two leaves it one ahead, and
@@ -272,6 +300,10 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
             rows_per_pass: SWEEP_ROWS_MAX,
         },
         sweep_interval: config.sweep_interval,
+        refencing: config.is_shared().then_some(match config.refence {
+            RefenceMode::Auto => Refencing::Auto,
+            RefenceMode::Manual => Refencing::Manual,
+        }),
     }
 }
 

@@ -1,0 +1,159 @@
+//! The watch: about once a second, ledger and mint are held against what each remembers of the other.
+//!
+//! It notices what no act would: a ledger that went back while no gateway ran, a mint that went back
+//! while nobody asked for a lock, a re-fence by somebody else. No answer waits for it, and no answer
+//! is safe because of it: what an act can tell, the act itself refuses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ErrorCode;
+use fence_core::ports::{Head, Ledger, Mint, MintError, Place, Runtime, Witness};
+use tokio_util::sync::CancellationToken;
+
+use super::epochs::Epochs;
+use super::error::EngineError;
+use super::refencing;
+
+/// How often.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who re-fences a ledger that may have lost commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refencing {
+    /// Any gateway that notices.
+    Auto,
+    /// An operator, with `fencegate refence`.
+    Manual,
+}
+
+/// The watch of one gateway.
+pub(super) struct Watch {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) mint: Arc<dyn Mint>,
+    pub(super) epochs: Arc<Epochs>,
+    pub(super) runtime: Runtime,
+    pub(super) refencing: Refencing,
+    /// Where the ledger stood a moment ago.
+    pub(super) last: Option<Place>,
+    /// What trouble was logged last, so that it is logged once.
+    pub(super) said: Option<ErrorCode>,
+}
+
+impl Watch {
+    /// Looks around at once, which `looked` tells, and then now and then until `closing`.
+    pub(super) fn start(mut self, looked: CancellationToken, closing: CancellationToken) {
+        let runtime = self.runtime.clone();
+        let task = async move {
+            let clock = Arc::clone(&self.runtime.clock);
+            loop {
+                let found = self.look().await;
+                looked.cancel();
+                self.say(found);
+                tokio::select! {
+                    () = clock.sleep(INTERVAL) => {}
+                    () = closing.cancelled() => return,
+                }
+            }
+        };
+        runtime.spawn.spawn("watch", Box::pin(task));
+    }
+
+    fn say(&mut self, found: Result<(), EngineError>) {
+        let trouble = found.as_ref().err().map(EngineError::code);
+        if let Err(error) = found
+            && trouble != self.said
+        {
+            tracing::warn!(%error, "ledger and mint cannot be held against each other");
+        }
+        self.said = trouble;
+    }
+
+    /// 1. The mint, then the ledger: what the mint has seen of the ledger, the ledger must have.
+    /// 2. The ledger has lost commits: that is stored, so that every gateway refuses, and leads to a
+    ///    re-fence.
+    /// 3. Else the mint is told how far the ledger is, and is itself held against the ledger.
+    async fn look(&mut self) -> Result<(), EngineError> {
+        let head = self.mint.head().await;
+        let mut place = self.ledger.place().await?;
+        let last = self.last.replace(place.clone());
+        if let Ok(head) = &head
+            && head.ledger == Some(place.epoch.ledger)
+            && place.called_for.is_none()
+            && let Some(why) = head.witness.as_ref().and_then(|witness| witness.lost(&place))
+        {
+            tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
+            self.ledger.halt(place.generation, &why).await?;
+            place.called_for = Some(why);
+        }
+        if let Some(why) = &place.called_for {
+            if last.is_none_or(|last| last.called_for.is_none()) {
+                tracing::warn!(why, how = ?self.refencing, "the ledger must be re-fenced");
+            }
+            return self.refence().await;
+        }
+        let head = head?;
+        head.check_owner(place.epoch.ledger)?;
+        self.raise(&head, last.as_ref(), &place).await?;
+        self.compare(&head, last.as_ref(), &place).await
+    }
+
+    async fn refence(&mut self) -> Result<(), EngineError> {
+        if self.refencing == Refencing::Auto {
+            let (ledger, mint) = (&self.ledger, &self.mint);
+            refencing::refence(ledger, mint, &self.epochs, &self.runtime, None, false).await?;
+            self.last = None;
+        }
+        Ok(())
+    }
+
+    /// Raises the witness to what has been inserted a moment ago and is flushed now. Of gateways that
+    /// do so at once, one does; the others have nothing to add.
+    async fn raise(
+        &self,
+        head: &Head,
+        last: Option<&Place>,
+        place: &Place,
+    ) -> Result<(), MintError> {
+        if head.ledger.is_none() {
+            return Ok(());
+        }
+        let mut witness = Witness::following(head.witness.as_ref(), place);
+        let inserted = last.filter(|last| {
+            (last.generation, last.system_id, &last.timeline)
+                == (place.generation, place.system_id, &place.timeline)
+        });
+        if let Some(last) = inserted
+            && last.inserted <= place.flushed
+        {
+            witness.flushed = witness.flushed.max(last.inserted);
+        }
+        if head.witness.as_ref() != Some(&witness) {
+            self.mint.raise(head, place.epoch.ledger, &witness).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a new epoch if the mint has lost its place, and completes one that somebody else began.
+    /// The mint was read between two looks at the ledger that found the same epoch, so it is not just
+    /// that the epoch has moved.
+    async fn compare(
+        &self,
+        head: &Head,
+        last: Option<&Place>,
+        place: &Place,
+    ) -> Result<(), EngineError> {
+        if !place.epoch.open {
+            return self.epochs.read().await.map(drop);
+        }
+        let Some(last) = last.filter(|last| last.epoch == place.epoch) else { return Ok(()) };
+        let why = if head.incarnation != Some(place.epoch.nonce) {
+            MintError::OtherIncarnation { found: head.incarnation }.to_string()
+        } else if place.epoch.base + head.number < last.highest {
+            format!("the mint is at number {}, below one that was sealed", head.number)
+        } else {
+            return Ok(());
+        };
+        self.epochs.switch(place.epoch.number, &why).await.map(drop)
+    }
+}

@@ -1,0 +1,103 @@
+//! Disasters, as calls of `schema/postgres/0005_disasters.sql`.
+
+use fence_core::ports::{Epoch, LedgerError, Place, Refence};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::locks::{EpochRow, busy};
+use super::session::{Sessions, harmless};
+
+pub(super) async fn switch_epoch(
+    sessions: &Sessions,
+    expected: i64,
+    nonce: Uuid,
+    why: &str,
+) -> Result<Epoch, LedgerError> {
+    let mut session = sessions.take_for_act().await?;
+    let call =
+        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.switch_epoch($1, $2, $3, $4)")
+            .bind(sessions.seen())
+            .bind(expected)
+            .bind(nonce)
+            .bind(why)
+            .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // Sent again it finds the epoch that it made.
+    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    row.map(Epoch::from).ok_or_else(busy)
+}
+
+/// Not an act like the others: it is for a ledger on which those are refused.
+pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Epoch, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call =
+        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.refence($1, $2, $3, $4, $5, $6)")
+            .bind(refence.nonce)
+            .bind(refence.number)
+            .bind(refence.known_base)
+            .bind(refence.known_generation)
+            .bind(&refence.why)
+            .bind(refence.forced)
+            .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // Sent again it finds that nothing calls for it any more; forced, it raises the floor once more.
+    let row = sessions.settle(session, answer).map_err(harmless)?;
+    // From here on this gateway takes the ledger as it is.
+    place(sessions).await?;
+    Ok(row.into())
+}
+
+#[derive(FromRow)]
+struct PlaceRow {
+    #[sqlx(flatten)]
+    epoch: EpochRow,
+    generation: i64,
+    floor: i64,
+    highest: i64,
+    system_id: i64,
+    timeline: String,
+    inserted: i64,
+    flushed: i64,
+    called_for: Option<String>,
+}
+
+/// Where the ledger stands. On the way this gateway forgets what it held against the ledger, if that
+/// was re-fenced since; if not, and it could not tell the others yet, it tells them.
+pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query_as::<_, PlaceRow>("SELECT * FROM fencegate.place()")
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let row = sessions.settle(session, answer).map_err(harmless)?;
+    let mut called_for = row.called_for;
+    let untold = sessions.stands(row.generation, row.flushed, called_for.is_some());
+    if let Some(why) = untold {
+        sessions.tell_others(&why).await;
+        called_for = Some(why);
+    }
+    Ok(Place {
+        epoch: row.epoch.into(),
+        generation: row.generation,
+        floor: row.floor,
+        highest: row.highest,
+        system_id: row.system_id,
+        timeline: row.timeline,
+        inserted: row.inserted,
+        flushed: row.flushed,
+        called_for,
+    })
+}
+
+pub(super) async fn halt(
+    sessions: &Sessions,
+    generation: i64,
+    why: &str,
+) -> Result<(), LedgerError> {
+    let mut session = sessions.take().await?;
+    let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
+        .bind(generation)
+        .bind(why)
+        .execute(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    sessions.settle(session, answer.map(drop)).map_err(harmless)
+}
