@@ -10,14 +10,14 @@ use fence_tests::postgres::Postgres;
 use tempfile::TempDir;
 
 /// How a command ended.
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 /// Runs `fencegate` in an empty directory, with these variables and no others of its own.
-async fn fencegate(args: &[&str], env: &[(&str, &str)]) -> Ended {
+pub async fn fencegate(args: &[&str], env: &[(&str, &str)]) -> Ended {
     let home = TempDir::new().unwrap();
     fencegate_in(home.path(), args, env).await
 }

@@ -225,6 +225,13 @@ on_every_ledger! {
         a_sweep_removes_buried_ids
         a_sweep_bounds_the_rejections
     }
+    disasters {
+        a_new_epoch_begins_above_every_token
+        of_many_switches_from_one_epoch_one_happens
+        a_refence_voids_all_tokens
+        a_refence_goes_beyond_what_the_mint_remembers
+        a_refence_that_nothing_calls_for_changes_nothing
+    }
 }
 
 on_every_database! {
@@ -249,6 +256,9 @@ on_every_mint! {
     a_fresh_mint_has_no_incarnation
     a_hundred_items_are_minted_at_once
     odd_traces_do_no_harm
+    a_nonce_is_replaced_by_who_saw_it_last
+    of_many_replacements_one_happens
+    the_head_is_not_below_any_number
 }
 
 #[tokio::test]
@@ -293,6 +303,15 @@ async fn two_gateways_share_the_numbers_of_etcd() {
     let prefix = etcd.prefix();
     let (one, other) = (mint::etcd_mint(etcd, &prefix), mint::etcd_mint(etcd, &prefix));
     mint::two_gateways_share_the_numbers_of_etcd(&one, &other).await;
+}
+
+#[tokio::test]
+async fn a_mint_that_ledgers_share_serves_one_and_keeps_its_witness() {
+    mint::a_mint_serves_one_ledger(&MemoryMint::default()).await;
+    mint::a_witness_is_raised_by_who_saw_it_last(&MemoryMint::default()).await;
+    let etcd = Etcd::shared().await;
+    mint::a_mint_serves_one_ledger(&mint::etcd_mint(etcd, &etcd.prefix())).await;
+    mint::a_witness_is_raised_by_who_saw_it_last(&mint::etcd_mint(etcd, &etcd.prefix())).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Crashes and losses of Postgres and etcd: what was acknowledged stays, and when it may not have,
 //! nothing is applied or granted.
 
-use fence_core::wire::{Lock, Readiness};
+use fence_core::wire::Lock;
 use fence_tests::client::resource_path;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
@@ -10,7 +10,7 @@ use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::outages::{part, promptly};
+use crate::outages::promptly;
 
 #[tokio::test]
 async fn a_crash_of_postgres_loses_no_acknowledged_write_and_asks_for_no_refence() {
@@ -62,47 +62,13 @@ async fn a_crash_of_postgres_loses_no_acknowledged_write_and_asks_for_no_refence
 }
 
 #[tokio::test]
-async fn an_etcd_that_was_wiped_grants_nothing_and_disturbs_no_holder() {
-    let (etcd, postgres) = tokio::join!(Etcd::dedicated(), Postgres::shared());
-    let url = postgres.database().await;
-    let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
-    let gateway = settings.clone().start().await;
-    let client = gateway.client();
-    let lock = client.acquire("job:held", "10m").await;
-    etcd.stop().await;
-    etcd.wipe();
-    etcd.start().await;
-
-    // A gateway that starts only now knows no more of the old etcd than the ledger tells it.
-    let fresh = settings.start().await;
-    for client in [client, fresh.client()] {
-        let refused = eventually("etcd is asked", async || {
-            let answer = promptly(client.lock(&json!({ "resource": "job:new" }))).await;
-            (answer.code() != "mint-unavailable").then_some(answer)
-        })
-        .await;
-        refused.refused(503, "mint-regressed");
-        let put = client.put("job:held", "k", "x").under(&lock).send().await;
-        assert!(put.status.is_success(), "{}", put.text());
-        client.renew(&lock, None).send().await.expect(200);
-        let ready: Readiness = client.get("/readyz").send().await.expect(200).parse();
-        assert!(!part(&ready, "mint").0, "{ready:?}");
-        client.get("/readyz").query("grants", "1").send().await.expect(503);
-    }
-    let client = fresh.client();
-    client.release(&lock).send().await.expect(204);
-    let refused = promptly(client.lock(&json!({ "resource": "job:held" }))).await;
-    refused.refused(503, "mint-regressed");
-}
-
-#[tokio::test]
 async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
     let database = postgres.database_name().await;
     let url = postgres.url(&database);
     let prefix = etcd.prefix();
-    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
-    let other = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
+    let settings = Gateway::clustered(&url, &etcd.endpoint(), &prefix).flag("--refence", "manual");
+    let (gateway, other) = (settings.clone().start().await, settings.start().await);
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;
     client.put("job:1", "k", "kept").under(&lock).send().await.expect(201);
@@ -148,7 +114,8 @@ async fn a_ledger_that_fell_behind_stays_refused_when_it_has_caught_up() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
     let database = postgres.database_name().await;
     let url = postgres.url(&database);
-    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
+    let gateway = settings.flag("--refence", "manual").start().await;
     let client = gateway.client();
     let old = client.acquire("job:1", "1s").await;
     client.put("job:1", "k", "by the old holder").under(&old).send().await.expect(201);

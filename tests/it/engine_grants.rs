@@ -122,17 +122,61 @@ async fn a_grant_that_was_delivered_but_not_taken_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_mint_that_has_gone_back_is_reported_and_recovers() {
+async fn a_mint_that_has_gone_back_is_given_a_new_epoch() {
     let rig = Rig::new();
-    for _ in 0..10 {
-        let grant = rig.granted(R).await;
-        rig.engine.release(grant.lock).await.unwrap();
+    let held = rig.granted("held").await;
+    let mut last = 0;
+    for round in 1..=3 {
+        for _ in 0..10 {
+            let grant = rig.granted(R).await;
+            assert!(grant.token.get() > last, "{} after {last}", grant.token);
+            last = grant.token.get();
+            rig.engine.release(grant.lock).await.unwrap();
+        }
+        match round {
+            1 => rig.mint.set_number(0),
+            2 => rig.mint.wipe(),
+            _ => break,
+        }
+        assert_eq!(rig.ledger.epoch().await.unwrap().number, round - 1);
     }
-    rig.mint.set_number(0);
+    let epoch = rig.ledger.epoch().await.unwrap();
+    assert_eq!((epoch.number, epoch.open), (2, true));
+    rig.write("held", held.token).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_epoch_that_somebody_began_and_did_not_open_is_completed() {
+    let rig = Rig::new();
+    let first = rig.granted(R).await;
+    rig.engine.release(first.lock).await.unwrap();
+    // As by a gateway that died before it could tell the mint.
+    let nonce = random_id();
+    let begun = rig.memory().switch_epoch(0, nonce, "test").await.unwrap();
+    assert!(!begun.open);
+    let next = rig.granted(R).await;
+    assert!(next.token > first.token);
+    let epoch = rig.ledger.epoch().await.unwrap();
+    assert_eq!((epoch.number, epoch.nonce, epoch.open), (1, nonce, true));
+    assert_eq!(rig.mint.incarnation().await, Ok(Some(nonce)));
+    let witness = rig.mint.head().await.unwrap().witness.unwrap();
+    assert_eq!(witness.base, epoch.base);
+}
+
+#[tokio::test]
+async fn a_mint_that_serves_another_ledger_is_left_alone() {
+    let rig = Rig::new();
+    let held = rig.granted("held").await;
+    rig.mint.wipe();
+    let (nonce, ledger) = (random_id(), random_id());
+    rig.mint.adopt(nonce, ledger).await.unwrap();
     let answer = rig.acquire(R, None).await;
-    assert!(matches!(answer, Err(EngineError::MintRegressed(_))), "{answer:?}");
-    rig.mint.set_number(10);
-    assert_eq!(rig.granted(R).await.token.get(), 11);
+    let Err(EngineError::MintRegressed(why)) = answer else { panic!("{answer:?}") };
+    assert!(why.contains("serves another ledger"), "{why}");
+    let head = rig.mint.head().await.unwrap();
+    assert_eq!((head.incarnation, head.ledger), (Some(nonce), Some(ledger)));
+    assert_eq!(rig.ledger.epoch().await.unwrap().number, 0);
+    rig.write("held", held.token).await.unwrap();
 }
 
 /// Another gateway mints and seals before each of the first `times` seals, and lets its lock expire.

@@ -10,6 +10,7 @@ use fence_tests::raw::RawConnection;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
+use crate::commands::fencegate;
 use crate::setup::{SetUp, look, on_both, take_over};
 
 on_both!(
@@ -230,4 +231,77 @@ async fn a_copy_of_the_ledger_made_while_it_ran_is_refused_after_a_clean_stop() 
     std::fs::rename(&copy, &ledger).unwrap();
     let said = refused(&mut gateway).await;
     assert!(said.contains("the ledger") && said.contains("older copy"), "{said}");
+}
+
+#[tokio::test]
+async fn a_directory_that_was_restored_in_part_is_refenced_by_command() {
+    for mint in [false, true] {
+        let (mut gateway, copy) = stopped_with_copy().await;
+        gateway.restart().await;
+        let old = gateway.client().acquire("job:old", "10m").await;
+        stop(&mut gateway).await;
+        restore(&gateway, &copy, mint);
+        let data = gateway.data_dir();
+        let data = data.to_str().unwrap();
+        let said = refused(&mut gateway).await;
+        assert!(said.contains(&format!("fencegate refence --data-dir {data}")), "{said}");
+        let args = ["refence", "--data-dir", data, "--reason", "restored from a backup"];
+        let done = fencegate(&args, &[]).await;
+        assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+        for told in ["older than the other", "generation 1", "restored from a backup"] {
+            assert!(done.out.contains(told), "{told}: {}", done.out);
+        }
+        gateway.restart().await;
+        let client = gateway.client();
+        let late = client.put("job:old", "k", "late").under(&old).send().await;
+        late.refused(412, "fence-token-void");
+        let beside = fencegate(&args, &[]).await;
+        assert_eq!(beside.code, Some(1), "{}", beside.err);
+        assert!(beside.err.contains("in use by another process"), "{}", beside.err);
+        let new = client.acquire("job:old", "10m").await;
+        assert!(new.token > old.token);
+        client.put("job:old", "k", "x").under(&new).send().await.expect(201);
+        stop(&mut gateway).await;
+        let again = fencegate(&args, &[]).await;
+        assert_eq!(again.code, Some(1), "{}", again.err);
+        assert!(again.err.contains("nothing calls for a re-fence"), "{}", again.err);
+        gateway.restart().await;
+        gateway.client().put("job:old", "k", "y").under(&new).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_without_its_mint_or_ledger_or_with_a_damaged_mint_is_refenced() {
+    for (lost, more) in [("mint", None), ("ledger", None), ("damaged", Some("--force"))] {
+        let (mut gateway, _) = stopped_with_copy().await;
+        gateway.restart().await;
+        let old = gateway.client().acquire("job:old", "10m").await;
+        stop(&mut gateway).await;
+        match lost {
+            "mint" => restore(&gateway, &[], true),
+            "ledger" => restore(&gateway, &[], false),
+            _ => std::fs::write(gateway.data_dir().join("mint"), "fencegate mi").unwrap(),
+        }
+        let said = refused(&mut gateway).await;
+        assert!(said.contains("fencegate refence --data-dir"), "{said}");
+        let data = gateway.data_dir();
+        let mut args = vec!["refence", "--data-dir", data.to_str().unwrap(), "--reason", "lost"];
+        if let Some(more) = more {
+            assert_eq!(fencegate(&args, &[]).await.code, Some(1));
+            args.push(more);
+        }
+        let done = fencegate(&args, &[]).await;
+        assert_eq!(done.code, Some(0), "{lost}: {}{}", done.out, done.err);
+        gateway.restart().await;
+        let client = gateway.client();
+        let late = client.put("job:old", "k", "late").under(&old).send().await;
+        late.refused(412, "fence-token-void");
+        let new = client.acquire("job:old", "10m").await;
+        assert!(new.token > old.token, "{lost}: {} after {}", new.token, old.token);
+    }
+    let empty = tempfile::TempDir::new().unwrap();
+    let args = ["refence", "--data-dir", empty.path().to_str().unwrap(), "--reason", "x"];
+    let nothing = fencegate(&args, &[]).await;
+    assert_eq!(nothing.code, Some(1), "{}", nothing.err);
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
 }

@@ -2,7 +2,7 @@
 //! and its Postgres or etcd.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,7 +34,7 @@ const UNARMED: i64 = i64::MAX;
 
 #[derive(Debug)]
 struct Shared {
-    target: u16,
+    target: AtomicU16,
     mode: watch::Sender<Mode>,
     /// Raised to cut all connections that are open.
     cuts: watch::Sender<u64>,
@@ -57,7 +57,7 @@ impl ChaosProxy {
     /// Starts a proxy to `127.0.0.1:target`.
     pub async fn start(target: u16) -> Self {
         let shared = Arc::new(Shared {
-            target,
+            target: AtomicU16::new(target),
             mode: watch::Sender::new(Mode::Forward),
             cuts: watch::Sender::new(0),
             delay_ms: AtomicU64::new(0),
@@ -78,6 +78,12 @@ impl ChaosProxy {
     /// `HOST:PORT`.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Forwards new connections to another port, and resets those that are open: a failover.
+    pub fn retarget(&self, target: u16) {
+        self.shared.target.store(target, Ordering::SeqCst);
+        self.shared.cut();
     }
 
     /// Resets all connections that are open; new ones are forwarded as before.
@@ -194,7 +200,8 @@ impl Shared {
     async fn forward(&self, client: TcpStream) {
         let mut client = ResetOnDrop::new(client);
         self.wait_to_forward().await;
-        let Ok(target) = TcpStream::connect(loopback(self.target)).await else { return };
+        let target = loopback(self.target.load(Ordering::SeqCst));
+        let Ok(target) = TcpStream::connect(target).await else { return };
         let mut target = ResetOnDrop::new(target);
         let (client_read, client_write) = client.stream.split();
         let (target_read, target_write) = target.stream.split();

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,10 @@ pub struct Etcd {
     program: PathBuf,
     client_port: u16,
     peer_port: u16,
+    /// Its name among the members.
+    name: String,
+    /// All members, as `--initial-cluster` takes them.
+    members: String,
     /// Where its certificates are, if it takes only clients that have one.
     certificates: Option<PathBuf>,
 }
@@ -36,9 +41,86 @@ impl Etcd {
             .expect("etcd is not installed: install the package etcd-server");
         let home = Mutex::new(Home::new("etcd"));
         let (client_port, peer_port) = (free_port(), free_port());
-        let server = Self { home, program, client_port, peer_port, certificates: None };
+        let (name, members) = ("test".to_owned(), member("test", peer_port));
+        let server =
+            Self { home, program, client_port, peer_port, name, members, certificates: None };
         server.start().await;
         server
+    }
+
+    /// The members of a cluster of this many, each a server of its own.
+    pub async fn cluster(count: usize) -> Vec<Self> {
+        let program = find_program("etcd", &[])
+            .expect("etcd is not installed: install the package etcd-server");
+        let names: Vec<(String, u16)> =
+            (0..count).map(|i| (format!("m{i}"), free_port())).collect();
+        let members: Vec<String> = names.iter().map(|(name, port)| member(name, *port)).collect();
+        let members = members.join(",");
+        let servers: Vec<Self> = names
+            .into_iter()
+            .map(|(name, peer_port)| Self {
+                home: Mutex::new(Home::new("etcd")),
+                program: program.clone(),
+                client_port: free_port(),
+                peer_port,
+                name,
+                members: members.clone(),
+                certificates: None,
+            })
+            .collect();
+        // None of them answers before most have started.
+        servers.iter().for_each(Self::spawn);
+        for server in &servers {
+            server.client().await;
+        }
+        servers
+    }
+
+    /// Whether this member leads its cluster.
+    pub async fn leads(&self) -> bool {
+        let Some(mut client) = self.try_client().await else { return false };
+        let Ok(status) = client.status().await else { return false };
+        status.header().is_some_and(|header| header.member_id() == status.leader())
+    }
+
+    /// Saves a snapshot of the running server to a file.
+    pub fn snapshot(&self) -> PathBuf {
+        let file = self.home().path().join("snapshot");
+        self.etcdctl(&["snapshot", "save", &file.to_string_lossy()]);
+        file
+    }
+
+    /// Puts a snapshot in place of all data of the stopped server, under the same flags.
+    pub fn restore(&self, snapshot: &Path) {
+        self.wipe();
+        let data = self.home().path().join("data");
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        self.etcdctl(&[
+            "snapshot",
+            "restore",
+            &snapshot.to_string_lossy(),
+            "--data-dir",
+            &data.to_string_lossy(),
+            "--name",
+            &self.name,
+            "--initial-cluster",
+            &self.members,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ]);
+    }
+
+    fn etcdctl(&self, args: &[&str]) {
+        let program = find_program("etcdctl", &[])
+            .expect("etcdctl is not installed: install the package etcd-client");
+        let output = Command::new(program)
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.endpoint()])
+            .args(args)
+            .output()
+            .expect("etcdctl runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {}\n{text}", output.status);
     }
 
     /// A server that speaks only TLS and wants a certificate of each client, with `server.pem`,
@@ -49,7 +131,8 @@ impl Etcd {
         let home = Mutex::new(Home::new("etcd"));
         let (client_port, peer_port) = (free_port(), free_port());
         let certificates = Some(certificates);
-        let server = Self { home, program, client_port, peer_port, certificates };
+        let (name, members) = ("test".to_owned(), member("test", peer_port));
+        let server = Self { home, program, client_port, peer_port, name, members, certificates };
         server.spawn();
         server
     }
@@ -76,12 +159,12 @@ impl Etcd {
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
         home.spawn(&self.program, |command| {
             command
-                .args(["--name", "test"])
+                .args(["--name", &self.name])
                 .arg("--data-dir")
                 .arg(data)
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
                 .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-                .args(["--initial-cluster", &format!("test={peer}")])
+                .args(["--initial-cluster", &self.members])
                 .args(self.certificates.iter().flat_map(|directory| {
                     [
                         OsString::from("--client-cert-auth"),
@@ -159,4 +242,9 @@ impl Etcd {
     fn home(&self) -> MutexGuard<'_, Home> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A member, as `--initial-cluster` takes it.
+fn member(name: &str, peer_port: u16) -> String {
+    format!("{name}=http://127.0.0.1:{peer_port}")
 }

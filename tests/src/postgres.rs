@@ -58,6 +58,58 @@ impl Postgres {
         server
     }
 
+    /// An asynchronous standby of this server, which follows it.
+    pub async fn standby(&self) -> Self {
+        let home = Home::new("postgres");
+        let (data, log) = (home.path().join("data"), home.path().join("log"));
+        if is_root() {
+            run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
+        }
+        run(as_owner(&self.binaries.join("pg_basebackup"))
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres"])
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--pgdata"])
+            .arg(&data));
+        let binaries = self.binaries.clone();
+        let standby = Self { home: Mutex::new(home), binaries, data, log, port: free_port() };
+        standby.start().await;
+        standby
+    }
+
+    /// Waits until this standby has all that its primary has written so far.
+    pub async fn caught_up(&self, primary: &Self) {
+        let mut source = primary.connect("postgres").await;
+        let mut copy = self.connect("postgres").await;
+        let position = "SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint";
+        let position: i64 =
+            sqlx::query_scalar(position).fetch_one(&mut source).await.expect("a position");
+        eventually("the standby has caught up", async || {
+            let replayed = "SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint";
+            let replayed: i64 =
+                sqlx::query_scalar(replayed).fetch_one(&mut copy).await.expect("a position");
+            (replayed >= position).then_some(())
+        })
+        .await;
+    }
+
+    /// Stops following the primary: what is committed there from now on is not here.
+    pub async fn stop_following(&self) {
+        self.execute("postgres", "ALTER SYSTEM SET primary_conninfo = ''").await;
+        self.execute("postgres", "SELECT pg_reload_conf()").await;
+        let mut connection = self.connect("postgres").await;
+        eventually("the standby follows no more", async || {
+            let following = "SELECT count(*) FROM pg_stat_wal_receiver";
+            let count: i64 =
+                sqlx::query_scalar(following).fetch_one(&mut connection).await.expect("a count");
+            (count == 0).then_some(())
+        })
+        .await;
+    }
+
+    /// Makes this standby a primary.
+    pub async fn promote(&self) {
+        self.execute("postgres", "SELECT pg_promote()").await;
+    }
+
     /// Starts the server again, on the same port, and waits until it takes connections.
     pub async fn start(&self) {
         self.spawn();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::GetOptions;
-use fence_core::ports::{Ended, Mint, MintError, MintItem};
+use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
 use fence_core::{LockId, ResourceName};
 use fencegate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use futures::future::join_all;
@@ -137,6 +137,87 @@ pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
     let trace = |name: &str, number| Ended { resource: resource(name), number };
     let ended = [trace("x", 3), trace("x", 4), trace("x", 3), trace("r", first), trace("y", -1)];
     assert!(mint.mint(NONCE, &[item("r")], &ended).await.expect("a number") > first);
+}
+
+fn witness(base: i64, flushed: i64) -> Witness {
+    Witness { generation: 1, base, system_id: 2, timeline: "00000003".into(), flushed }
+}
+
+fn carry(nonce: Uuid) -> Carry {
+    Carry { nonce, ledger: LEDGER, witness: witness(5, 0) }
+}
+
+/// Whoever saw an older one changes nothing.
+pub async fn a_nonce_is_replaced_by_who_saw_it_last(mint: &dyn Mint) {
+    let empty = mint.head().await.expect("a head");
+    assert_eq!((empty.incarnation, empty.ledger), (None, None));
+    assert_eq!(mint.replace(&empty, &carry(NONCE)).await, Ok(true));
+    assert_eq!(mint.replace(&empty, &carry(OTHER)).await, Ok(false));
+    assert_eq!(mint.incarnation().await, Ok(Some(NONCE)));
+    let first = number(mint).await;
+    let seen = mint.head().await.expect("a head");
+    assert_eq!(mint.replace(&seen, &carry(OTHER)).await, Ok(true));
+    assert_eq!(mint.replace(&seen, &carry(NONCE)).await, Ok(false));
+    assert_eq!(mint.adopt(NONCE, LEDGER).await, Ok(OTHER));
+    let past = mint.mint(NONCE, &[item("r")], &[]).await;
+    assert_eq!(past, Err(MintError::OtherIncarnation { found: Some(OTHER) }));
+    assert!(mint.mint(OTHER, &[item("r")], &[]).await.expect("a number") > first);
+}
+
+/// Of gateways that notice at once.
+pub async fn of_many_replacements_one_happens(mint: &dyn Mint) {
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
+    let seen = mint.head().await.expect("a head");
+    let carries: Vec<Carry> = (100..108).map(|n| carry(Uuid::from_u128(n))).collect();
+    let replaced = join_all(carries.iter().map(|carry| mint.replace(&seen, carry))).await;
+    let winners: Vec<usize> = (0..8).filter(|&i| replaced[i] == Ok(true)).collect();
+    assert_eq!(winners.len(), 1, "{replaced:?}");
+    assert!(replaced.iter().all(Result::is_ok), "{replaced:?}");
+    assert_eq!(mint.incarnation().await, Ok(Some(carries[winners[0]].nonce)));
+}
+
+/// So that a re-fence goes beyond all of them.
+pub async fn the_head_is_not_below_any_number(mint: &dyn Mint) {
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
+    for _ in 0..20 {
+        let last = number(mint).await;
+        let head = mint.head().await.expect("a head");
+        assert!(head.number >= last && head.incarnation == Some(NONCE), "{head:?}, {last}");
+    }
+}
+
+/// Another one that was pointed at it by mistake changes nothing.
+pub async fn a_mint_serves_one_ledger(mint: &dyn Mint) {
+    let intruder = Uuid::from_u128(77);
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
+    let head = mint.head().await.expect("a head");
+    assert_eq!(head.ledger, Some(LEDGER));
+    let refused = MintError::OtherLedger { found: LEDGER, expected: intruder };
+    assert_eq!(mint.adopt(OTHER, intruder).await, Err(refused.clone()));
+    let theirs = Carry { ledger: intruder, ..carry(OTHER) };
+    assert_eq!(mint.replace(&head, &theirs).await, Err(refused));
+    // Not even by one that takes it for free.
+    let free = Head { ledger: None, incarnation: None, ..head.clone() };
+    assert_eq!(mint.replace(&free, &theirs).await, Ok(false));
+    assert_eq!(mint.raise(&head, intruder, &witness(1, 1)).await, Ok(false));
+    assert_eq!(mint.head().await, Ok(head));
+}
+
+/// So it never falls within a generation: each is put in place of the one that was compared with.
+pub async fn a_witness_is_raised_by_who_saw_it_last(mint: &dyn Mint) {
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
+    let empty = mint.head().await.expect("a head");
+    assert_eq!((&empty.witness, empty.witness_revision), (&None, 0));
+    assert_eq!(mint.raise(&empty, LEDGER, &witness(0, 10)).await, Ok(true));
+    assert_eq!(mint.raise(&empty, LEDGER, &witness(0, 5)).await, Ok(false));
+    let seen = mint.head().await.expect("a head");
+    assert_eq!(seen.witness, Some(witness(0, 10)));
+    assert_eq!(mint.raise(&seen, LEDGER, &witness(0, 20)).await, Ok(true));
+    // Nor does a nonce go in with a witness that others have raised meanwhile.
+    assert_eq!(mint.replace(&seen, &carry(OTHER)).await, Ok(false));
+    let seen = mint.head().await.expect("a head");
+    assert_eq!(mint.replace(&seen, &carry(OTHER)).await, Ok(true));
+    assert_eq!(mint.head().await.expect("a head").witness, Some(witness(5, 0)));
 }
 
 /// Each gateway's numbers go on from the other's.

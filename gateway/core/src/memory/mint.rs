@@ -104,7 +104,7 @@ impl Mint for MemoryMint {
 
     async fn replace(&self, seen: &Head, carry: &Carry) -> Result<bool, MintError> {
         let mut state = self.reach()?;
-        state.head().check_owner(carry.ledger)?;
+        seen.check_owner(carry.ledger)?;
         let same = state.nonce == seen.incarnation
             && state.ledger == seen.ledger
             && state.witness_revision == seen.witness_revision;

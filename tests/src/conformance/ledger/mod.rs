@@ -5,6 +5,7 @@ pub mod belts;
 pub mod breaks;
 mod build;
 pub mod compare;
+pub mod disasters;
 pub mod keys;
 mod moves;
 pub mod random;

@@ -1,0 +1,313 @@
+//! A Postgres that was promoted from a stale standby or rolled back: no old token is ever admitted
+//! again, and new ones are larger than all before.
+
+use fence_core::wire::Lock;
+use fence_tests::chaos::ChaosProxy;
+use fence_tests::client::Client;
+use fence_tests::conformance::pause;
+use fence_tests::etcd::Etcd;
+use fence_tests::gateway::{Gateway, Settings};
+use fence_tests::postgres::{Postgres, Stop};
+use fence_tests::process::eventually;
+use serde_json::{Value, json};
+
+use crate::commands::fencegate;
+use crate::outages::promptly;
+
+/// A primary with an asynchronous standby, behind a proxy, and an etcd.
+struct Site {
+    etcd: Etcd,
+    primary: Postgres,
+    standby: Postgres,
+    proxy: ChaosProxy,
+    url: String,
+    prefix: String,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let (etcd, primary) = tokio::join!(Etcd::dedicated(), Postgres::dedicated());
+        let database = primary.database_name().await;
+        let standby = primary.standby().await;
+        let proxy = ChaosProxy::start(primary.port()).await;
+        let url = primary.url_through(proxy.port(), &database);
+        let prefix = etcd.prefix();
+        Self { etcd, primary, standby, proxy, url, prefix }
+    }
+
+    fn gateway(&self, refence: &str) -> Settings {
+        Gateway::clustered(&self.url, &self.etcd.endpoint(), &self.prefix)
+            .flag("--refence", refence)
+    }
+
+    /// The standby takes the primary's place.
+    async fn fail_over(&self) {
+        self.primary.kill9().await;
+        self.standby.promote().await;
+        self.proxy.retarget(self.standby.port());
+    }
+
+    /// `fencegate refence` on this site.
+    async fn refence(&self, more: &[&str]) -> crate::commands::Ended {
+        let etcd = self.etcd.endpoint();
+        let mut args = vec!["refence", "--postgres", &self.url, "--etcd", &etcd];
+        args.extend(["--etcd-prefix", &self.prefix, "--reason", "the test says so"]);
+        args.extend(more);
+        fencegate(&args, &[]).await
+    }
+}
+
+/// What the standby knows, what it does not, and who took over on the primary alone.
+struct Locks {
+    known: Lock,
+    taken_over: Lock,
+    unknown: Lock,
+}
+
+/// Locks before and after the standby stops following. On the standby, the token of `known` is the
+/// last of `job:1`: without a guard its late holder would be admitted there.
+async fn locks(site: &Site, client: &Client) -> Locks {
+    let known = client.acquire("job:1", "1s").await;
+    client.put("job:1", "k", "by the old holder").under(&known).send().await.expect(201);
+    site.standby.caught_up(&site.primary).await;
+    site.standby.stop_following().await;
+    let taken_over = eventually("the lock has expired", async || {
+        let answer = client.lock(&json!({ "resource": "job:1", "ttl": "1h" })).send().await;
+        (answer.status == 201).then(|| answer.parse::<Lock>())
+    })
+    .await;
+    client.put("job:1", "k", "by the new holder").under(&taken_over).send().await.expect(200);
+    let unknown = client.acquire("job:2", "1h").await;
+    client.put("job:2", "k", "x").under(&unknown).send().await.expect(201);
+    Locks { known, taken_over, unknown }
+}
+
+impl Locks {
+    fn all(&self) -> [&Lock; 3] {
+        [&self.known, &self.taken_over, &self.unknown]
+    }
+
+    fn highest(&self) -> i64 {
+        self.all().iter().map(|lock| lock.token.get()).max().expect("three")
+    }
+
+    /// Sends a late write under each of them; returns the codes of the refusals.
+    async fn late(&self, client: &Client) -> Vec<String> {
+        let mut codes = Vec::new();
+        for lock in self.all() {
+            let late = promptly(client.put(lock.resources[0].as_str(), "k", "late").under(lock));
+            let late = late.await;
+            assert!(!late.status.is_success(), "a late write was admitted: {}", late.text());
+            codes.push(late.code());
+        }
+        codes
+    }
+
+    /// Waits until the answer to each of them is this one; no other but 503 is given before.
+    async fn until_late(&self, client: &Client, code: &str) {
+        eventually(&format!("late writes are {code}"), async || {
+            let codes = self.late(client).await;
+            let before = ["ledger-unavailable", "outcome-unknown", "refence-required"];
+            let fine = |found: &String| found == code || before.contains(&found.as_str());
+            assert!(codes.iter().all(fine), "{codes:?}");
+            codes.iter().all(|found| found == code).then_some(())
+        })
+        .await;
+    }
+
+    /// All tokens are void, all resources can be locked, with larger tokens.
+    async fn all_void(&self, client: &Client) {
+        for lock in self.all() {
+            // What the ledger has lost, it does not know; after a new grant it is superseded.
+            let ended = ["lock-void", "lock-not-found", "lock-superseded"];
+            let renewed = client.renew(lock, None).send().await.code();
+            assert!(ended.contains(&renewed.as_str()), "{renewed}");
+        }
+        for resource in ["job:1", "job:2", "job:3"] {
+            let new = eventually("a lock is granted", async || {
+                let body = json!({ "resource": resource, "ttl": "10m" });
+                let answer = promptly(client.lock(&body)).await;
+                let code = answer.code();
+                assert!(["", "mint-unavailable"].contains(&code.as_str()), "{}", answer.text());
+                (answer.status == 201).then(|| answer.parse::<Lock>())
+            })
+            .await;
+            assert!(new.token.get() > self.highest(), "{} after {}", new.token, self.highest());
+            let put = client.put(resource, "k", "by the next").under(&new).send().await;
+            assert!(put.status.is_success(), "{}", put.text());
+            assert!(put.must_have("etag").starts_with("\"g1-v"), "{put:?}");
+            client.release(&new).send().await.expect(204);
+        }
+        assert_eq!(self.late(client).await, ["fence-token-void"; 3]);
+    }
+}
+
+#[tokio::test]
+async fn after_a_failover_nothing_is_written_until_an_operator_refences() {
+    let site = Site::new().await;
+    let (gateway, idle) =
+        tokio::join!(site.gateway("manual").start(), site.gateway("manual").start());
+    let client = gateway.client();
+    let locks = locks(&site, &client).await;
+    let nothing = site.refence(&[]).await;
+    assert_eq!(nothing.code, Some(1), "{}{}", nothing.out, nothing.err);
+    assert!(nothing.err.contains("nothing calls for a re-fence"), "{}", nothing.err);
+    locks.unknown_still_writes(&client).await;
+
+    site.fail_over().await;
+    for client in [&client, &idle.client()] {
+        locks.until_late(client, "refence-required").await;
+        let new = promptly(client.lock(&json!({ "resource": "job:3" }))).await;
+        new.refused(503, "refence-required");
+        client.get("/readyz").send().await.expect(503);
+    }
+    // Looked at again and again, it stays so.
+    pause(3000).await;
+    assert_eq!(locks.late(&client).await, ["refence-required"; 3]);
+
+    let done = site.refence(&[]).await;
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    for told in ["found:  ", "timeline 00000002", "generation 1,", "the test says so"] {
+        assert!(done.out.contains(told), "{told}: {}", done.out);
+    }
+    locks.until_late(&client, "fence-token-void").await;
+    client.renew(&locks.known, None).send().await.refused(409, "lock-void");
+    for client in [&client, &idle.client()] {
+        locks.until_late(client, "fence-token-void").await;
+        locks.all_void(client).await;
+        client.get("/readyz").query("grants", "1").send().await.expect(200);
+    }
+    gateway.logged("the ledger was re-fenced").await;
+    let again = site.refence(&[]).await;
+    assert_eq!(again.code, Some(1), "{}{}", again.out, again.err);
+    let held = client.acquire("job:9", "10m").await;
+    let forced = site.refence(&["--force"]).await;
+    assert_eq!(forced.code, Some(0), "{}{}", forced.out, forced.err);
+    assert!(forced.out.contains("generation 2,"), "{}", forced.out);
+    let late = client.put("job:9", "k", "late").under(&held).send().await;
+    late.refused(412, "fence-token-void");
+    let next = eventually("a lock is granted", async || {
+        let answer = client.lock(&json!({ "resource": "job:9" })).send().await;
+        (answer.status == 201).then(|| answer.parse::<Lock>())
+    })
+    .await;
+    assert!(next.token > held.token);
+}
+
+impl Locks {
+    async fn unknown_still_writes(&self, client: &Client) {
+        client.put("job:2", "k", "y").under(&self.unknown).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn after_a_failover_the_gateways_refence_by_themselves() {
+    let site = Site::new().await;
+    let (gateway, idle) = tokio::join!(site.gateway("auto").start(), site.gateway("auto").start());
+    let client = gateway.client();
+    let locks = locks(&site, &client).await;
+    site.fail_over().await;
+    for client in [&client, &idle.client()] {
+        locks.until_late(client, "fence-token-void").await;
+        locks.all_void(client).await;
+    }
+    let mut refences = 0;
+    for client in [&client, &idle.client()] {
+        let page = client.get("/metrics").send().await.expect(200).text();
+        let count = page.lines().find_map(|line| line.strip_prefix("fencegate_refences_total "));
+        refences += count.map_or(0, |count| count.parse::<u64>().expect("a count"));
+    }
+    assert_eq!(refences, 1, "{}\n{}", gateway.log(), idle.log());
+}
+
+#[tokio::test]
+async fn when_etcd_went_back_as_well_the_tokens_still_rise() {
+    let site = Site::new().await;
+    let gateway = site.gateway("auto").start().await;
+    let client = gateway.client();
+    client.acquire("job:0", "10m").await;
+    let snapshot = site.etcd.snapshot();
+    for _ in 0..50 {
+        let lock = client.acquire("job:1", "10m").await;
+        client.release(&lock).send().await.expect(204);
+    }
+    let locks = locks(&site, &client).await;
+    site.etcd.stop().await;
+    site.etcd.restore(&snapshot);
+    site.fail_over().await;
+    // Without etcd nobody knows what the ledger has forgotten.
+    locks.until_late(&client, "refence-required").await;
+    pause(2000).await;
+    assert_eq!(locks.late(&client).await, ["refence-required"; 3]);
+    site.etcd.start().await;
+    locks.until_late(&client, "fence-token-void").await;
+    locks.all_void(&client).await;
+}
+
+/// What the gateways have put into etcd.
+async fn witness(etcd: &Etcd, prefix: &str) -> Option<Value> {
+    let found = etcd.client().await.get(format!("{prefix}/witness"), None).await.expect("read");
+    serde_json::from_slice(found.kvs().first()?.value()).ok()
+}
+
+#[tokio::test]
+async fn a_rollback_on_the_same_timeline_is_noticed_although_all_gateways_were_restarted() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
+    let database = postgres.database_name().await;
+    let prefix = etcd.prefix();
+    let settings = Gateway::clustered(&postgres.url(&database), &etcd.endpoint(), &prefix);
+    let mut gateway = settings.clone().flag("--refence", "manual").start().await;
+    let client = gateway.client();
+    let old = client.acquire("job:1", "1s").await;
+    client.put("job:1", "k", "by the old holder").under(&old).send().await.expect(201);
+    postgres.stop(Stop::Fast).await;
+    let copy = postgres.copy();
+    postgres.start().await;
+    let new = eventually("the lock has expired", async || {
+        let answer = client.lock(&json!({ "resource": "job:1", "ttl": "1h" })).send().await;
+        (answer.status == 201).then(|| answer.parse::<Lock>())
+    })
+    .await;
+    client.put("job:1", "k", vec![7; 200_000]).under(&new).send().await.expect(200);
+    let mut connection = postgres.connect(&database).await;
+    let position: i64 = sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint")
+        .fetch_one(&mut connection)
+        .await
+        .expect("a position");
+    drop(connection);
+    eventually("the witness has seen it", async || {
+        let witness = witness(etcd, &prefix).await?;
+        (witness["flushed"].as_i64()? >= position).then_some(())
+    })
+    .await;
+    gateway.kill9();
+    postgres.stop(Stop::Fast).await;
+    postgres.restore(&copy);
+    postgres.start().await;
+
+    gateway.spawn();
+    eventually("the gateway answers", async || {
+        let request = reqwest::get(format!("{}/healthz", gateway.url())).await;
+        request.ok()
+    })
+    .await;
+    for lock in [&old, &new] {
+        let late = client.put("job:1", "k", "late").under(lock).send().await;
+        late.refused(503, "refence-required");
+    }
+    gateway.logged("has lost commits").await;
+    gateway.kill9();
+    let gateway = settings.start().await;
+    let client = gateway.client();
+    for lock in [&old, &new] {
+        let late = client.put("job:1", "k", "late").under(lock).send().await;
+        late.refused(412, "fence-token-void");
+    }
+    let next = client.acquire("job:1", "10m").await;
+    assert!(next.token > new.token);
+    let read = client.read("job:1", "k").send().await.expect(200);
+    assert_eq!(read.text(), "by the old holder");
+    client.put("job:1", "k", "by the next").under(&next).send().await.expect(200);
+    let found = witness(etcd, &prefix).await.expect("a witness");
+    assert_eq!(found["generation"], 1);
+}
