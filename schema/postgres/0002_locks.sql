@@ -38,10 +38,12 @@ BEGIN
     UPDATE fencegate.write_guard g SET halted = p_why WHERE g.halted IS NULL;
 END $$;
 
--- The position up to which everything is flushed, for p_seen of later acts.
+-- A position that the commit of the running act makes durable, for p_seen of later acts. It ends a
+-- whole record, so recovery after a crash always reaches it; what is flushed at a given moment may end
+-- within a record, which a crash cuts off.
 CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint;
+    RETURN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
 END $$;
 
 -- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody

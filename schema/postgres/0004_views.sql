@@ -6,6 +6,7 @@ CREATE VIEW fencegate.views AS
 SELECT f.resource,
        CASE WHEN f.hold <> 'held' THEN f.hold
             WHEN f.deadline <= clock_timestamp() THEN 'expired'
+            WHEN f.token <= (SELECT g.floor FROM fencegate.seal_guard g) THEN 'expired'
             WHEN f.break_due IS NOT NULL THEN 'breaking'
             ELSE 'leased' END AS state,
        f.owner,

@@ -42,7 +42,8 @@ BEGIN
     RETURN QUERY
     SELECT s.epoch, s.nonce, s.base, s.open, s.ledger, w.generation, greatest(s.floor, w.floor),
            fencegate.highest_token(), fencegate.current_system_id(), fencegate.current_timeline(),
-           (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, fencegate.flushed(),
+           (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
+           (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
            fencegate.refence_called_for()
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 END $$;

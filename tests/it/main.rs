@@ -34,6 +34,7 @@ mod reads;
 mod refence;
 mod rig;
 mod schedules;
+mod schedules_disasters;
 mod schedules_guard;
 mod seeing;
 mod setup;

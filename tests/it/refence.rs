@@ -244,10 +244,44 @@ async fn when_etcd_went_back_as_well_the_tokens_still_rise() {
     locks.all_void(&client).await;
 }
 
+#[tokio::test]
+async fn an_old_primary_that_comes_back_is_refused_and_disturbs_nobody() {
+    let site = Site::new().await;
+    let gateway = site.gateway("auto").start().await;
+    let client = gateway.client();
+    let locks = locks(&site, &client).await;
+    site.fail_over().await;
+    locks.until_late(&client, "fence-token-void").await;
+    locks.all_void(&client).await;
+    let next = client.acquire("job:1", "1h").await;
+
+    site.primary.start().await;
+    let database = fence_tests::postgres::database_in(&site.url);
+    let url = site.primary.url(database);
+    let stray = Gateway::clustered(&url, &site.etcd.endpoint(), &site.prefix).begin();
+    listening(&stray).await;
+    assert_eq!(locks.late(&stray.client()).await, ["refence-required"; 3]);
+    stray.logged("another server was re-fenced since").await;
+    client.put("job:1", "k", "goes on").under(&next).send().await.expect(200);
+    pause(2500).await;
+    client.put("job:1", "k", "goes on").under(&next).send().await.expect(200);
+    client.acquire("job:7", "1h").await;
+    let found = witness(&site.etcd, &site.prefix).await.expect("a witness");
+    assert_eq!(found["generation"], 1);
+}
+
 /// What the gateways have put into etcd.
 async fn witness(etcd: &Etcd, prefix: &str) -> Option<Value> {
     let found = etcd.client().await.get(format!("{prefix}/witness"), None).await.expect("read");
     serde_json::from_slice(found.kvs().first()?.value()).ok()
+}
+
+/// Waits until the gateway answers at all: one whose ledger must be re-fenced is not ready.
+async fn listening(gateway: &Gateway) {
+    eventually("the gateway answers", async || {
+        gateway.client().get("/healthz").try_send().await.ok()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -286,11 +320,7 @@ async fn a_rollback_on_the_same_timeline_is_noticed_although_all_gateways_were_r
     postgres.start().await;
 
     gateway.spawn();
-    eventually("the gateway answers", async || {
-        let request = reqwest::get(format!("{}/healthz", gateway.url())).await;
-        request.ok()
-    })
-    .await;
+    listening(&gateway).await;
     for lock in [&old, &new] {
         let late = client.put("job:1", "k", "late").under(lock).send().await;
         late.refused(503, "refence-required");

@@ -39,6 +39,13 @@ impl Settings {
         gateway
     }
 
+    /// Starts the gateway and does not wait: for one that will not be ready.
+    pub fn begin(self) -> Gateway {
+        let mut gateway = Gateway::new(self);
+        gateway.spawn();
+        gateway
+    }
+
     /// Starts the gateway, which must end by itself: for settings that it refuses. Returns how it
     /// ended and what it printed on standard error.
     pub async fn start_refused(self) -> (ExitStatus, String) {

@@ -90,7 +90,7 @@ impl Watch {
             if last.is_none_or(|last| last.called_for.is_none()) {
                 tracing::warn!(why, how = ?self.refencing, "the ledger must be re-fenced");
             }
-            return self.refence().await;
+            return self.refence(head).await;
         }
         let head = head?;
         head.check_owner(place.epoch.ledger)?;
@@ -98,12 +98,25 @@ impl Watch {
         self.compare(&head, last.as_ref(), &place).await
     }
 
-    async fn refence(&mut self) -> Result<(), EngineError> {
-        if self.refencing == Refencing::Auto {
-            let (ledger, mint) = (&self.ledger, &self.mint);
-            refencing::refence(ledger, mint, &self.epochs, &self.runtime, None, false).await?;
-            self.last = None;
+    /// Re-fences if that is this gateway's to do.
+    ///
+    /// Not where the mint has seen a later generation: most likely this is an old primary, and another
+    /// server was re-fenced in its place. Gateways on either would take turns in voiding each other's
+    /// tokens.
+    async fn refence(&mut self, head: Result<Head, MintError>) -> Result<(), EngineError> {
+        if self.refencing == Refencing::Manual {
+            return Ok(());
         }
+        let (known, place) = (head?.witness, self.ledger.place().await?);
+        if known.is_some_and(|witness| witness.generation > place.generation) {
+            return Err(EngineError::RefenceRequired(
+                "another server was re-fenced since; if this is the right one, run fencegate refence"
+                    .into(),
+            ));
+        }
+        let (ledger, mint) = (&self.ledger, &self.mint);
+        refencing::refence(ledger, mint, &self.epochs, &self.runtime, None, false).await?;
+        self.last = None;
         Ok(())
     }
 

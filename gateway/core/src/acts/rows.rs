@@ -53,6 +53,16 @@ impl Guard {
         }
     }
 
+    /// A resource as everybody may see it: a lock that a re-fence voided keeps nobody out.
+    pub fn view(&self, resource: &ResourceName, fence: &FenceRow, now: Now) -> ResourceView {
+        let view = fence.view(resource, now);
+        let live = matches!(view.state, LockState::Leased | LockState::Breaking);
+        match live && fence.token.get() <= self.floor {
+            true => ResourceView { state: LockState::Expired, ..view },
+            false => view,
+        }
+    }
+
     /// Where a ledger of one process stands.
     pub fn place(&self, highest: i64) -> Place {
         Place {

@@ -163,7 +163,9 @@ impl Ledger for MemoryLedger {
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        Ok(self.state().rows.fences.get(name).map(|fence| fence.view(name, now)))
+        let state = self.state();
+        let rows = &state.rows;
+        Ok(rows.fences.get(name).map(|fence| rows.guard.view(name, fence, now)))
     }
 
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
@@ -171,7 +173,7 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let views = state.rows.fences.iter().filter(|(name, _)| on_page(name.as_str(), &page));
         Ok(views
-            .map(|(name, fence)| fence.view(name, now))
+            .map(|(name, fence)| state.rows.guard.view(name, fence, now))
             .filter(|view| !held || view.state != LockState::Released)
             .take(limit(page.limit))
             .collect())

@@ -112,7 +112,8 @@ impl SqliteLedger {
     ) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
         let found = self.fences(&[name]).await?.pop();
-        Ok(found.map(|(name, fence)| fence.view(&name, now)))
+        let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
+        Ok(found.map(|(name, fence)| guard.view(&name, &fence, now)))
     }
 
     pub(super) async fn list_resources(
@@ -121,6 +122,7 @@ impl SqliteLedger {
         held: bool,
     ) -> Result<Vec<ResourceView>, LedgerError> {
         let now = self.now();
+        let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
         let mut reader = self.reader().await?;
         let rows: Result<Vec<FenceColumns>, _> = sqlx::query_as(
             "SELECT * FROM fences
@@ -137,7 +139,7 @@ impl SqliteLedger {
         .await;
         let view = |row: FenceColumns| {
             let (name, fence) = row.fence()?;
-            Ok(fence.view(&name, now))
+            Ok(guard.view(&name, &fence, now))
         };
         self.keep(reader, rows)?.into_iter().map(view).collect()
     }

@@ -89,6 +89,8 @@ pub async fn a_refence_voids_all_tokens(ledger: &dyn Ledger) {
     let record = ledger.lock(ann.lock).await.expect("read").expect("kept");
     assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Void));
     assert_eq!(ledger.holders(&[name("r")]).await.expect("read"), [None]);
+    let view = ledger.resource(&name("r")).await.expect("read").expect("locked once");
+    assert_eq!(view.state, LockState::Expired);
 
     ledger.open_epoch(nonce).await.expect("opened");
     let bob = held(ledger, "r", 1).await;

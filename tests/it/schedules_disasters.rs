@@ -1,0 +1,145 @@
+//! A new epoch and a re-fence, while acts are under way and from several gateways.
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own and makes ids")]
+
+use std::sync::Arc;
+
+use fence_core::Refusal;
+use fence_core::ports::{Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, SealVerdict};
+use uuid::Uuid;
+
+use crate::forced::{Ground, R, applied, commit, put, refused, run, sealing};
+
+const REFENCE: &str = "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+
+fn asked(forced: bool) -> Refence {
+    Refence {
+        nonce: Uuid::new_v4(),
+        number: 0,
+        known_base: 0,
+        known_generation: 0,
+        why: "test".into(),
+        forced,
+    }
+}
+
+#[tokio::test]
+async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    ground.sealed("other", 2).await;
+    let held = ground.hold_fence(R).await;
+    let seal = ground.seal_later(sealing(R, 30));
+    ground.waiting(1).await;
+    let other = ground.other_ledger();
+    let nonce = Uuid::new_v4();
+    let switch = tokio::spawn(async move { other.switch_epoch(0, nonce, "test").await });
+    ground.waiting(2).await;
+    for version in 1..=5 {
+        assert_eq!(ground.written(put("other", 2, "x")).await.version, Some(version));
+    }
+    held.let_go().await;
+    let seal = seal.await.unwrap();
+    let Ok(SealVerdict::Sealed(grant, _)) = seal else { panic!("{seal:?}") };
+    assert_eq!(grant.token.get(), 30, "sealed in the old epoch, before the switch");
+    let epoch = switch.await.unwrap().unwrap();
+    assert_eq!((epoch.number, epoch.base, epoch.nonce, epoch.open), (1, 30, nonce, false));
+}
+
+#[tokio::test]
+async fn a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    ground.sealed("other", 2).await;
+    let held = ground.hold_fence(R).await;
+    let before = ground.commit_later(put(R, 1, "before"));
+    ground.waiting(1).await;
+    let other = ground.other_ledger();
+    let refence = tokio::spawn(async move { other.refence(asked(true)).await });
+    ground.waiting(2).await;
+    let after = ground.commit_later(put("other", 2, "after"));
+    ground.waiting(3).await;
+    held.let_go().await;
+    assert_eq!(applied(before.await.unwrap()).version, Some(1));
+    let epoch = refence.await.unwrap().unwrap();
+    assert_eq!((epoch.number, epoch.base), (1, 2 + REFENCE_JUMP));
+    assert_eq!(refused(after.await.unwrap()), Refusal::Void);
+    assert_eq!(refused(commit(&ground.ledger, put(R, 1, "late")).await), Refusal::Void);
+}
+
+#[tokio::test]
+async fn a_seal_that_waits_for_a_refence_is_not_made() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    let refence = ground.hold(REFENCE).await;
+    let seal = ground.seal_later(sealing(R, 2));
+    ground.waiting(1).await;
+    refence.commit().await;
+    assert_eq!(seal.await.unwrap().unwrap_err(), LedgerError::EpochMoved);
+    let again = ground.ledger.seal(1, [sealing(R, 1)].into(), Patience::Skip).await.unwrap();
+    let [SealVerdict::Sealed(grant, _)] = &again[..] else { panic!("{again:?}") };
+    assert_eq!(grant.token.get(), 2 + REFENCE_JUMP);
+}
+
+#[tokio::test]
+async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    let (one, other) = (Arc::clone(&ground.ledger), ground.other_ledger());
+    for ledger in [&one, &other] {
+        assert_eq!(ledger.place().await.unwrap().called_for, None);
+    }
+    // What was seen in another generation says nothing about this one.
+    one.halt(7, "long ago").await.unwrap();
+    assert_eq!(ground.written(put(R, 1, "x")).await.version, Some(1));
+    one.halt(0, "it has lost commits").await.unwrap();
+    let halted = Err(LedgerError::RefenceRequired("it has lost commits".into()));
+    for ledger in [&one, &other] {
+        assert_eq!(ledger.epoch().await, halted);
+        assert_eq!(ledger.switch_epoch(0, Uuid::new_v4(), "test").await, halted);
+        let place = ledger.place().await.unwrap();
+        assert_eq!(place.called_for.as_deref(), Some("it has lost commits"));
+    }
+    let epoch = other.refence(asked(false)).await.unwrap();
+    assert_eq!((epoch.number, epoch.base), (1, 1 + REFENCE_JUMP));
+    assert_eq!(other.epoch().await, Ok(epoch.clone()));
+    // A gateway that has not looked yet goes on refusing; looking is enough.
+    assert_eq!(one.epoch().await, halted);
+    let place = one.place().await.unwrap();
+    assert_eq!((place.called_for, place.generation), (None, 1));
+    assert_eq!(one.epoch().await, Ok(epoch.clone()));
+    one.halt(0, "late news of the old generation").await.unwrap();
+    assert_eq!(one.refence(asked(false)).await, Ok(epoch), "nothing calls for it any more");
+}
+
+#[tokio::test]
+async fn another_timeline_or_system_calls_for_a_refence_which_takes_it() {
+    for set in ["timeline = '0000002A'", "system_id = 7"] {
+        for table in ["seal_guard", "write_guard"] {
+            let ground = Ground::new().await;
+            ground.sealed(R, 1).await;
+            let mut operator = ground.connect().await;
+            run(&mut operator, &format!("UPDATE fencegate.{table} SET {set}")).await;
+            let called_for = ground.ledger.place().await.unwrap().called_for;
+            assert!(called_for.is_some(), "{table}, {set}");
+            ground.ledger.refence(asked(false)).await.unwrap();
+            let place = ground.ledger.place().await.unwrap();
+            assert_eq!((place.called_for, place.generation), (None, 1), "{table}, {set}");
+            assert_eq!(refused(commit(&ground.ledger, put(R, 1, "late")).await), Refusal::Void);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_acts_on_disasters_refuse_any_isolation_but_read_committed() {
+    let ground = Ground::new().await;
+    let switch = "SELECT fencegate.switch_epoch(0, 0, gen_random_uuid(), 'test')";
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        for act in [REFENCE, switch] {
+            let mut connection = ground.connect().await;
+            run(&mut connection, &format!("BEGIN ISOLATION LEVEL {level}")).await;
+            let error = sqlx::query(act).execute(&mut connection).await.unwrap_err();
+            let code = error.as_database_error().and_then(|error| error.code());
+            assert_eq!(code.as_deref(), Some("FG003"), "{level}, {act}: {error}");
+        }
+    }
+}
