@@ -236,28 +236,28 @@ impl Granting {
                     (None, failed.collect())
                 }
             };
-            let mut regressed = match (&numbered, highest) {
-                (Some((epoch, number)), Some(highest)) => epoch.base + number <= highest,
-                _ => false,
-            };
             let too_low = |verdict: &Result<_, _>| matches!(verdict, Ok(SealVerdict::NumberTooLow));
-            if let (Some((epoch, _)), true, false) = (&numbered, regressed, switched)
-                && decided.iter().any(too_low)
-            {
-                switched = true;
-                regressed = self.epochs.switch(epoch.number, WENT_BACK).await.is_err();
-            }
+            let lost_place = match (&numbered, highest) {
+                (Some((epoch, number)), Some(highest))
+                    if epoch.base + number <= highest && decided.iter().any(too_low) =>
+                {
+                    match std::mem::replace(&mut switched, true) {
+                        false => self.epochs.switch(epoch.number, WENT_BACK).await.err(),
+                        true => Some(EngineError::MintRegressed(WENT_BACK.into())),
+                    }
+                }
+                _ => None,
+            };
             let mut again = Vec::new();
             for (&i, verdict) in open.iter().zip(decided) {
                 verdicts[i] = match verdict {
                     Ok(SealVerdict::NumberTooLow) if items[i].reentry => verdict,
-                    Ok(SealVerdict::NumberTooLow) if regressed => Err(went_back()),
                     Ok(SealVerdict::NumberTooLow) => {
                         // A rerun whose number did not rise is buried: it must not be sent again.
-                        if items[i].item.attempt == Attempt::First {
+                        if items[i].item.attempt == Attempt::First && lost_place.is_none() {
                             again.push(i);
                         }
-                        Err(overtaken())
+                        Err(lost_place.clone().unwrap_or_else(overtaken))
                     }
                     verdict => verdict,
                 };
@@ -279,10 +279,6 @@ fn overtaken() -> EngineError {
 
 const WENT_BACK: &str =
     "the mint's numbers do not rise above the tokens that the ledger has sealed";
-
-fn went_back() -> EngineError {
-    EngineError::MintRegressed(WENT_BACK.into())
-}
 
 #[async_trait]
 impl Act for Granting {
