@@ -9,13 +9,13 @@ pub mod error;
 mod granting;
 mod grants;
 mod locks;
+mod lookout;
 pub mod metrics;
 mod reads;
 mod refencing;
 mod rejections;
 mod sweeper;
 mod traces;
-mod watch;
 mod writes;
 
 use std::future::Future;
@@ -38,12 +38,12 @@ pub use grants::{Acquire, Acquired, Transfer};
 use grants::{Grants, Look};
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
+use lookout::Lookout;
+pub use lookout::Refencing;
 use reads::Read;
 pub use refencing::{Refenced, refence_now};
 use rejections::Rejections;
 use traces::Traces;
-pub use watch::Refencing;
-use watch::Watch;
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
@@ -72,7 +72,7 @@ pub struct Settings {
     /// How often it does.
     pub sweep_interval: Duration,
     /// Who re-fences a ledger that may have lost commits; `None` for one whose files tell at start,
-    /// and which is not watched.
+    /// and which is not looked after.
     pub refencing: Option<Refencing>,
 }
 
@@ -160,7 +160,7 @@ impl Engine {
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
         let looked = CancellationToken::new();
         match settings.refencing {
-            Some(refencing) => Watch {
+            Some(refencing) => Lookout {
                 ledger: Arc::clone(&ledger),
                 mint: Arc::clone(&mint),
                 epochs,

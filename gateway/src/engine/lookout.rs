@@ -1,4 +1,4 @@
-//! The watch: about once a second, ledger and mint are held against what each remembers of the other.
+//! The lookout: about once a second, ledger and mint are held against what each remembers of the other.
 //!
 //! It notices what no act would: a ledger that went back while no gateway ran, a mint that went back
 //! while nobody asked for a lock, a re-fence by somebody else. No answer waits for it, and no answer
@@ -27,8 +27,8 @@ pub enum Refencing {
     Manual,
 }
 
-/// The watch of one gateway.
-pub(super) struct Watch {
+/// The lookout of one gateway.
+pub(super) struct Lookout {
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) mint: Arc<dyn Mint>,
     pub(super) epochs: Arc<Epochs>,
@@ -40,7 +40,7 @@ pub(super) struct Watch {
     pub(super) said: Option<ErrorCode>,
 }
 
-impl Watch {
+impl Lookout {
     /// Looks around at once, which `looked` tells, and then now and then until `closing`.
     pub(super) fn start(mut self, looked: CancellationToken, closing: CancellationToken) {
         let runtime = self.runtime.clone();
@@ -56,7 +56,7 @@ impl Watch {
                 }
             }
         };
-        runtime.spawn.spawn("watch", Box::pin(task));
+        runtime.spawn.spawn("lookout", Box::pin(task));
     }
 
     fn say(&mut self, found: Result<(), EngineError>) {
