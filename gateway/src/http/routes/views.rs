@@ -43,6 +43,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         expires_in_ms: if over { 0 } else { view.remaining_ms.max(0) },
         version: view.version,
         objects: view.objects,
+        queue_length: view.waiting,
     }
 }
 

@@ -7,6 +7,7 @@ mod build;
 pub mod compare;
 pub mod keys;
 mod moves;
+pub mod queues;
 pub mod random;
 pub mod reads;
 pub mod renewals;
