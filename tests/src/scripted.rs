@@ -9,8 +9,8 @@ use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
     Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -131,7 +131,7 @@ pub struct ScriptedLedger {
     pub memory: Arc<MemoryLedger>,
     seal: Script<SealItem, SealVerdict>,
     renew: Script<RenewItem, RenewVerdict>,
-    release: Script<LockId, ReleaseVerdict>,
+    release: Script<ReleaseItem, ReleaseVerdict>,
     breaks: Script<BreakItem, BreakVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
 }
@@ -168,7 +168,7 @@ impl ScriptedLedger {
     /// From now on, releases go as `hook` says.
     pub fn on_release(
         &self,
-        hook: impl FnMut(&[LockId], Patience) -> Step<ReleaseVerdict> + Send + 'static,
+        hook: impl FnMut(&[ReleaseItem], Patience) -> Step<ReleaseVerdict> + Send + 'static,
     ) {
         self.release.set(hook);
     }
@@ -205,7 +205,11 @@ impl Ledger for ScriptedLedger {
         self.renew.run(items, patience, |items| self.memory.renew(items, patience)).await
     }
 
-    async fn release(&self, items: Arc<[LockId]>, patience: Patience) -> Answer<ReleaseVerdict> {
+    async fn release(
+        &self,
+        items: Arc<[ReleaseItem]>,
+        patience: Patience,
+    ) -> Answer<ReleaseVerdict> {
         self.release.run(items, patience, |items| self.memory.release(items, patience)).await
     }
 
@@ -227,6 +231,10 @@ impl Ledger for ScriptedLedger {
 
     async fn holders(&self, resources: &[ResourceName]) -> Answer<Option<Holder>> {
         self.memory.holders(resources).await
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {
+        self.memory.locks(ids).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

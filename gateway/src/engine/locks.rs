@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Grant, Ledger, LedgerError, Patience, ReleaseVerdict, RenewItem,
-    RenewVerdict,
+    BreakItem, BreakVerdict, Grant, Ledger, LedgerError, Patience, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict,
 };
 use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
@@ -61,19 +61,19 @@ pub(super) struct Release {
 
 #[async_trait]
 impl Act for Release {
-    type Item = LockId;
+    type Item = ReleaseItem;
     type Verdict = ReleaseVerdict;
     type Lane = LockId;
 
     const NAME: &'static str = "release";
 
-    fn lane(item: &LockId) -> LockId {
-        *item
+    fn lane(item: &ReleaseItem) -> LockId {
+        item.lock
     }
 
     async fn run(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
         self.ledger.release(items, patience).await
@@ -163,13 +163,13 @@ impl Locks {
 
     /// Gives a lock back. Doing it again, or for an id that was never granted, succeeds as well.
     pub(super) async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        match self.releases.submit(id).await {
+        match self.releases.submit(id.into()).await {
             Ok(ReleaseVerdict::Released { held_ms, ended }) => {
                 record_hold(held_ms, LockEnd::Released);
                 self.traces.add(ended);
                 Ok(())
             }
-            Ok(ReleaseVerdict::AlreadyEnded) => Ok(()),
+            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Kept) => Ok(()),
             Ok(ReleaseVerdict::Busy) => Err(EngineError::locked_out()),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

@@ -14,8 +14,8 @@ use crate::names::ResourceName;
 use crate::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
     Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -107,10 +107,10 @@ impl Ledger for MemoryLedger {
 
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        Ok(self.act(&items, |rows, id, now| acts::release(rows, *id, now)))
+        Ok(self.act(&items, acts::release))
     }
 
     async fn break_locks(
@@ -154,6 +154,12 @@ impl Ledger for MemoryLedger {
             (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
         };
         Ok(resources.iter().map(holder).collect())
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        let now = self.now();
+        let state = self.state();
+        Ok(ids.iter().map(|id| state.rows.lock_record(*id, now)).collect())
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

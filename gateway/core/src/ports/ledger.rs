@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::locks::{
-    BreakItem, BreakVerdict, Holder, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+    BreakItem, BreakVerdict, Holder, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    SealItem, SealVerdict,
 };
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
@@ -120,7 +121,7 @@ pub trait Ledger: Send + Sync {
     /// way under that id can never be sealed.
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError>;
 
@@ -145,6 +146,9 @@ pub trait Ledger: Send + Sync {
     /// broken.
     async fn holders(&self, resources: &[ResourceName])
     -> Result<Vec<Option<Holder>>, LedgerError>;
+
+    /// Locks by their ids, in their order, all from one snapshot; `None` for one that is unknown.
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError>;
 
     /// A lock by its id.
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError>;

@@ -18,8 +18,8 @@ use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
     Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
@@ -325,12 +325,12 @@ impl Ledger for SqliteLedger {
     #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        let needs = Needs::of_locks(items.iter().copied());
+        let needs = Needs::of_locks(items.iter().map(|item| item.lock));
         self.act(needs, |rows, now| {
-            Ok(items.iter().map(|id| acts::release(rows, *id, now)).collect())
+            Ok(items.iter().map(|item| acts::release(rows, item, now)).collect())
         })
         .await
     }
@@ -372,8 +372,12 @@ impl Ledger for SqliteLedger {
         self.read_holders(resources).await
     }
 
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        self.read_locks(ids).await
+    }
+
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
-        self.read_lock(id).await
+        Ok(self.read_locks(&[id]).await?.pop().flatten())
     }
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
