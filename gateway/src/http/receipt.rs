@@ -6,9 +6,9 @@
 //! - *delivered*: hyper has polled the whole body, and after that the stream was flushed, which hyper
 //!   does only once its write buffer is empty. So every byte of the answer was taken by the system's
 //!   socket. That the body was polled to its end says less: hyper drops it when its last bytes enter
-//!   that buffer, and behind answers that the caller does not read they can stay there for long. That
-//!   the caller has the bytes nobody can know: a connection may break with them in the socket or on the
-//!   way.
+//!   that buffer, before the first attempt to write them, and there they stay while the socket is full.
+//!   That the caller has the bytes nobody can know: the connection may break with them in the socket or
+//!   on the way.
 //! - *undelivered*: the connection ended before, or the request was dropped. At least one byte of the
 //!   answer was never given to the system, so the caller cannot have read it whole.
 

@@ -279,4 +279,6 @@ impl HttpBody for Tracked {
 }
 
 #[cfg(test)]
+mod receipts;
+#[cfg(test)]
 mod tests;
