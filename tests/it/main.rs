@@ -11,6 +11,7 @@ mod disasters;
 mod engine_breaks;
 mod engine_grants;
 mod engine_outcomes;
+mod engine_watch;
 mod etcd_access;
 mod events;
 mod events_across;

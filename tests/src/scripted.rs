@@ -134,6 +134,7 @@ pub struct ScriptedLedger {
     release: Script<ReleaseItem, ReleaseVerdict>,
     breaks: Script<BreakItem, BreakVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
+    looks: Mutex<Vec<usize>>,
 }
 
 impl ScriptedLedger {
@@ -146,7 +147,13 @@ impl ScriptedLedger {
             release: Script::default(),
             breaks: Script::default(),
             commit: Script::default(),
+            looks: Mutex::default(),
         }
+    }
+
+    /// How many locks each call of [`Ledger::locks`] asked for, so far.
+    pub fn looks(&self) -> Vec<usize> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on, seals go as `hook` says.
@@ -234,6 +241,7 @@ impl Ledger for ScriptedLedger {
     }
 
     async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(ids.len());
         self.memory.locks(ids).await
     }
 
