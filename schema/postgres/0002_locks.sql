@@ -409,8 +409,11 @@ BEGIN
 END $$;
 
 -- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
--- under that id can never be sealed; if it waits in the queue, it leaves it.
-CREATE FUNCTION fencegate.release(p_seen bigint, p_wait_ms int, p_lock uuid[])
+-- under that id can never be sealed; if it waits in the queue, it leaves it. With p_since (microseconds;
+-- NULL for in any case) only a lock whose ttl last began then: compared for being the same time, so that
+-- no clock step makes a renewal older than its grant.
+CREATE FUNCTION fencegate.release(
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[])
 RETURNS TABLE (
     verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
     flushed bigint)
@@ -447,6 +450,12 @@ BEGIN
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             verdict := CASE WHEN known.ended IS NOT NULL OR known.token <= guard.floor
                             THEN 'ended' ELSE 'released' END;
+            IF verdict = 'released' AND EXISTS (
+                    SELECT FROM fencegate.fences f
+                    WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
+                      AND fencegate.micros(f.renewed_at) <> p_since[i]) THEN
+                verdict := 'kept';
+            END IF;
         END IF;
         IF verdict = 'released' THEN
             UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = known.id;

@@ -144,6 +144,9 @@ on_every_ledger! {
         a_breaking_lock_may_be_released
         an_expired_lock_may_be_released
         a_release_frees_all_its_resources
+        a_grant_that_was_never_renewed_may_be_released_on_that_condition
+        a_grant_that_was_taken_up_since_is_kept
+        a_conditional_release_is_decided_in_its_batch
     }
     breaks {
         a_break_at_once_fences_the_holder_off
@@ -222,6 +225,8 @@ on_every_ledger! {
         a_batch_of_reads_answers_in_order
         holders_are_the_live_ones
         a_lock_record_follows_its_lock
+        locks_are_read_in_the_order_asked
+        a_lock_record_says_what_is_happening_to_it
         a_resource_shows_what_its_lock_is_doing
         resources_are_listed_in_byte_order
         released_resources_may_be_left_out

@@ -20,7 +20,9 @@ pub struct Row {
 /// All rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in [tokens(), conditions(), resources(), keys(), bodies(), framing(), locks()] {
+    for table in
+        [tokens(), conditions(), resources(), keys(), bodies(), framing(), locks(), watching()]
+    {
         rows.extend(table);
     }
     rows
@@ -363,5 +365,35 @@ fn locks() -> Vec<Row> {
             415,
             "unsupported-media-type",
         ),
+    ]
+}
+
+fn watching() -> Vec<Row> {
+    let get = |path: &str| format!("GET /locks/{path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let look = |name, query: &str| {
+        row(name, get(&format!("{{other-id}}?{query}")), 400, "query-malformed")
+    };
+    let unknown = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+    let absent =
+        |name, path: &str| row(name, get(&format!("{unknown}{path}")), 404, "lock-not-found");
+    vec![
+        look("a wait without unit", "wait=5"),
+        look("an empty wait", "wait="),
+        look("a long wait", "wait=50001ms"),
+        look("a wait that is negative", "wait=-1s"),
+        look("a wait that overflows", "wait=99999999999999999999s"),
+        look("a wait of NaN", "wait=NaNs"),
+        look("a wait for ever", "wait=infinite"),
+        look("two waits", "wait=1s&wait=2s"),
+        look("a word that is none", "wait=1s&since=soon"),
+        look("a word in capitals", "wait=1s&since=LEASED"),
+        look("an empty word", "since="),
+        look("two words", "since=leased&since=expired"),
+        look("an unknown parameter of a look", "since=leased&until=expired"),
+        row("a query on events", get("{other-id}/events?wait=1s"), 400, "query-malformed"),
+        row("events of an id that is none", get("1/events"), 400, "request-malformed"),
+        absent("waiting for an unknown lock", "?wait=50s"),
+        absent("waiting for another word of an unknown lock", "?wait=50s&since=leased"),
+        absent("events of an unknown lock", "/events"),
     ]
 }

@@ -9,8 +9,8 @@ use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem, JoinVerdict, Ledger,
     LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -131,9 +131,10 @@ pub struct ScriptedLedger {
     pub memory: Arc<MemoryLedger>,
     seal: Script<SealItem, SealVerdict>,
     renew: Script<RenewItem, RenewVerdict>,
-    release: Script<LockId, ReleaseVerdict>,
+    release: Script<ReleaseItem, ReleaseVerdict>,
     breaks: Script<BreakItem, BreakVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
+    looks: Mutex<Vec<usize>>,
 }
 
 impl ScriptedLedger {
@@ -146,7 +147,13 @@ impl ScriptedLedger {
             release: Script::default(),
             breaks: Script::default(),
             commit: Script::default(),
+            looks: Mutex::default(),
         }
+    }
+
+    /// How many locks each call of [`Ledger::locks`] asked for, so far.
+    pub fn looks(&self) -> Vec<usize> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on, seals go as `hook` says.
@@ -168,7 +175,7 @@ impl ScriptedLedger {
     /// From now on, releases go as `hook` says.
     pub fn on_release(
         &self,
-        hook: impl FnMut(&[LockId], Patience) -> Step<ReleaseVerdict> + Send + 'static,
+        hook: impl FnMut(&[ReleaseItem], Patience) -> Step<ReleaseVerdict> + Send + 'static,
     ) {
         self.release.set(hook);
     }
@@ -205,7 +212,11 @@ impl Ledger for ScriptedLedger {
         self.renew.run(items, patience, |items| self.memory.renew(items, patience)).await
     }
 
-    async fn release(&self, items: Arc<[LockId]>, patience: Patience) -> Answer<ReleaseVerdict> {
+    async fn release(
+        &self,
+        items: Arc<[ReleaseItem]>,
+        patience: Patience,
+    ) -> Answer<ReleaseVerdict> {
         self.release.run(items, patience, |items| self.memory.release(items, patience)).await
     }
 
@@ -252,6 +263,11 @@ impl Ledger for ScriptedLedger {
 
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         self.memory.position(lock).await
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(ids.len());
+        self.memory.locks(ids).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

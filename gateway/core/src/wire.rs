@@ -88,6 +88,62 @@ pub struct Lock {
     pub ended_at: Option<Timestamp>,
 }
 
+/// What can be said of a lock in one word: how it ended, or else its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LockWord {
+    /// Held, and its deadline lies ahead.
+    Leased,
+    /// Held, but an operator's break is due soon.
+    Breaking,
+    /// Its deadline has passed, and nobody has taken over.
+    Expired,
+    /// Held, and waiting for the effects of older tokens.
+    Draining,
+    /// A newer token was sealed on its resource.
+    Superseded,
+    /// Its holder gave it back.
+    Released,
+    /// An operator broke it.
+    Broken,
+    /// It was issued before the ledger was re-fenced.
+    Void,
+}
+
+impl LockWord {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leased => "leased",
+            Self::Breaking => "breaking",
+            Self::Expired => "expired",
+            Self::Draining => "draining",
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Broken => "broken",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// The data of an event of `GET /locks/{id}/events`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockEvent {
+    /// How the lock ended (`superseded`, `released`, `broken`, `void`), or else its state.
+    pub state: String,
+    /// Time left, in milliseconds; 0 once expired or ended.
+    pub expires_in_ms: i64,
+    /// When the operator's break takes effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub due: Option<Timestamp>,
+    /// What put a newer token in its place, if it was superseded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Supersession>,
+}
+
 /// `POST /locks/{id}/renew`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

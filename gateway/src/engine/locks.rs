@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Grant, Ledger, LedgerError, Patience, ReleaseVerdict, RenewItem,
-    RenewVerdict,
+    BreakItem, BreakVerdict, Grant, Ledger, LedgerError, Patience, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict,
 };
 use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
@@ -64,19 +64,19 @@ pub(super) struct Release {
 
 #[async_trait]
 impl Act for Release {
-    type Item = LockId;
+    type Item = ReleaseItem;
     type Verdict = ReleaseVerdict;
     type Lane = LockId;
 
     const NAME: &'static str = "release";
 
-    fn lane(item: &LockId) -> LockId {
-        *item
+    fn lane(item: &ReleaseItem) -> LockId {
+        item.lock
     }
 
     async fn run(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
         let verdicts = self.ledger.release(Arc::clone(&items), patience).await?;
@@ -87,9 +87,9 @@ impl Act for Release {
             ReleaseVerdict::Left(resources) => resources.clone(),
             _ => Vec::new(),
         };
-        for (id, verdict) in items.iter().zip(&verdicts) {
+        for (item, verdict) in items.iter().zip(&verdicts) {
             if matches!(verdict, ReleaseVerdict::Left(_)) {
-                self.line.poke(*id);
+                self.line.poke(item.lock);
             }
         }
         let freed: Vec<ResourceName> = verdicts.iter().flat_map(freed).collect();
@@ -191,13 +191,15 @@ impl Locks {
 
     /// Gives a lock back. Doing it again, or for an id that was never granted, succeeds as well.
     pub(super) async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        match self.releases.submit(id).await {
+        match self.releases.submit(id.into()).await {
             Ok(ReleaseVerdict::Released { held_ms, ended, .. }) => {
                 record_hold(held_ms, LockEnd::Released);
                 self.traces.add(ended);
                 Ok(())
             }
-            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Left(_)) => Ok(()),
+            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Kept | ReleaseVerdict::Left(_)) => {
+                Ok(())
+            }
             Ok(ReleaseVerdict::Busy) => Err(EngineError::locked_out()),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

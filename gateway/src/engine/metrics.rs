@@ -29,6 +29,8 @@ pub(super) const RENEWALS: &str = "fencegate_renewals_total";
 pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
 /// Breaks.
 pub(super) const BREAKS: &str = "fencegate_breaks_total";
+/// Grants whose answers could not be written out, by what became of them.
+pub(super) const UNDELIVERED: &str = "fencegate_undelivered_grants_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 
@@ -69,5 +71,10 @@ pub fn describe() {
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");
+    describe_counter!(
+        UNDELIVERED,
+        "Grants whose answers could not be written out: released, ended, taken_up by their callers \
+         after all, or left until it expires"
+    );
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

@@ -4,6 +4,7 @@
 //! way regardless. Clock, ids and spawning come in from outside.
 
 mod batcher;
+mod deliveries;
 pub mod error;
 mod granting;
 mod grants;
@@ -15,6 +16,7 @@ mod rejections;
 mod sweeper;
 mod traces;
 mod waiting;
+mod watch;
 mod writes;
 
 use std::future::Future;
@@ -22,14 +24,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, BreakItem, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord, Page,
-    ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
+    Applied, BreakItem, Grant, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord,
+    Page, ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
 };
 use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Ttl};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use batcher::{Batcher, Limits};
+use deliveries::GiveBack;
 pub use error::EngineError;
 use granting::Granting;
 pub use grants::{Acquire, Acquired, Transfer};
@@ -41,6 +44,8 @@ use reads::Read;
 use rejections::Rejections;
 use traces::Traces;
 use waiting::{Join, Waiting};
+use watch::Watches;
+pub use watch::{WATCHERS_MAX, Watcher};
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
@@ -97,6 +102,8 @@ struct Inner {
     writes: Writes,
     reads: Batcher<Read>,
     queries: Arc<Semaphore>,
+    give_back: GiveBack,
+    watches: Watches,
     closing: CancellationToken,
 }
 
@@ -125,12 +132,17 @@ impl Engine {
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
         let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
         let releases = Arc::new(start.batcher(release));
+        let give_back = GiveBack {
+            releases: Arc::clone(&releases),
+            traces: traces.clone(),
+            runtime: runtime.clone(),
+            closing: closing.clone(),
+        };
         let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
             traces: traces.clone(),
-            releases: Arc::clone(&releases),
-            runtime: runtime.clone(),
+            give_back: give_back.clone(),
             epoch: Mutex::new(None),
         };
         let grants = Grants {
@@ -163,6 +175,8 @@ impl Engine {
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let retention = settings.retention.clone();
+        let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
         let inner = Inner {
             ledger,
             mint,
@@ -173,6 +187,8 @@ impl Engine {
             writes,
             reads,
             queries,
+            give_back,
+            watches,
             closing,
         };
         Self { inner: Arc::new(inner) }
@@ -181,26 +197,56 @@ impl Engine {
     /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
-        self.inner.grants.acquire(request).await
+        let acquired = self.inner.grants.acquire(request).await?;
+        self.inner.watches.poke_holders(&acquired.grant.resources);
+        Ok(acquired)
+    }
+
+    /// The answer to this grant was written out: all its bytes were handed to the system for sending.
+    /// That the caller read it, nobody knows; an id that is seen again is the proof.
+    pub fn delivered(&self, _grant: &Grant) {}
+
+    /// The answer to this fresh grant could not be written out. It is released: at once, or if the
+    /// caller `proposed` the id, after 10 s, unless it was renewed or re-entered meanwhile.
+    pub fn undelivered(&self, grant: &Grant, proposed: bool) {
+        self.inner.give_back.undelivered(grant, proposed);
+    }
+
+    /// Watches a lock: tells its state now, and whenever it changes.
+    ///
+    /// # Errors
+    /// `LockNotFound`; `Overloaded` with [`WATCHERS_MAX`] watchers.
+    pub async fn watch(&self, id: LockId) -> Result<Watcher, EngineError> {
+        let first = self.inner.watches.watch(id)?;
+        match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
+            Some(watcher) => watcher.ok_or(EngineError::LockNotFound),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
     }
 
     /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
-        self.inner.locks.renew(id, ttl).await
+        let renewed = self.inner.locks.renew(id, ttl).await?;
+        self.inner.watches.poke(id);
+        Ok(renewed)
     }
 
     /// Hands a lock over to a successor, with a new id and token.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn transfer(&self, request: Transfer) -> Result<Acquired, EngineError> {
         let from = self.lock(request.from).await?;
-        self.inner.grants.transfer(request, from).await
+        let acquired = self.inner.grants.transfer(request, from).await?;
+        self.inner.watches.poke_holders(&acquired.grant.resources);
+        Ok(acquired)
     }
 
     /// Gives a lock back; its token is refused from now on.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        self.inner.locks.release(id).await
+        self.inner.locks.release(id).await?;
+        self.inner.watches.poke(id);
+        Ok(())
     }
 
     /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as
@@ -220,6 +266,7 @@ impl Engine {
             let item =
                 BreakItem { resource: resource.clone(), token, after, reason: reason.clone() };
             if self.inner.locks.break_lock(item).await? {
+                self.inner.watches.poke_holders(std::slice::from_ref(&resource));
                 return self.resource(resource).await.map_err(unknown);
             }
             if view.state == LockState::Released {

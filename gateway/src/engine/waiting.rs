@@ -250,7 +250,7 @@ impl Drop for Place {
             }
             // A waiter that stays although nobody waits holds up others for a while: worth some tries.
             for _ in 0..LEAVE_TRIES {
-                if releases.submit(lock).await.is_ok() {
+                if releases.submit(lock.into()).await.is_ok() {
                     return;
                 }
                 clock.sleep(LEAVE_PAUSE).await;

@@ -4,6 +4,7 @@ pub mod extract;
 pub mod middleware;
 pub mod pages;
 pub mod problem;
+pub mod receipt;
 pub mod routes;
 pub mod serve;
 pub mod spec;
@@ -28,14 +29,15 @@ pub use problem::Problem;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
-use routes::{health, locks, objects, operations, rejections, resources, writes};
+use routes::{health, locks, objects, operations, rejections, resources, watching, writes};
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(spec::Base::openapi())
         .routes(routes!(locks::acquire, locks::list))
         .routes(routes!(locks::renew_many))
-        .routes(routes!(locks::get, locks::release))
+        .routes(routes!(watching::get, locks::release))
+        .routes(routes!(watching::events))
         .routes(routes!(locks::renew))
         .routes(routes!(locks::transfer))
         .routes(routes!(resources::list))

@@ -20,7 +20,7 @@ use super::problem::PROBLEM_JSON;
         description = "A fenced-write storage gateway: it takes no write without a fence token, \
                        and refuses every token but the one granted last."
     ),
-    components(schemas(wire::Problem)),
+    components(schemas(wire::Problem, wire::LockEvent, wire::LockWord)),
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
@@ -117,6 +117,8 @@ problems! {
     RenewManyProblems = [EVERYWHERE, LEDGER, JSON, &[ErrorCode::RefenceRequired]];
     /// A look at one's own lock.
     LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
+    /// A stream of events.
+    EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound, ErrorCode::ShuttingDown]];
     /// A release.
     ReleaseProblems = [EVERYWHERE, LEDGER, &[ErrorCode::RefenceRequired]];
     /// A look at a resource.

@@ -4,9 +4,11 @@ use jiff::SignedDuration;
 
 use super::rows::{Buried, Change, Now, Rows};
 use super::seal::{NotRenewable, renewable, restart};
-use crate::lock::{LockEnd, LockId};
+use crate::lock::LockEnd;
 use crate::names::ResourceName;
-use crate::ports::{BreakItem, BreakVerdict, Ended, ReleaseVerdict, RenewItem, RenewVerdict};
+use crate::ports::{
+    BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+};
 use crate::rule::Hold;
 
 /// Starts the ttl of a lock again.
@@ -42,8 +44,11 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 /// 1. An unknown id is buried, so that a grant on its way under it can never be sealed. If it waits in
 ///    the queue, it leaves it.
 /// 2. A lock that has ended stays as it is.
-/// 3. Else its token is refused from now on, also while it was being broken or had expired.
-pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
+/// 3. One that was renewed since stays too, if that was the condition. Compared for being the same
+///    time, not a later one: a clock that was set back between makes no renewal older than its grant.
+/// 4. Else its token is refused from now on, also while it was being broken or had expired.
+pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict {
+    let id = item.lock;
     let Some(row) = rows.locks.get(&id).cloned() else {
         rows.bury(Buried::Lock(id), now);
         return match rows.queue.leave(id) {
@@ -54,9 +59,12 @@ pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
     for resource in &row.resources {
         rows.settle(resource, now);
     }
-    let ended = rows.lock_record(id, now).is_none_or(|record| record.ended.is_some());
-    if ended {
-        return ReleaseVerdict::AlreadyEnded;
+    let record = match rows.lock_record(id, now) {
+        Some(record) if record.ended.is_none() => record,
+        _ => return ReleaseVerdict::AlreadyEnded,
+    };
+    if item.unless_renewed_since.is_some_and(|since| record.renewed_at != since) {
+        return ReleaseVerdict::Kept;
     }
     rows.end_lock(id, LockEnd::Released, now);
     let number = row.token.get() - rows.guard.base;

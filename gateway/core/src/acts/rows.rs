@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::ports::{Applied, BreakDue, Grant, Holder, LockRecord, Object, ResourceView};
 use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
@@ -336,6 +336,21 @@ impl Rows {
                 versions: row.resources.iter().map(version).collect(),
             },
             ended,
+            superseded_by: match ended {
+                Some((LockEnd::Superseded, _)) => {
+                    let grant = |name: &ResourceName| self.grants.get(&(name.clone(), row.token));
+                    let grants = row.resources.iter().filter_map(grant);
+                    let first = grants.filter(|grant| grant.by.is_some()).min_by_key(|g| g.at);
+                    first.and_then(|grant| grant.by)
+                }
+                _ => None,
+            },
+            renewed_at: fence.map_or(row.acquired_at, |fence| fence.renewed_at),
+            break_due: fence.filter(|_| ended.is_none()).and_then(|fence| {
+                let at = fence.break_due?;
+                let in_ms = at.as_millisecond() - now.wall.as_millisecond();
+                Some(BreakDue { at, in_ms })
+            }),
         })
     }
 

@@ -14,8 +14,8 @@ use crate::names::ResourceName;
 use crate::ports::{
     Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
     LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -108,10 +108,10 @@ impl Ledger for MemoryLedger {
 
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        Ok(self.act(&items, |rows, id, now| acts::release(rows, *id, now)))
+        Ok(self.act(&items, acts::release))
     }
 
     async fn break_locks(
@@ -193,6 +193,12 @@ impl Ledger for MemoryLedger {
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         let position = self.state().rows.queue.position(lock);
         Ok(position.and_then(|position| i64::try_from(position).ok()))
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        let now = self.now();
+        let state = self.state();
+        Ok(ids.iter().map(|id| state.rows.lock_record(*id, now)).collect())
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

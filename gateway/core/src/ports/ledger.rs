@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::locks::{
-    BreakItem, BreakVerdict, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+    BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
+    SealVerdict,
 };
 use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
 use super::views::{
@@ -121,7 +122,7 @@ pub trait Ledger: Send + Sync {
     /// way under that id can never be sealed.
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError>;
 
@@ -171,6 +172,9 @@ pub trait Ledger: Send + Sync {
 
     /// How many are ahead of a waiter, and itself; `None` if the id does not wait.
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError>;
+
+    /// Locks by their ids, in their order, all from one snapshot; `None` for one that is unknown.
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError>;
 
     /// A lock by its id.
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError>;

@@ -133,6 +133,23 @@ pub enum RenewVerdict {
     Busy,
 }
 
+/// One lock to release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReleaseItem {
+    /// The lock's id.
+    pub lock: LockId,
+    /// Only if the lock was last renewed at this time: for a grant whose caller seems to be gone, the
+    /// time of the grant. Without it the lock is released in any case.
+    pub unless_renewed_since: Option<Timestamp>,
+}
+
+impl From<LockId> for ReleaseItem {
+    /// A release in any case.
+    fn from(lock: LockId) -> Self {
+        Self { lock, unless_renewed_since: None }
+    }
+}
+
 /// What became of one release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseVerdict {
@@ -149,6 +166,8 @@ pub enum ReleaseVerdict {
     Left(Vec<ResourceName>),
     /// It had ended before, or is unknown and now buried: the id will never be granted.
     AlreadyEnded,
+    /// It was renewed or re-entered since, and goes on.
+    Kept,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }

@@ -7,4 +7,5 @@ pub mod operations;
 pub mod rejections;
 pub mod resources;
 mod views;
+pub mod watching;
 pub mod writes;

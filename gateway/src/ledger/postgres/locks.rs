@@ -1,8 +1,8 @@
 //! The acts on locks, as calls of `schema/postgres/0002_locks.sql`.
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseVerdict,
-    RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
+    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
 };
 use fence_core::{LockEnd, LockId, LockState, ResourceName, Ttl};
 use sqlx::FromRow;
@@ -225,14 +225,16 @@ struct ReleaseRow {
 
 pub(super) async fn release(
     sessions: &Sessions,
-    items: &[LockId],
+    items: &[ReleaseItem],
     patience: Patience,
 ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3)")
+    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
         .bind(sessions.seen())
         .bind(wait_ms(patience))
-        .bind(items.iter().map(|id| id.0).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+        .bind(items.iter().map(since).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
@@ -252,6 +254,7 @@ pub(super) async fn release(
             }
             "left" => ReleaseVerdict::Left(names(row.resources)?),
             "ended" => ReleaseVerdict::AlreadyEnded,
+            "kept" => ReleaseVerdict::Kept,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),
         })

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Applied, Attempt, BreakItem, BreakVerdict, Call, Epoch, JoinItem, JoinVerdict, Ledger,
     LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -84,7 +84,7 @@ impl Ledger for PgLedger {
     #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
         locks::release(&self.sessions, &items, patience).await
@@ -148,8 +148,12 @@ impl Ledger for PgLedger {
         queue::position(&self.sessions, lock).await
     }
 
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        reads::locks(&self.sessions, ids).await
+    }
+
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
-        reads::lock(&self.sessions, id).await
+        Ok(reads::locks(&self.sessions, &[id]).await?.pop().flatten())
     }
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {

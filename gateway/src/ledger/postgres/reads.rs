@@ -1,12 +1,14 @@
 //! What the ledger shows, and the operator's record of refused writes. Nothing here decides.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
-    Rejection, RejectionFilter, ResourceView,
+    Applied, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ResourceView,
 };
-use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Token, Ttl};
+use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Supersession, Token, Ttl};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -198,39 +200,67 @@ struct LockRow {
     state: Option<String>,
     remaining_ms: Option<i64>,
     versions: Vec<i64>,
+    id: Uuid,
+    superseded_by: Option<String>,
+    renewed_us: i64,
+    break_due_us: Option<i64>,
+    break_in_ms: Option<i64>,
 }
 
-pub(super) async fn lock(
+impl LockRow {
+    fn record(self) -> Result<LockRecord, LedgerError> {
+        let ended = match (self.ended.as_deref().map(end).transpose()?, self.ended_us) {
+            (Some(how), Some(at)) => Some((how, time(at))),
+            _ => None,
+        };
+        let state = match ended {
+            Some((LockEnd::Broken, _)) => LockState::Broken,
+            Some((LockEnd::Released, _)) => LockState::Released,
+            Some(_) => LockState::Expired,
+            None => self.state.as_deref().map_or(Ok(LockState::Expired), state)?,
+        };
+        let break_due = self.break_due_us.zip(self.break_in_ms).filter(|_| ended.is_none());
+        Ok(LockRecord {
+            grant: Grant {
+                lock: LockId(self.id),
+                resources: self
+                    .resources
+                    .into_iter()
+                    .map(resource_name)
+                    .collect::<Result<_, _>>()?,
+                token: token(self.token)?,
+                owner: self.owner,
+                state,
+                ttl: Ttl::from_ms(self.ttl_ms),
+                remaining_ms: if ended.is_some() { 0 } else { self.remaining_ms.unwrap_or(0) },
+                acquired_at: time(self.acquired_us),
+                versions: self.versions,
+            },
+            superseded_by: match ended {
+                Some((LockEnd::Superseded, _)) => {
+                    self.superseded_by.as_deref().and_then(Supersession::parse)
+                }
+                _ => None,
+            },
+            ended,
+            renewed_at: time(self.renewed_us),
+            break_due: break_due.map(|(at, in_ms)| BreakDue { at: time(at), in_ms }),
+        })
+    }
+}
+
+pub(super) async fn locks(
     sessions: &Sessions,
-    id: LockId,
-) -> Result<Option<LockRecord>, LedgerError> {
-    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_record($1)").bind(id.0);
-    let row: Option<LockRow> = fetch!(sessions, fetch_optional, query)?;
-    let Some(row) = row else { return Ok(None) };
-    let ended = match (row.ended.as_deref().map(end).transpose()?, row.ended_us) {
-        (Some(how), Some(at)) => Some((how, time(at))),
-        _ => None,
-    };
-    let state = match ended {
-        Some((LockEnd::Broken, _)) => LockState::Broken,
-        Some((LockEnd::Released, _)) => LockState::Released,
-        Some(_) => LockState::Expired,
-        None => row.state.as_deref().map_or(Ok(LockState::Expired), state)?,
-    };
-    Ok(Some(LockRecord {
-        grant: Grant {
-            lock: id,
-            resources: row.resources.into_iter().map(resource_name).collect::<Result<_, _>>()?,
-            token: token(row.token)?,
-            owner: row.owner,
-            state,
-            ttl: Ttl::from_ms(row.ttl_ms),
-            remaining_ms: if ended.is_some() { 0 } else { row.remaining_ms.unwrap_or(0) },
-            acquired_at: time(row.acquired_us),
-            versions: row.versions,
-        },
-        ended,
-    }))
+    ids: &[LockId],
+) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_records($1)")
+        .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>());
+    let rows: Vec<LockRow> = fetch!(sessions, fetch_all, query)?;
+    let mut records = HashMap::new();
+    for row in rows {
+        records.insert(LockId(row.id), row.record()?);
+    }
+    Ok(ids.iter().map(|id| records.get(id).cloned()).collect())
 }
 
 #[derive(FromRow)]

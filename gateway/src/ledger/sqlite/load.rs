@@ -282,6 +282,21 @@ async fn load_grants(
     Ok(())
 }
 
+/// The fences of the locks that are loaded, and their grants: what a lock's record is made of.
+pub(super) async fn load_fences_of_locks(
+    connection: &mut SqliteConnection,
+    rows: &mut Rows,
+) -> Result<(), LedgerError> {
+    let names: BTreeSet<_> = rows.locks.values().flat_map(|lock| &lock.resources).collect();
+    rows.fences = fences(connection, &json(names)).await?.into_iter().collect();
+    let grants = rows
+        .locks
+        .values()
+        .flat_map(|lock| lock.resources.iter().map(|name| (name.clone(), lock.token)));
+    let grants = grants.collect();
+    load_grants(connection, rows, &grants).await
+}
+
 async fn load_buried(
     connection: &mut SqliteConnection,
     rows: &mut Rows,

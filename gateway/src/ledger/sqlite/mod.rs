@@ -19,8 +19,8 @@ use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
     Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
     LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
@@ -333,12 +333,12 @@ impl Ledger for SqliteLedger {
     #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        let needs = Needs::of_locks(items.iter().copied());
+        let needs = Needs::of_locks(items.iter().map(|item| item.lock));
         self.act(needs, |rows, now| {
-            Ok(items.iter().map(|id| acts::release(rows, *id, now)).collect())
+            Ok(items.iter().map(|item| acts::release(rows, item, now)).collect())
         })
         .await
     }
@@ -412,8 +412,12 @@ impl Ledger for SqliteLedger {
         Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        self.read_locks(ids).await
+    }
+
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
-        self.read_lock(id).await
+        Ok(self.read_locks(&[id]).await?.pop().flatten())
     }
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {

@@ -77,15 +77,22 @@ impl SqliteLedger {
         self.with_reader(async |reader| load::fences(reader, &names).await).await
     }
 
-    pub(super) async fn read_lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+    /// In one transaction: between a lock and its fence nobody may have taken over.
+    pub(super) async fn read_locks(
+        &self,
+        ids: &[LockId],
+    ) -> Result<Vec<Option<LockRecord>>, LedgerError> {
         let now = self.now();
         self.with_reader(async |reader| {
+            let run = async |reader: &mut SqliteConnection, statement: &'static str| {
+                sqlx::query(statement).execute(reader).await.map_err(rolled_back)
+            };
+            run(reader, "BEGIN").await?;
             let mut rows = Rows::new(load::guard(reader).await?);
-            load::load_locks(reader, &mut rows, &BTreeSet::from([id])).await?;
-            let Some(lock) = rows.locks.get(&id) else { return Ok(None) };
-            let names = serde_json::to_string(&lock.resources).unwrap_or_default();
-            rows.fences = load::fences(reader, &names).await?.into_iter().collect();
-            Ok(rows.lock_record(id, now))
+            load::load_locks(reader, &mut rows, &ids.iter().copied().collect()).await?;
+            load::load_fences_of_locks(reader, &mut rows).await?;
+            run(reader, "COMMIT").await?;
+            Ok(ids.iter().map(|id| rows.lock_record(*id, now)).collect())
         })
         .await
     }

@@ -141,7 +141,7 @@ pub async fn renew_for(ledger: &dyn Ledger, lock: LockId, ttl: Option<Ttl>) -> R
 
 /// The verdict on one release.
 pub async fn release_one(ledger: &dyn Ledger, lock: LockId) -> ReleaseVerdict {
-    let verdicts = ledger.release(Arc::from([lock]), Patience::Skip).await;
+    let verdicts = ledger.release(Arc::from([lock.into()]), Patience::Skip).await;
     only(verdicts.expect("the release is decided"))
 }
 

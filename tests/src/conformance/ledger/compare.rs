@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Applied, BreakVerdict, Grant, Holder, Ledger, OperationRecord, Page, Patience, ReadItem,
-    ReleaseVerdict, RenewVerdict, SealVerdict, WriteVerdict,
+    Applied, BreakVerdict, Grant, Holder, Ledger, LockRecord, OperationRecord, Page, Patience,
+    ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict, SealVerdict, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
@@ -86,6 +86,17 @@ fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
     verdicts.iter().map(line).collect()
 }
 
+/// The time of a grant is its ledger's own.
+async fn releases(ledger: &dyn Ledger, items: &[(LockId, bool)]) -> Vec<ReleaseItem> {
+    let ids: Vec<LockId> = items.iter().map(|(lock, _)| *lock).collect();
+    let records = ledger.locks(&ids).await.expect("read");
+    let release = |((lock, unless_renewed), record): (&(LockId, bool), Option<LockRecord>)| {
+        let granted = record.map(|record| record.grant.acquired_at);
+        ReleaseItem { lock: *lock, unless_renewed_since: granted.filter(|_| *unless_renewed) }
+    };
+    items.iter().zip(records).map(release).collect()
+}
+
 /// Carries out a move, and says what came of it.
 pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, String> {
     let skip = Patience::Skip;
@@ -98,6 +109,7 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
         }
         Move::Renew(items) => ledger.renew(Arc::from(items), skip).await.map(|v| lines(&v, renew)),
         Move::Release(items) => {
+            let items = releases(ledger, &items).await;
             ledger.release(Arc::from(items), skip).await.map(|v| lines(&v, release))
         }
         Move::Break(items) => {
@@ -168,11 +180,14 @@ pub async fn everything(
             seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
         }
     }
-    for id in locks {
-        let record = ledger.lock(*id).await.expect("read");
+    let records = ledger.locks(locks).await.expect("read");
+    for (id, record) in locks.iter().zip(records) {
         let record = record.map(|record| {
             let left = record.grant.remaining_ms.signum();
-            (grant(&record.grant), left, record.ended.map(|(how, _)| how))
+            let breaking = record.break_due.map(|due| due.in_ms > 0);
+            let renewed = record.renewed_at != record.grant.acquired_at;
+            let ended = (record.ended.map(|(how, _)| how), record.superseded_by);
+            (grant(&record.grant), left, ended, breaking, renewed)
         });
         let position = ledger.position(*id).await.expect("read");
         seen.push(format!("{id} {record:?} {position:?}"));

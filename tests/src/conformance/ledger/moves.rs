@@ -31,8 +31,8 @@ pub enum Move {
     Join(Vec<JoinItem>),
     /// Locks to renew.
     Renew(Vec<RenewItem>),
-    /// Locks to release.
-    Release(Vec<LockId>),
+    /// Locks to release, and whether only if they were never renewed.
+    Release(Vec<(LockId, bool)>),
     /// Resources to break.
     Break(Vec<BreakItem>),
     /// Writes.
@@ -109,7 +109,7 @@ impl Mover {
         match self.below(100) {
             0..25 => Move::Seal(self.seals()),
             25..33 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
-            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.lock(95)).collect()),
+            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
             45..54 => {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
@@ -188,6 +188,10 @@ impl Mover {
     fn renewal(&mut self) -> RenewItem {
         let lock = self.lock(95);
         RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()) }
+    }
+
+    fn release(&mut self) -> (LockId, bool) {
+        (self.lock(95), self.chance(30))
     }
 
     fn token(&mut self, standing: &Standing, resource: usize) -> i64 {
