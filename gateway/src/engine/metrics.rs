@@ -27,6 +27,8 @@ pub(super) const RENEWALS: &str = "fencegate_renewals_total";
 pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
 /// Breaks.
 pub(super) const BREAKS: &str = "fencegate_breaks_total";
+/// Marks that changed something.
+pub(super) const MARKS: &str = "fencegate_marks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 
@@ -66,5 +68,6 @@ pub fn describe() {
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");
+    describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::ports::{
+    Applied, AuditAction, AuditEntry, Grant, Holder, LockRecord, Object, ResourceView,
+};
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
@@ -144,6 +146,8 @@ impl FenceRow {
             remaining_ms: self.remaining_ms(now),
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen.clone(),
+            protected: self.protected.clone(),
             token: self.token,
         }
     }
@@ -277,6 +281,8 @@ pub struct Rows {
     pub operations: HashMap<OperationId, Applied>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// The audit, oldest first.
+    pub audited: Vec<AuditEntry>,
     /// What changed since the journal was last taken.
     pub journal: BTreeSet<Change>,
 }
@@ -293,6 +299,7 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
+            audited: Vec::new(),
             journal: BTreeSet::new(),
         }
     }
@@ -340,6 +347,12 @@ impl Rows {
         if fence.hold == Hold::Held && fence.hold_at(now) == Hold::Broken {
             fence.hold = Hold::Broken;
             let lock = fence.lock;
+            let entry = AuditEntry {
+                owner: Some(fence.owner.clone()),
+                token: Some(fence.token),
+                ..AuditEntry::about(resource, AuditAction::Broken, now.wall)
+            };
+            self.audit(entry);
             self.journal.insert(Change::Fence(resource.clone()));
             self.end_lock(lock, LockEnd::Broken, now);
         }
@@ -353,6 +366,11 @@ impl Rows {
             row.ended = Some((how, now.wall));
             self.journal.insert(Change::Lock(id));
         }
+    }
+
+    /// Records what an act did, for good.
+    pub(super) fn audit(&mut self, entry: AuditEntry) {
+        self.audited.push(entry);
     }
 
     /// Makes sure that an id never takes effect.

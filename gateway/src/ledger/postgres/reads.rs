@@ -113,6 +113,8 @@ struct ViewRow {
     version: i64,
     objects: i64,
     token: i64,
+    frozen: Option<String>,
+    protected: Option<String>,
 }
 
 impl ViewRow {
@@ -127,6 +129,8 @@ impl ViewRow {
             remaining_ms: self.remaining_ms,
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen,
+            protected: self.protected,
             token: token(self.token)?,
         })
     }

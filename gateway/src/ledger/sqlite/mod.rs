@@ -4,6 +4,7 @@
 //! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
+mod audit;
 mod load;
 mod reads;
 mod store;
@@ -16,10 +17,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger,
+    LedgerError, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience,
+    ReadItem, ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
@@ -348,6 +349,19 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.mark", skip_all)]
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        _: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        let needs = Needs::of_resources(items.iter().map(|item| item.resource.clone()));
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|item| acts::mark(rows, item, now)).collect())
+        })
+        .await
+    }
+
     #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
     async fn commit(
         &self,
@@ -415,6 +429,10 @@ impl Ledger for SqliteLedger {
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         self.list_rejections(&filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        self.list_audit(&filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {
