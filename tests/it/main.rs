@@ -1,5 +1,6 @@
 //! All tests over real servers, in one binary.
 
+mod azure_leases;
 mod commands;
 mod conformance;
 mod contract;
