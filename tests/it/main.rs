@@ -42,4 +42,5 @@ mod sql_races;
 mod story;
 mod stuck_rows;
 mod two_gateways;
+mod waiting;
 mod writes;

@@ -2,9 +2,11 @@
 
 use fence_core::wire::{AuditEntry, AuditList, Resource, ResourceList};
 use fence_tests::client::{Call, Client, resource_path};
+use fence_tests::conformance::pause;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, database_in};
+use fence_tests::process::eventually;
 use serde_json::json;
 use sqlx::Executor as _;
 
@@ -22,6 +24,7 @@ on_both!(
     the_audit_has_filters_and_pages,
     the_audit_outlives_a_restart_and_the_sweeper,
     marks_are_counted,
+    a_waiter_gets_in_when_the_resource_is_unfrozen,
 );
 
 /// `POST /resources/{resource}/{mark}` by a request of the same name.
@@ -306,6 +309,29 @@ async fn marks_are_counted(setup: SetUp) {
     for line in ["{mark=\"freeze\"} 2", "{mark=\"unfreeze\"} 1", "{mark=\"protect\"} 1"] {
         assert!(page.contains(&format!("fencegate_marks_total{line}\n")), "{line}\n{page}");
     }
+}
+
+async fn a_waiter_gets_in_when_the_resource_is_unfrozen(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    marked(&client, "job:1", "freeze", "fire").await;
+    let waiting = client.lock(&json!({ "resource": "job:1", "wait": "30s", "ttl": "10m" })).send();
+    let operators = async {
+        eventually("somebody waits", async || {
+            (look(&client, "job:1").await.queue_length == 1).then_some(())
+        })
+        .await;
+        client.release(&lock).send().await.expect(204);
+        pause(300).await;
+        let view = marked(&client, "job:1", "freeze", "still burning").await;
+        assert_eq!((view.queue_length, view.state.as_str()), (1, "released"));
+        marked(&client, "job:1", "unfreeze", "out").await;
+    };
+    let (granted, ()) = tokio::join!(waiting, operators);
+    let next: fence_core::wire::Lock = granted.expect(201).parse();
+    assert!(next.token > lock.token);
+    client.put("job:1", "k", "x").under(&next).send().await.expect(201);
 }
 
 #[tokio::test]

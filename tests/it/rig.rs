@@ -45,6 +45,7 @@ impl Rig {
         let settings = Settings {
             request_timeout: TIMEOUT,
             queue_max: 100,
+            waiters_max: 100,
             batch_max: 64,
             committers: 1,
             retention: Retention {
@@ -72,7 +73,9 @@ impl Rig {
         id: Option<LockId>,
     ) -> Result<Acquired, EngineError> {
         let (resources, ttl) = (vec![name(resource)], Ttl::from_ms(3_600_000));
-        self.engine.acquire(Acquire { resources, owner: "me".into(), ttl, id }).await
+        self.engine
+            .acquire(Acquire { resources, owner: "me".into(), ttl, id, wait: Duration::ZERO })
+            .await
     }
 
     /// Acquires a lock that must be granted.

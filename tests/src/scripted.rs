@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger,
-    LedgerError, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience,
-    ReadItem, ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, Holder,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -239,8 +240,33 @@ impl Ledger for ScriptedLedger {
         self.memory.read(items).await
     }
 
-    async fn holders(&self, resources: &[ResourceName]) -> Answer<Option<Holder>> {
-        self.memory.holders(resources).await
+    async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
+        self.memory.look(resources).await
+    }
+
+    async fn join(&self, items: Arc<[JoinItem]>, patience: Patience) -> Answer<JoinVerdict> {
+        self.memory.join(items, patience).await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.memory.keep_place(lock, gateway).await
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Answer<Call> {
+        self.memory.call_next(gateway, able, resources).await
+    }
+
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        self.memory.listen(gateway).await
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        self.memory.position(lock).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

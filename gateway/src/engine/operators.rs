@@ -38,10 +38,6 @@ impl Engine {
             MarkVerdict::NoFence => return Err(EngineError::ResourceNotFound),
             MarkVerdict::Busy => return Err(EngineError::locked_out()),
         }
-        if mark == Mark::Unfreeze {
-            // Here the queue of the resource is to be woken: whoever came first may go on. Also when
-            // nothing changed, for the answer to the call that did may have been lost.
-        }
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         self.resource(resource).await.map_err(unknown)
     }
@@ -54,8 +50,15 @@ impl Engine {
         let task = async move {
             let _permit = Arc::clone(&inner.queries).acquire_owned().await.ok();
             if !send.is_closed() {
+                let (resource, mark) = (item.resource.clone(), item.mark);
                 let patience = Patience::Wait(PATIENCE);
-                let _ = send.send(inner.ledger.mark(Arc::from([item]), patience).await);
+                let verdicts = inner.ledger.mark(Arc::from([item]), patience).await;
+                // Whoever is first in line may go on: also when nothing changed or the answer was
+                // lost, and whether or not the operator is still there.
+                if mark == Mark::Unfreeze {
+                    inner.grants.waiting.line.wake(vec![resource]);
+                }
+                let _ = send.send(verdicts);
             }
         };
         self.inner.runtime.spawn.spawn("mark", Box::pin(task));

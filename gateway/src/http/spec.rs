@@ -102,7 +102,8 @@ problems! {
     ListProblems = [EVERYWHERE, LEDGER];
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
+        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
+        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A transfer.

@@ -11,6 +11,7 @@ use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
     Applied, AuditAction, AuditEntry, Grant, Holder, LockRecord, Object, ResourceView,
 };
+use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
@@ -135,7 +136,7 @@ impl FenceRow {
     }
 
     /// The resource, as everybody may see it.
-    pub fn view(&self, resource: &ResourceName, now: Now) -> ResourceView {
+    pub fn view(&self, resource: &ResourceName, waiting: usize, now: Now) -> ResourceView {
         ResourceView {
             resource: resource.clone(),
             state: self.state(now),
@@ -148,6 +149,7 @@ impl FenceRow {
             objects: self.objects,
             frozen: self.frozen.clone(),
             protected: self.protected.clone(),
+            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
             token: self.token,
         }
     }
@@ -283,6 +285,8 @@ pub struct Rows {
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
+    /// Who waits. Not in the journal: it lives as long as the callers' connections do.
+    pub queue: Queue,
     /// What changed since the journal was last taken.
     pub journal: BTreeSet<Change>,
 }
@@ -300,6 +304,7 @@ impl Rows {
             operations: HashMap::new(),
             keys: BTreeMap::new(),
             audited: Vec::new(),
+            queue: Queue::default(),
             journal: BTreeSet::new(),
         }
     }

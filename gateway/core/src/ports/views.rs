@@ -71,6 +71,8 @@ pub struct ResourceView {
     pub frozen: Option<String>,
     /// Why an operator forbids deleting it, if one does.
     pub protected: Option<String>,
+    /// How many wait for its lock.
+    pub waiting: i64,
     /// The highest token; only for the operator's metrics.
     pub token: Token,
 }

@@ -45,6 +45,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         objects: view.objects,
         frozen: view.frozen,
         protected: view.protected,
+        queue_length: view.waiting,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod audit;
 mod load;
+mod queue;
 mod reads;
 mod store;
 
@@ -17,11 +18,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger,
-    LedgerError, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience,
-    ReadItem, ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, Holder,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    Standing, WriteItem, WriteVerdict,
 };
+use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -70,6 +73,8 @@ pub struct SqliteLedger {
     clock: Arc<dyn Clock>,
     writer: tokio::sync::Mutex<Option<SqliteConnection>>,
     readers: Mutex<Vec<SqliteConnection>>,
+    /// Who waits. In memory: the callers' connections end with the process, too.
+    waiting: Mutex<Queue>,
     disk_failed: AtomicBool,
 }
 
@@ -119,6 +124,7 @@ impl SqliteLedger {
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
             readers: Mutex::default(),
+            waiting: Mutex::default(),
             disk_failed: AtomicBool::new(false),
         })
     }
@@ -187,13 +193,14 @@ impl SqliteLedger {
         let prepared = async {
             sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
             let mut rows = load::load(&mut connection, &needs).await?;
-            let verdicts = run(&mut rows, self.now())?;
+            let verdicts = self.with_waiting(&mut rows, |rows| run(rows, self.now()))?;
             store::store(&mut connection, &rows).await.map_err(rolled_back)?;
             Ok(verdicts)
         };
         let prepared: Result<V, LedgerError> = prepared.await;
         match prepared {
             Err(error) => {
+                self.waiting().undo();
                 if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
                     *writer = Some(connection);
                 }
@@ -201,10 +208,12 @@ impl SqliteLedger {
             }
             Ok(verdicts) => match sqlx::query("COMMIT").execute(&mut connection).await {
                 Ok(_) => {
+                    self.waiting().settle();
                     *writer = Some(connection);
                     Ok(verdicts)
                 }
                 Err(error) => {
+                    self.waiting().undo();
                     if is_io_error(&error) {
                         self.disk_failed.store(true, Ordering::Release);
                         tracing::error!(%error, "the ledger's disk failed; the ledger stops");
@@ -379,11 +388,43 @@ impl Ledger for SqliteLedger {
         self.read_objects(&items).await
     }
 
-    async fn holders(
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
+        self.read_standings(resources).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.join", skip_all)]
+    async fn join(
         &self,
+        items: Arc<[JoinItem]>,
+        _: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        self.act(Needs::of_joins(&items), |rows, now| {
+            Ok(items.iter().map(|item| acts::join(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.waiting().keep(lock, gateway, self.now().elapsed_ms);
+        Ok(())
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
         resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        self.read_holders(resources).await
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.call_waiters(gateway, able, resources).await
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        let position = self.waiting().position(lock);
+        Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -468,6 +509,7 @@ impl Ledger for SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
+        touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }
 }

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod keys;
 pub mod marks;
 mod moves;
+pub mod queues;
 pub mod random;
 pub mod reads;
 pub mod renewals;
