@@ -178,6 +178,7 @@ CREATE INDEX waiters_gateway ON fencegate.waiters (gateway);
 CREATE TABLE fencegate.waiter_resources (
     resource text COLLATE "C" NOT NULL,
     ticket   bigint NOT NULL,
+    place    bigint NOT NULL,             -- 1 more than that of the last one when it joined
     PRIMARY KEY (resource, ticket)
 );
 

@@ -12,16 +12,20 @@ RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
 BEGIN
-    SELECT w.* INTO waiter
+    -- LIMIT in the inner query keeps it from being joined with the whole line: it runs for one waiter
+    -- after the other, and nearly always for the first alone.
+    SELECT present.* INTO waiter
     FROM fencegate.waiter_resources q
-    JOIN fencegate.waiters w ON w.ticket = q.ticket
-    JOIN fencegate.gateways g ON g.id = w.gateway
+    CROSS JOIN LATERAL (
+        SELECT w.* FROM fencegate.waiters w JOIN fencegate.gateways g ON g.id = w.gateway
+        WHERE w.ticket = q.ticket
+          AND g.able AND g.seen_at > p_now - interval '5 seconds'
+          AND (w.kept_until IS NULL OR w.kept_until > p_now)
+          AND (w.called_at IS NULL OR w.called_at > p_now - interval '1 second'
+               OR EXISTS (SELECT FROM fencegate.fences f
+                          WHERE f.resource = ANY (w.resources) AND f.renewed_at > w.called_at))
+        LIMIT 1) present
     WHERE q.resource = p_resource AND q.ticket < p_before
-      AND g.able AND g.seen_at > p_now - interval '5 seconds'
-      AND (w.kept_until IS NULL OR w.kept_until > p_now)
-      AND (w.called_at IS NULL OR w.called_at > p_now - interval '1 second'
-           OR EXISTS (SELECT FROM fencegate.fences f
-                      WHERE f.resource = ANY (w.resources) AND f.renewed_at > w.called_at))
     ORDER BY q.ticket LIMIT 1;
     RETURN waiter;
 END $$;
@@ -61,6 +65,21 @@ BEGIN
       AND (f.frozen IS NOT NULL
            OR (f.hold = 'held' AND f.deadline > p_now AND f.token > p_floor
                AND (f.break_due IS NULL OR f.break_due > p_now)));
+END $$;
+
+-- Whether so many wait for a resource. Counted only if it may be: those who left from within the line
+-- leave gaps between the places.
+CREATE FUNCTION fencegate.is_full(p_resource text, p_max bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    span bigint;
+BEGIN
+    span := (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = p_resource
+             ORDER BY q.ticket DESC LIMIT 1)
+          - (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = p_resource
+             ORDER BY q.ticket LIMIT 1) + 1;
+    RETURN span >= p_max AND p_max <= (
+        SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = p_resource);
 END $$;
 
 -- Removes a waiter; returns what it waited for, or NULL if the id does not wait.
@@ -133,16 +152,19 @@ BEGIN
               AND NOT fencegate.is_ahead(names, NULL, t) THEN
             verdict := 'free';
         ELSIF EXISTS (
-                SELECT FROM unnest(names) n (name) WHERE p_waiters_max[i] <= (
-                    SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = n.name)) THEN
+                SELECT FROM unnest(names) n (name)
+                WHERE fencegate.is_full(n.name, p_waiters_max[i])) THEN
             verdict := 'full';
         ELSE
             verdict := 'waiting';
             INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
             VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_gateway[i])
             RETURNING * INTO waiter;
-            INSERT INTO fencegate.waiter_resources (resource, ticket)
-            SELECT n.name, waiter.ticket FROM unnest(names) n (name);
+            INSERT INTO fencegate.waiter_resources (resource, ticket, place)
+            SELECT n.name, waiter.ticket, 1 + coalesce(
+                (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = n.name
+                 ORDER BY q.ticket DESC LIMIT 1), 0)
+            FROM unnest(names) n (name);
         END IF;
         flushed := fencegate.flushed();
         RETURN NEXT;
