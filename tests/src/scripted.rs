@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, Holder,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     Standing, WriteItem, WriteVerdict,
 };

@@ -12,9 +12,9 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, Holder,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     Standing, WriteItem, WriteVerdict,
 };

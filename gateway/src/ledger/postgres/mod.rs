@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, Holder,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     Standing, WriteItem, WriteVerdict,
 };

@@ -18,9 +18,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, Holder,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     Standing, WriteItem, WriteVerdict,
 };
