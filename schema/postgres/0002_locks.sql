@@ -127,6 +127,10 @@ BEGIN
     IF due IS NULL THEN
         RETURN;
     END IF;
+    INSERT INTO fencegate.audit (at, action, resource, owner, token)
+    SELECT p_now, 'broken', f.resource, f.owner, f.token FROM fencegate.fences f
+    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now
+    ORDER BY f.resource;
     UPDATE fencegate.fences f SET hold = 'broken'
     WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
     UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
@@ -311,6 +315,10 @@ BEGIN
                    array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
             INTO taken_resources, taken_held_ms
             FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held';
+            INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token)
+            SELECT t, CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END, f.resource,
+                   p_owner[i], CASE WHEN f.hold = 'held' THEN f.owner END, guard.base + p_number[i]
+            FROM fencegate.fences f WHERE f.resource = ANY (names) ORDER BY f.resource;
             UPDATE fencegate.grants g
             SET superseded_by = CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END,
                 superseded_at = t
@@ -476,7 +484,8 @@ END $$;
 -- it expires sooner. A second break can shorten, never extend. Only under the token that was meant:
 -- a call whose answer was lost, and which runs late, must not hit the next holder.
 CREATE FUNCTION fencegate.break_locks(
-    p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[])
+    p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
+    p_reason text[], p_request_id text[])
 RETURNS TABLE (verdict text, due_ms bigint, held_ms bigint, number bigint, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -511,6 +520,11 @@ BEGIN
                 t, least(fence.deadline,
                          t + least(p_after_ms[i], 10000000000000) * interval '1 millisecond')));
             verdict := CASE WHEN due <= t THEN 'broken' ELSE 'breaking' END;
+            IF fence.break_due IS NULL OR due <= t
+                    OR fence.break_due - due >= interval '1 millisecond' THEN
+                PERFORM fencegate.audit(t, 'break', fence.resource, fence.owner, NULL, fence.token,
+                                        p_reason[i], p_request_id[i]);
+            END IF;
             UPDATE fencegate.fences f
             SET break_due = due, hold = CASE WHEN due <= t THEN 'broken' ELSE f.hold END
             WHERE f.resource = fence.resource;

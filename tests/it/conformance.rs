@@ -221,6 +221,26 @@ on_every_ledger! {
         one_stale_item_among_good_ones
         a_large_batch_is_decided_in_order
     }
+    marks {
+        a_frozen_resource_stops_writers_and_grants
+        a_frozen_resource_is_not_taken_over
+        a_known_key_is_answered_while_frozen
+        a_frozen_resource_can_be_broken
+        a_protected_resource_keeps_its_objects
+        marks_are_idempotent_and_the_latest_reason_counts
+        what_was_never_locked_is_not_marked
+        a_batch_of_marks_has_a_verdict_each
+        a_mark_stores_a_due_break
+    }
+    audit {
+        grants_are_audited
+        a_grant_of_several_resources_is_audited_on_each
+        breaks_are_audited
+        a_break_that_waits_for_the_deadline_is_audited_once
+        a_due_break_is_audited_once_by_whoever_acts
+        marks_are_audited
+        the_audit_is_listed_newest_first
+    }
     reads {
         a_batch_of_reads_answers_in_order
         holders_are_the_live_ones
@@ -253,6 +273,7 @@ on_every_database! {
     rule::a_protected_resource_is_not_deleted
     rule::a_tag_of_an_older_generation_never_matches
     seals::a_raised_floor_frees_what_was_held
+    audit::the_audit_only_grows
     belts::a_fence_never_falls
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed
@@ -275,6 +296,12 @@ on_every_mint! {
 async fn a_locked_row_is_busy_and_delays_no_other_on_postgres() {
     let opened = conformance::postgres_ledger().await;
     cases::belts::a_locked_row_is_busy_and_delays_no_other(&opened.ledger, &opened.operator).await;
+}
+
+#[tokio::test]
+async fn a_locked_row_is_not_marked_on_postgres() {
+    let opened = conformance::postgres_ledger().await;
+    cases::marks::a_locked_row_is_not_marked(&opened.ledger, &opened.operator).await;
 }
 
 #[tokio::test]

@@ -115,6 +115,7 @@ async fn breaks(field: &Field, ledger: &PgLedger, tally: &mut Tally) {
         token: fence_core::Token::new(token).unwrap(),
         after: Duration::ZERO,
         reason: "test".to_owned(),
+        request_id: "test-request".to_owned(),
     });
     let verdicts = ledger.break_locks(items.collect(), Patience::Skip).await.unwrap();
     tally.count(verdicts.iter().map(|verdict| *verdict == BreakVerdict::Busy));

@@ -20,9 +20,17 @@ pub struct Row {
 /// All rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in
-        [tokens(), conditions(), resources(), keys(), bodies(), framing(), locks(), watching()]
-    {
+    for table in [
+        tokens(),
+        conditions(),
+        resources(),
+        keys(),
+        bodies(),
+        framing(),
+        locks(),
+        watching(),
+        marks(),
+    ] {
         rows.extend(table);
     }
     rows
@@ -395,5 +403,82 @@ fn watching() -> Vec<Row> {
         absent("waiting for an unknown lock", "?wait=50s"),
         absent("waiting for another word of an unknown lock", "?wait=50s&since=leased"),
         absent("events of an unknown lock", "/events"),
+    ]
+}
+
+/// Freeze and protect; all on a resource that must stay writable.
+fn marks() -> Vec<Row> {
+    let post = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let freeze = |body: &str| post("/resources/live/freeze", body);
+    let bad = |name, body: &str| row(name, freeze(body), 400, "body-malformed");
+    let good = r#"{"reason":"x"}"#;
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(1025));
+    vec![
+        bad("a freeze without reason", "{}"),
+        bad("a freeze for nothing", r#"{"reason":""}"#),
+        bad("a freeze for a number", r#"{"reason":1}"#),
+        bad("a freeze for null", r#"{"reason":null}"#),
+        bad("a freeze with a long reason", &long),
+        bad("NUL in a reason", r#"{"reason":"a\u0000b"}"#),
+        bad("a line feed in a reason", r#"{"reason":"a\nb"}"#),
+        bad("a freeze with an unknown field", r#"{"reason":"x","after":"1s"}"#),
+        bad("a freeze with two reasons", r#"{"reason":"x","reason":"y"}"#),
+        bad("a freeze with half a body", r#"{"reason":"#),
+        bad("a freeze without body", ""),
+        row(
+            "a freeze under another type",
+            freeze(good).replace("application/json", "text/plain"),
+            415,
+            "unsupported-media-type",
+        ),
+        row(
+            "a freeze with a query",
+            post("/resources/live/freeze?x=1", good),
+            400,
+            "query-malformed",
+        ),
+        row(
+            "a freeze of a bad name",
+            post("/resources/a%2Fb/freeze", good),
+            400,
+            "resource-name-invalid",
+        ),
+        row(
+            "a freeze of what was never locked",
+            post("/resources/nowhere/freeze", good),
+            404,
+            "resource-not-found",
+        ),
+        row(
+            "a freeze by another method",
+            freeze(good).replace("POST", "PUT"),
+            405,
+            "method-not-allowed",
+        ),
+        row(
+            "protection without reason",
+            post("/resources/live/protect", "{}"),
+            400,
+            "body-malformed",
+        ),
+        row("a thaw", post("/resources/live/thaw", good), 404, "route-not-found"),
+        row(
+            "an audit of an unknown action",
+            "GET /audit?action=thaw HTTP/1.1\r\nHost: test\r\n\r\n",
+            400,
+            "query-malformed",
+        ),
+        row(
+            "an audit of a bad name",
+            "GET /audit?resource=a%2Fb HTTP/1.1\r\nHost: test\r\n\r\n",
+            400,
+            "query-malformed",
+        ),
     ]
 }

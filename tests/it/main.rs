@@ -1,5 +1,6 @@
 //! All tests over real servers, in one binary.
 
+mod azure_leases;
 mod commands;
 mod conformance;
 mod contract;
@@ -10,6 +11,7 @@ mod deliveries;
 mod disasters;
 mod engine_breaks;
 mod engine_grants;
+mod engine_marks;
 mod engine_outcomes;
 mod engine_watch;
 mod etcd_access;
@@ -32,6 +34,7 @@ mod long_polls;
 mod many_resources;
 mod memory;
 mod nginx;
+mod operators;
 mod outages;
 mod overload;
 mod reads;

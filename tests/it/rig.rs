@@ -90,7 +90,8 @@ impl Rig {
 
     /// Breaks the lock of [`R`] now; the owner of the lock that is there afterwards.
     pub async fn break_lock(&self) -> Result<String, EngineError> {
-        let view = self.engine.break_lock(name(R), Duration::ZERO, "test".into()).await?;
+        let (reason, request_id) = ("test".into(), "test-request".into());
+        let view = self.engine.break_lock(name(R), Duration::ZERO, reason, request_id).await?;
         Ok(view.owner)
     }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -133,6 +134,7 @@ pub struct ScriptedLedger {
     renew: Script<RenewItem, RenewVerdict>,
     release: Script<ReleaseItem, ReleaseVerdict>,
     breaks: Script<BreakItem, BreakVerdict>,
+    marks: Script<MarkItem, MarkVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
     looks: Mutex<Vec<usize>>,
 }
@@ -146,6 +148,7 @@ impl ScriptedLedger {
             renew: Script::default(),
             release: Script::default(),
             breaks: Script::default(),
+            marks: Script::default(),
             commit: Script::default(),
             looks: Mutex::default(),
         }
@@ -188,6 +191,14 @@ impl ScriptedLedger {
         self.breaks.set(hook);
     }
 
+    /// From now on, marks go as `hook` says.
+    pub fn on_mark(
+        &self,
+        hook: impl FnMut(&[MarkItem], Patience) -> Step<MarkVerdict> + Send + 'static,
+    ) {
+        self.marks.set(hook);
+    }
+
     /// From now on, writes go as `hook` says.
     pub fn on_commit(
         &self,
@@ -226,6 +237,10 @@ impl Ledger for ScriptedLedger {
         patience: Patience,
     ) -> Answer<BreakVerdict> {
         self.breaks.run(items, patience, |items| self.memory.break_locks(items, patience)).await
+    }
+
+    async fn mark(&self, items: Arc<[MarkItem]>, patience: Patience) -> Answer<MarkVerdict> {
+        self.marks.run(items, patience, |items| self.memory.mark(items, patience)).await
     }
 
     async fn commit(&self, items: Arc<[WriteItem]>, patience: Patience) -> Answer<WriteVerdict> {
@@ -304,6 +319,10 @@ impl Ledger for ScriptedLedger {
 
     async fn rejections(&self, filter: RejectionFilter) -> Answer<(i64, Rejection)> {
         self.memory.rejections(filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Answer<(i64, AuditEntry)> {
+        self.memory.audit(filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

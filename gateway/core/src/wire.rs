@@ -219,6 +219,16 @@ pub struct BreakRequest {
     pub reason: String,
 }
 
+/// `POST /resources/{resource}/freeze` and the like
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MarkRequest {
+    /// Why, shown to everybody and kept for ever; 1 to 1024 bytes, no control characters.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub reason: String,
+}
+
 fn optional_duration<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<std::time::Duration>, D::Error> {
@@ -247,6 +257,13 @@ pub struct Resource {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// Why an operator has stopped all writers and grants, in the operator's words; absent if none
+    /// has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
+    /// Why an operator forbids deleting it, in the operator's words; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
     /// How many wait in line for its lock.
     pub queue_length: i64,
 }
@@ -405,6 +422,44 @@ pub struct RejectionEntry {
 pub struct RejectionList {
     /// The rejections.
     pub items: Vec<RejectionEntry>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// Something that was done to a lock, a resource or the whole ledger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditEntry {
+    /// When.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
+    /// `unprotect`, `fence`, `refence` or `epoch`.
+    pub action: String,
+    /// The resource; absent if it was done to the whole ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The owner of the lock that was granted or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The owner of the lock that a grant put an end to; absent if that had been released or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_owner: Option<String>,
+    /// Why, in the operator's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The request of the operator, as in `X-Request-Id` and the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// A page of the audit, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditList {
+    /// The entries.
+    pub items: Vec<AuditEntry>,
     /// Pass it as `cursor` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,

@@ -31,6 +31,8 @@ pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
 pub(super) const BREAKS: &str = "fencegate_breaks_total";
 /// Grants whose answers could not be written out, by what became of them.
 pub(super) const UNDELIVERED: &str = "fencegate_undelivered_grants_total";
+/// Marks that changed something.
+pub(super) const MARKS: &str = "fencegate_marks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 
@@ -76,5 +78,6 @@ pub fn describe() {
         "Grants whose answers could not be written out: released, ended, taken_up by their callers \
          after all, or left until it expires"
     );
+    describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

@@ -11,6 +11,7 @@ mod grants;
 mod line;
 mod locks;
 pub mod metrics;
+mod operators;
 mod reads;
 mod rejections;
 mod sweeper;
@@ -257,14 +258,20 @@ impl Engine {
         resource: ResourceName,
         after: Duration,
         reason: String,
+        request_id: String,
     ) -> Result<ResourceView, EngineError> {
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         for _ in 0..BREAK_ATTEMPTS_MAX {
             // Aimed at the token that holds now: a break that runs late must hit nobody else.
             let view = self.resource(resource.clone()).await?;
             let token = view.token;
-            let item =
-                BreakItem { resource: resource.clone(), token, after, reason: reason.clone() };
+            let item = BreakItem {
+                resource: resource.clone(),
+                token,
+                after,
+                reason: reason.clone(),
+                request_id: request_id.clone(),
+            };
             if self.inner.locks.break_lock(item).await? {
                 self.inner.watches.poke_holders(std::slice::from_ref(&resource));
                 return self.resource(resource).await.map_err(unknown);

@@ -29,7 +29,9 @@ pub use problem::Problem;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
-use routes::{health, locks, objects, operations, rejections, resources, watching, writes};
+use routes::{
+    audit, health, locks, objects, operations, operators, rejections, resources, watching, writes,
+};
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {
@@ -43,11 +45,16 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, writes::delete_all))
         .routes(routes!(resources::break_lock))
+        .routes(routes!(operators::freeze))
+        .routes(routes!(operators::unfreeze))
+        .routes(routes!(operators::protect))
+        .routes(routes!(operators::unprotect))
         .routes(routes!(objects::list))
         .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
         .routes(routes!(operations::get))
         .routes(routes!(operations::find))
         .routes(routes!(rejections::list))
+        .routes(routes!(audit::list))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

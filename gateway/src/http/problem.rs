@@ -238,8 +238,12 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Released => "the lock was released; its token admits no more writes",
         Refusal::Broken => "an operator broke the lock; its token admits no more writes",
         Refusal::LockIdMismatch => "X-Lock-Id is not the id of the lock that has this token",
-        Refusal::Frozen => "an operator has stopped all writes to this resource",
-        Refusal::Protected => "an operator has forbidden deleting this resource",
+        Refusal::Frozen => {
+            "an operator has stopped all writes to this resource; GET /resources/{resource} says why"
+        }
+        Refusal::Protected => {
+            "an operator has forbidden deleting this resource; GET /resources/{resource} says why"
+        }
         Refusal::SequenceOutOfOrder => {
             "X-Fence-Seq must be higher than in every earlier write under this token"
         }

@@ -24,9 +24,9 @@ use super::problem::PROBLEM_JSON;
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
-        (name = "resources", description = "What is locked, and breaking a lock."),
+        (name = "resources", description = "What is locked, and what operators do to it."),
         (name = "operations", description = "What became of a write."),
-        (name = "seeing", description = "Refused writes, metrics, health and documentation.")
+        (name = "seeing", description = "Refused writes, the audit, metrics, health and documentation.")
     )
 )]
 pub struct Base;
@@ -124,7 +124,7 @@ problems! {
     /// A look at a resource.
     ResourceProblems =
         [EVERYWHERE, LEDGER, &[ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound]];
-    /// A break.
+    /// A break, or a mark.
     BreakProblems = [EVERYWHERE, LEDGER, JSON, &[
         ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound, ErrorCode::RefenceRequired,
     ]];

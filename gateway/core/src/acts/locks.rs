@@ -7,7 +7,8 @@ use super::seal::{NotRenewable, renewable, restart};
 use crate::lock::LockEnd;
 use crate::names::ResourceName;
 use crate::ports::{
-    BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    AuditAction, AuditEntry, BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict,
 };
 use crate::rule::Hold;
 
@@ -90,7 +91,8 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
 /// 2. Broken before: the same answer again.
 /// 3. Due at the earliest of the due time stored before, `after` from now, and the deadline: a
 ///    second break can shorten, never extend. Not ahead: broken now. Else stored; whoever acts on
-///    the row after it, or the sweeper, carries it out.
+///    the row after it, or the sweeper, carries it out. The audit keeps it, unless nothing was
+///    shortened: deadlines count in milliseconds, so less than one is nothing.
 pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     rows.settle(&item.resource, now);
     let number_base = rows.guard.base;
@@ -109,8 +111,18 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     let wait_ms = after_ms.min(fence.remaining_ms(now)).max(0);
     let asked = now.wall.checked_add(SignedDuration::from_millis(wait_ms)).unwrap_or(now.wall);
     let due = fence.break_due.map_or(asked, |stored| stored.min(asked));
+    let shortened = fence.break_due.is_none_or(|stored| {
+        due <= now.wall || stored.duration_since(due) >= SignedDuration::from_millis(1)
+    });
     fence.break_due = Some(due);
     let lock = fence.lock;
+    let entry = AuditEntry {
+        owner: Some(fence.owner.clone()),
+        token: Some(fence.token),
+        reason: Some(item.reason.clone()),
+        request_id: Some(item.request_id.clone()),
+        ..AuditEntry::about(&item.resource, AuditAction::Break, now.wall)
+    };
     let verdict = if due <= now.wall {
         fence.hold = Hold::Broken;
         let trace =
@@ -120,6 +132,9 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
         BreakVerdict::Breaking { due_ms: super::rows::millis_between(now.wall, due) }
     };
     rows.journal.insert(Change::Fence(item.resource.clone()));
+    if shortened {
+        rows.audit(entry);
+    }
     if matches!(verdict, BreakVerdict::Broken { .. }) {
         rows.end_lock(lock, LockEnd::Broken, now);
     }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, BreakDue, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::ports::{
+    Applied, AuditAction, AuditEntry, BreakDue, Grant, Holder, LockRecord, Object, ResourceView,
+};
 use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
@@ -145,6 +147,8 @@ impl FenceRow {
             remaining_ms: self.remaining_ms(now),
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen.clone(),
+            protected: self.protected.clone(),
             waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
             token: self.token,
         }
@@ -279,6 +283,8 @@ pub struct Rows {
     pub operations: HashMap<OperationId, Applied>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// The audit, oldest first.
+    pub audited: Vec<AuditEntry>,
     /// Who waits. Not in the journal: it lives as long as the callers' connections do.
     pub queue: Queue,
     /// What changed since the journal was last taken.
@@ -297,6 +303,7 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
+            audited: Vec::new(),
             queue: Queue::default(),
             journal: BTreeSet::new(),
         }
@@ -360,6 +367,12 @@ impl Rows {
         if fence.hold == Hold::Held && fence.hold_at(now) == Hold::Broken {
             fence.hold = Hold::Broken;
             let lock = fence.lock;
+            let entry = AuditEntry {
+                owner: Some(fence.owner.clone()),
+                token: Some(fence.token),
+                ..AuditEntry::about(resource, AuditAction::Broken, now.wall)
+            };
+            self.audit(entry);
             self.journal.insert(Change::Fence(resource.clone()));
             self.end_lock(lock, LockEnd::Broken, now);
         }
@@ -373,6 +386,11 @@ impl Rows {
             row.ended = Some((how, now.wall));
             self.journal.insert(Change::Lock(id));
         }
+    }
+
+    /// Records what an act did, for good.
+    pub(super) fn audit(&mut self, entry: AuditEntry) {
+        self.audited.push(entry);
     }
 
     /// Makes sure that an id never takes effect.

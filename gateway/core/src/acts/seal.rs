@@ -4,7 +4,7 @@ use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId, Supersession};
 use crate::names::ResourceName;
-use crate::ports::{Attempt, SealItem, SealVerdict, TakenOver};
+use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealVerdict, TakenOver};
 use crate::rule::Hold;
 use crate::token::Token;
 
@@ -213,6 +213,14 @@ fn raise(
         taken_over = (before.hold == Hold::Held)
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
+    let action = item.from.map_or(AuditAction::Grant, |_| AuditAction::Transfer);
+    let ended = before.as_ref().filter(|_| taken_over.is_some());
+    rows.audit(AuditEntry {
+        owner: Some(item.owner.clone()),
+        previous_owner: ended.map(|fence| fence.owner.clone()),
+        token: Some(token),
+        ..AuditEntry::about(resource, action, now.wall)
+    });
     let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     rows.grants.insert(
         (resource.clone(), token),

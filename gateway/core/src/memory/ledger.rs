@@ -12,10 +12,11 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -120,6 +121,14 @@ impl Ledger for MemoryLedger {
         _: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
         Ok(self.act(&items, acts::break_lock))
+    }
+
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        _: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::mark))
     }
 
     async fn commit(
@@ -281,6 +290,19 @@ impl Ledger for MemoryLedger {
         };
         let newest_first = state.rejections.iter().rev().filter(wanted);
         Ok(newest_first.take(limit(filter.limit)).cloned().collect())
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        let state = self.state();
+        let wanted = |(number, entry): &(i64, &AuditEntry)| {
+            filter.before.is_none_or(|before| *number < before)
+                && filter.resource.as_ref().is_none_or(|name| entry.resource.as_ref() == Some(name))
+                && filter.action.is_none_or(|action| action == entry.action)
+        };
+        let mut found: Vec<_> = (1..).zip(&state.rows.audited).filter(wanted).collect();
+        found.reverse();
+        let entry = |(number, entry): (i64, &AuditEntry)| (number, entry.clone());
+        Ok(found.into_iter().take(limit(filter.limit)).map(entry).collect())
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -13,6 +13,7 @@ use super::locks::{
     BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
     SealVerdict,
 };
+use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
@@ -133,6 +134,13 @@ pub trait Ledger: Send + Sync {
         patience: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError>;
 
+    /// Freezes and protects resources at an operator's wish, or lifts that.
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        patience: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError>;
+
     /// Decides and applies writes.
     async fn commit(
         &self,
@@ -210,6 +218,9 @@ pub trait Ledger: Send + Sync {
         &self,
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError>;
+
+    /// What was done to locks and resources, newest first, each with its number.
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError>;
 
     /// The current epoch.
     async fn epoch(&self) -> Result<Epoch, LedgerError>;

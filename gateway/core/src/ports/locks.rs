@@ -184,6 +184,8 @@ pub struct BreakItem {
     pub after: Duration,
     /// Why, for the record.
     pub reason: String,
+    /// The request that asks for it, for the record.
+    pub request_id: String,
 }
 
 /// What became of one break.

@@ -7,6 +7,7 @@
 mod ledger;
 mod locks;
 mod mint;
+mod operators;
 mod queue;
 mod runtime;
 mod views;
@@ -15,6 +16,7 @@ mod writes;
 pub use ledger::*;
 pub use locks::*;
 pub use mint::*;
+pub use operators::*;
 pub use queue::*;
 pub use runtime::*;
 pub use views::*;

@@ -67,6 +67,10 @@ pub struct ResourceView {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// Why an operator has stopped all writers, if one has.
+    pub frozen: Option<String>,
+    /// Why an operator forbids deleting it, if one does.
+    pub protected: Option<String>,
     /// How many wait for its lock.
     pub waiting: i64,
     /// The highest token; only for the operator's metrics.

@@ -279,14 +279,17 @@ pub(super) async fn break_locks(
 ) -> Result<Vec<BreakVerdict>, LedgerError> {
     let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
     let mut session = sessions.take_for_act().await?;
-    let call =
-        sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
-            .bind(sessions.seen())
-            .bind(wait_ms(patience))
-            .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
-            .bind(items.iter().map(after).collect::<Vec<_>>())
-            .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, BreakRow>(
+        "SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(sessions.seen())
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
+    .bind(items.iter().map(after).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());

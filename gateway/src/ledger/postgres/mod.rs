@@ -6,6 +6,7 @@
 mod commit;
 mod locks;
 mod migrate;
+mod operators;
 mod queue;
 mod reads;
 mod session;
@@ -14,10 +15,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Call, Epoch, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -97,6 +99,15 @@ impl Ledger for PgLedger {
         patience: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
         locks::break_locks(&self.sessions, &items, patience).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.mark", skip_all)]
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        patience: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        operators::mark(&self.sessions, &items, patience).await
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
@@ -193,6 +204,10 @@ impl Ledger for PgLedger {
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         reads::rejections(&self.sessions, &filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        operators::audit(&self.sessions, &filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -116,6 +116,8 @@ struct ViewRow {
     version: i64,
     objects: i64,
     token: i64,
+    frozen: Option<String>,
+    protected: Option<String>,
     waiting: i64,
 }
 
@@ -131,6 +133,8 @@ impl ViewRow {
             remaining_ms: self.remaining_ms,
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen,
+            protected: self.protected,
             waiting: self.waiting,
             token: token(self.token)?,
         })

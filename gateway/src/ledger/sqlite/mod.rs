@@ -4,6 +4,7 @@
 //! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
+mod audit;
 mod load;
 mod queue;
 mod reads;
@@ -17,10 +18,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
@@ -356,6 +358,19 @@ impl Ledger for SqliteLedger {
         .await
     }
 
+    #[tracing::instrument(level = "debug", name = "ledger.mark", skip_all)]
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        _: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        let needs = Needs::of_resources(items.iter().map(|item| item.resource.clone()));
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|item| acts::mark(rows, item, now)).collect())
+        })
+        .await
+    }
+
     #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
     async fn commit(
         &self,
@@ -459,6 +474,10 @@ impl Ledger for SqliteLedger {
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         self.list_rejections(&filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        self.list_audit(&filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

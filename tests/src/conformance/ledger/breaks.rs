@@ -178,6 +178,7 @@ pub async fn a_batch_of_breaks_has_a_verdict_each(ledger: &dyn Ledger) {
         token: grant.token,
         after: Duration::from_millis(after_ms),
         reason: "test".into(),
+        request_id: "test-request".into(),
     };
     let items = [item(&a, 60_000), item(&b, 0), item(&a, 0), item(&a, 0)];
     let verdicts = ledger.break_locks(Arc::from(items), Patience::Skip).await.expect("decided");

@@ -153,7 +153,8 @@ pub async fn break_one(ledger: &dyn Ledger, grant: &Grant, after_ms: u64) -> Bre
 /// The same with any duration.
 pub async fn break_with(ledger: &dyn Ledger, grant: &Grant, after: Duration) -> BreakVerdict {
     let resource = grant.resources[0].clone();
-    let item = BreakItem { resource, token: grant.token, after, reason: "test".into() };
+    let (reason, request_id) = ("test".into(), "test-request".into());
+    let item = BreakItem { resource, token: grant.token, after, reason, request_id };
     let verdicts = ledger.break_locks(Arc::from([item]), Patience::Skip).await;
     only(verdicts.expect("the break is decided"))
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Applied, BreakVerdict, Grant, Holder, Ledger, LockRecord, OperationRecord, Page, Patience,
-    ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict, SealVerdict, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakVerdict, Grant, Holder, Ledger, LockRecord, MarkVerdict,
+    OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict,
+    SealVerdict, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
@@ -38,6 +39,7 @@ fn seal(verdict: &SealVerdict) -> String {
         }
         SealVerdict::Again(got) => format!("again {}", grant(got)),
         SealVerdict::Held(who) => format!("held {}", holder(who)),
+        SealVerdict::Frozen(at) => format!("frozen {at}"),
         other => format!("{other:?}"),
     }
 }
@@ -68,6 +70,24 @@ fn breaking(verdict: &BreakVerdict) -> String {
         BreakVerdict::Breaking { due_ms } => format!("breaking {}", *due_ms > 0),
         other => format!("{other:?}"),
     }
+}
+
+fn mark(verdict: &MarkVerdict) -> String {
+    match verdict {
+        MarkVerdict::Marked { changed: true } => "marked".into(),
+        MarkVerdict::Marked { changed: false } => "unchanged".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All but the time.
+fn audited((number, entry): &(i64, AuditEntry)) -> String {
+    let AuditEntry { action, resource, owner, previous_owner, token, reason, request_id, .. } =
+        entry;
+    format!(
+        "audit {number} {action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
+         {request_id:?}"
+    )
 }
 
 fn write(verdict: &WriteVerdict) -> String {
@@ -115,6 +135,7 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
         Move::Break(items) => {
             ledger.break_locks(Arc::from(items), skip).await.map(|v| lines(&v, breaking))
         }
+        Move::Mark(items) => ledger.mark(Arc::from(items), skip).await.map(|v| lines(&v, mark)),
         Move::Commit(items) => {
             ledger.commit(Arc::from(items), skip).await.map(|v| lines(&v, write))
         }
@@ -147,7 +168,7 @@ pub async fn everything(
     for held in [false, true] {
         for view in ledger.resources(all.clone(), held).await.expect("read") {
             seen.push(format!(
-                "{held} {} {:?} {} v{} {} objects {} waiting {} {} {}",
+                "{held} {} {:?} {} v{} {} objects waiting {} {} {} {} {:?} {:?}",
                 view.resource,
                 view.state,
                 view.owner,
@@ -156,7 +177,9 @@ pub async fn everything(
                 view.waiting,
                 view.token,
                 view.remaining_ms > 0,
-                view.renewed_at >= view.acquired_at
+                view.renewed_at >= view.acquired_at,
+                view.frozen,
+                view.protected
             ));
         }
     }
@@ -180,6 +203,8 @@ pub async fn everything(
             seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
         }
     }
+    let audit = AuditFilter { limit: i64::MAX, ..AuditFilter::default() };
+    seen.extend(ledger.audit(audit).await.expect("read").iter().map(audited));
     let records = ledger.locks(locks).await.expect("read");
     for (id, record) in locks.iter().zip(records) {
         let record = record.map(|record| {

@@ -1,11 +1,13 @@
 //! The conformance suite of the ledger.
 
+pub mod audit;
 pub mod batches;
 pub mod belts;
 pub mod breaks;
 mod build;
 pub mod compare;
 pub mod keys;
+pub mod marks;
 mod moves;
 pub mod queues;
 pub mod random;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, RenewItem, Retention, SealItem, WriteItem,
+    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, RenewItem, Retention,
+    SealItem, WriteItem,
 };
 use fence_core::{EntityTag, LockId, OperationId, Ttl};
 use rand::rngs::StdRng;
@@ -35,6 +36,8 @@ pub enum Move {
     Release(Vec<(LockId, bool)>),
     /// Resources to break.
     Break(Vec<BreakItem>),
+    /// Resources to freeze, to protect, or the reverse.
+    Mark(Vec<MarkItem>),
     /// Writes.
     Commit(Vec<WriteItem>),
     /// A pass of the sweeper.
@@ -115,6 +118,7 @@ impl Mover {
             }
             54..57 => Move::Sweep(self.retention()),
             57..65 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
+            65..71 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
     }
@@ -216,6 +220,23 @@ impl Mover {
             token: token(self.token(standing, resource)),
             after,
             reason: "random".into(),
+            request_id: self.below(9).to_string(),
+        }
+    }
+
+    /// More often unfrozen than frozen, or little else would happen.
+    fn mark_item(&mut self) -> MarkItem {
+        let mark = match self.below(10) {
+            0 => Mark::Freeze,
+            1..6 => Mark::Unfreeze,
+            6 | 7 => Mark::Protect,
+            _ => Mark::Unprotect,
+        };
+        MarkItem {
+            resource: name(self.one_of(&RESOURCES)),
+            mark,
+            reason: self.one_of(&["audit", "fire"]).to_owned(),
+            request_id: self.below(9).to_string(),
         }
     }
 

@@ -25,10 +25,11 @@ pub type Tally = BTreeMap<String, usize>;
 
 /// What 20 runs must have come across, or they would say little.
 const KINDS: &str = "Waiting Free Known Full Queued Left sealed again held Kept NumberTooLow \
-    Conflict Breaking NotFound AlreadyEnded NotHeld \
-    NoFence Buried KeyReused renewed released broken breaking applied replayed stale \
+    Conflict Breaking NotFound AlreadyEnded NotHeld NoFence Buried KeyReused \
+    marked unchanged frozen renewed released broken breaking applied replayed stale \
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
-    Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch)";
+    Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \
+    Refused(Frozen) Refused(Protected)";
 
 /// Runs that never came across a kind of verdict have compared nothing of it.
 pub fn assert_all_kinds_occurred(tallies: Vec<Tally>) {
