@@ -129,6 +129,10 @@ BEGIN
     IF due IS NULL THEN
         RETURN;
     END IF;
+    INSERT INTO fencegate.audit (at, action, resource, owner, token)
+    SELECT p_now, 'broken', f.resource, f.owner, f.token FROM fencegate.fences f
+    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now
+    ORDER BY f.resource;
     UPDATE fencegate.fences f SET hold = 'broken'
     WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
     UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
@@ -181,8 +185,8 @@ END $$;
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
 -- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by another;
---    a number that does not rise. p_attempt: 0 first,
---    1 rerun (a refusal also buries the id), 2 bury (unless it is known).
+--    somebody ahead in the queue; a number that does not rise. p_attempt: 0 first,
+--    1 rerun (a refusal also buries the id, unless it waits), 2 bury (unless it is known).
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
 CREATE FUNCTION fencegate.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
@@ -202,6 +206,7 @@ DECLARE
     got_ids uuid[];
     names   text[];
     known   fencegate.locks;
+    waiter  fencegate.waiters;
     blocker record;
     why     text;
 BEGIN
@@ -228,6 +233,7 @@ BEGIN
         taken_resources := NULL; taken_held_ms := NULL; flushed := NULL;
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
+        SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
 
         IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
             verdict := 'busy';
@@ -256,7 +262,10 @@ BEGIN
                     acquired_us := fencegate.micros(known.acquired_at);
                     versions := fencegate.versions(names);
                 END IF;
+            ELSIF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
+                verdict := 'conflict';
             ELSIF p_attempt[i] = 2 THEN
+                PERFORM fencegate.leave(p_lock[i]);
                 PERFORM fencegate.bury('lock', p_lock[i], t);
                 verdict := 'released';
             ELSIF p_from[i] IS NOT NULL THEN
@@ -286,23 +295,32 @@ BEGIN
                                 ELSE 'held' END;
                 resource := blocker.resource; owner := blocker.owner;
                 age_ms := blocker.age; remaining_ms := blocker.left;
+            ELSIF p_from[i] IS NULL AND fencegate.is_ahead(names, waiter.ticket, t) THEN
+                verdict := 'queued';
             ELSIF p_number[i] IS NULL OR guard.base + p_number[i] <= guard.floor OR EXISTS (
                 SELECT FROM fencegate.fences f
                 WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
                 verdict := 'too_low';
             END IF;
-            IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
+            IF verdict IS NOT NULL AND p_attempt[i] > 0 AND waiter.ticket IS NULL THEN
                 PERFORM fencegate.bury('lock', p_lock[i], t);
             END IF;
         END IF;
 
         IF verdict IS NULL THEN
             verdict := 'sealed';
+            IF waiter.ticket IS NOT NULL THEN
+                PERFORM fencegate.leave(p_lock[i]);
+            END IF;
             token := guard.base + p_number[i];
             SELECT array_agg(f.resource ORDER BY f.resource),
                    array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
             INTO taken_resources, taken_held_ms
             FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held';
+            INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token)
+            SELECT t, CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END, f.resource,
+                   p_owner[i], CASE WHEN f.hold = 'held' THEN f.owner END, guard.base + p_number[i]
+            FROM fencegate.fences f WHERE f.resource = ANY (names) ORDER BY f.resource;
             UPDATE fencegate.grants g
             SET superseded_by = CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END,
                 superseded_at = t
@@ -401,9 +419,14 @@ BEGIN
 END $$;
 
 -- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
--- under that id can never be sealed.
-CREATE FUNCTION fencegate.release(p_seen bigint, p_wait_ms int, p_lock uuid[])
-RETURNS TABLE (verdict text, held_ms bigint, resources text[], number bigint, flushed bigint)
+-- under that id can never be sealed; if it waits in the queue, it leaves it. With p_since (microseconds;
+-- NULL for in any case) only a lock whose ttl last began then: compared for being the same time, so that
+-- no clock step makes a renewal older than its grant.
+CREATE FUNCTION fencegate.release(
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[])
+RETURNS TABLE (
+    verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
+    flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -422,13 +445,14 @@ BEGIN
     t := clock_timestamp();
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
-        verdict := NULL; held_ms := NULL; resources := NULL; number := NULL;
+        verdict := NULL; held_ms := NULL; resources := NULL; number := NULL; waited_for := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
         IF p_lock[i] <> ALL (got_ids) THEN
             verdict := 'busy';
         ELSIF known.id IS NULL THEN
-            verdict := 'ended';
             PERFORM fencegate.bury('lock', p_lock[i], t);
+            resources := fencegate.leave(p_lock[i]);
+            verdict := CASE WHEN resources IS NULL THEN 'ended' ELSE 'left' END;
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE
@@ -436,6 +460,12 @@ BEGIN
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             verdict := CASE WHEN known.ended IS NOT NULL OR known.token <= guard.floor
                             THEN 'ended' ELSE 'released' END;
+            IF verdict = 'released' AND EXISTS (
+                    SELECT FROM fencegate.fences f
+                    WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
+                      AND fencegate.micros(f.renewed_at) <> p_since[i]) THEN
+                verdict := 'kept';
+            END IF;
         END IF;
         IF verdict = 'released' THEN
             UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = known.id;
@@ -444,6 +474,8 @@ BEGIN
             held_ms := fencegate.millis(t - known.acquired_at);
             resources := known.resources;
             SELECT known.token - g.base INTO number FROM fencegate.seal_guard g;
+            waited_for := EXISTS (SELECT FROM fencegate.waiter_resources q
+                                  WHERE q.resource = ANY (known.resources));
         END IF;
         flushed := fencegate.flushed();
         RETURN NEXT;
@@ -454,7 +486,8 @@ END $$;
 -- it expires sooner. A second break can shorten, never extend. Only under the token that was meant:
 -- a call whose answer was lost, and which runs late, must not hit the next holder.
 CREATE FUNCTION fencegate.break_locks(
-    p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[])
+    p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
+    p_reason text[], p_request_id text[])
 RETURNS TABLE (verdict text, due_ms bigint, held_ms bigint, number bigint, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -489,6 +522,11 @@ BEGIN
                 t, least(fence.deadline,
                          t + least(p_after_ms[i], 10000000000000) * interval '1 millisecond')));
             verdict := CASE WHEN due <= t THEN 'broken' ELSE 'breaking' END;
+            IF fence.break_due IS NULL OR due <= t
+                    OR fence.break_due - due >= interval '1 millisecond' THEN
+                PERFORM fencegate.audit(t, 'break', fence.resource, fence.owner, NULL, fence.token,
+                                        p_reason[i], p_request_id[i]);
+            END IF;
             UPDATE fencegate.fences f
             SET break_due = due, hold = CASE WHEN due <= t THEN 'broken' ELSE f.hold END
             WHERE f.resource = fence.resource;

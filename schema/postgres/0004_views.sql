@@ -14,28 +14,37 @@ SELECT f.resource,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
        fencegate.millis(f.deadline - clock_timestamp()) AS remaining_ms,
-       f.version, f.objects, f.token
+       f.version, f.objects, f.token, f.frozen, f.protected,
+       (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f
 WHERE f.hold <> 'none';
 
--- A lock by its id.
-CREATE FUNCTION fencegate.lock_record(p_lock uuid)
+-- Locks by their ids.
+CREATE FUNCTION fencegate.lock_records(p_locks uuid[])
 RETURNS TABLE (
     resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint, ended text,
-    ended_us bigint, state text, remaining_ms bigint, versions bigint[])
+    ended_us bigint, state text, remaining_ms bigint, versions bigint[], id uuid,
+    superseded_by text, renewed_us bigint, break_due_us bigint, break_in_ms bigint)
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
            CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN 'void' ELSE l.ended END,
            CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN fencegate.micros(clock_timestamp())
                 ELSE fencegate.micros(l.ended_at) END,
-           v.state, v.remaining_ms, fencegate.versions(l.resources)
+           v.state, v.remaining_ms, fencegate.versions(l.resources), l.id,
+           (SELECT r.superseded_by FROM fencegate.grants r
+            WHERE r.resource = ANY (l.resources) AND r.token = l.token
+              AND r.superseded_by IS NOT NULL
+            ORDER BY r.superseded_at, r.resource LIMIT 1),
+           fencegate.micros(coalesce(v.renewed_at, l.acquired_at)),
+           fencegate.micros(v.break_due), fencegate.millis(v.break_due - clock_timestamp())
     FROM fencegate.locks l
     CROSS JOIN fencegate.seal_guard g
     LEFT JOIN LATERAL (
-        SELECT v.state, v.remaining_ms FROM fencegate.views v JOIN fencegate.fences f USING (resource)
+        SELECT v.state, v.remaining_ms, f.renewed_at, f.break_due
+        FROM fencegate.views v JOIN fencegate.fences f USING (resource)
         WHERE v.resource = ANY (l.resources) AND f.lock_id = l.id
         ORDER BY v.resource LIMIT 1) v ON true
-    WHERE l.id = p_lock
+    WHERE l.id = ANY (p_locks)
 $$;
 
 -- The epoch, from a ledger that is where it should be.
@@ -112,5 +121,5 @@ BEGIN
         WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
         ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN total + removed;
+    RETURN total + removed + fencegate.sweep_queue(p_rows);
 END $$;

@@ -73,6 +73,21 @@ macro_rules! on_every_mint {
 }
 
 on_every_ledger! {
+    queues {
+        what_is_free_is_not_waited_for
+        the_first_in_line_is_the_next_holder
+        one_ticket_covers_all_resources
+        crossing_waiters_go_in_ticket_order
+        the_same_id_waits_once
+        a_line_has_a_limit
+        a_release_leaves_the_line
+        who_does_not_come_is_passed_over
+        a_renewal_takes_the_turn_back
+        who_is_not_present_holds_nobody_up
+        a_place_is_kept
+        a_refused_rerun_of_a_waiter_stays_in_line
+        what_happens_by_itself_is_foretold
+    }
     transfers {
         a_transfer_hands_over_all_resources
         a_transfer_repeated_is_the_same_lock
@@ -129,6 +144,9 @@ on_every_ledger! {
         a_breaking_lock_may_be_released
         an_expired_lock_may_be_released
         a_release_frees_all_its_resources
+        a_grant_that_was_never_renewed_may_be_released_on_that_condition
+        a_grant_that_was_taken_up_since_is_kept
+        a_conditional_release_is_decided_in_its_batch
     }
     breaks {
         a_break_at_once_fences_the_holder_off
@@ -203,10 +221,32 @@ on_every_ledger! {
         one_stale_item_among_good_ones
         a_large_batch_is_decided_in_order
     }
+    marks {
+        a_frozen_resource_stops_writers_and_grants
+        a_frozen_resource_is_not_taken_over
+        a_known_key_is_answered_while_frozen
+        a_frozen_resource_can_be_broken
+        a_protected_resource_keeps_its_objects
+        marks_are_idempotent_and_the_latest_reason_counts
+        what_was_never_locked_is_not_marked
+        a_batch_of_marks_has_a_verdict_each
+        a_mark_stores_a_due_break
+    }
+    audit {
+        grants_are_audited
+        a_grant_of_several_resources_is_audited_on_each
+        breaks_are_audited
+        a_break_that_waits_for_the_deadline_is_audited_once
+        a_due_break_is_audited_once_by_whoever_acts
+        marks_are_audited
+        the_audit_is_listed_newest_first
+    }
     reads {
         a_batch_of_reads_answers_in_order
         holders_are_the_live_ones
         a_lock_record_follows_its_lock
+        locks_are_read_in_the_order_asked
+        a_lock_record_says_what_is_happening_to_it
         a_resource_shows_what_its_lock_is_doing
         resources_are_listed_in_byte_order
         released_resources_may_be_left_out
@@ -240,6 +280,7 @@ on_every_database! {
     rule::a_protected_resource_is_not_deleted
     rule::a_tag_of_an_older_generation_never_matches
     seals::a_raised_floor_frees_what_was_held
+    audit::the_audit_only_grows
     belts::a_fence_never_falls
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed
@@ -265,6 +306,12 @@ on_every_mint! {
 async fn a_locked_row_is_busy_and_delays_no_other_on_postgres() {
     let opened = conformance::postgres_ledger().await;
     cases::belts::a_locked_row_is_busy_and_delays_no_other(&opened.ledger, &opened.operator).await;
+}
+
+#[tokio::test]
+async fn a_locked_row_is_not_marked_on_postgres() {
+    let opened = conformance::postgres_ledger().await;
+    cases::marks::a_locked_row_is_not_marked(&opened.ledger, &opened.operator).await;
 }
 
 #[tokio::test]

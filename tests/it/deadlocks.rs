@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fence_core::LockId;
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ledger, Patience, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
-    SealVerdict, WriteVerdict,
+    BreakItem, BreakVerdict, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, SealItem, SealVerdict, WriteVerdict,
 };
 use fencegate::ledger::postgres::PgLedger;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -115,6 +115,7 @@ async fn breaks(field: &Field, ledger: &PgLedger, tally: &mut Tally) {
         token: fence_core::Token::new(token).unwrap(),
         after: Duration::ZERO,
         reason: "test".to_owned(),
+        request_id: "test-request".to_owned(),
     });
     let verdicts = ledger.break_locks(items.collect(), Patience::Skip).await.unwrap();
     tally.count(verdicts.iter().map(|verdict| *verdict == BreakVerdict::Busy));
@@ -135,7 +136,8 @@ async fn random_batch(field: &Field, ledger: &PgLedger, tally: &mut Tally) {
             tally.count(verdicts.iter().map(|verdict| *verdict == RenewVerdict::Busy));
         }
         6 => {
-            let verdicts = ledger.release(field.some_ids().into(), skip).await.unwrap();
+            let items = field.some_ids().into_iter().map(ReleaseItem::from).collect();
+            let verdicts = ledger.release(items, skip).await.unwrap();
             tally.count(verdicts.iter().map(|verdict| *verdict == ReleaseVerdict::Busy));
         }
         _ => breaks(field, ledger, tally).await,

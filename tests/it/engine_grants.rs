@@ -1,9 +1,11 @@
 //! What becomes of grants whose answer was lost, whose caller has gone, or whose number did not
 //! rise, on a ledger that goes as each test says.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use fence_core::ports::{Ledger as _, Mint as _, SealVerdict};
 use fence_core::{LockId, LockState};
@@ -12,7 +14,7 @@ use fence_tests::scripted::{Step, lost, rolled_back};
 use fencegate::engine::EngineError;
 use tokio::sync::Notify;
 
-use crate::rig::{R, Rig, opened, seal_as};
+use crate::rig::{R, Rig, counter, opened, seal_as};
 use crate::setup::random_id;
 
 #[tokio::test]
@@ -212,4 +214,67 @@ async fn a_grant_that_loses_every_race_is_no_sign_of_a_mint_that_went_back() {
     let answer = rig.acquire(R, None).await;
     assert!(matches!(answer, Err(EngineError::MintUnavailable(_))), "{answer:?}");
     assert!(calls.load(Ordering::Relaxed) > 1, "it was numbered anew");
+}
+
+/// Acquires under an id of the caller's choice and is gone when the ledger has sealed it.
+async fn gone_once_sealed(rig: &Rig, mine: LockId) {
+    let sealed = Arc::new(Notify::new());
+    let done = Arc::clone(&sealed);
+    rig.ledger.on_seal(move |_, _| {
+        let done = Arc::clone(&done);
+        Step::act().and_then(async move { done.notify_one() })
+    });
+    let mut call = Box::pin(rig.acquire(R, Some(mine)));
+    tokio::select! {
+        biased;
+        () = sealed.notified() => {}
+        answer = &mut call => panic!("taken: {answer:?}"),
+    }
+    drop(call);
+    rig.until_state(R, LockState::Leased).await;
+}
+
+#[tokio::test]
+async fn a_grant_under_a_proposed_id_that_was_not_taken_waits_for_its_caller() {
+    let rig = Rig::new();
+    let mine = LockId(random_id());
+    gone_once_sealed(&rig, mine).await;
+    let since = Instant::now();
+    rig.until_state(R, LockState::Released).await;
+    assert!(since.elapsed() > Duration::from_secs(9), "given back after {:?}", since.elapsed());
+    let answer = rig.acquire(R, Some(mine)).await;
+    assert!(matches!(answer, Err(EngineError::LockEnded(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_grant_under_a_proposed_id_that_was_taken_up_stays() {
+    let rig = Rig::new();
+    let mine = LockId(random_id());
+    gone_once_sealed(&rig, mine).await;
+    let (asked, mut count) = counter();
+    rig.ledger.on_release(move |_, _| {
+        count();
+        Step::act()
+    });
+    let acquired = rig.acquire(R, Some(mine)).await.unwrap();
+    assert_eq!((acquired.grant.lock, acquired.again), (mine, true));
+    eventually("the time is up", async || (asked.load(Ordering::Relaxed) > 0).then_some(())).await;
+    // This goes through the same queue after it.
+    rig.engine.release(LockId(random_id())).await.unwrap();
+    assert_eq!(rig.lock(mine).await.ended, None);
+    rig.write(R, acquired.grant.token).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_undelivered_grant_is_released_once_the_ledger_answers_again() {
+    let rig = Rig::new();
+    let grant = rig.granted(R).await;
+    let (calls, mut call) = counter();
+    rig.ledger.on_release(move |_, _| match call() {
+        0..8 => Step::fail(rolled_back()),
+        _ => Step::act(),
+    });
+    rig.engine.undelivered(&grant, false);
+    rig.until_state(R, LockState::Released).await;
+    assert!(calls.load(Ordering::Relaxed) > 8, "it was tried again");
 }

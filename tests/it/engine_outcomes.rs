@@ -244,7 +244,7 @@ async fn a_buried_lock_id_does_not_touch_the_operation_with_the_same_uuid() {
         0 => {
             let (memory, id) = (Arc::clone(&memory), LockId(items[0].operation.0));
             Step::act_but(lost()).and_then(async move {
-                memory.release([id].into(), Patience::Skip).await.unwrap();
+                memory.release([id.into()].into(), Patience::Skip).await.unwrap();
             })
         }
         _ => Step::act(),

@@ -159,7 +159,7 @@ pub async fn seal(ledger: &PgLedger, item: SealItem) -> Result<SealVerdict, Ledg
 }
 
 pub async fn release(ledger: &PgLedger, id: LockId) -> ReleaseVerdict {
-    let verdicts = ledger.release([id].into(), WAIT).await.expect("a verdict");
+    let verdicts = ledger.release([id.into()].into(), WAIT).await.expect("a verdict");
     verdicts.into_iter().next().expect("one verdict")
 }
 

@@ -20,7 +20,17 @@ pub struct Row {
 /// All rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in [tokens(), conditions(), resources(), keys(), bodies(), framing(), locks()] {
+    for table in [
+        tokens(),
+        conditions(),
+        resources(),
+        keys(),
+        bodies(),
+        framing(),
+        locks(),
+        watching(),
+        marks(),
+    ] {
         rows.extend(table);
     }
     rows
@@ -362,6 +372,113 @@ fn locks() -> Vec<Row> {
             post(r#"{"resource":"fresh"}"#).replace("application/json", "text/plain"),
             415,
             "unsupported-media-type",
+        ),
+    ]
+}
+
+fn watching() -> Vec<Row> {
+    let get = |path: &str| format!("GET /locks/{path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let look = |name, query: &str| {
+        row(name, get(&format!("{{other-id}}?{query}")), 400, "query-malformed")
+    };
+    let unknown = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+    let absent =
+        |name, path: &str| row(name, get(&format!("{unknown}{path}")), 404, "lock-not-found");
+    vec![
+        look("a wait without unit", "wait=5"),
+        look("an empty wait", "wait="),
+        look("a long wait", "wait=50001ms"),
+        look("a wait that is negative", "wait=-1s"),
+        look("a wait that overflows", "wait=99999999999999999999s"),
+        look("a wait of NaN", "wait=NaNs"),
+        look("a wait for ever", "wait=infinite"),
+        look("two waits", "wait=1s&wait=2s"),
+        look("a word that is none", "wait=1s&since=soon"),
+        look("a word in capitals", "wait=1s&since=LEASED"),
+        look("an empty word", "since="),
+        look("two words", "since=leased&since=expired"),
+        look("an unknown parameter of a look", "since=leased&until=expired"),
+        row("a query on events", get("{other-id}/events?wait=1s"), 400, "query-malformed"),
+        row("events of an id that is none", get("1/events"), 400, "request-malformed"),
+        absent("waiting for an unknown lock", "?wait=50s"),
+        absent("waiting for another word of an unknown lock", "?wait=50s&since=leased"),
+        absent("events of an unknown lock", "/events"),
+    ]
+}
+
+/// Freeze and protect; all on a resource that must stay writable.
+fn marks() -> Vec<Row> {
+    let post = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let freeze = |body: &str| post("/resources/live/freeze", body);
+    let bad = |name, body: &str| row(name, freeze(body), 400, "body-malformed");
+    let good = r#"{"reason":"x"}"#;
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(1025));
+    vec![
+        bad("a freeze without reason", "{}"),
+        bad("a freeze for nothing", r#"{"reason":""}"#),
+        bad("a freeze for a number", r#"{"reason":1}"#),
+        bad("a freeze for null", r#"{"reason":null}"#),
+        bad("a freeze with a long reason", &long),
+        bad("NUL in a reason", r#"{"reason":"a\u0000b"}"#),
+        bad("a line feed in a reason", r#"{"reason":"a\nb"}"#),
+        bad("a freeze with an unknown field", r#"{"reason":"x","after":"1s"}"#),
+        bad("a freeze with two reasons", r#"{"reason":"x","reason":"y"}"#),
+        bad("a freeze with half a body", r#"{"reason":"#),
+        bad("a freeze without body", ""),
+        row(
+            "a freeze under another type",
+            freeze(good).replace("application/json", "text/plain"),
+            415,
+            "unsupported-media-type",
+        ),
+        row(
+            "a freeze with a query",
+            post("/resources/live/freeze?x=1", good),
+            400,
+            "query-malformed",
+        ),
+        row(
+            "a freeze of a bad name",
+            post("/resources/a%2Fb/freeze", good),
+            400,
+            "resource-name-invalid",
+        ),
+        row(
+            "a freeze of what was never locked",
+            post("/resources/nowhere/freeze", good),
+            404,
+            "resource-not-found",
+        ),
+        row(
+            "a freeze by another method",
+            freeze(good).replace("POST", "PUT"),
+            405,
+            "method-not-allowed",
+        ),
+        row(
+            "protection without reason",
+            post("/resources/live/protect", "{}"),
+            400,
+            "body-malformed",
+        ),
+        row("a thaw", post("/resources/live/thaw", good), 404, "route-not-found"),
+        row(
+            "an audit of an unknown action",
+            "GET /audit?action=thaw HTTP/1.1\r\nHost: test\r\n\r\n",
+            400,
+            "query-malformed",
+        ),
+        row(
+            "an audit of a bad name",
+            "GET /audit?resource=a%2Fb HTTP/1.1\r\nHost: test\r\n\r\n",
+            400,
+            "query-malformed",
         ),
     ]
 }

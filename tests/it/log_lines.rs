@@ -24,7 +24,9 @@ async fn calls_with_secrets(client: &Client) -> (Vec<String>, usize) {
         client.lock_of(&first),
         client.get(format!("/locks/{id}x")),
         client.get(format!("/locks/{id}/nowhere")).unchecked(),
+        client.lock_of(&first).query("wait", "1ms").query("since", "leased"),
         client.release(&first),
+        client.get(format!("/locks/{id}/events")),
         client.put("job:1", "k", "late").under(&first),
     ];
     let count = calls.len() + 1;

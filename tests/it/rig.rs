@@ -45,6 +45,7 @@ impl Rig {
         let settings = Settings {
             request_timeout: TIMEOUT,
             queue_max: 100,
+            waiters_max: 100,
             batch_max: 64,
             committers: 1,
             retention: Retention {
@@ -73,7 +74,9 @@ impl Rig {
         id: Option<LockId>,
     ) -> Result<Acquired, EngineError> {
         let (resources, ttl) = (vec![name(resource)], Ttl::from_ms(3_600_000));
-        self.engine.acquire(Acquire { resources, owner: "me".into(), ttl, id }).await
+        self.engine
+            .acquire(Acquire { resources, owner: "me".into(), ttl, id, wait: Duration::ZERO })
+            .await
     }
 
     /// Acquires a lock that must be granted.
@@ -88,7 +91,8 @@ impl Rig {
 
     /// Breaks the lock of [`R`] now; the owner of the lock that is there afterwards.
     pub async fn break_lock(&self) -> Result<String, EngineError> {
-        let view = self.engine.break_lock(name(R), Duration::ZERO, "test".into()).await?;
+        let (reason, request_id) = ("test".into(), "test-request".into());
+        let view = self.engine.break_lock(name(R), Duration::ZERO, reason, request_id).await?;
         Ok(view.owner)
     }
 

@@ -197,6 +197,7 @@ async fn a_write_behind_a_break_is_refused() {
         token: grant.token,
         after: Duration::ZERO,
         reason: "test".to_owned(),
+        request_id: "test-request".to_owned(),
     };
     let ledger = ground.other_ledger();
     let breaking = async { ledger.break_locks([breaking].into(), WAIT).await.unwrap() };

@@ -123,8 +123,9 @@ async fn acts_refuse_any_isolation_but_read_committed() {
     let acts = [
         format!("fencegate.seal(0, 0, 0, {})", empty(8)),
         format!("fencegate.renew(0, 0, {})", empty(2)),
-        format!("fencegate.release(0, 0, {})", empty(1)),
-        format!("fencegate.break_locks(0, 0, {})", empty(3)),
+        format!("fencegate.release(0, 0, {})", empty(2)),
+        format!("fencegate.break_locks(0, 0, {})", empty(5)),
+        format!("fencegate.mark(0, 0, {})", empty(4)),
         format!("fencegate.commit(0, 0, {})", empty(20)),
         "fencegate.sweep(0, 0, 0, 0, 0, 0)".to_owned(),
     ];

@@ -198,21 +198,26 @@ impl Call {
         self.try_send().await.unwrap_or_else(|error| panic!("{what}: {error:?}"))
     }
 
-    /// Sends it; an error means that no whole answer came.
-    pub async fn try_send(self) -> reqwest::Result<Answer> {
+    /// Sends it and returns once the head of the answer has come, unchecked: for streams.
+    pub async fn open(self) -> reqwest::Result<reqwest::Response> {
         let mut url = format!("{}{}", self.client.base, self.path);
         for (index, parameter) in self.query.iter().enumerate() {
             url.push(if index == 0 { '?' } else { '&' });
             url.push_str(parameter);
         }
         let request = self.client.http.request(self.method.clone(), url);
-        let response = request.headers(self.headers).body(self.body).send().await?;
+        request.headers(self.headers).body(self.body).send().await
+    }
+
+    /// Sends it; an error means that no whole answer came.
+    pub async fn try_send(self) -> reqwest::Result<Answer> {
+        let (checked, method, path) = (self.checked, self.method.clone(), self.path.clone());
+        let response = self.open().await?;
         let status = response.status();
         let headers = response.headers().clone();
         let body = response.bytes().await?;
-        if self.checked {
-            let method = self.method.as_str();
-            Spec::get().check(method, &self.path, status.as_u16(), &headers, &body);
+        if checked {
+            Spec::get().check(method.as_str(), &path, status.as_u16(), &headers, &body);
         }
         Ok(Answer { status, headers, body })
     }

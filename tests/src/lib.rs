@@ -10,6 +10,7 @@ pub mod chaos;
 pub mod client;
 pub mod conformance;
 pub mod etcd;
+pub mod events;
 pub mod gateway;
 pub mod nginx;
 pub mod postgres;

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
-    SealVerdict, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -131,9 +132,11 @@ pub struct ScriptedLedger {
     pub memory: Arc<MemoryLedger>,
     seal: Script<SealItem, SealVerdict>,
     renew: Script<RenewItem, RenewVerdict>,
-    release: Script<LockId, ReleaseVerdict>,
+    release: Script<ReleaseItem, ReleaseVerdict>,
     breaks: Script<BreakItem, BreakVerdict>,
+    marks: Script<MarkItem, MarkVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
+    looks: Mutex<Vec<usize>>,
 }
 
 impl ScriptedLedger {
@@ -145,8 +148,15 @@ impl ScriptedLedger {
             renew: Script::default(),
             release: Script::default(),
             breaks: Script::default(),
+            marks: Script::default(),
             commit: Script::default(),
+            looks: Mutex::default(),
         }
+    }
+
+    /// How many locks each call of [`Ledger::locks`] asked for, so far.
+    pub fn looks(&self) -> Vec<usize> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on, seals go as `hook` says.
@@ -168,7 +178,7 @@ impl ScriptedLedger {
     /// From now on, releases go as `hook` says.
     pub fn on_release(
         &self,
-        hook: impl FnMut(&[LockId], Patience) -> Step<ReleaseVerdict> + Send + 'static,
+        hook: impl FnMut(&[ReleaseItem], Patience) -> Step<ReleaseVerdict> + Send + 'static,
     ) {
         self.release.set(hook);
     }
@@ -179,6 +189,14 @@ impl ScriptedLedger {
         hook: impl FnMut(&[BreakItem], Patience) -> Step<BreakVerdict> + Send + 'static,
     ) {
         self.breaks.set(hook);
+    }
+
+    /// From now on, marks go as `hook` says.
+    pub fn on_mark(
+        &self,
+        hook: impl FnMut(&[MarkItem], Patience) -> Step<MarkVerdict> + Send + 'static,
+    ) {
+        self.marks.set(hook);
     }
 
     /// From now on, writes go as `hook` says.
@@ -205,7 +223,11 @@ impl Ledger for ScriptedLedger {
         self.renew.run(items, patience, |items| self.memory.renew(items, patience)).await
     }
 
-    async fn release(&self, items: Arc<[LockId]>, patience: Patience) -> Answer<ReleaseVerdict> {
+    async fn release(
+        &self,
+        items: Arc<[ReleaseItem]>,
+        patience: Patience,
+    ) -> Answer<ReleaseVerdict> {
         self.release.run(items, patience, |items| self.memory.release(items, patience)).await
     }
 
@@ -217,6 +239,10 @@ impl Ledger for ScriptedLedger {
         self.breaks.run(items, patience, |items| self.memory.break_locks(items, patience)).await
     }
 
+    async fn mark(&self, items: Arc<[MarkItem]>, patience: Patience) -> Answer<MarkVerdict> {
+        self.marks.run(items, patience, |items| self.memory.mark(items, patience)).await
+    }
+
     async fn commit(&self, items: Arc<[WriteItem]>, patience: Patience) -> Answer<WriteVerdict> {
         self.commit.run(items, patience, |items| self.memory.commit(items, patience)).await
     }
@@ -225,8 +251,38 @@ impl Ledger for ScriptedLedger {
         self.memory.read(items).await
     }
 
-    async fn holders(&self, resources: &[ResourceName]) -> Answer<Option<Holder>> {
-        self.memory.holders(resources).await
+    async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
+        self.memory.look(resources).await
+    }
+
+    async fn join(&self, items: Arc<[JoinItem]>, patience: Patience) -> Answer<JoinVerdict> {
+        self.memory.join(items, patience).await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.memory.keep_place(lock, gateway).await
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Answer<Call> {
+        self.memory.call_next(gateway, able, resources).await
+    }
+
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        self.memory.listen(gateway).await
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        self.memory.position(lock).await
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(ids.len());
+        self.memory.locks(ids).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -263,6 +319,10 @@ impl Ledger for ScriptedLedger {
 
     async fn rejections(&self, filter: RejectionFilter) -> Answer<(i64, Rejection)> {
         self.memory.rejections(filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Answer<(i64, AuditEntry)> {
+        self.memory.audit(filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -98,6 +98,14 @@ impl Spec {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
+    /// Panics unless the value is what the schema of this name describes.
+    pub fn check_schema(&self, name: &str, value: &Value) {
+        let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
+        let validator = self.validator(name, &reference);
+        let errors: Vec<_> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "not a {name}: {}: {value}", errors.join("; "));
+    }
+
     /// The template that a path matches: of several the one with the most literal segments. A
     /// last parameter named `key`, `path` or `*...` takes all the rest of the path.
     fn template_of(&self, path: &str) -> Option<String> {

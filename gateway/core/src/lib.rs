@@ -11,6 +11,7 @@ pub mod lock;
 pub mod memory;
 pub mod names;
 pub mod ports;
+pub mod queue;
 pub mod rule;
 pub mod token;
 pub mod wire;

@@ -16,6 +16,8 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 1024;
 /// The most resources of one lock.
 pub const LOCK_RESOURCES_MAX: usize = 32;
+/// The longest wait of one call: proxies give up after a minute.
+pub const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(50);
 /// The most ids in one renewal of many.
 pub const RENEW_IDS_MAX: usize = 1000;
 
@@ -41,6 +43,11 @@ pub struct AcquireRequest {
     /// the same lock and token.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub id: Option<LockId>,
+    /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
+    /// place in line is kept for 10 s after that, and the same call takes it up again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "0s"))]
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub wait: Option<std::time::Duration>,
 }
 
 /// A lock as its holder sees it.
@@ -79,6 +86,62 @@ pub struct Lock {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub ended_at: Option<Timestamp>,
+}
+
+/// What can be said of a lock in one word: how it ended, or else its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LockWord {
+    /// Held, and its deadline lies ahead.
+    Leased,
+    /// Held, but an operator's break is due soon.
+    Breaking,
+    /// Its deadline has passed, and nobody has taken over.
+    Expired,
+    /// Held, and waiting for the effects of older tokens.
+    Draining,
+    /// A newer token was sealed on its resource.
+    Superseded,
+    /// Its holder gave it back.
+    Released,
+    /// An operator broke it.
+    Broken,
+    /// It was issued before the ledger was re-fenced.
+    Void,
+}
+
+impl LockWord {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leased => "leased",
+            Self::Breaking => "breaking",
+            Self::Expired => "expired",
+            Self::Draining => "draining",
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Broken => "broken",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// The data of an event of `GET /locks/{id}/events`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockEvent {
+    /// How the lock ended (`superseded`, `released`, `broken`, `void`), or else its state.
+    pub state: String,
+    /// Time left, in milliseconds; 0 once expired or ended.
+    pub expires_in_ms: i64,
+    /// When the operator's break takes effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub due: Option<Timestamp>,
+    /// What put a newer token in its place, if it was superseded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Supersession>,
 }
 
 /// `POST /locks/{id}/renew`
@@ -156,6 +219,16 @@ pub struct BreakRequest {
     pub reason: String,
 }
 
+/// `POST /resources/{resource}/freeze` and the like
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MarkRequest {
+    /// Why, shown to everybody and kept for ever; 1 to 1024 bytes, no control characters.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub reason: String,
+}
+
 fn optional_duration<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<std::time::Duration>, D::Error> {
@@ -184,6 +257,15 @@ pub struct Resource {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// Why an operator has stopped all writers and grants, in the operator's words; absent if none
+    /// has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
+    /// Why an operator forbids deleting it, in the operator's words; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
+    /// How many wait in line for its lock.
+    pub queue_length: i64,
 }
 
 /// An object in a list.
@@ -345,6 +427,44 @@ pub struct RejectionList {
     pub next_cursor: Option<String>,
 }
 
+/// Something that was done to a lock, a resource or the whole ledger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditEntry {
+    /// When.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
+    /// `unprotect`, `fence`, `refence` or `epoch`.
+    pub action: String,
+    /// The resource; absent if it was done to the whole ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The owner of the lock that was granted or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The owner of the lock that a grant put an end to; absent if that had been released or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_owner: Option<String>,
+    /// Why, in the operator's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The request of the operator, as in `X-Request-Id` and the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// A page of the audit, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditList {
+    /// The entries.
+    pub items: Vec<AuditEntry>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
 /// The state of one part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -406,6 +526,9 @@ pub struct Problem {
     /// The owner of the lock that is in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// The place in line for the lock, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<i64>,
     /// How long that lock has been held, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_age_ms: Option<i64>,

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ResourceName;
 use fence_core::ports::{
-    Attempt, Epoch, Ledger, LedgerError, Mint, MintError, MintItem, Patience, Runtime, SealItem,
-    SealVerdict,
+    Attempt, Epoch, Ledger, LedgerError, Mint, MintError, MintItem, Patience, SealItem, SealVerdict,
 };
 
-use super::batcher::{Act, Batcher};
+use super::batcher::Act;
+use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::error::EngineError;
-use super::locks::Release;
 use super::traces::Traces;
 
 /// How often a grant is numbered anew before its caller is told to try again.
@@ -26,11 +25,12 @@ pub(super) enum GrantVerdict {
     NoNumber(EngineError),
 }
 
-/// The ledger's verdict on its way to the caller. A lock that nobody takes is given back, unless its
-/// caller can come back for it.
+/// The ledger's verdict on its way to the caller. A lock that nobody takes is given back: at once, or
+/// when its caller has not come back for it.
 pub(super) struct Sealed {
     verdict: Option<SealVerdict>,
-    give_back: Option<(Arc<Batcher<Release>>, Runtime)>,
+    give_back: GiveBack,
+    proposed: bool,
 }
 
 impl Sealed {
@@ -42,17 +42,17 @@ impl Sealed {
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        let Some(SealVerdict::Sealed(grant, _) | SealVerdict::Again(grant)) = self.verdict.take()
-        else {
-            return;
-        };
-        let Some((releases, runtime)) = self.give_back.take() else { return };
-        let release = async move {
-            if releases.submit(grant.lock).await.is_err() {
-                tracing::warn!("an undelivered lock could not be released; it will expire");
+        match self.verdict.take() {
+            Some(SealVerdict::Sealed(grant, _)) => {
+                self.give_back.undelivered(&grant, self.proposed);
             }
-        };
-        runtime.spawn.spawn("release-undelivered", Box::pin(release));
+            // Found by a rerun: an id of our own that nobody has heard of. Under an id of the caller's
+            // it may be a lock that it has held for long.
+            Some(SealVerdict::Again(grant)) if !self.proposed => {
+                self.give_back.undelivered(&grant, false);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -61,8 +61,7 @@ pub(super) struct Granting {
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) mint: Arc<dyn Mint>,
     pub(super) traces: Traces,
-    pub(super) releases: Arc<Batcher<Release>>,
-    pub(super) runtime: Runtime,
+    pub(super) give_back: GiveBack,
     pub(super) epochs: Arc<Epochs>,
 }
 
@@ -311,8 +310,8 @@ impl Act for Granting {
             Err(error) => GrantVerdict::NoNumber(error),
             Ok(verdict) => GrantVerdict::Sealed(Sealed {
                 verdict: Some(verdict),
-                give_back: (!pending.proposed)
-                    .then(|| (Arc::clone(&self.releases), self.runtime.clone())),
+                give_back: self.give_back.clone(),
+                proposed: pending.proposed,
             }),
         };
         Ok(verdicts.into_iter().zip(items.iter()).map(parcel).collect())

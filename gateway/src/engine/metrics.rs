@@ -1,7 +1,7 @@
 //! The names of the engine's metrics, and what they mean.
 
 use fence_core::{ErrorCode, LockEnd};
-use metrics::{Unit, describe_counter, describe_histogram};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 /// Items in a batch, by act.
 pub(super) const BATCH_ITEMS: &str = "fencegate_batch_items";
@@ -21,12 +21,18 @@ pub(super) const COMMIT_SECONDS: &str = "fencegate_commit_seconds";
 pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
 /// From an acquisition's arrival in the engine to its answer.
 pub(super) const ACQUIRE_SECONDS: &str = "fencegate_acquire_seconds";
+/// Callers that wait for a lock at this gateway.
+pub(super) const WAITERS: &str = "fencegate_waiters";
 /// Renewals by outcome.
 pub(super) const RENEWALS: &str = "fencegate_renewals_total";
 /// Renewals that failed, by reason.
 pub(super) const RENEW_FAILURES: &str = "fencegate_renew_failures_total";
 /// Breaks.
 pub(super) const BREAKS: &str = "fencegate_breaks_total";
+/// Grants whose answers could not be written out, by what became of them.
+pub(super) const UNDELIVERED: &str = "fencegate_undelivered_grants_total";
+/// Marks that changed something.
+pub(super) const MARKS: &str = "fencegate_marks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 /// New epochs begun by this gateway.
@@ -67,6 +73,7 @@ pub fn describe() {
         Unit::Seconds,
         "From an acquisition's arrival to its answer"
     );
+    describe_gauge!(WAITERS, "Callers that wait for a lock at this gateway");
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");
@@ -78,5 +85,11 @@ pub fn describe() {
         REFENCES,
         "Re-fences by this gateway, each of which voided all tokens granted before"
     );
+    describe_counter!(
+        UNDELIVERED,
+        "Grants whose answers could not be written out: released, ended, taken_up by their callers \
+         after all, or left until it expires"
+    );
+    describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");
 }

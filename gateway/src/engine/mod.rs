@@ -4,18 +4,23 @@
 //! way regardless. Clock, ids and spawning come in from outside.
 
 mod batcher;
+mod deliveries;
 mod epochs;
 pub mod error;
 mod granting;
 mod grants;
+mod line;
 mod locks;
 mod lookout;
 pub mod metrics;
+mod operators;
 mod reads;
 mod refencing;
 mod rejections;
 mod sweeper;
 mod traces;
+mod waiting;
+mod watch;
 mod writes;
 
 use std::future::Future;
@@ -23,19 +28,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, BreakItem, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord, Page,
-    ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
+    Applied, BreakItem, Grant, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord,
+    Page, ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
 };
 use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Ttl};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use batcher::{Batcher, Limits};
+use deliveries::GiveBack;
 use epochs::Epochs;
 pub use error::EngineError;
 use granting::Granting;
 pub use grants::{Acquire, Acquired, Transfer};
 use grants::{Grants, Look};
+use line::Line;
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
 use lookout::Lookout;
@@ -44,6 +51,9 @@ use reads::Read;
 pub use refencing::{Refenced, refence_now};
 use rejections::Rejections;
 use traces::Traces;
+use waiting::{Join, Waiting};
+use watch::Watches;
+pub use watch::{WATCHERS_MAX, Watcher};
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
@@ -63,6 +73,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Items that may wait in each queue.
     pub queue_max: usize,
+    /// How many may wait for one resource.
+    pub waiters_max: usize,
     /// Items in one batch.
     pub batch_max: usize,
     /// Group committers side by side; one for a ledger with one writer.
@@ -102,6 +114,8 @@ struct Inner {
     reads: Batcher<Read>,
     queries: Arc<Semaphore>,
     looked: CancellationToken,
+    give_back: GiveBack,
+    watches: Watches,
     closing: CancellationToken,
 }
 
@@ -127,27 +141,43 @@ impl Engine {
             closing: closing.clone(),
         };
         let traces = Traces::default();
-        let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
+        let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
+        let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
+        let releases = Arc::new(start.batcher(release));
+        let give_back = GiveBack {
+            releases: Arc::clone(&releases),
+            traces: traces.clone(),
+            runtime: runtime.clone(),
+            closing: closing.clone(),
+        };
         let epochs = Epochs::new(Arc::clone(&ledger), Arc::clone(&mint), runtime.clone());
         let epochs = Arc::new(epochs);
         let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
             traces: traces.clone(),
-            releases: Arc::clone(&releases),
-            runtime: runtime.clone(),
+            give_back: give_back.clone(),
             epochs: Arc::clone(&epochs),
         };
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
             reentries: start.limited(granting(), grants::BATCH_MAX),
             grants: start.limited(granting(), grants::BATCH_MAX),
+            waiting: Waiting {
+                joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
+                line: Arc::clone(&line),
+                ledger: Arc::clone(&ledger),
+                releases: Arc::clone(&releases),
+                runtime: runtime.clone(),
+                request_timeout: settings.request_timeout,
+                waiters_max: settings.waiters_max,
+            },
             runtime: runtime.clone(),
         };
         let locks = Locks {
             renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
             releases: Arc::clone(&releases),
-            breaks: start.batcher(Break { ledger: Arc::clone(&ledger) }),
+            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line }),
             traces,
         };
         let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
@@ -173,6 +203,8 @@ impl Engine {
             None => looked.cancel(),
         }
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let retention = settings.retention.clone();
+        let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
         let inner = Inner {
             ledger,
             mint,
@@ -184,34 +216,66 @@ impl Engine {
             reads,
             queries,
             looked,
+            give_back,
+            watches,
             closing,
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Acquires a lock, or says who holds it.
+    /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
-        self.inner.grants.acquire(request).await
+        let acquired = self.inner.grants.acquire(request).await?;
+        self.inner.watches.poke_holders(&acquired.grant.resources);
+        Ok(acquired)
+    }
+
+    /// The answer to this grant was written out: all its bytes were handed to the system for sending.
+    /// That the caller read it, nobody knows; an id that is seen again is the proof.
+    pub fn delivered(&self, _grant: &Grant) {}
+
+    /// The answer to this fresh grant could not be written out. It is released: at once, or if the
+    /// caller `proposed` the id, after 10 s, unless it was renewed or re-entered meanwhile.
+    pub fn undelivered(&self, grant: &Grant, proposed: bool) {
+        self.inner.give_back.undelivered(grant, proposed);
+    }
+
+    /// Watches a lock: tells its state now, and whenever it changes.
+    ///
+    /// # Errors
+    /// `LockNotFound`; `Overloaded` with [`WATCHERS_MAX`] watchers.
+    pub async fn watch(&self, id: LockId) -> Result<Watcher, EngineError> {
+        let first = self.inner.watches.watch(id)?;
+        match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
+            Some(watcher) => watcher.ok_or(EngineError::LockNotFound),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
     }
 
     /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
-        self.inner.locks.renew(id, ttl).await
+        let renewed = self.inner.locks.renew(id, ttl).await?;
+        self.inner.watches.poke(id);
+        Ok(renewed)
     }
 
     /// Hands a lock over to a successor, with a new id and token.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn transfer(&self, request: Transfer) -> Result<Acquired, EngineError> {
         let from = self.lock(request.from).await?;
-        self.inner.grants.transfer(request, from).await
+        let acquired = self.inner.grants.transfer(request, from).await?;
+        self.inner.watches.poke_holders(&acquired.grant.resources);
+        Ok(acquired)
     }
 
     /// Gives a lock back; its token is refused from now on.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        self.inner.locks.release(id).await
+        self.inner.locks.release(id).await?;
+        self.inner.watches.poke(id);
+        Ok(())
     }
 
     /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as
@@ -222,15 +286,22 @@ impl Engine {
         resource: ResourceName,
         after: Duration,
         reason: String,
+        request_id: String,
     ) -> Result<ResourceView, EngineError> {
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         for _ in 0..BREAK_ATTEMPTS_MAX {
             // Aimed at the token that holds now: a break that runs late must hit nobody else.
             let view = self.resource(resource.clone()).await?;
             let token = view.token;
-            let item =
-                BreakItem { resource: resource.clone(), token, after, reason: reason.clone() };
+            let item = BreakItem {
+                resource: resource.clone(),
+                token,
+                after,
+                reason: reason.clone(),
+                request_id: request_id.clone(),
+            };
             if self.inner.locks.break_lock(item).await? {
+                self.inner.watches.poke_holders(std::slice::from_ref(&resource));
                 return self.resource(resource).await.map_err(unknown);
             }
             if view.state == LockState::Released {
@@ -244,7 +315,14 @@ impl Engine {
     pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
         let record = self.query(async move { ledger.lock(id).await }).await?;
-        record.ok_or(EngineError::LockNotFound)
+        if let Some(record) = record {
+            return Ok(record);
+        }
+        let ledger = Arc::clone(&self.inner.ledger);
+        match self.query(async move { ledger.position(id).await }).await? {
+            None => Err(EngineError::LockNotFound),
+            position => Err(EngineError::LockWaiting { position }),
+        }
     }
 
     /// A resource by its name.

@@ -4,6 +4,7 @@ pub mod extract;
 pub mod middleware;
 pub mod pages;
 pub mod problem;
+pub mod receipt;
 pub mod routes;
 pub mod serve;
 pub mod spec;
@@ -28,24 +29,32 @@ pub use problem::Problem;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
-use routes::{health, locks, objects, operations, rejections, resources, writes};
+use routes::{
+    audit, health, locks, objects, operations, operators, rejections, resources, watching, writes,
+};
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(spec::Base::openapi())
         .routes(routes!(locks::acquire, locks::list))
         .routes(routes!(locks::renew_many))
-        .routes(routes!(locks::get, locks::release))
+        .routes(routes!(watching::get, locks::release))
+        .routes(routes!(watching::events))
         .routes(routes!(locks::renew))
         .routes(routes!(locks::transfer))
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, writes::delete_all))
         .routes(routes!(resources::break_lock))
+        .routes(routes!(operators::freeze))
+        .routes(routes!(operators::unfreeze))
+        .routes(routes!(operators::protect))
+        .routes(routes!(operators::unprotect))
         .routes(routes!(objects::list))
         .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
         .routes(routes!(operations::get))
         .routes(routes!(operations::find))
         .routes(routes!(rejections::list))
+        .routes(routes!(audit::list))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

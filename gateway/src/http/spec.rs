@@ -20,13 +20,13 @@ use super::problem::PROBLEM_JSON;
         description = "A fenced-write storage gateway: it takes no write without a fence token, \
                        and refuses every token but the one granted last."
     ),
-    components(schemas(wire::Problem)),
+    components(schemas(wire::Problem, wire::LockEvent, wire::LockWord)),
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
-        (name = "resources", description = "What is locked, and breaking a lock."),
+        (name = "resources", description = "What is locked, and what operators do to it."),
         (name = "operations", description = "What became of a write."),
-        (name = "seeing", description = "Refused writes, metrics, health and documentation.")
+        (name = "seeing", description = "Refused writes, the audit, metrics, health and documentation.")
     )
 )]
 pub struct Base;
@@ -102,7 +102,8 @@ problems! {
     ListProblems = [EVERYWHERE, LEDGER];
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
+        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
+        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A transfer.
@@ -116,12 +117,14 @@ problems! {
     RenewManyProblems = [EVERYWHERE, LEDGER, JSON, &[ErrorCode::RefenceRequired]];
     /// A look at one's own lock.
     LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
+    /// A stream of events.
+    EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound, ErrorCode::ShuttingDown]];
     /// A release.
     ReleaseProblems = [EVERYWHERE, LEDGER, &[ErrorCode::RefenceRequired]];
     /// A look at a resource.
     ResourceProblems =
         [EVERYWHERE, LEDGER, &[ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound]];
-    /// A break.
+    /// A break, or a mark.
     BreakProblems = [EVERYWHERE, LEDGER, JSON, &[
         ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound, ErrorCode::RefenceRequired,
     ]];

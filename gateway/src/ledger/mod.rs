@@ -3,7 +3,7 @@
 pub mod postgres;
 pub mod sqlite;
 
-use fence_core::ports::LedgerError;
+use fence_core::ports::{AuditAction, LedgerError};
 use fence_core::{LockEnd, ObjectKey, ResourceName, Token};
 use jiff::Timestamp;
 
@@ -37,6 +37,11 @@ fn digest(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
 /// How a lock ended, read back.
 fn end(word: &str) -> Result<LockEnd, LedgerError> {
     LockEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a lock")))
+}
+
+/// What was done, read back from the audit.
+fn audit_action(word: &str) -> Result<AuditAction, LedgerError> {
+    AuditAction::parse(word).ok_or_else(|| Defect(format!("{word} is stored in the audit")))
 }
 
 /// The largest name that begins with `prefix` is below this; `None` if there is no bound.

@@ -4,9 +4,12 @@ use jiff::SignedDuration;
 
 use super::rows::{Buried, Change, Now, Rows};
 use super::seal::{NotRenewable, renewable, restart};
-use crate::lock::{LockEnd, LockId};
+use crate::lock::LockEnd;
 use crate::names::ResourceName;
-use crate::ports::{BreakItem, BreakVerdict, Ended, ReleaseVerdict, RenewItem, RenewVerdict};
+use crate::ports::{
+    AuditAction, AuditEntry, BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict,
+};
 use crate::rule::Hold;
 
 /// Starts the ttl of a lock again.
@@ -39,25 +42,36 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 
 /// Ends a lock at its holder's wish, on all of its resources.
 ///
-/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed.
+/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed. If it waits in
+///    the queue, it leaves it.
 /// 2. A lock that has ended stays as it is.
-/// 3. Else its token is refused from now on, also while it was being broken or had expired.
-pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
+/// 3. One that was renewed since stays too, if that was the condition. Compared for being the same
+///    time, not a later one: a clock that was set back between makes no renewal older than its grant.
+/// 4. Else its token is refused from now on, also while it was being broken or had expired.
+pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict {
+    let id = item.lock;
     let Some(row) = rows.locks.get(&id).cloned() else {
         rows.bury(Buried::Lock(id), now);
-        return ReleaseVerdict::AlreadyEnded;
+        return match rows.queue.leave(id) {
+            Some(waiter) => ReleaseVerdict::Left(waiter.resources),
+            None => ReleaseVerdict::AlreadyEnded,
+        };
     };
     for resource in &row.resources {
         rows.settle(resource, now);
     }
-    let ended = rows.lock_record(id, now).is_none_or(|record| record.ended.is_some());
-    if ended {
-        return ReleaseVerdict::AlreadyEnded;
+    let record = match rows.lock_record(id, now) {
+        Some(record) if record.ended.is_none() => record,
+        _ => return ReleaseVerdict::AlreadyEnded,
+    };
+    if item.unless_renewed_since.is_some_and(|since| record.renewed_at != since) {
+        return ReleaseVerdict::Kept;
     }
     rows.end_lock(id, LockEnd::Released, now);
     let number = row.token.get() - rows.guard.base;
     let mut held_ms = 0;
     let mut traces = Vec::new();
+    let waited_for = row.resources.iter().any(|name| rows.queue.length(name) > 0);
     for resource in row.resources {
         let Some(fence) = rows.fences.get_mut(&resource) else { continue };
         if fence.lock == id && fence.hold == Hold::Held {
@@ -68,7 +82,7 @@ pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
             traces.push(Ended { resource, number });
         }
     }
-    ReleaseVerdict::Released { held_ms, ended: traces }
+    ReleaseVerdict::Released { held_ms, ended: traces, waited_for }
 }
 
 /// Ends the lock of a resource at an operator's wish, now or soon.
@@ -77,7 +91,8 @@ pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
 /// 2. Broken before: the same answer again.
 /// 3. Due at the earliest of the due time stored before, `after` from now, and the deadline: a
 ///    second break can shorten, never extend. Not ahead: broken now. Else stored; whoever acts on
-///    the row after it, or the sweeper, carries it out.
+///    the row after it, or the sweeper, carries it out. The audit keeps it, unless nothing was
+///    shortened: deadlines count in milliseconds, so less than one is nothing.
 pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     rows.settle(&item.resource, now);
     let number_base = rows.guard.base;
@@ -96,8 +111,18 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     let wait_ms = after_ms.min(fence.remaining_ms(now)).max(0);
     let asked = now.wall.checked_add(SignedDuration::from_millis(wait_ms)).unwrap_or(now.wall);
     let due = fence.break_due.map_or(asked, |stored| stored.min(asked));
+    let shortened = fence.break_due.is_none_or(|stored| {
+        due <= now.wall || stored.duration_since(due) >= SignedDuration::from_millis(1)
+    });
     fence.break_due = Some(due);
     let lock = fence.lock;
+    let entry = AuditEntry {
+        owner: Some(fence.owner.clone()),
+        token: Some(fence.token),
+        reason: Some(item.reason.clone()),
+        request_id: Some(item.request_id.clone()),
+        ..AuditEntry::about(&item.resource, AuditAction::Break, now.wall)
+    };
     let verdict = if due <= now.wall {
         fence.hold = Hold::Broken;
         let trace =
@@ -107,6 +132,9 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
         BreakVerdict::Breaking { due_ms: super::rows::millis_between(now.wall, due) }
     };
     rows.journal.insert(Change::Fence(item.resource.clone()));
+    if shortened {
+        rows.audit(entry);
+    }
     if matches!(verdict, BreakVerdict::Broken { .. }) {
         rows.end_lock(lock, LockEnd::Broken, now);
     }

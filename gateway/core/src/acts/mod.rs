@@ -8,11 +8,15 @@
 mod commit;
 mod disasters;
 mod locks;
+mod marks;
+mod queue;
 mod rows;
 mod seal;
 
 pub use commit::commit;
 pub use disasters::{refence, switch_epoch};
 pub use locks::{break_lock, release, renew, sweep_break};
+pub use marks::mark;
+pub use queue::{call_next, join};
 pub use rows::{Buried, Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
 pub use seal::seal;

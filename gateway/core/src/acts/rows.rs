@@ -8,7 +8,11 @@ use uuid::Uuid;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Epoch, Grant, Holder, LockRecord, Object, Place, ResourceView};
+use crate::ports::{
+    Applied, AuditAction, AuditEntry, BreakDue, Epoch, Grant, Holder, LockRecord, Object, Place,
+    ResourceView,
+};
+use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
@@ -54,8 +58,14 @@ impl Guard {
     }
 
     /// A resource as everybody may see it: a lock that a re-fence voided keeps nobody out.
-    pub fn view(&self, resource: &ResourceName, fence: &FenceRow, now: Now) -> ResourceView {
-        let view = fence.view(resource, now);
+    pub fn view(
+        &self,
+        resource: &ResourceName,
+        fence: &FenceRow,
+        waiting: usize,
+        now: Now,
+    ) -> ResourceView {
+        let view = fence.view(resource, waiting, now);
         let live = matches!(view.state, LockState::Leased | LockState::Breaking);
         match live && fence.token.get() <= self.floor {
             true => ResourceView { state: LockState::Expired, ..view },
@@ -173,7 +183,7 @@ impl FenceRow {
     }
 
     /// The resource, as everybody may see it.
-    pub fn view(&self, resource: &ResourceName, now: Now) -> ResourceView {
+    pub fn view(&self, resource: &ResourceName, waiting: usize, now: Now) -> ResourceView {
         ResourceView {
             resource: resource.clone(),
             state: self.state(now),
@@ -184,6 +194,9 @@ impl FenceRow {
             remaining_ms: self.remaining_ms(now),
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen.clone(),
+            protected: self.protected.clone(),
+            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
             token: self.token,
         }
     }
@@ -317,6 +330,10 @@ pub struct Rows {
     pub operations: HashMap<OperationId, Applied>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// The audit, oldest first.
+    pub audited: Vec<AuditEntry>,
+    /// Who waits. Not in the journal: it lives as long as the callers' connections do.
+    pub queue: Queue,
     /// What changed since the journal was last taken.
     pub journal: BTreeSet<Change>,
 }
@@ -333,6 +350,8 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
+            audited: Vec::new(),
+            queue: Queue::default(),
             journal: BTreeSet::new(),
         }
     }
@@ -371,6 +390,21 @@ impl Rows {
                 versions: row.resources.iter().map(version).collect(),
             },
             ended,
+            superseded_by: match ended {
+                Some((LockEnd::Superseded, _)) => {
+                    let grant = |name: &ResourceName| self.grants.get(&(name.clone(), row.token));
+                    let grants = row.resources.iter().filter_map(grant);
+                    let first = grants.filter(|grant| grant.by.is_some()).min_by_key(|g| g.at);
+                    first.and_then(|grant| grant.by)
+                }
+                _ => None,
+            },
+            renewed_at: fence.map_or(row.acquired_at, |fence| fence.renewed_at),
+            break_due: fence.filter(|_| ended.is_none()).and_then(|fence| {
+                let at = fence.break_due?;
+                let in_ms = at.as_millisecond() - now.wall.as_millisecond();
+                Some(BreakDue { at, in_ms })
+            }),
         })
     }
 
@@ -380,6 +414,12 @@ impl Rows {
         if fence.hold == Hold::Held && fence.hold_at(now) == Hold::Broken {
             fence.hold = Hold::Broken;
             let lock = fence.lock;
+            let entry = AuditEntry {
+                owner: Some(fence.owner.clone()),
+                token: Some(fence.token),
+                ..AuditEntry::about(resource, AuditAction::Broken, now.wall)
+            };
+            self.audit(entry);
             self.journal.insert(Change::Fence(resource.clone()));
             self.end_lock(lock, LockEnd::Broken, now);
         }
@@ -393,6 +433,11 @@ impl Rows {
             row.ended = Some((how, now.wall));
             self.journal.insert(Change::Lock(id));
         }
+    }
+
+    /// Records what an act did, for good.
+    pub(super) fn audit(&mut self, entry: AuditEntry) {
+        self.audited.push(entry);
     }
 
     /// Makes sure that an id never takes effect.

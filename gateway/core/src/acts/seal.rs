@@ -1,9 +1,10 @@
 //! Seal: raise fences to a newly minted token and record the holder, in one act.
 
+use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId, Supersession};
 use crate::names::ResourceName;
-use crate::ports::{Attempt, SealItem, SealVerdict, TakenOver};
+use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealVerdict, TakenOver};
 use crate::rule::Hold;
 use crate::token::Token;
 
@@ -15,12 +16,12 @@ use crate::token::Token;
 /// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`. One
 ///    that is unknown and no longer wanted is buried.
 /// 3. A lock that is to hand over: unknown, on other resources, ended, or being broken.
-/// 4. For each resource: frozen, held by another, number not above the fence. The first that
-///    applies decides, and nothing is sealed.
+/// 4. For each resource: frozen, held by another, somebody ahead in the queue, number not above the
+///    fence. The first that applies decides, and nothing is sealed.
 /// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
 ///
 /// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
-/// row lock, and must find that.
+/// row lock, and must find that. Not while the id waits in the queue: a grant is still wanted then.
 pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     for resource in &item.resources {
         rows.settle(resource, now);
@@ -31,7 +32,11 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if rows.locks.contains_key(&item.lock) {
         return reenter(rows, item, now);
     }
+    if is_other_waiter(rows, item) {
+        return SealVerdict::Conflict;
+    }
     if item.attempt == Attempt::Bury {
+        rows.queue.leave(item.lock);
         rows.bury(Buried::Lock(item.lock), now);
         return SealVerdict::Ended(LockEnd::Released);
     }
@@ -43,7 +48,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
     let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
     if let Some(refused) = obstacle(rows, item, token, now) {
-        if item.attempt != Attempt::First {
+        if item.attempt != Attempt::First && rows.queue.get(item.lock).is_none() {
             rows.bury(Buried::Lock(item.lock), now);
         }
         return refused;
@@ -66,6 +71,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         },
     );
     rows.journal.insert(Change::Lock(item.lock));
+    rows.queue.leave(item.lock);
     match rows.lock_record(item.lock, now) {
         Some(record) => SealVerdict::Sealed(record.grant, taken_over),
         None => SealVerdict::Busy,
@@ -131,6 +137,7 @@ pub(super) fn restart(rows: &mut Rows, id: LockId, ttl_ms: i64, now: Now) {
             fence.ttl = crate::lock::Ttl::from_ms(ttl_ms);
             fence.deadline_ms = now.elapsed_ms + ttl_ms;
             fence.renewed_at = now.wall;
+            rows.queue.taken(&resource);
             rows.journal.insert(Change::Fence(resource));
         }
     }
@@ -168,6 +175,10 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
             return Some(SealVerdict::Held(fence.holder(resource, now)));
         }
     }
+    let ticket = rows.queue.get(item.lock).map(|waiter| waiter.ticket);
+    if item.from.is_none() && rows.queue.is_ahead(&item.resources, ticket, now.elapsed_ms) {
+        return Some(SealVerdict::Queued);
+    }
     let rises = |token: Token| {
         token.get() > floor
             && item
@@ -202,6 +213,14 @@ fn raise(
         taken_over = (before.hold == Hold::Held)
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
+    let action = item.from.map_or(AuditAction::Grant, |_| AuditAction::Transfer);
+    let ended = before.as_ref().filter(|_| taken_over.is_some());
+    rows.audit(AuditEntry {
+        owner: Some(item.owner.clone()),
+        previous_owner: ended.map(|fence| fence.owner.clone()),
+        token: Some(token),
+        ..AuditEntry::about(resource, action, now.wall)
+    });
     let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     rows.grants.insert(
         (resource.clone(), token),
@@ -226,6 +245,7 @@ fn raise(
         grants: ordinal,
     };
     rows.fences.insert(resource.clone(), fence);
+    rows.queue.taken(resource);
     rows.journal.insert(Change::Fence(resource.clone()));
     taken_over
 }

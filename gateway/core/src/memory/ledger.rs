@@ -12,10 +12,11 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
-    SealVerdict, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -62,6 +63,7 @@ impl MemoryLedger {
         let mut state = self.state();
         let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
         state.rows.journal.clear();
+        state.rows.queue.settle();
         verdicts
     }
 }
@@ -108,10 +110,10 @@ impl Ledger for MemoryLedger {
 
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        Ok(self.act(&items, |rows, id, now| acts::release(rows, *id, now)))
+        Ok(self.act(&items, acts::release))
     }
 
     async fn break_locks(
@@ -120,6 +122,14 @@ impl Ledger for MemoryLedger {
         _: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
         Ok(self.act(&items, acts::break_lock))
+    }
+
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        _: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::mark))
     }
 
     async fn commit(
@@ -143,18 +153,62 @@ impl Ledger for MemoryLedger {
         Ok(items.iter().map(read).collect())
     }
 
-    async fn holders(
-        &self,
-        resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
         let now = self.now();
         let state = self.state();
         let floor = state.rows.guard.floor;
-        let holder = |name: &ResourceName| {
-            let fence = state.rows.fences.get(name)?;
-            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
+        let standing = |name: &ResourceName| {
+            let fence = state.rows.fences.get(name);
+            let live = fence.filter(|fence| fence.is_held(now) && fence.token.get() > floor);
+            Standing {
+                holder: live.map(|fence| fence.holder(name, now)),
+                queued: state.rows.queue.first(name, None, now.elapsed_ms).is_some(),
+            }
         };
-        Ok(resources.iter().map(holder).collect())
+        Ok(resources.iter().map(standing).collect())
+    }
+
+    async fn join(
+        &self,
+        items: Arc<[JoinItem]>,
+        _: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::join))
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        let now = self.now();
+        self.state().rows.queue.keep(lock, gateway, now.elapsed_ms);
+        Ok(())
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Call>, LedgerError> {
+        let now = self.now();
+        let rows = &mut self.state().rows;
+        if let Some(able) = able {
+            rows.queue.beat(gateway, able, now.elapsed_ms);
+        }
+        Ok(acts::call_next(rows, resources, now))
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        let position = self.state().rows.queue.position(lock);
+        Ok(position.and_then(|position| i64::try_from(position).ok()))
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        let now = self.now();
+        let state = self.state();
+        Ok(ids.iter().map(|id| state.rows.lock_record(*id, now)).collect())
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -163,9 +217,9 @@ impl Ledger for MemoryLedger {
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        let state = self.state();
-        let rows = &state.rows;
-        Ok(rows.fences.get(name).map(|fence| rows.guard.view(name, fence, now)))
+        let rows = &self.state().rows;
+        let view = |fence| rows.guard.view(name, fence, rows.queue.length(name), now);
+        Ok(rows.fences.get(name).map(view))
     }
 
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
@@ -173,7 +227,9 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let views = state.rows.fences.iter().filter(|(name, _)| on_page(name.as_str(), &page));
         Ok(views
-            .map(|(name, fence)| state.rows.guard.view(name, fence, now))
+            .map(|(name, fence)| {
+                state.rows.guard.view(name, fence, state.rows.queue.length(name), now)
+            })
             .filter(|view| !held || view.state != LockState::Released)
             .take(limit(page.limit))
             .collect())
@@ -240,6 +296,19 @@ impl Ledger for MemoryLedger {
         Ok(newest_first.take(limit(filter.limit)).cloned().collect())
     }
 
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        let state = self.state();
+        let wanted = |(number, entry): &(i64, &AuditEntry)| {
+            filter.before.is_none_or(|before| *number < before)
+                && filter.resource.as_ref().is_none_or(|name| entry.resource.as_ref() == Some(name))
+                && filter.action.is_none_or(|action| action == entry.action)
+        };
+        let mut found: Vec<_> = (1..).zip(&state.rows.audited).filter(wanted).collect();
+        found.reverse();
+        let entry = |(number, entry): (i64, &AuditEntry)| (number, entry.clone());
+        Ok(found.into_iter().take(limit(filter.limit)).map(entry).collect())
+    }
+
     async fn epoch(&self) -> Result<Epoch, LedgerError> {
         Ok(epoch_of(&self.state().rows))
     }
@@ -303,6 +372,7 @@ impl Ledger for MemoryLedger {
         state.rows.locks.retain(|_, row| !ended(row.ended));
         state.rows.buried.retain(|_, at| !old(*at, retention.buried));
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
+        touched += state.rows.queue.sweep(now.elapsed_ms);
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
         let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);
         while state.rejections.len() > keep {

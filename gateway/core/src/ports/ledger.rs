@@ -11,8 +11,11 @@ use uuid::Uuid;
 
 use super::disasters::{Place, Refence};
 use super::locks::{
-    BreakItem, BreakVerdict, Holder, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+    BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
+    SealVerdict,
 };
+use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
+use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ResourceView,
@@ -123,7 +126,7 @@ pub trait Ledger: Send + Sync {
     /// way under that id can never be sealed.
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError>;
 
@@ -133,6 +136,13 @@ pub trait Ledger: Send + Sync {
         items: Arc<[BreakItem]>,
         patience: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError>;
+
+    /// Freezes and protects resources at an operator's wish, or lifts that.
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        patience: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError>;
 
     /// Decides and applies writes.
     async fn commit(
@@ -144,10 +154,38 @@ pub trait Ledger: Send + Sync {
     /// Reads objects, all from one snapshot that begins after the call.
     async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError>;
 
-    /// The live holder of each resource, if it has one that is neither expired nor due to be
-    /// broken.
-    async fn holders(&self, resources: &[ResourceName])
-    -> Result<Vec<Option<Holder>>, LedgerError>;
+    /// Who holds each resource, and whether somebody waits for it.
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError>;
+
+    /// Puts callers into the queue, each for all of its resources.
+    async fn join(
+        &self,
+        items: Arc<[JoinItem]>,
+        patience: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError>;
+
+    /// Keeps the place of a waiter whose caller is gone for a while, if `gateway` serves it.
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError>;
+
+    /// Calls whoever is next for each of these resources, and lets other gateways hear of it. With
+    /// `able` it is a heartbeat of `gateway` as well, which says whether it can have numbers minted.
+    ///
+    /// A statement of its own, after the act that freed something: telling other gateways is slow.
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Call>, LedgerError>;
+
+    /// Hears of the calls that other gateways make.
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError>;
+
+    /// How many are ahead of a waiter, and itself; `None` if the id does not wait.
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError>;
+
+    /// Locks by their ids, in their order, all from one snapshot; `None` for one that is unknown.
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError>;
 
     /// A lock by its id.
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError>;
@@ -183,6 +221,9 @@ pub trait Ledger: Send + Sync {
         &self,
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError>;
+
+    /// What was done to locks and resources, newest first, each with its number.
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError>;
 
     /// The current epoch.
     async fn epoch(&self) -> Result<Epoch, LedgerError>;

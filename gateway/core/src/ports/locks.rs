@@ -85,6 +85,8 @@ pub enum SealVerdict {
     Again(Grant),
     /// Another lock holds one of its resources.
     Held(Holder),
+    /// Nobody holds its resources, but somebody is ahead in the queue for one of them.
+    Queued,
     /// The number does not rise above the fence, or there was none: mint again.
     NumberTooLow,
     /// An operator has frozen this resource.
@@ -131,6 +133,23 @@ pub enum RenewVerdict {
     Busy,
 }
 
+/// One lock to release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReleaseItem {
+    /// The lock's id.
+    pub lock: LockId,
+    /// Only if the lock was last renewed at this time: for a grant whose caller seems to be gone, the
+    /// time of the grant. Without it the lock is released in any case.
+    pub unless_renewed_since: Option<Timestamp>,
+}
+
+impl From<LockId> for ReleaseItem {
+    /// A release in any case.
+    fn from(lock: LockId) -> Self {
+        Self { lock, unless_renewed_since: None }
+    }
+}
+
 /// What became of one release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseVerdict {
@@ -140,9 +159,15 @@ pub enum ReleaseVerdict {
         held_ms: i64,
         /// Its resources, with the number under which the mint knows them.
         ended: Vec<Ended>,
+        /// Whether somebody waits for one of them.
+        waited_for: bool,
     },
+    /// It was waiting for these resources in the queue, and has left it; its id is buried.
+    Left(Vec<ResourceName>),
     /// It had ended before, or is unknown and now buried: the id will never be granted.
     AlreadyEnded,
+    /// It was renewed or re-entered since, and goes on.
+    Kept,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }
@@ -159,6 +184,8 @@ pub struct BreakItem {
     pub after: Duration,
     /// Why, for the record.
     pub reason: String,
+    /// The request that asks for it, for the record.
+    pub request_id: String,
 }
 
 /// What became of one break.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Applied, Grant};
 use crate::etag::EntityTag;
-use crate::lock::{LockEnd, LockState};
+use crate::lock::{LockEnd, LockState, Supersession};
 use crate::names::{ObjectKey, ResourceName};
 use crate::token::Token;
 
@@ -67,6 +67,12 @@ pub struct ResourceView {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// Why an operator has stopped all writers, if one has.
+    pub frozen: Option<String>,
+    /// Why an operator forbids deleting it, if one does.
+    pub protected: Option<String>,
+    /// How many wait for its lock.
+    pub waiting: i64,
     /// The highest token; only for the operator's metrics.
     pub token: Token,
 }
@@ -78,6 +84,28 @@ pub struct LockRecord {
     pub grant: Grant,
     /// How and when it ended.
     pub ended: Option<(LockEnd, Timestamp)>,
+    /// What put a newer token in its place, if it ended so.
+    pub superseded_by: Option<Supersession>,
+    /// When its ttl last began: the grant, a renewal or a re-entry.
+    pub renewed_at: Timestamp,
+    /// The operator's break that is to come, if there is one.
+    pub break_due: Option<BreakDue>,
+}
+
+impl LockRecord {
+    /// Whether two thirds of its ttl have gone without a renewal.
+    pub fn is_late(&self) -> bool {
+        self.grant.remaining_ms.saturating_mul(3) <= self.grant.ttl.as_ms()
+    }
+}
+
+/// A break that is to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakDue {
+    /// When, on the ledger's clock.
+    pub at: Timestamp,
+    /// In this time; 0 or less once it has come due and only has to be stored.
+    pub in_ms: i64,
 }
 
 /// What became of a write, or what the ledger knows of it.

@@ -1,5 +1,9 @@
 //! `X-Request-Id`: taken over from the caller if it is harmless, made up otherwise.
 
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue};
 use uuid::Uuid;
 
@@ -41,6 +45,14 @@ impl RequestId {
     /// As a header.
     pub fn as_header(&self) -> HeaderValue {
         self.0.clone()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_else(Self::random))
     }
 }
 

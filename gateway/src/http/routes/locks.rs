@@ -1,12 +1,13 @@
-//! `/locks`: acquire, look, renew, release.
+//! `/locks`: acquire, list, renew, release.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX};
+use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
 use fence_core::{ErrorCode, LockId, ResourceName, Ttl};
 use futures::{StreamExt, stream};
 
@@ -15,8 +16,9 @@ use crate::engine::error::EngineError;
 use crate::engine::{Acquire, Acquired, Renewed, Transfer};
 use crate::http::extract::{InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after};
 use crate::http::problem::{Problem, text};
+use crate::http::receipt::Receipt;
 use crate::http::spec::{
-    AcquireProblems, ListProblems, LockProblems, ReleaseProblems, RenewManyProblems, RenewProblems,
+    AcquireProblems, ListProblems, ReleaseProblems, RenewManyProblems, RenewProblems,
     TransferProblems,
 };
 use crate::http::state::App;
@@ -29,6 +31,9 @@ const RENEW_TOGETHER: usize = 64;
 /// The answer's token admits writes on each of its resources until another token is granted there.
 /// Several resources are locked all or none. Send a random
 /// `id` to be able to repeat the call: the same id gets the same lock and token.
+///
+/// With `wait` the call stands in line, first in first out across all gateways, with one place for all
+/// of its resources: those that are free are kept for whoever is first in line.
 #[utoipa::path(
     post, path = "/locks", operation_id = "acquireLock", tag = "locks",
     request_body = wire::AcquireRequest,
@@ -59,26 +64,42 @@ pub async fn acquire(
         [only] => Some(only.clone()),
         _ => None,
     };
-    let acquire = Acquire { resources, owner, ttl, id: request.id };
-    let acquired = app.engine.acquire(acquire).await.map_err(|error| {
+    let wait = request.wait.unwrap_or(Duration::ZERO);
+    if wait > WAIT_MAX {
+        return Err(Problem::new(ErrorCode::BodyMalformed, "wait is at most 50s"));
+    }
+    let proposed = request.id.is_some();
+    let acquire = Acquire { resources, owner, ttl, id: request.id, wait };
+    let acquired = tokio::select! {
+        acquired = app.engine.acquire(acquire) => acquired,
+        // Another gateway takes the waiters of one that stops.
+        () = app.draining.cancelled(), if !wait.is_zero() => Err(EngineError::ShuttingDown),
+    };
+    let acquired = acquired.map_err(|error| {
         let problem = Problem::from(error);
         match &only {
             Some(resource) => problem.about(resource),
             None => problem,
         }
     })?;
-    Ok(granted(acquired))
+    Ok(granted(&app, acquired, proposed))
 }
 
-/// The answer to a grant: 201, or 200 if it had been granted before.
-fn granted(acquired: Acquired) -> Response {
+/// The answer to a grant: 201, or 200 if it had been granted before. `proposed` says whether the caller
+/// chose the id. If the answer cannot be written out, its receipt gives the lock back.
+fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
+    let receipt = Receipt::of(&app.engine, &acquired, proposed);
     let status = if acquired.again { StatusCode::OK } else { StatusCode::CREATED };
     let lock = views::lock(acquired.grant);
     let headers = [
         (header::LOCATION, text(format_args!("/locks/{}", lock.id))),
         (HeaderName::from_static("x-fence-token"), text(lock.token)),
     ];
-    (status, headers, Json(lock)).into_response()
+    let mut response = (status, headers, Json(lock)).into_response();
+    if let Some(receipt) = receipt {
+        response.extensions_mut().insert(receipt);
+    }
+    response
 }
 
 fn owner(owner: String) -> Result<String, Problem> {
@@ -143,8 +164,9 @@ pub async fn transfer(
     StrictJson(request): StrictJson<wire::TransferRequest>,
 ) -> Result<Response, Problem> {
     let owner = owner(request.owner)?;
+    let proposed = request.id.is_some();
     let transfer = Transfer { from, owner, to: request.id };
-    Ok(granted(app.engine.transfer(transfer).await?))
+    Ok(granted(&app, app.engine.transfer(transfer).await?, proposed))
 }
 
 /// List held locks
@@ -171,22 +193,6 @@ pub(super) async fn resource_list(
     let mut views = app.engine.resources(page.clone(), held).await?;
     let next_cursor = cursor_after(&mut views, &page, |view| view.resource.as_str());
     Ok(wire::ResourceList { items: views.into_iter().map(views::resource).collect(), next_cursor })
-}
-
-/// Look at your own lock
-///
-/// As it stands, or how it ended, for 24 hours.
-#[utoipa::path(
-    get, path = "/locks/{id}", operation_id = "getLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
-    responses((status = 200, description = "The lock.", body = wire::Lock), LockProblems)
-)]
-pub async fn get(
-    State(app): State<App>,
-    InLock(id): InLock,
-    _: NoQuery,
-) -> Result<Json<wire::Lock>, Problem> {
-    Ok(Json(views::lock_record(app.engine.lock(id).await?)))
 }
 
 /// Renew a lock

@@ -1,10 +1,13 @@
 //! The calls, one file per resource of the API. A handler parses, asks the engine once, answers.
 
+pub mod audit;
 pub mod health;
 pub mod locks;
 pub mod objects;
 pub mod operations;
+pub mod operators;
 pub mod rejections;
 pub mod resources;
 mod views;
+pub mod watching;
 pub mod writes;

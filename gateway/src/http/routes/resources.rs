@@ -9,6 +9,7 @@ use fence_core::{ErrorCode, Ttl};
 
 use super::{locks, views};
 use crate::http::extract::{InResource, List, NoQuery, Query, StrictJson};
+use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
 use crate::http::spec::{BreakProblems, ListProblems, ResourceProblems};
 use crate::http::state::App;
@@ -60,23 +61,30 @@ pub async fn get(
 pub async fn break_lock(
     State(app): State<App>,
     InResource(name): InResource,
+    request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::BreakRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
     let after = request.after.unwrap_or(Duration::ZERO);
     check(after, &request.reason)?;
-    let view = app.engine.break_lock(name.clone(), after, request.reason).await;
+    let request_id = request_id.as_str().to_owned();
+    let view = app.engine.break_lock(name.clone(), after, request.reason, request_id).await;
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
 }
 
 fn check(after: Duration, reason: &str) -> Result<(), Problem> {
-    let malformed = |why: String| Err(Problem::new(ErrorCode::BodyMalformed, why));
     if after > Ttl::MAX {
-        return malformed("after is at most 24h".into());
+        return Err(Problem::new(ErrorCode::BodyMalformed, "after is at most 24h"));
     }
+    check_reason(reason)
+}
+
+/// A reason is short text on one line.
+pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
     if !(1..=REASON_BYTES_MAX).contains(&reason.len()) || reason.chars().any(char::is_control) {
-        return malformed(format!(
-            "a reason has 1 to {REASON_BYTES_MAX} bytes and no control characters"
+        return Err(Problem::new(
+            ErrorCode::BodyMalformed,
+            format!("a reason has 1 to {REASON_BYTES_MAX} bytes and no control characters"),
         ));
     }
     Ok(())

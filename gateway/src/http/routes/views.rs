@@ -1,7 +1,7 @@
 //! How the engine's values look as JSON.
 
 use fence_core::ports::{
-    Applied, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
+    Applied, AuditEntry, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
 };
 use fence_core::{LockState, OperationId, wire};
 
@@ -43,6 +43,9 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         expires_in_ms: if over { 0 } else { view.remaining_ms.max(0) },
         version: view.version,
         objects: view.objects,
+        frozen: view.frozen,
+        protected: view.protected,
+        queue_length: view.waiting,
     }
 }
 
@@ -102,5 +105,18 @@ pub(super) fn rejection(rejection: Rejection) -> wire::RejectionEntry {
         superseded_ms: rejection.superseded_ms,
         owner: rejection.owner,
         request_id: rejection.request_id,
+    }
+}
+
+/// Without the token: operators will see it once there is access control.
+pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
+    wire::AuditEntry {
+        at: entry.at,
+        action: entry.action.as_str().to_owned(),
+        resource: entry.resource.map(|name| name.to_string()),
+        owner: entry.owner,
+        previous_owner: entry.previous_owner,
+        reason: entry.reason,
+        request_id: entry.request_id,
     }
 }

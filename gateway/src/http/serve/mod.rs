@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::receipt::Receipt;
 use super::state::Limits;
 use super::tap::{InFlight, Shared, Tap, lone_answer};
 
@@ -126,7 +127,8 @@ impl Connection {
                 let (framing, in_flight) = shared.begin();
                 request.extensions_mut().insert(framing);
                 let response = app.clone().oneshot(request.map(Body::new));
-                async move { response.await.map(|response| tracked(response, in_flight)) }
+                let shared = Arc::clone(&shared);
+                async move { response.await.map(|answer| tracked(answer, in_flight, shared)) }
             }
         });
         let io =
@@ -149,6 +151,8 @@ impl Connection {
         if let End::Hyper(Err(error)) = &end {
             tracing::debug!(%error, "a connection ended");
         }
+        // What hyper has not written by now it never will.
+        drop(shared.take_receipts());
         let stream = connection.into_parts().io.into_inner();
         // What cannot be sent any more has nobody left to read it.
         let _ = finish(stream, matches!(end, End::SlowHead), &shared).await;
@@ -217,11 +221,35 @@ async fn finish(mut stream: Tap<TcpStream>, slow: bool, shared: &Shared) -> io::
 /// A body that knows when hyper is done with it.
 struct Tracked {
     body: Body,
+    /// hyper has got everything, and will write it out before it flushes the stream.
+    whole: bool,
+    receipt: Option<Receipt>,
+    shared: Arc<Shared>,
     _in_flight: InFlight,
 }
 
-fn tracked(response: Response<Body>, in_flight: InFlight) -> Response<Tracked> {
-    response.map(|body| Tracked { body, _in_flight: in_flight })
+fn tracked(
+    mut response: Response<Body>,
+    in_flight: InFlight,
+    shared: Arc<Shared>,
+) -> Response<Tracked> {
+    let receipt = response.extensions_mut().remove::<Receipt>();
+    response.map(|body| {
+        let whole = body.is_end_stream();
+        Tracked { body, whole, receipt, shared, _in_flight: in_flight }
+    })
+}
+
+impl Drop for Tracked {
+    /// hyper drops a body as soon as its last bytes are in the write buffer, or because the connection
+    /// is over.
+    fn drop(&mut self) {
+        if let Some(receipt) = self.receipt.take()
+            && self.whole
+        {
+            self.shared.deliver_at_flush(receipt);
+        }
+    }
 }
 
 impl HttpBody for Tracked {
@@ -232,7 +260,13 @@ impl HttpBody for Tracked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.whole = match &polled {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -244,5 +278,7 @@ impl HttpBody for Tracked {
     }
 }
 
+#[cfg(test)]
+mod receipts;
 #[cfg(test)]
 mod tests;

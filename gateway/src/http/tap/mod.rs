@@ -9,8 +9,8 @@ mod watcher;
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::middleware::{Framing, RequestId, note};
 use super::problem::{PROBLEM_JSON, Problem};
+use super::receipt::Receipt;
 use watcher::Watcher;
 
 /// What the stream, the service and the loop that drives the connection tell each other. All three
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     in_line: AtomicBool,
     /// Inside a body.
     in_body: AtomicBool,
+    /// Of answers that hyper has taken over completely and not written out yet.
+    receipts: Mutex<Vec<Receipt>>,
 }
 
 impl Shared {
@@ -72,6 +75,16 @@ impl Shared {
     /// Bytes of a request were left unread, or are still to come.
     pub(super) fn amid_request(&self) -> bool {
         self.in_head.load(Ordering::Relaxed) || self.in_body.load(Ordering::Relaxed)
+    }
+
+    /// The answer of this receipt is delivered once hyper flushes the stream.
+    pub(super) fn deliver_at_flush(&self, receipt: Receipt) {
+        self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);
+    }
+
+    /// The receipts of answers that are not written out.
+    pub(super) fn take_receipts(&self) -> Vec<Receipt> {
+        std::mem::take(&mut *self.receipts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn idle(&self) -> bool {
@@ -271,7 +284,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
         ready!(self.poll_pending(cx))?;
         let idle = self.shared.idle();
         self.set_clean(idle);
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.shared.take_receipts().into_iter().for_each(Receipt::delivered);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

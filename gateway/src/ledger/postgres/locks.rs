@@ -1,8 +1,8 @@
 //! The acts on locks, as calls of `schema/postgres/0002_locks.sql`.
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseVerdict,
-    RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
+    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
 };
 use fence_core::{LockEnd, LockId, LockState, ResourceName, Ttl};
 use sqlx::FromRow;
@@ -25,7 +25,7 @@ fn stop(verdict: &str) -> Option<Stop> {
     }
 }
 
-fn unknown_verdict(verdict: &str) -> LedgerError {
+pub(super) fn unknown_verdict(verdict: &str) -> LedgerError {
     LedgerError::Defect(format!("the schema answered {verdict:?}"))
 }
 
@@ -84,6 +84,7 @@ impl SealRow {
                 age_ms: self.age_ms.unwrap_or(0).max(0),
                 remaining_ms: self.remaining_ms.unwrap_or(0),
             }),
+            "queued" => SealVerdict::Queued,
             "too_low" => SealVerdict::NumberTooLow,
             "frozen" => SealVerdict::Frozen(blocker()?),
             "conflict" => SealVerdict::Conflict,
@@ -98,21 +99,26 @@ impl SealRow {
     }
 }
 
+/// The resources of all items, sorted, beside the position of their item: the functions have no lists of
+/// lists.
+pub(super) fn flat<'a>(
+    items: impl Iterator<Item = &'a [ResourceName]>,
+) -> (Vec<&'a str>, Vec<i32>) {
+    let mut resources: Vec<(&ResourceName, i32)> = Vec::new();
+    for (names, position) in items.zip(1..) {
+        resources.extend(names.iter().map(|name| (name, position)));
+    }
+    resources.sort_unstable();
+    resources.iter().map(|(name, position)| (name.as_str(), *position)).unzip()
+}
+
 pub(super) async fn seal(
     sessions: &Sessions,
     epoch: i64,
     items: &[SealItem],
     patience: Patience,
 ) -> Result<Vec<SealVerdict>, LedgerError> {
-    // A resource belongs to one item; the function wants all of them sorted.
-    let mut resources: Vec<(&ResourceName, i32)> = Vec::new();
-    for (item, position) in items.iter().zip(1..) {
-        resources.extend(item.resources.iter().map(|name| (name, position)));
-    }
-    resources.sort_unstable();
-    let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
-    let positions: Vec<i32> = resources.iter().map(|(_, position)| *position).collect();
-
+    let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
         "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -181,7 +187,7 @@ impl RenewRow {
     }
 }
 
-fn names(names: Option<Vec<String>>) -> Result<Vec<ResourceName>, LedgerError> {
+pub(super) fn names(names: Option<Vec<String>>) -> Result<Vec<ResourceName>, LedgerError> {
     names.unwrap_or_default().into_iter().map(resource_name).collect()
 }
 
@@ -213,19 +219,22 @@ struct ReleaseRow {
     held_ms: Option<i64>,
     resources: Option<Vec<String>>,
     number: Option<i64>,
+    waited_for: Option<bool>,
     flushed: i64,
 }
 
 pub(super) async fn release(
     sessions: &Sessions,
-    items: &[LockId],
+    items: &[ReleaseItem],
     patience: Patience,
 ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
+    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3)")
+    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
         .bind(sessions.seen())
         .bind(wait_ms(patience))
-        .bind(items.iter().map(|id| id.0).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+        .bind(items.iter().map(since).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
@@ -240,9 +249,12 @@ pub(super) async fn release(
                 ReleaseVerdict::Released {
                     held_ms: row.held_ms.unwrap_or(0).max(0),
                     ended: names(row.resources)?.into_iter().map(trace).collect(),
+                    waited_for: row.waited_for.unwrap_or(false),
                 }
             }
+            "left" => ReleaseVerdict::Left(names(row.resources)?),
             "ended" => ReleaseVerdict::AlreadyEnded,
+            "kept" => ReleaseVerdict::Kept,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),
         })
@@ -267,14 +279,17 @@ pub(super) async fn break_locks(
 ) -> Result<Vec<BreakVerdict>, LedgerError> {
     let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
     let mut session = sessions.take_for_act().await?;
-    let call =
-        sqlx::query_as::<_, BreakRow>("SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5)")
-            .bind(sessions.seen())
-            .bind(wait_ms(patience))
-            .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
-            .bind(items.iter().map(after).collect::<Vec<_>>())
-            .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, BreakRow>(
+        "SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(sessions.seen())
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
+    .bind(items.iter().map(after).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());

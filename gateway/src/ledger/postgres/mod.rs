@@ -7,6 +7,8 @@ mod commit;
 mod disasters;
 mod locks;
 mod migrate;
+mod operators;
+mod queue;
 mod reads;
 mod session;
 
@@ -14,10 +16,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
-    SealVerdict, WriteItem, WriteVerdict,
+    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -84,7 +87,7 @@ impl Ledger for PgLedger {
     #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
         locks::release(&self.sessions, &items, patience).await
@@ -97,6 +100,15 @@ impl Ledger for PgLedger {
         patience: Patience,
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
         locks::break_locks(&self.sessions, &items, patience).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.mark", skip_all)]
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        patience: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        operators::mark(&self.sessions, &items, patience).await
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.commit", skip_all)]
@@ -113,15 +125,47 @@ impl Ledger for PgLedger {
         reads::read(&self.sessions, &items).await
     }
 
-    async fn holders(
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
+        queue::look(&self.sessions, resources).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.join", skip_all)]
+    async fn join(
         &self,
+        items: Arc<[JoinItem]>,
+        patience: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        queue::join(&self.sessions, &items, patience).await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        queue::keep_place(&self.sessions, lock, gateway).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.call_next", skip_all)]
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
         resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        reads::holders(&self.sessions, resources).await
+    ) -> Result<Vec<Call>, LedgerError> {
+        queue::call_next(&self.sessions, gateway, able, resources).await
+    }
+
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        queue::listen(&self.sessions, gateway).await
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        queue::position(&self.sessions, lock).await
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        reads::locks(&self.sessions, ids).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
-        reads::lock(&self.sessions, id).await
+        Ok(reads::locks(&self.sessions, &[id]).await?.pop().flatten())
     }
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
@@ -161,6 +205,10 @@ impl Ledger for PgLedger {
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         reads::rejections(&self.sessions, &filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        operators::audit(&self.sessions, &filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -1,12 +1,14 @@
 //! What the ledger shows, and the operator's record of refused writes. Nothing here decides.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, Grant, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
+    Applied, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
     ReadVerdict, Rejection, RejectionFilter, ResourceView,
 };
-use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Token, Ttl};
+use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Supersession, Token, Ttl};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -22,6 +24,7 @@ macro_rules! fetch {
         $sessions.settle(session, answer).map_err(harmless)
     }};
 }
+pub(super) use fetch;
 
 #[derive(FromRow)]
 struct ObjectRow {
@@ -113,6 +116,9 @@ struct ViewRow {
     version: i64,
     objects: i64,
     token: i64,
+    frozen: Option<String>,
+    protected: Option<String>,
+    waiting: i64,
 }
 
 impl ViewRow {
@@ -127,12 +133,15 @@ impl ViewRow {
             remaining_ms: self.remaining_ms,
             version: self.version,
             objects: self.objects,
+            frozen: self.frozen,
+            protected: self.protected,
+            waiting: self.waiting,
             token: token(self.token)?,
         })
     }
 }
 
-fn state(word: &str) -> Result<LockState, LedgerError> {
+pub(super) fn state(word: &str) -> Result<LockState, LedgerError> {
     [
         LockState::Leased,
         LockState::Breaking,
@@ -183,32 +192,6 @@ pub(super) async fn resource(
     Ok(resource_rows(sessions, &[name.as_str()]).await?.pop())
 }
 
-pub(super) async fn holders(
-    sessions: &Sessions,
-    names: &[ResourceName],
-) -> Result<Vec<Option<Holder>>, LedgerError> {
-    let query = sqlx::query_as::<_, ViewRow>(
-        "SELECT v.* FROM fencegate.views v JOIN fencegate.fences f USING (resource)
-         CROSS JOIN fencegate.seal_guard g
-         WHERE v.resource = ANY ($1) AND v.state IN ('leased', 'breaking') AND v.token > g.floor
-           AND (f.break_due IS NULL OR f.break_due > clock_timestamp())",
-    )
-    .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
-    let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
-    let views = rows.into_iter().map(ViewRow::view).collect::<Result<Vec<_>, _>>()?;
-    let holder = |name: &ResourceName| {
-        let view = views.iter().find(|view| view.resource == *name)?;
-        Some(Holder {
-            resource: view.resource.clone(),
-            owner: view.owner.clone(),
-            state: view.state,
-            age_ms: view.age_ms,
-            remaining_ms: view.remaining_ms,
-        })
-    };
-    Ok(names.iter().map(holder).collect())
-}
-
 #[derive(FromRow)]
 struct LockRow {
     resources: Vec<String>,
@@ -221,39 +204,67 @@ struct LockRow {
     state: Option<String>,
     remaining_ms: Option<i64>,
     versions: Vec<i64>,
+    id: Uuid,
+    superseded_by: Option<String>,
+    renewed_us: i64,
+    break_due_us: Option<i64>,
+    break_in_ms: Option<i64>,
 }
 
-pub(super) async fn lock(
+impl LockRow {
+    fn record(self) -> Result<LockRecord, LedgerError> {
+        let ended = match (self.ended.as_deref().map(end).transpose()?, self.ended_us) {
+            (Some(how), Some(at)) => Some((how, time(at))),
+            _ => None,
+        };
+        let state = match ended {
+            Some((LockEnd::Broken, _)) => LockState::Broken,
+            Some((LockEnd::Released, _)) => LockState::Released,
+            Some(_) => LockState::Expired,
+            None => self.state.as_deref().map_or(Ok(LockState::Expired), state)?,
+        };
+        let break_due = self.break_due_us.zip(self.break_in_ms).filter(|_| ended.is_none());
+        Ok(LockRecord {
+            grant: Grant {
+                lock: LockId(self.id),
+                resources: self
+                    .resources
+                    .into_iter()
+                    .map(resource_name)
+                    .collect::<Result<_, _>>()?,
+                token: token(self.token)?,
+                owner: self.owner,
+                state,
+                ttl: Ttl::from_ms(self.ttl_ms),
+                remaining_ms: if ended.is_some() { 0 } else { self.remaining_ms.unwrap_or(0) },
+                acquired_at: time(self.acquired_us),
+                versions: self.versions,
+            },
+            superseded_by: match ended {
+                Some((LockEnd::Superseded, _)) => {
+                    self.superseded_by.as_deref().and_then(Supersession::parse)
+                }
+                _ => None,
+            },
+            ended,
+            renewed_at: time(self.renewed_us),
+            break_due: break_due.map(|(at, in_ms)| BreakDue { at: time(at), in_ms }),
+        })
+    }
+}
+
+pub(super) async fn locks(
     sessions: &Sessions,
-    id: LockId,
-) -> Result<Option<LockRecord>, LedgerError> {
-    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_record($1)").bind(id.0);
-    let row: Option<LockRow> = fetch!(sessions, fetch_optional, query)?;
-    let Some(row) = row else { return Ok(None) };
-    let ended = match (row.ended.as_deref().map(end).transpose()?, row.ended_us) {
-        (Some(how), Some(at)) => Some((how, time(at))),
-        _ => None,
-    };
-    let state = match ended {
-        Some((LockEnd::Broken, _)) => LockState::Broken,
-        Some((LockEnd::Released, _)) => LockState::Released,
-        Some(_) => LockState::Expired,
-        None => row.state.as_deref().map_or(Ok(LockState::Expired), state)?,
-    };
-    Ok(Some(LockRecord {
-        grant: Grant {
-            lock: id,
-            resources: row.resources.into_iter().map(resource_name).collect::<Result<_, _>>()?,
-            token: token(row.token)?,
-            owner: row.owner,
-            state,
-            ttl: Ttl::from_ms(row.ttl_ms),
-            remaining_ms: if ended.is_some() { 0 } else { row.remaining_ms.unwrap_or(0) },
-            acquired_at: time(row.acquired_us),
-            versions: row.versions,
-        },
-        ended,
-    }))
+    ids: &[LockId],
+) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_records($1)")
+        .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>());
+    let rows: Vec<LockRow> = fetch!(sessions, fetch_all, query)?;
+    let mut records = HashMap::new();
+    for row in rows {
+        records.insert(LockId(row.id), row.record()?);
+    }
+    Ok(ids.iter().map(|id| records.get(id).cloned()).collect())
 }
 
 #[derive(FromRow)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use fence_core::acts::{Buried, FenceRow, GrantRow, Guard, KeyRow, LockRow, ObjectRow, Rows};
 use fence_core::etag::EntityTag;
-use fence_core::ports::{Applied, LedgerError, Object, SealItem, WriteItem};
+use fence_core::ports::{Applied, JoinItem, LedgerError, Object, SealItem, WriteItem};
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
 use sqlx::{FromRow, SqliteConnection};
@@ -34,6 +34,14 @@ impl Needs {
             locks: items.iter().flat_map(|item| [Some(item.lock), item.from]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of_joins(items: &[JoinItem]) -> Self {
+        Self {
+            locks: items.iter().map(|item| item.lock).collect(),
+            resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             ..Self::default()
         }
     }
@@ -274,6 +282,21 @@ async fn load_grants(
         rows.grants.insert((resource_name(row.resource)?, token(row.token)?), grant);
     }
     Ok(())
+}
+
+/// The fences of the locks that are loaded, and their grants: what a lock's record is made of.
+pub(super) async fn load_fences_of_locks(
+    connection: &mut SqliteConnection,
+    rows: &mut Rows,
+) -> Result<(), LedgerError> {
+    let names: BTreeSet<_> = rows.locks.values().flat_map(|lock| &lock.resources).collect();
+    rows.fences = fences(connection, &json(names)).await?.into_iter().collect();
+    let grants = rows
+        .locks
+        .values()
+        .flat_map(|lock| lock.resources.iter().map(|name| (name.clone(), lock.token)));
+    let grants = grants.collect();
+    load_grants(connection, rows, &grants).await
 }
 
 async fn load_buried(

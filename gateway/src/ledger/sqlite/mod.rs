@@ -4,8 +4,10 @@
 //! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
+mod audit;
 mod disasters;
 mod load;
+mod queue;
 mod reads;
 mod store;
 
@@ -17,11 +19,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
-    SealVerdict, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
+use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -70,6 +74,8 @@ pub struct SqliteLedger {
     clock: Arc<dyn Clock>,
     writer: tokio::sync::Mutex<Option<SqliteConnection>>,
     readers: Mutex<Vec<SqliteConnection>>,
+    /// Who waits. In memory: the callers' connections end with the process, too.
+    waiting: Mutex<Queue>,
     disk_failed: AtomicBool,
 }
 
@@ -119,6 +125,7 @@ impl SqliteLedger {
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
             readers: Mutex::default(),
+            waiting: Mutex::default(),
             disk_failed: AtomicBool::new(false),
         })
     }
@@ -187,13 +194,14 @@ impl SqliteLedger {
         let prepared = async {
             sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
             let mut rows = load::load(&mut connection, &needs).await?;
-            let verdicts = run(&mut rows, self.now())?;
+            let verdicts = self.with_waiting(&mut rows, |rows| run(rows, self.now()))?;
             store::store(&mut connection, &rows).await.map_err(rolled_back)?;
             Ok(verdicts)
         };
         let prepared: Result<V, LedgerError> = prepared.await;
         match prepared {
             Err(error) => {
+                self.waiting().undo();
                 if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
                     *writer = Some(connection);
                 }
@@ -201,10 +209,12 @@ impl SqliteLedger {
             }
             Ok(verdicts) => match sqlx::query("COMMIT").execute(&mut connection).await {
                 Ok(_) => {
+                    self.waiting().settle();
                     *writer = Some(connection);
                     Ok(verdicts)
                 }
                 Err(error) => {
+                    self.waiting().undo();
                     if is_io_error(&error) {
                         self.disk_failed.store(true, Ordering::Release);
                         tracing::error!(%error, "the ledger's disk failed; the ledger stops");
@@ -326,12 +336,12 @@ impl Ledger for SqliteLedger {
     #[tracing::instrument(level = "debug", name = "ledger.release", skip_all)]
     async fn release(
         &self,
-        items: Arc<[LockId]>,
+        items: Arc<[ReleaseItem]>,
         _: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        let needs = Needs::of_locks(items.iter().copied());
+        let needs = Needs::of_locks(items.iter().map(|item| item.lock));
         self.act(needs, |rows, now| {
-            Ok(items.iter().map(|id| acts::release(rows, *id, now)).collect())
+            Ok(items.iter().map(|item| acts::release(rows, item, now)).collect())
         })
         .await
     }
@@ -345,6 +355,19 @@ impl Ledger for SqliteLedger {
         let needs = Needs::of_resources(items.iter().map(|item| item.resource.clone()));
         self.act(needs, |rows, now| {
             Ok(items.iter().map(|item| acts::break_lock(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.mark", skip_all)]
+    async fn mark(
+        &self,
+        items: Arc<[MarkItem]>,
+        _: Patience,
+    ) -> Result<Vec<MarkVerdict>, LedgerError> {
+        let needs = Needs::of_resources(items.iter().map(|item| item.resource.clone()));
+        self.act(needs, |rows, now| {
+            Ok(items.iter().map(|item| acts::mark(rows, item, now)).collect())
         })
         .await
     }
@@ -366,15 +389,51 @@ impl Ledger for SqliteLedger {
         self.read_objects(&items).await
     }
 
-    async fn holders(
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
+        self.read_standings(resources).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.join", skip_all)]
+    async fn join(
         &self,
+        items: Arc<[JoinItem]>,
+        _: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        self.act(Needs::of_joins(&items), |rows, now| {
+            Ok(items.iter().map(|item| acts::join(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.waiting().keep(lock, gateway, self.now().elapsed_ms);
+        Ok(())
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
         resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        self.read_holders(resources).await
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.call_waiters(gateway, able, resources).await
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        let position = self.waiting().position(lock);
+        Ok(position.and_then(|position| i64::try_from(position).ok()))
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {
+        self.read_locks(ids).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
-        self.read_lock(id).await
+        Ok(self.read_locks(&[id]).await?.pop().flatten())
     }
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
@@ -416,6 +475,10 @@ impl Ledger for SqliteLedger {
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         self.list_rejections(&filter).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
+        self.list_audit(&filter).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {
@@ -476,6 +539,7 @@ impl Ledger for SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
+        touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }
 }

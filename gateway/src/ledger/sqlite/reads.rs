@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use fence_core::acts::{FenceRow, Now, Rows};
 use fence_core::ports::{
-    Applied, Epoch, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+    Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
+    Rejection, RejectionFilter, ResourceView,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
@@ -69,39 +69,30 @@ impl SqliteLedger {
             .collect()
     }
 
-    async fn fences(
+    pub(super) async fn fences(
         &self,
-        names: &[&ResourceName],
+        names: &BTreeSet<&ResourceName>,
     ) -> Result<Vec<(ResourceName, FenceRow)>, LedgerError> {
         let names = serde_json::to_string(names).unwrap_or_default();
         self.with_reader(async |reader| load::fences(reader, &names).await).await
     }
 
-    pub(super) async fn read_holders(
+    /// In one transaction: between a lock and its fence nobody may have taken over.
+    pub(super) async fn read_locks(
         &self,
-        names: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        let wanted: BTreeSet<&ResourceName> = names.iter().collect();
-        let wanted: Vec<&ResourceName> = wanted.into_iter().collect();
-        let fences = self.fences(&wanted).await?;
-        let floor = self.with_reader(async |reader| load::guard(reader).await).await?.floor;
-        let now = self.now();
-        let holder = |name: &ResourceName| {
-            let (_, fence) = fences.iter().find(|(found, _)| found == name)?;
-            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
-        };
-        Ok(names.iter().map(holder).collect())
-    }
-
-    pub(super) async fn read_lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        ids: &[LockId],
+    ) -> Result<Vec<Option<LockRecord>>, LedgerError> {
         let now = self.now();
         self.with_reader(async |reader| {
+            let run = async |reader: &mut SqliteConnection, statement: &'static str| {
+                sqlx::query(statement).execute(reader).await.map_err(rolled_back)
+            };
+            run(reader, "BEGIN").await?;
             let mut rows = Rows::new(load::guard(reader).await?);
-            load::load_locks(reader, &mut rows, &BTreeSet::from([id])).await?;
-            let Some(lock) = rows.locks.get(&id) else { return Ok(None) };
-            let names = serde_json::to_string(&lock.resources).unwrap_or_default();
-            rows.fences = load::fences(reader, &names).await?.into_iter().collect();
-            Ok(rows.lock_record(id, now))
+            load::load_locks(reader, &mut rows, &ids.iter().copied().collect()).await?;
+            load::load_fences_of_locks(reader, &mut rows).await?;
+            run(reader, "COMMIT").await?;
+            Ok(ids.iter().map(|id| rows.lock_record(*id, now)).collect())
         })
         .await
     }
@@ -111,9 +102,10 @@ impl SqliteLedger {
         name: &ResourceName,
     ) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        let found = self.fences(&[name]).await?.pop();
+        let found = self.fences(&BTreeSet::from([name])).await?.pop();
         let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
-        Ok(found.map(|(name, fence)| guard.view(&name, &fence, now)))
+        let waiting = self.waiting().length(name);
+        Ok(found.map(|(name, fence)| guard.view(&name, &fence, waiting, now)))
     }
 
     pub(super) async fn list_resources(
@@ -139,7 +131,8 @@ impl SqliteLedger {
         .await;
         let view = |row: FenceColumns| {
             let (name, fence) = row.fence()?;
-            Ok(guard.view(&name, &fence, now))
+            let waiting = self.waiting().length(&name);
+            Ok(guard.view(&name, &fence, waiting, now))
         };
         self.keep(reader, rows)?.into_iter().map(view).collect()
     }
@@ -241,7 +234,8 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let names: Result<Vec<String>, _> = sqlx::query_scalar(
             "SELECT resource FROM fences
-             WHERE break_due IS NOT NULL AND hold = 'held' AND break_due <= ?1 LIMIT ?2",
+             WHERE break_due IS NOT NULL AND hold = 'held' AND break_due <= ?1
+             ORDER BY resource LIMIT ?2",
         )
         .bind(now.wall.as_microsecond())
         .bind(limit)

@@ -98,7 +98,7 @@ pub(super) async fn store(
             }
         }
     }
-    Ok(())
+    super::audit::append(connection, &rows.audited).await
 }
 
 async fn operation(

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, IdempotencyKey, Ledger, Patience,
-    ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, Holder, IdempotencyKey, JoinItem,
+    JoinVerdict, Ledger, Patience, ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict,
+    SealItem, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{EntityTag, LockId, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
 use uuid::Uuid;
@@ -141,7 +141,7 @@ pub async fn renew_for(ledger: &dyn Ledger, lock: LockId, ttl: Option<Ttl>) -> R
 
 /// The verdict on one release.
 pub async fn release_one(ledger: &dyn Ledger, lock: LockId) -> ReleaseVerdict {
-    let verdicts = ledger.release(Arc::from([lock]), Patience::Skip).await;
+    let verdicts = ledger.release(Arc::from([lock.into()]), Patience::Skip).await;
     only(verdicts.expect("the release is decided"))
 }
 
@@ -153,9 +153,61 @@ pub async fn break_one(ledger: &dyn Ledger, grant: &Grant, after_ms: u64) -> Bre
 /// The same with any duration.
 pub async fn break_with(ledger: &dyn Ledger, grant: &Grant, after: Duration) -> BreakVerdict {
     let resource = grant.resources[0].clone();
-    let item = BreakItem { resource, token: grant.token, after, reason: "test".into() };
+    let (reason, request_id) = ("test".into(), "test-request".into());
+    let item = BreakItem { resource, token: grant.token, after, reason, request_id };
     let verdicts = ledger.break_locks(Arc::from([item]), Patience::Skip).await;
     only(verdicts.expect("the break is decided"))
+}
+
+/// The gateway of those who wait in these tests.
+pub const GATEWAY: Uuid = Uuid::from_u128(7);
+
+/// A heartbeat of the gateway of those who wait.
+pub async fn beat(ledger: &dyn Ledger) {
+    ledger.call_next(GATEWAY, Some(true), &[]).await.expect("a heartbeat");
+}
+
+/// Somebody who wants to wait for these resources.
+pub fn join<const N: usize>(resources: [&str; N]) -> JoinItem {
+    let mut resources = resources.map(name).to_vec();
+    resources.sort();
+    JoinItem {
+        lock: lock_id(),
+        resources,
+        owner: "wanda".into(),
+        gateway: GATEWAY,
+        waiters_max: 100,
+    }
+}
+
+/// The verdict on one wish to wait, of a gateway that is alive.
+pub async fn join_one(ledger: &dyn Ledger, item: JoinItem) -> JoinVerdict {
+    beat(ledger).await;
+    let verdicts = ledger.join(Arc::from([item]), Patience::Skip).await;
+    only(verdicts.expect("it is decided"))
+}
+
+/// Somebody who waits for these resources.
+pub async fn waiting<const N: usize>(ledger: &dyn Ledger, resources: [&str; N]) -> JoinItem {
+    let item = join(resources);
+    assert_eq!(join_one(ledger, item.clone()).await, JoinVerdict::Waiting);
+    item
+}
+
+/// The seal of somebody who waited.
+pub fn turn(waiter: &JoinItem, number: i64) -> SealItem {
+    SealItem {
+        lock: waiter.lock,
+        resources: waiter.resources.clone(),
+        owner: waiter.owner.clone(),
+        ..seal(["unused"], number)
+    }
+}
+
+/// Who holds each of these resources.
+pub async fn holders(ledger: &dyn Ledger, names: &[ResourceName]) -> Vec<Option<Holder>> {
+    let standings = ledger.look(names).await.expect("read");
+    standings.into_iter().map(|standing| standing.holder).collect()
 }
 
 /// A write under a grant on its first resource.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Applied, BreakVerdict, Grant, Holder, Ledger, OperationRecord, Page, Patience, ReadItem,
-    ReleaseVerdict, RenewVerdict, SealVerdict, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakVerdict, Grant, Holder, Ledger, LockRecord, MarkVerdict,
+    OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict,
+    SealVerdict, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
-use super::build::{key, name};
+use super::build::{beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
@@ -38,6 +39,7 @@ fn seal(verdict: &SealVerdict) -> String {
         }
         SealVerdict::Again(got) => format!("again {}", grant(got)),
         SealVerdict::Held(who) => format!("held {}", holder(who)),
+        SealVerdict::Frozen(at) => format!("frozen {at}"),
         other => format!("{other:?}"),
     }
 }
@@ -53,8 +55,8 @@ fn renew(verdict: &RenewVerdict) -> String {
 
 fn release(verdict: &ReleaseVerdict) -> String {
     match verdict {
-        ReleaseVerdict::Released { held_ms, ended } => {
-            format!("released {} {ended:?}", *held_ms >= 0)
+        ReleaseVerdict::Released { held_ms, ended, waited_for } => {
+            format!("released {} {ended:?} {waited_for}", *held_ms >= 0)
         }
         other => format!("{other:?}"),
     }
@@ -68,6 +70,24 @@ fn breaking(verdict: &BreakVerdict) -> String {
         BreakVerdict::Breaking { due_ms } => format!("breaking {}", *due_ms > 0),
         other => format!("{other:?}"),
     }
+}
+
+fn mark(verdict: &MarkVerdict) -> String {
+    match verdict {
+        MarkVerdict::Marked { changed: true } => "marked".into(),
+        MarkVerdict::Marked { changed: false } => "unchanged".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All but the time.
+fn audited((number, entry): &(i64, AuditEntry)) -> String {
+    let AuditEntry { action, resource, owner, previous_owner, token, reason, request_id, .. } =
+        entry;
+    format!(
+        "audit {number} {action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
+         {request_id:?}"
+    )
 }
 
 fn write(verdict: &WriteVerdict) -> String {
@@ -86,18 +106,36 @@ fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
     verdicts.iter().map(line).collect()
 }
 
+/// The time of a grant is its ledger's own.
+async fn releases(ledger: &dyn Ledger, items: &[(LockId, bool)]) -> Vec<ReleaseItem> {
+    let ids: Vec<LockId> = items.iter().map(|(lock, _)| *lock).collect();
+    let records = ledger.locks(&ids).await.expect("read");
+    let release = |((lock, unless_renewed), record): (&(LockId, bool), Option<LockRecord>)| {
+        let granted = record.map(|record| record.grant.acquired_at);
+        ReleaseItem { lock: *lock, unless_renewed_since: granted.filter(|_| *unless_renewed) }
+    };
+    items.iter().zip(records).map(release).collect()
+}
+
 /// Carries out a move, and says what came of it.
 pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, String> {
     let skip = Patience::Skip;
+    // However long the run takes, nobody who waits is taken for absent.
+    beat(ledger).await;
     let outcome = match what.clone() {
         Move::Seal(items) => ledger.seal(0, Arc::from(items), skip).await.map(|v| lines(&v, seal)),
+        Move::Join(items) => {
+            ledger.join(Arc::from(items), skip).await.map(|v| lines(&v, |one| format!("{one:?}")))
+        }
         Move::Renew(items) => ledger.renew(Arc::from(items), skip).await.map(|v| lines(&v, renew)),
         Move::Release(items) => {
+            let items = releases(ledger, &items).await;
             ledger.release(Arc::from(items), skip).await.map(|v| lines(&v, release))
         }
         Move::Break(items) => {
             ledger.break_locks(Arc::from(items), skip).await.map(|v| lines(&v, breaking))
         }
+        Move::Mark(items) => ledger.mark(Arc::from(items), skip).await.map(|v| lines(&v, mark)),
         Move::Commit(items) => {
             ledger.commit(Arc::from(items), skip).await.map(|v| lines(&v, write))
         }
@@ -125,24 +163,30 @@ pub async fn everything(
     operations: &[OperationId],
 ) -> Vec<String> {
     let mut seen = Vec::new();
+    beat(ledger).await;
     let all = Page { limit: 100, ..Page::default() };
     for held in [false, true] {
         for view in ledger.resources(all.clone(), held).await.expect("read") {
             seen.push(format!(
-                "{held} {} {:?} {} v{} {} objects {} {} {}",
+                "{held} {} {:?} {} v{} {} objects waiting {} {} {} {} {:?} {:?}",
                 view.resource,
                 view.state,
                 view.owner,
                 view.version,
                 view.objects,
+                view.waiting,
                 view.token,
                 view.remaining_ms > 0,
-                view.renewed_at >= view.acquired_at
+                view.renewed_at >= view.acquired_at,
+                view.frozen,
+                view.protected
             ));
         }
     }
-    let holders = ledger.holders(&RESOURCES.map(name)).await.expect("read");
-    seen.extend(holders.iter().map(|one| format!("{:?}", one.as_ref().map(holder))));
+    let standings = ledger.look(&RESOURCES.map(name)).await.expect("read");
+    seen.extend(
+        standings.iter().map(|one| format!("{:?} {}", one.holder.as_ref().map(holder), one.queued)),
+    );
     for resource in RESOURCES.map(name) {
         for object in ledger.objects(&resource, all.clone()).await.expect("read") {
             seen.push(format!("{resource} {} {} {}", object.key, object.tag, object.size));
@@ -159,13 +203,19 @@ pub async fn everything(
             seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
         }
     }
-    for id in locks {
-        let record = ledger.lock(*id).await.expect("read");
+    let audit = AuditFilter { limit: i64::MAX, ..AuditFilter::default() };
+    seen.extend(ledger.audit(audit).await.expect("read").iter().map(audited));
+    let records = ledger.locks(locks).await.expect("read");
+    for (id, record) in locks.iter().zip(records) {
         let record = record.map(|record| {
             let left = record.grant.remaining_ms.signum();
-            (grant(&record.grant), left, record.ended.map(|(how, _)| how))
+            let breaking = record.break_due.map(|due| due.in_ms > 0);
+            let renewed = record.renewed_at != record.grant.acquired_at;
+            let ended = (record.ended.map(|(how, _)| how), record.superseded_by);
+            (grant(&record.grant), left, ended, breaking, renewed)
         });
-        seen.push(format!("{id} {record:?}"));
+        let position = ledger.position(*id).await.expect("read");
+        seen.push(format!("{id} {record:?} {position:?}"));
     }
     for id in operations {
         seen.push(match ledger.operation(*id).await.expect("read") {

@@ -88,7 +88,7 @@ pub async fn a_refence_voids_all_tokens(ledger: &dyn Ledger) {
     assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::AlreadyEnded);
     let record = ledger.lock(ann.lock).await.expect("read").expect("kept");
     assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Void));
-    assert_eq!(ledger.holders(&[name("r")]).await.expect("read"), [None]);
+    assert_eq!(holders(ledger, &[name("r")]).await, [None]);
     let view = ledger.resource(&name("r")).await.expect("read").expect("locked once");
     assert_eq!(view.state, LockState::Expired);
 

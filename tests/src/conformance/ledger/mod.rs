@@ -1,5 +1,6 @@
 //! The conformance suite of the ledger.
 
+pub mod audit;
 pub mod batches;
 pub mod belts;
 pub mod breaks;
@@ -7,7 +8,9 @@ mod build;
 pub mod compare;
 pub mod disasters;
 pub mod keys;
+pub mod marks;
 mod moves;
+pub mod queues;
 pub mod random;
 pub mod reads;
 pub mod renewals;

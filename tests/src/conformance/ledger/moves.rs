@@ -5,14 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, RenewItem, Retention, SealItem, WriteItem,
+    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, RenewItem, Retention,
+    SealItem, WriteItem,
 };
 use fence_core::{EntityTag, LockId, OperationId, Ttl};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use uuid::Uuid;
 
-use super::build::{digest, key, long, name, token};
+use super::build::{GATEWAY, digest, key, long, name, token};
 
 /// The resources of a run.
 pub const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
@@ -27,12 +28,16 @@ const OWNERS: [&str; 3] = ["ann", "bob", "carl"];
 pub enum Move {
     /// Locks to seal, on distinct resources.
     Seal(Vec<SealItem>),
+    /// Callers that want to wait.
+    Join(Vec<JoinItem>),
     /// Locks to renew.
     Renew(Vec<RenewItem>),
-    /// Locks to release.
-    Release(Vec<LockId>),
+    /// Locks to release, and whether only if they were never renewed.
+    Release(Vec<(LockId, bool)>),
     /// Resources to break.
     Break(Vec<BreakItem>),
+    /// Resources to freeze, to protect, or the reverse.
+    Mark(Vec<MarkItem>),
     /// Writes.
     Commit(Vec<WriteItem>),
     /// A pass of the sweeper.
@@ -52,13 +57,14 @@ pub struct Mover {
     number: i64,
     locks: Vec<LockId>,
     operations: Vec<OperationId>,
+    waiters: Vec<JoinItem>,
 }
 
 impl Mover {
     /// The moves of this seed.
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        Self { rng, number: 10, locks: Vec::new(), operations: Vec::new() }
+        Self { rng, number: 10, locks: Vec::new(), operations: Vec::new(), waiters: Vec::new() }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -106,11 +112,13 @@ impl Mover {
         match self.below(100) {
             0..25 => Move::Seal(self.seals()),
             25..33 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
-            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.lock(95)).collect()),
+            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
             45..54 => {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
             54..57 => Move::Sweep(self.retention()),
+            57..65 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
+            65..71 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
     }
@@ -119,6 +127,15 @@ impl Mover {
         let mut free: Vec<&str> = RESOURCES.to_vec();
         let mut items = Vec::new();
         while !free.is_empty() && items.len() < 3 {
+            let waiter = self
+                .recent_waiter()
+                .filter(|waiter| waiter.resources.iter().all(|name| free.contains(&name.as_str())));
+            if let Some(waiter) = waiter {
+                free.retain(|name| !waiter.resources.iter().any(|other| other.as_str() == *name));
+                let item = self.seal(waiter.resources);
+                items.push(SealItem { lock: waiter.lock, owner: waiter.owner, ..item });
+                continue;
+            }
             let mut resources = Vec::new();
             for _ in 0..=self.below(4) / 2 {
                 if !free.is_empty() {
@@ -146,6 +163,27 @@ impl Mover {
         SealItem { lock, resources, owner, ttl, number, from: None, attempt }
     }
 
+    fn recent_waiter(&mut self) -> Option<JoinItem> {
+        let back = self.below(4);
+        self.waiters.iter().rev().nth(back).filter(|_| self.rng.random_ratio(40, 100)).cloned()
+    }
+
+    fn join(&mut self) -> JoinItem {
+        if let Some(again) = self.recent_waiter() {
+            return again;
+        }
+        let mut resources: Vec<_> =
+            RESOURCES.iter().filter(|_| self.rng.random_ratio(40, 100)).map(|r| name(r)).collect();
+        if resources.is_empty() {
+            resources.push(name(RESOURCES[0]));
+        }
+        let owner = self.one_of(&OWNERS).to_owned();
+        let item =
+            JoinItem { lock: self.lock(15), resources, owner, gateway: GATEWAY, waiters_max: 3 };
+        self.waiters.push(item.clone());
+        item
+    }
+
     /// For ever, or expired by the time of the next move.
     fn ttl(&mut self) -> Ttl {
         if self.chance(30) { Ttl::from_ms(1) } else { long() }
@@ -154,6 +192,10 @@ impl Mover {
     fn renewal(&mut self) -> RenewItem {
         let lock = self.lock(95);
         RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()) }
+    }
+
+    fn release(&mut self) -> (LockId, bool) {
+        (self.lock(95), self.chance(30))
     }
 
     fn token(&mut self, standing: &Standing, resource: usize) -> i64 {
@@ -178,6 +220,23 @@ impl Mover {
             token: token(self.token(standing, resource)),
             after,
             reason: "random".into(),
+            request_id: self.below(9).to_string(),
+        }
+    }
+
+    /// More often unfrozen than frozen, or little else would happen.
+    fn mark_item(&mut self) -> MarkItem {
+        let mark = match self.below(10) {
+            0 => Mark::Freeze,
+            1..6 => Mark::Unfreeze,
+            6 | 7 => Mark::Protect,
+            _ => Mark::Unprotect,
+        };
+        MarkItem {
+            resource: name(self.one_of(&RESOURCES)),
+            mark,
+            reason: self.one_of(&["audit", "fire"]).to_owned(),
+            request_id: self.below(9).to_string(),
         }
     }
 

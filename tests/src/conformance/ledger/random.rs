@@ -24,10 +24,12 @@ pub fn first_seed() -> u64 {
 pub type Tally = BTreeMap<String, usize>;
 
 /// What 20 runs must have come across, or they would say little.
-const KINDS: &str = "sealed again held NumberTooLow Conflict Breaking NotFound AlreadyEnded NotHeld \
-    NoFence Buried KeyReused renewed released broken breaking applied replayed stale \
+const KINDS: &str = "Waiting Free Known Full Queued Left sealed again held Kept NumberTooLow \
+    Conflict Breaking NotFound AlreadyEnded NotHeld NoFence Buried KeyReused \
+    marked unchanged frozen renewed released broken breaking applied replayed stale \
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
-    Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch)";
+    Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \
+    Refused(Frozen) Refused(Protected)";
 
 /// Runs that never came across a kind of verdict have compared nothing of it.
 pub fn assert_all_kinds_occurred(tallies: Vec<Tally>) {
@@ -49,7 +51,9 @@ fn kind(line: &str) -> String {
     if line.ends_with(" rows") {
         return "swept".into();
     }
-    line.split(' ').next().unwrap_or_default().to_owned()
+    // `Left([..])` holds names, `Ended(..)` a word that counts.
+    let word = line.split(' ').next().unwrap_or_default();
+    if word.starts_with("Left(") { "Left".into() } else { word.to_owned() }
 }
 
 /// One run. A difference names the seed and the act.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fence_core::ports::{Ledger, Page, ReadItem, Rejection, RejectionFilter};
-use fence_core::{LockEnd, LockState, Token};
+use fence_core::ports::{
+    Grant, Ledger, LockRecord, Page, ReadItem, Rejection, RejectionFilter, SealItem,
+};
+use fence_core::{LockEnd, LockState, Supersession, Token};
 
 use super::build::*;
 
@@ -56,7 +58,7 @@ pub async fn holders_are_the_live_ones(ledger: &dyn Ledger) {
     release_one(ledger, released.lock).await;
     expired(ledger, "expired", 10).await;
     let names = ["released", "held", "none", "breaking", "expired", "broken", "held"].map(name);
-    let holders = ledger.holders(&names).await.expect("read");
+    let holders = holders(ledger, &names).await;
     let states: Vec<_> = holders.iter().map(|h| h.as_ref().map(|h| h.state)).collect();
     let (leased, breaking) = (Some(LockState::Leased), Some(LockState::Breaking));
     assert_eq!(states, [None, leased, None, breaking, None, None, leased]);
@@ -87,6 +89,55 @@ pub async fn a_lock_record_follows_its_lock(ledger: &dyn Ledger) {
     let (how, at) = record.ended.expect("it ended");
     assert_eq!(how, LockEnd::Released);
     assert!(at >= record.grant.acquired_at);
+}
+
+/// Many at once, in the order asked, the same twice, and what is not there.
+pub async fn locks_are_read_in_the_order_asked(ledger: &dyn Ledger) {
+    let ann = held(ledger, "a", 10).await;
+    let pair = granted(ledger, seal(["b", "c"], 10)).await;
+    let ids = [pair.lock, lock_id(), ann.lock, pair.lock];
+    let records = ledger.locks(&ids).await.expect("read");
+    let found: Vec<_> = records.iter().map(|one| one.as_ref().map(|one| one.grant.lock)).collect();
+    assert_eq!(found, [Some(pair.lock), None, Some(ann.lock), Some(pair.lock)]);
+    for (id, record) in ids.iter().zip(&records) {
+        let alone = ledger.lock(*id).await.expect("read");
+        let plain = |record: &LockRecord| (record.grant.resources.clone(), record.renewed_at);
+        assert_eq!(alone.as_ref().map(plain), record.as_ref().map(plain));
+    }
+    assert_eq!(ledger.locks(&[]).await, Ok(vec![]));
+}
+
+/// When the ttl last began, the break that is to come, and what put a newer token in its place.
+pub async fn a_lock_record_says_what_is_happening_to_it(ledger: &dyn Ledger) {
+    let record = async |grant: &Grant| ledger.lock(grant.lock).await.expect("read").expect("known");
+    let ann = held(ledger, "r", 10).await;
+    let fresh = record(&ann).await;
+    assert_eq!(
+        (fresh.renewed_at, fresh.break_due, fresh.superseded_by),
+        (ann.acquired_at, None, None)
+    );
+    crate::conformance::pause(2).await;
+    renew_one(ledger, ann.lock).await;
+    assert!(record(&ann).await.renewed_at > ann.acquired_at);
+    break_one(ledger, &ann, 60_000).await;
+    let breaking = record(&ann).await;
+    let due = breaking.break_due.expect("it is being broken");
+    assert!((50_000..=60_000).contains(&due.in_ms) && due.at > breaking.renewed_at, "{due:?}");
+    break_one(ledger, &ann, 0).await;
+    let broken = record(&ann).await;
+    assert_eq!((broken.break_due, broken.superseded_by), (None, None));
+
+    // Taken over on one of its resources, and not the first.
+    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    expire().await;
+    let bob = held(ledger, "b", 20).await;
+    assert_eq!(record(&pair).await.superseded_by, Some(Supersession::Grant));
+    let to = SealItem { from: Some(bob.lock), ..seal(["b"], 30) };
+    granted(ledger, to).await;
+    assert_eq!(record(&bob).await.superseded_by, Some(Supersession::Transfer));
+    // A lock that had ended before its successor came did not end by it.
+    let (released, _) = succession(ledger, "s").await;
+    assert_eq!(record(&released).await.superseded_by, None);
 }
 
 /// State, owner, counters and token of the lock sealed last.
@@ -147,7 +198,7 @@ pub async fn released_resources_may_be_left_out(ledger: &dyn Ledger) {
 pub async fn a_refused_seal_makes_no_resource(ledger: &dyn Ledger) {
     seal_one(ledger, seal(["r"], 0)).await;
     assert_eq!(resources(ledger, page("", None, 9), false).await, [""; 0]);
-    assert_eq!(ledger.holders(&[name("r")]).await.expect("read"), [None]);
+    assert_eq!(holders(ledger, &[name("r")]).await, [None]);
 }
 
 /// In byte order, of one resource, by prefix, after a key, up to a limit.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Ended, Ledger, Patience, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+    Ended, Grant, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
+    SealVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Ttl};
 
@@ -130,7 +131,8 @@ pub async fn a_lock_on_several_resources_is_renewed_on_all(ledger: &dyn Ledger) 
 pub async fn a_release_frees_the_resource(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     crate::conformance::pause(5).await;
-    let ReleaseVerdict::Released { held_ms, ended } = release_one(ledger, ann.lock).await else {
+    let ReleaseVerdict::Released { held_ms, ended, .. } = release_one(ledger, ann.lock).await
+    else {
         panic!("not released")
     };
     assert!((4..60_000).contains(&held_ms), "{held_ms}");
@@ -153,8 +155,8 @@ pub async fn a_release_is_idempotent(ledger: &dyn Ledger) {
 pub async fn two_releases_in_one_batch_release_once(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let unknown = lock_id();
-    let ids = Arc::from([ann.lock, ann.lock, unknown, unknown]);
-    let verdicts = ledger.release(ids, Patience::Skip).await.expect("decided");
+    let items = [ann.lock, ann.lock, unknown, unknown].map(ReleaseItem::from);
+    let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
     assert!(matches!(verdicts[0], ReleaseVerdict::Released { .. }));
     assert!(verdicts[1..].iter().all(|verdict| *verdict == ReleaseVerdict::AlreadyEnded));
 }
@@ -188,4 +190,57 @@ pub async fn a_release_frees_all_its_resources(ledger: &dyn Ledger) {
     assert_eq!(ended, [trace("a"), trace("b")]);
     granted(ledger, seal(["a"], 11)).await;
     granted(ledger, seal(["b"], 11)).await;
+}
+
+/// The verdict on a release of this grant unless it was taken up since.
+async fn release_untouched(ledger: &dyn Ledger, grant: &Grant) -> ReleaseVerdict {
+    let unless_renewed_since = Some(grant.acquired_at);
+    let item = ReleaseItem { lock: grant.lock, unless_renewed_since };
+    only(ledger.release(Arc::from([item]), Patience::Skip).await.expect("the release is decided"))
+}
+
+/// A grant that nobody took up is released, also when it has expired or is being broken.
+pub async fn a_grant_that_was_never_renewed_may_be_released_on_that_condition(ledger: &dyn Ledger) {
+    let fresh = granted(ledger, seal(["a", "b"], 10)).await;
+    let lapsed = expired(ledger, "c", 10).await;
+    let breaking = held(ledger, "d", 10).await;
+    break_one(ledger, &breaking, 60_000).await;
+    for grant in [fresh, lapsed, breaking] {
+        let verdict = release_untouched(ledger, &grant).await;
+        assert!(matches!(verdict, ReleaseVerdict::Released { .. }), "{verdict:?}");
+        assert_eq!(release_untouched(ledger, &grant).await, ReleaseVerdict::AlreadyEnded);
+        assert_eq!(refusal(ledger, put(&grant, "k", "x")).await, Refusal::Released);
+    }
+}
+
+/// One that was renewed or re-entered since is kept, on all of its resources; a release without the
+/// condition still ends it.
+pub async fn a_grant_that_was_taken_up_since_is_kept(ledger: &dyn Ledger) {
+    let renewed = granted(ledger, seal(["a", "b"], 10)).await;
+    let item = seal(["c"], 10);
+    let reentered = granted(ledger, item.clone()).await;
+    crate::conformance::pause(2).await;
+    renew_one(ledger, renewed.lock).await;
+    assert!(matches!(seal_one(ledger, item).await, SealVerdict::Again(_)));
+    for grant in [&renewed, &reentered] {
+        assert_eq!(release_untouched(ledger, grant).await, ReleaseVerdict::Kept);
+        apply(ledger, put(grant, "k", "still mine")).await;
+        let record = ledger.lock(grant.lock).await.expect("read").expect("known");
+        assert_eq!((record.ended, record.grant.state), (None, LockState::Leased));
+        let verdict = release_one(ledger, grant.lock).await;
+        assert!(matches!(verdict, ReleaseVerdict::Released { .. }), "{verdict:?}");
+    }
+}
+
+/// In one batch the condition sees what the items before it did; an unknown id is buried as ever.
+pub async fn a_conditional_release_is_decided_in_its_batch(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let unknown = seal(["s"], 10);
+    let since = |lock| ReleaseItem { lock, unless_renewed_since: Some(ann.acquired_at) };
+    let items = [ann.lock.into(), since(ann.lock), since(unknown.lock)];
+    let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
+    assert!(matches!(verdicts[0], ReleaseVerdict::Released { .. }));
+    assert_eq!(verdicts[1..], [ReleaseVerdict::AlreadyEnded, ReleaseVerdict::AlreadyEnded]);
+    let ended = SealVerdict::Ended(LockEnd::Released);
+    assert_eq!(seal_one(ledger, unknown).await, ended);
 }

@@ -1,0 +1,174 @@
+//! What operators do to resources besides breaking locks, and the record of it: marks and the audit.
+
+use jiff::Timestamp;
+
+use crate::names::ResourceName;
+use crate::token::Token;
+
+/// What an operator does to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Stops all writers and grants. Renewals and releases go on.
+    Freeze,
+    /// Lets writers and grants go on.
+    Unfreeze,
+    /// Forbids deleting the resource as a whole.
+    Protect,
+    /// Allows it again.
+    Unprotect,
+}
+
+impl Mark {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Freeze, Self::Unfreeze, Self::Protect, Self::Unprotect];
+
+    /// As the audit calls it.
+    pub fn action(self) -> AuditAction {
+        match self {
+            Self::Freeze => AuditAction::Freeze,
+            Self::Unfreeze => AuditAction::Unfreeze,
+            Self::Protect => AuditAction::Protect,
+            Self::Unprotect => AuditAction::Unprotect,
+        }
+    }
+
+    /// The word in paths, ledgers and metrics.
+    pub fn as_str(self) -> &'static str {
+        self.action().as_str()
+    }
+}
+
+/// One resource to mark.
+#[derive(Debug, Clone)]
+pub struct MarkItem {
+    /// The resource.
+    pub resource: ResourceName,
+    /// What to do to it.
+    pub mark: Mark,
+    /// Why; shown to everybody while it is frozen or protected.
+    pub reason: String,
+    /// The request that asks for it, for the record.
+    pub request_id: String,
+}
+
+/// What became of one mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkVerdict {
+    /// The resource is as was asked for. `changed` says whether it was not before, or for another
+    /// reason.
+    Marked {
+        /// Whether anything changed.
+        changed: bool,
+    },
+    /// Nobody ever held it.
+    NoFence,
+    /// The row is locked by somebody else; nothing was decided.
+    Busy,
+}
+
+macro_rules! actions {
+    ($($(#[doc = $doc:literal])+ $variant:ident, $word:literal;)+) => {
+        /// What was done, in the audit.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum AuditAction {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl AuditAction {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The word in ledgers, queries and answers.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+    };
+}
+
+actions! {
+    /// A lock was granted.
+    Grant, "grant";
+    /// A lock was handed over.
+    Transfer, "transfer";
+    /// An operator broke a lock, or set a time for it.
+    Break, "break";
+    /// That time came.
+    Broken, "broken";
+    /// An operator froze the resource.
+    Freeze, "freeze";
+    /// An operator unfroze it.
+    Unfreeze, "unfreeze";
+    /// An operator protected it from deletion.
+    Protect, "protect";
+    /// An operator lifted that.
+    Unprotect, "unprotect";
+    /// A fence was raised for a lock that is kept elsewhere.
+    Fence, "fence";
+    /// The ledger was re-fenced.
+    Refence, "refence";
+    /// A new epoch of the mint began.
+    Epoch, "epoch";
+}
+
+impl AuditAction {
+    /// From its word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|action| action.as_str() == word)
+    }
+}
+
+/// One entry of the audit. It is written by the act itself, and never changed or removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// When.
+    pub at: Timestamp,
+    /// What was done.
+    pub action: AuditAction,
+    /// To which resource, unless it was to the whole ledger.
+    pub resource: Option<ResourceName>,
+    /// Whose lock was granted or broken.
+    pub owner: Option<String>,
+    /// Whose lock a grant put an end to, if that had been neither released nor broken.
+    pub previous_owner: Option<String>,
+    /// The token of the lock. For operators only.
+    pub token: Option<Token>,
+    /// Why, in the operator's words.
+    pub reason: Option<String>,
+    /// The request that asked for it.
+    pub request_id: Option<String>,
+}
+
+impl AuditEntry {
+    /// An entry about a resource; who, why and the like are added where they are known.
+    pub fn about(resource: &ResourceName, action: AuditAction, at: Timestamp) -> Self {
+        Self { resource: Some(resource.clone()), ..Self::of_ledger(action, at) }
+    }
+
+    /// An entry about the whole ledger.
+    pub fn of_ledger(action: AuditAction, at: Timestamp) -> Self {
+        Self {
+            at,
+            action,
+            resource: None,
+            owner: None,
+            previous_owner: None,
+            token: None,
+            reason: None,
+            request_id: None,
+        }
+    }
+}
+
+/// Which entries of the audit to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// Only about this resource.
+    pub resource: Option<ResourceName>,
+    /// Only this action.
+    pub action: Option<AuditAction>,
+    /// Only numbers below this.
+    pub before: Option<i64>,
+    /// At most this many.
+    pub limit: i64,
+}

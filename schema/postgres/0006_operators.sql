@@ -1,0 +1,88 @@
+-- What operators do to resources besides breaking locks, and the audit of it.
+
+-- What was done to locks and resources. Written by the acts themselves, never changed, never removed.
+CREATE TABLE fencegate.audit (
+    number         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at             timestamptz NOT NULL,
+    action         text NOT NULL CONSTRAINT audit_action_known CHECK (action IN (
+                       'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect',
+                       'unprotect', 'fence', 'refence', 'epoch')),
+    resource       text COLLATE "C",      -- NULL if it was to the whole ledger
+    owner          text,                  -- whose lock was granted or broken
+    previous_owner text,                  -- whose lock a grant put an end to
+    token          bigint,                -- of the lock; not shown
+    reason         text CONSTRAINT audit_reason_short CHECK (octet_length(reason) BETWEEN 1 AND 1024),
+    request_id     text CONSTRAINT audit_request_id_short CHECK (octet_length(request_id) <= 128)
+);
+CREATE INDEX audit_resource ON fencegate.audit (resource, number);
+-- Most entries are grants; whoever asks for something else must not read through all of them.
+CREATE INDEX audit_other_than_grants ON fencegate.audit (action, number) WHERE action <> 'grant';
+
+CREATE FUNCTION fencegate.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
+END $$;
+
+CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
+
+-- Records what an act did, in the same transaction. Acts that have many rows at once insert them.
+CREATE FUNCTION fencegate.audit(
+    p_at timestamptz, p_action text, p_resource text, p_owner text, p_previous_owner text,
+    p_token bigint, p_reason text, p_request_id text)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token, reason, request_id)
+    VALUES (p_at, p_action, p_resource, p_owner, p_previous_owner, p_token, p_reason, p_request_id);
+END $$;
+
+-- Mark: freeze or protect a resource, or lift that, at an operator's wish. Its lock stays what it is.
+-- The latest reason counts; what is marked so already, for the same reason, stays as it is.
+CREATE FUNCTION fencegate.mark(
+    p_seen bigint, p_wait_ms int, p_resource text[], p_mark text[], p_reason text[],
+    p_request_id text[])
+RETURNS TABLE (verdict text, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard        fencegate.write_guard;
+    t            timestamptz;
+    got          text[];
+    fence        fencegate.fences;
+    will_freeze  text;
+    will_protect text;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
+    got := fencegate.lock_fences(p_resource, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, '{}');
+    t := clock_timestamp();
+
+    FOR i IN 1 .. cardinality(p_resource) LOOP
+        PERFORM fencegate.settle(ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
+        SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
+        IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
+            verdict := 'busy';
+        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+            verdict := 'no_fence';
+        ELSE
+            will_freeze := CASE p_mark[i] WHEN 'freeze' THEN p_reason[i]
+                                          WHEN 'unfreeze' THEN NULL ELSE fence.frozen END;
+            will_protect := CASE p_mark[i] WHEN 'protect' THEN p_reason[i]
+                                           WHEN 'unprotect' THEN NULL ELSE fence.protected END;
+            IF will_freeze IS NOT DISTINCT FROM fence.frozen
+                    AND will_protect IS NOT DISTINCT FROM fence.protected THEN
+                verdict := 'unchanged';
+            ELSE
+                verdict := 'changed';
+                UPDATE fencegate.fences f SET frozen = will_freeze, protected = will_protect
+                WHERE f.resource = fence.resource;
+                PERFORM fencegate.audit(t, p_mark[i], fence.resource, NULL, NULL, NULL,
+                                        p_reason[i], p_request_id[i]);
+            END IF;
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;

@@ -1,0 +1,245 @@
+//! The audit: what each act leaves in it, and that nothing changes it.
+
+use fence_core::ports::{
+    AuditAction, AuditEntry, AuditFilter, Ledger, Mark, Retention, SealItem, SealVerdict,
+};
+
+use super::build::*;
+use super::marks::mark_one;
+use crate::conformance::{Operator, pause};
+
+/// The entries that this filter finds, newest first.
+async fn found(ledger: &dyn Ledger, filter: AuditFilter) -> Vec<(i64, AuditEntry)> {
+    ledger.audit(filter).await.expect("the audit is read")
+}
+
+fn all() -> AuditFilter {
+    AuditFilter { limit: 1000, ..AuditFilter::default() }
+}
+
+/// What happened, oldest first, in a few words: action, resource, owner, owner before, token.
+async fn story(ledger: &dyn Ledger) -> Vec<String> {
+    let mut entries = found(ledger, all()).await;
+    entries.reverse();
+    let words = |(_, entry): &(i64, AuditEntry)| {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or("-".into());
+        let resource = entry.resource.as_ref().map(ToString::to_string);
+        let token = entry.token.map(|token| token.to_string());
+        format!(
+            "{} {} {} {} {}",
+            entry.action.as_str(),
+            or_none(&resource),
+            or_none(&entry.owner),
+            or_none(&entry.previous_owner),
+            or_none(&token),
+        )
+    };
+    entries.iter().map(words).collect()
+}
+
+/// Whose, and whom it put an end to: an expired lock and one that handed over, but none that had been
+/// released or broken. What is refused, or known already, leaves nothing.
+pub async fn grants_are_audited(ledger: &dyn Ledger) {
+    expired(ledger, "r", 10).await;
+    let bob = granted(ledger, SealItem { owner: "bob".into(), ..seal(["r"], 20) }).await;
+    let transfer = SealItem { from: Some(bob.lock), owner: "carl".into(), ..seal(["r"], 30) };
+    let carl = granted(ledger, transfer.clone()).await;
+    assert!(matches!(seal_one(ledger, transfer).await, SealVerdict::Again(_)));
+    assert!(matches!(seal_one(ledger, seal(["r"], 40)).await, SealVerdict::Held(_)));
+    release_one(ledger, carl.lock).await;
+    assert_eq!(seal_one(ledger, seal(["r"], 30)).await, SealVerdict::NumberTooLow);
+    let broken = held(ledger, "r", 40).await;
+    break_one(ledger, &broken, 0).await;
+    held(ledger, "r", 50).await;
+    assert_eq!(
+        story(ledger).await,
+        [
+            "grant r ann - 10",
+            "grant r bob ann 20",
+            "transfer r carl bob 30",
+            "grant r ann - 40",
+            "break r ann - 40",
+            "grant r ann - 50",
+        ]
+    );
+}
+
+/// One entry for each, in their order.
+pub async fn a_grant_of_several_resources_is_audited_on_each(ledger: &dyn Ledger) {
+    expired(ledger, "b", 10).await;
+    granted(ledger, SealItem { owner: "bob".into(), ..seal(["c", "a", "b"], 20) }).await;
+    assert_eq!(
+        story(ledger).await,
+        ["grant b ann - 10", "grant a bob - 20", "grant b bob ann 20", "grant c bob - 20"]
+    );
+}
+
+/// When asked for, with the reason, and when it came due; not what shortened nothing.
+pub async fn breaks_are_audited(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    for after in [3_600_000, 7_200_000, 3_600_000, 30] {
+        break_one(ledger, &ann, after).await;
+    }
+    pause(50).await;
+    break_one(ledger, &ann, 0).await;
+    break_one(ledger, &ann, 0).await;
+    assert_eq!(
+        story(ledger).await,
+        ["grant r ann - 10", "break r ann - 10", "break r ann - 10", "broken r ann - 10"]
+    );
+    for (_, entry) in found(ledger, all()).await {
+        let asked = (entry.reason.as_deref(), entry.request_id.as_deref());
+        match entry.action {
+            AuditAction::Break => assert_eq!(asked, (Some("test"), Some("test-request"))),
+            _ => assert_eq!(asked, (None, None)),
+        }
+    }
+}
+
+/// However often a break is asked for that comes after the deadline: the deadline counts.
+pub async fn a_break_that_waits_for_the_deadline_is_audited_once(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    for _ in 0..8 {
+        break_one(ledger, &ann, 1_000_000_000).await;
+        pause(3).await;
+    }
+    assert_eq!(story(ledger).await, ["grant r ann - 10", "break r ann - 10"]);
+}
+
+/// Breaks that come due are stored, and audited, once, by whoever acts.
+pub async fn a_due_break_is_audited_once_by_whoever_acts(ledger: &dyn Ledger) {
+    let names = ["mark", "release", "renew", "seal", "sweep", "write"];
+    let mut grants = Vec::new();
+    for (resource, number) in names.into_iter().zip(10..) {
+        let grant = held(ledger, resource, number).await;
+        break_one(ledger, &grant, 20).await;
+        grants.push(grant);
+    }
+    pause(40).await;
+    for _ in 0..2 {
+        mark_one(ledger, "mark", Mark::Unfreeze, "x").await;
+        release_one(ledger, grants[1].lock).await;
+        renew_one(ledger, grants[2].lock).await;
+        seal_one(ledger, SealItem { number: None, ..seal(["seal"], 0) }).await;
+        refusal(ledger, put(&grants[5], "k", "x")).await;
+    }
+    let keep = std::time::Duration::from_secs(3600);
+    let retention = Retention {
+        keys: keep,
+        ended_locks: keep,
+        buried: keep,
+        rejections_max: 10,
+        rows_per_pass: 100,
+    };
+    ledger.sweep(&retention).await.expect("swept");
+    let broken = AuditFilter { action: Some(AuditAction::Broken), ..all() };
+    let broken = found(ledger, broken).await;
+    let broken: Vec<String> = broken
+        .into_iter()
+        .rev()
+        .map(|(_, entry)| entry.resource.expect("of a resource").to_string())
+        .collect();
+    assert_eq!(broken, ["mark", "release", "renew", "seal", "write", "sweep"]);
+}
+
+/// With reason and request; what changes nothing leaves nothing.
+pub async fn marks_are_audited(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    for (mark, reason) in [
+        (Mark::Unfreeze, "nothing"),
+        (Mark::Freeze, "one"),
+        (Mark::Freeze, "one"),
+        (Mark::Freeze, "two"),
+        (Mark::Protect, "three"),
+        (Mark::Unfreeze, "four"),
+        (Mark::Unfreeze, "five"),
+        (Mark::Unprotect, "six"),
+    ] {
+        mark_one(ledger, "r", mark, reason).await;
+    }
+    mark_one(ledger, "nowhere", Mark::Freeze, "seven").await;
+    let mut entries = found(ledger, all()).await;
+    entries.reverse();
+    let entries: Vec<_> = entries[1..]
+        .iter()
+        .map(|(_, entry)| {
+            assert_eq!((&entry.owner, &entry.previous_owner, entry.token), (&None, &None, None));
+            assert_eq!(entry.request_id, Some(format!("to-{}", entry.action.as_str())));
+            (entry.action.as_str(), entry.reason.as_deref().unwrap_or_default())
+        })
+        .collect();
+    let expected = [
+        ("freeze", "one"),
+        ("freeze", "two"),
+        ("protect", "three"),
+        ("unfreeze", "four"),
+        ("unprotect", "six"),
+    ];
+    assert_eq!(entries, expected);
+}
+
+/// Numbers rise, times do not fall; filters and pages find what they should.
+pub async fn the_audit_is_listed_newest_first(ledger: &dyn Ledger) {
+    for number in 0..6 {
+        let resource = ["a", "b"][number % 2];
+        let grant = held(ledger, resource, 10 + number as i64).await;
+        release_one(ledger, grant.lock).await;
+        mark_one(ledger, resource, Mark::Protect, &number.to_string()).await;
+    }
+    let entries = found(ledger, all()).await;
+    assert_eq!(entries.len(), 12);
+    for pair in entries.windows(2) {
+        assert!(pair[0].0 > pair[1].0 && pair[0].1.at >= pair[1].1.at, "{pair:?}");
+    }
+    let of_a = AuditFilter { resource: Some(name("a")), ..all() };
+    let tokens = |entries: &[(i64, AuditEntry)]| {
+        entries.iter().filter_map(|(_, entry)| entry.token.map(|t| t.get())).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(&found(ledger, of_a.clone()).await), [14, 12, 10]);
+    for (action, count) in [(AuditAction::Grant, 3), (AuditAction::Protect, 3)] {
+        let both = AuditFilter { action: Some(action), ..of_a.clone() };
+        let both = found(ledger, both).await;
+        assert!(both.iter().all(|(_, entry)| entry.action == action));
+        assert_eq!(both.len(), count);
+    }
+    let none = AuditFilter { action: Some(AuditAction::Epoch), ..all() };
+    assert_eq!(found(ledger, none).await, []);
+
+    let mut paged = Vec::new();
+    loop {
+        let before = paged.last().map(|(number, _)| *number);
+        let page = found(ledger, AuditFilter { before, limit: 5, ..all() }).await;
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert_eq!(paged, entries);
+}
+
+/// Neither by an operator's hand nor by the sweeper.
+pub async fn the_audit_only_grows(ledger: &dyn Ledger, operator: &Operator) {
+    held(ledger, "r", 10).await;
+    mark_one(ledger, "r", Mark::Freeze, "x").await;
+    let before = found(ledger, all()).await;
+    let mut statements = vec!["UPDATE audit SET reason = 'y'", "DELETE FROM audit"];
+    if let Operator::Postgres(_) = operator {
+        statements.push("TRUNCATE audit");
+    }
+    for sql in statements {
+        let why = operator.refusal(sql).await;
+        assert!(why.contains("never changed or removed"), "{sql}: {why}");
+    }
+    let nothing = std::time::Duration::ZERO;
+    let retention = Retention {
+        keys: nothing,
+        ended_locks: nothing,
+        buried: nothing,
+        rejections_max: 0,
+        rows_per_pass: 1000,
+    };
+    ledger.sweep(&retention).await.expect("swept");
+    assert_eq!(found(ledger, all()).await, before);
+    let odd = "INSERT INTO audit (at, action) SELECT at, 'thaw' FROM audit";
+    assert!(operator.refusal(odd).await.contains("constraint"));
+}
