@@ -1,5 +1,4 @@
 //! The watch hub: who is told, what it costs, and how many it takes.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::time::Duration;
