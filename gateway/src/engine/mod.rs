@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use batcher::{Batcher, Limits};
 pub use error::EngineError;
 use granting::Granting;
-pub use grants::{Acquire, Acquired, Transfer};
+pub use grants::{Acquire, Acquired, Fence, Transfer};
 use grants::{Grants, Look};
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
@@ -164,6 +164,9 @@ impl Engine {
     /// Acquires a lock, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
+        if request.only_if_exists {
+            self.all_exist(request.resources.clone()).await?;
+        }
         self.inner.grants.acquire(request).await
     }
 
@@ -171,6 +174,28 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
         self.inner.locks.renew(id, ttl).await
+    }
+
+    /// Once the answer to an infinite grant was written out: makes the lock last until it is released
+    /// or broken. Other locks stay as they are.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn confirm(&self, id: LockId) -> Result<(), EngineError> {
+        if self.lock(id).await?.grant.ttl.is_infinite() {
+            self.inner.locks.renew(id, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Raises the fence of a resource without a lock of ours: every earlier token is stale from then
+    /// on. The same id again gets the same answer while it is the last.
+    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
+    pub async fn fence(&self, request: Fence) -> Result<Acquired, EngineError> {
+        let known = match self.lock(request.id).await {
+            Ok(_) => true,
+            Err(EngineError::LockNotFound) => false,
+            Err(error) => return Err(error),
+        };
+        self.inner.grants.fence(request, known).await
     }
 
     /// Hands a lock over to a successor, with a new id and token.
@@ -224,6 +249,21 @@ impl Engine {
         let ledger = Arc::clone(&self.inner.ledger);
         let view = self.query(async move { ledger.resource(&name).await }).await?;
         view.ok_or(EngineError::ResourceNotFound)
+    }
+
+    /// Whether all of these resources were locked before; the first that was not is named. A fence
+    /// never disappears, so this stays true.
+    async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let missing = self.query(async move {
+            for name in names {
+                if ledger.resource(&name).await?.is_none() {
+                    return Ok(Some(name));
+                }
+            }
+            Ok(None)
+        });
+        missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
     }
 
     /// Resources in byte order; with `held` only those whose lock has not been released.

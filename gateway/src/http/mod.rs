@@ -28,7 +28,7 @@ pub use problem::Problem;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
-use routes::{health, locks, objects, operations, rejections, resources, writes};
+use routes::{fences, health, locks, objects, operations, rejections, resources, writes};
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {
@@ -41,6 +41,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, writes::delete_all))
         .routes(routes!(resources::break_lock))
+        .routes(routes!(fences::fence))
         .routes(routes!(objects::list))
         .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
         .routes(routes!(operations::get))

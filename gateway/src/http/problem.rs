@@ -183,7 +183,9 @@ impl From<EngineError> for Problem {
             EngineError::Refused(refusal) => problem.superseded(&refusal),
             EngineError::KeyReused { first } => problem.with_operation(Some(first)),
             EngineError::Held(holder) => problem.held_by(holder),
-            EngineError::Frozen(resource) => problem.about(&resource),
+            EngineError::Frozen(resource)
+            | EngineError::NeverLocked(resource)
+            | EngineError::OrderStale(resource) => problem.about(&resource),
             EngineError::OutcomeUnknown { operation } => {
                 problem.with_operation(operation).with_unknown_outcome().retry_after(1_000)
             }

@@ -59,7 +59,15 @@ pub async fn acquire(
         [only] => Some(only.clone()),
         _ => None,
     };
-    let acquire = Acquire { resources, owner, ttl, id: request.id };
+    let acquire = Acquire {
+        resources,
+        owner,
+        ttl,
+        max_hold: request.max_hold,
+        metadata: request.metadata.unwrap_or_default(),
+        only_if_exists: request.only_if_exists,
+        id: request.id,
+    };
     let acquired = app.engine.acquire(acquire).await.map_err(|error| {
         let problem = Problem::from(error);
         match &only {
@@ -73,7 +81,7 @@ pub async fn acquire(
 /// The answer to a grant: 201, or 200 if it had been granted before.
 fn granted(acquired: Acquired) -> Response {
     let status = if acquired.again { StatusCode::OK } else { StatusCode::CREATED };
-    let lock = views::lock(acquired.grant);
+    let lock = views::granted(acquired.grant);
     let headers = [
         (header::LOCATION, text(format_args!("/locks/{}", lock.id))),
         (HeaderName::from_static("x-fence-token"), text(lock.token)),
@@ -81,7 +89,7 @@ fn granted(acquired: Acquired) -> Response {
     (status, headers, Json(lock)).into_response()
 }
 
-fn owner(owner: String) -> Result<String, Problem> {
+pub(super) fn owner(owner: String) -> Result<String, Problem> {
     if owner.len() > OWNER_BYTES_MAX || owner.chars().any(char::is_control) {
         return Err(Problem::new(
             ErrorCode::BodyMalformed,

@@ -6,12 +6,12 @@ use fence_core::ports::{
     Applied, Grant, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
     ReadVerdict, Rejection, RejectionFilter, ResourceView,
 };
-use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Token, Ttl};
+use fence_core::{LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Token, Ttl};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
-use crate::ledger::{digest, end, object_key, prefix_end, resource_name, time, token};
+use crate::ledger::{digest, end, metadata, object_key, prefix_end, resource_name, time, token};
 
 /// Runs a query that only reads, on a session of its own.
 macro_rules! fetch {
@@ -216,6 +216,8 @@ struct LockRow {
     owner: String,
     ttl_ms: i64,
     acquired_us: i64,
+    hold_until_us: Option<i64>,
+    metadata: Option<String>,
     ended: Option<String>,
     ended_us: Option<i64>,
     state: Option<String>,
@@ -246,8 +248,10 @@ pub(super) async fn lock(
             resources: row.resources.into_iter().map(resource_name).collect::<Result<_, _>>()?,
             token: token(row.token)?,
             owner: row.owner,
+            metadata: row.metadata.as_deref().map_or(Ok(Metadata::default()), metadata)?,
             state,
             ttl: Ttl::from_ms(row.ttl_ms),
+            hold_until: row.hold_until_us.map(time),
             remaining_ms: if ended.is_some() { 0 } else { row.remaining_ms.unwrap_or(0) },
             acquired_at: time(row.acquired_us),
             versions: row.versions,
