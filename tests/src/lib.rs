@@ -15,5 +15,6 @@ pub mod nginx;
 pub mod postgres;
 pub mod process;
 pub mod raw;
+pub mod redis;
 pub mod scripted;
 pub mod spec;
