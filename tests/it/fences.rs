@@ -62,6 +62,12 @@ async fn a_fence_repeated_gets_the_same_token(setup: SetUp) {
     let refused = repeat().send().await.refused(409, "lock-superseded");
     assert_eq!(refused.problem().resource.as_deref(), Some("job:1"));
     client.put("job:1", "k", "x").token(next.token).send().await.expect(200);
+
+    let metrics = client.get("/metrics").send().await.expect(200).text();
+    for (outcome, count) in [("fenced", 2), ("again", 1), ("lock-superseded", 1)] {
+        let line = format!("fencegate_fences_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "no {line} in {metrics}");
+    }
 }
 
 async fn a_fence_and_a_lock_take_turns(setup: SetUp) {

@@ -36,6 +36,7 @@ mod reads;
 mod redis_story;
 mod rig;
 mod schedules;
+mod schedules_fences;
 mod schedules_guard;
 mod seeing;
 mod setup;

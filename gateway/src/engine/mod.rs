@@ -177,7 +177,8 @@ impl Engine {
     }
 
     /// Once the answer to an infinite grant was written out: makes the lock last until it is released
-    /// or broken. Other locks stay as they are.
+    /// or broken. Other locks stay as they are. If it fails the lock expires unless its holder renews
+    /// it, which is what would have become of it without an answer.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn confirm(&self, id: LockId) -> Result<(), EngineError> {
         if self.lock(id).await?.grant.ttl.is_infinite() {
