@@ -262,6 +262,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
     engine::Settings {
         request_timeout: config.request_timeout,
         queue_max: config.queue_max,
+        waiters_max: config.waiters_max,
         batch_max: config.batch_max,
         committers,
         retention: Retention {

@@ -205,8 +205,9 @@ END $$;
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
 -- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by another;
---    an order that does not rise; a number that does not rise. p_attempt: 0 first,
---    1 rerun (a refusal also buries the id), 2 bury (unless it is known).
+--    an order that does not rise; somebody
+--    ahead in the queue (for a lock); a number that does not rise. p_attempt: 0 first,
+--    1 rerun (a refusal also buries the id, unless it waits), 2 bury (unless it is known).
 --    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
 --    it is true. A successor has the longest hold and the metadata of its predecessor.
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
@@ -232,6 +233,7 @@ DECLARE
     made    fencegate.locks;
     ahead   bigint;
     due     timestamptz;
+    waiter  fencegate.waiters;
     blocker record;
     why     text;
 BEGIN
@@ -259,6 +261,7 @@ BEGIN
         taken_resources := NULL; taken_held_ms := NULL; flushed := NULL;
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
+        SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
 
         IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
             verdict := 'busy';
@@ -294,7 +297,10 @@ BEGIN
                     acquired_us := fencegate.micros(known.acquired_at);
                     versions := fencegate.versions(names);
                 END IF;
+            ELSIF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
+                verdict := 'conflict';
             ELSIF p_attempt[i] = 2 THEN
+                PERFORM fencegate.leave(p_lock[i]);
                 PERFORM fencegate.bury('lock', p_lock[i], t);
                 verdict := 'released';
             ELSIF p_from[i] IS NOT NULL THEN
@@ -327,18 +333,24 @@ BEGIN
                                 ELSE 'held' END;
                 resource := blocker.resource; owner := blocker.owner;
                 age_ms := blocker.age; remaining_ms := blocker.left;
+            ELSIF p_from[i] IS NULL AND p_force[i] IS NULL
+                  AND fencegate.is_ahead(names, waiter.ticket, t) THEN
+                verdict := 'queued';
             ELSIF p_number[i] IS NULL OR guard.base + p_number[i] <= guard.floor OR EXISTS (
                 SELECT FROM fencegate.fences f
                 WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
                 verdict := 'too_low';
             END IF;
-            IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
+            IF verdict IS NOT NULL AND p_attempt[i] > 0 AND waiter.ticket IS NULL THEN
                 PERFORM fencegate.bury('lock', p_lock[i], t);
             END IF;
         END IF;
 
         IF verdict IS NULL THEN
             verdict := 'sealed';
+            IF waiter.ticket IS NOT NULL THEN
+                PERFORM fencegate.leave(p_lock[i]);
+            END IF;
             token := guard.base + p_number[i];
             SELECT array_agg(f.resource ORDER BY f.resource),
                    array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
@@ -461,9 +473,11 @@ BEGIN
 END $$;
 
 -- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
--- under that id can never be sealed.
+-- under that id can never be sealed; if it waits in the queue, it leaves it.
 CREATE FUNCTION fencegate.release(p_seen bigint, p_wait_ms int, p_lock uuid[])
-RETURNS TABLE (verdict text, held_ms bigint, resources text[], number bigint, flushed bigint)
+RETURNS TABLE (
+    verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
+    flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -482,13 +496,14 @@ BEGIN
     t := clock_timestamp();
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
-        verdict := NULL; held_ms := NULL; resources := NULL; number := NULL;
+        verdict := NULL; held_ms := NULL; resources := NULL; number := NULL; waited_for := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
         IF p_lock[i] <> ALL (got_ids) THEN
             verdict := 'busy';
         ELSIF known.id IS NULL THEN
-            verdict := 'ended';
             PERFORM fencegate.bury('lock', p_lock[i], t);
+            resources := fencegate.leave(p_lock[i]);
+            verdict := CASE WHEN resources IS NULL THEN 'ended' ELSE 'left' END;
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE
@@ -504,6 +519,8 @@ BEGIN
             held_ms := fencegate.millis(t - known.acquired_at);
             resources := known.resources;
             SELECT known.token - g.base INTO number FROM fencegate.seal_guard g;
+            waited_for := EXISTS (SELECT FROM fencegate.waiter_resources q
+                                  WHERE q.resource = ANY (known.resources));
         END IF;
         flushed := fencegate.flushed();
         RETURN NEXT;

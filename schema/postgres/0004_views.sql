@@ -13,7 +13,8 @@ SELECT f.resource,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
        fencegate.millis(f.deadline - clock_timestamp()) AS remaining_ms,
-       f.version, f.objects, f.token
+       f.version, f.objects, f.token,
+       (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f
 WHERE f.hold <> 'none';
 
@@ -113,5 +114,5 @@ BEGIN
         WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
         ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN total + removed;
+    RETURN total + removed + fencegate.sweep_queue(p_rows);
 END $$;

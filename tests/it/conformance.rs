@@ -114,6 +114,21 @@ on_every_ledger! {
         a_refused_rerun_of_a_fence_is_buried
         fences_and_locks_are_sealed_in_one_batch
     }
+    queues {
+        what_is_free_is_not_waited_for
+        the_first_in_line_is_the_next_holder
+        one_ticket_covers_all_resources
+        crossing_waiters_go_in_ticket_order
+        the_same_id_waits_once
+        a_line_has_a_limit
+        a_release_leaves_the_line
+        who_does_not_come_is_passed_over
+        a_renewal_takes_the_turn_back
+        who_is_not_present_holds_nobody_up
+        a_place_is_kept
+        a_refused_rerun_of_a_waiter_stays_in_line
+        what_happens_by_itself_is_foretold
+    }
     transfers {
         a_transfer_hands_over_all_resources
         a_transfer_repeated_is_the_same_lock

@@ -44,4 +44,5 @@ mod sql_races;
 mod story;
 mod stuck_rows;
 mod two_gateways;
+mod waiting;
 mod writes;

@@ -46,6 +46,7 @@ impl Rig {
         let settings = Settings {
             request_timeout: TIMEOUT,
             queue_max: 100,
+            waiters_max: 100,
             batch_max: 64,
             committers: 1,
             retention: Retention {
@@ -122,6 +123,7 @@ pub fn asking(resource: &str) -> Acquire {
         metadata: Metadata::default(),
         only_if_exists: false,
         id: None,
+        wait: Duration::ZERO,
     }
 }
 

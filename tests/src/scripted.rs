@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem, JoinVerdict, Ledger,
+    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -225,8 +225,33 @@ impl Ledger for ScriptedLedger {
         self.memory.read(items).await
     }
 
-    async fn holders(&self, resources: &[ResourceName]) -> Answer<Option<Holder>> {
-        self.memory.holders(resources).await
+    async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
+        self.memory.look(resources).await
+    }
+
+    async fn join(&self, items: Arc<[JoinItem]>, patience: Patience) -> Answer<JoinVerdict> {
+        self.memory.join(items, patience).await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.memory.keep_place(lock, gateway).await
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Answer<Call> {
+        self.memory.call_next(gateway, able, resources).await
+    }
+
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        self.memory.listen(gateway).await
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        self.memory.position(lock).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

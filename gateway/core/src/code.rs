@@ -73,6 +73,10 @@ codes! {
 
     /// Another lock holds the resource.
     LockHeld, "lock-held", 409, true, "The resource is locked";
+    /// The wait was over before it was this waiter's turn.
+    LockWaitElapsed, "lock-wait-elapsed", 409, true, "The wait for the lock is over";
+    /// Too many wait for the lock.
+    QueueFull, "queue-full", 429, true, "The line for this lock is full";
     /// The lock ended when a newer token was sealed.
     LockSuperseded, "lock-superseded", 409, false, "The lock has been superseded";
     /// The lock ended when it was released.

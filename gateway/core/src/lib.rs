@@ -12,6 +12,7 @@ pub mod memory;
 pub mod metadata;
 pub mod names;
 pub mod ports;
+pub mod queue;
 pub mod rule;
 pub mod token;
 pub mod wire;

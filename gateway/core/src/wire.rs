@@ -17,6 +17,8 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 1024;
 /// The most resources of one lock.
 pub const LOCK_RESOURCES_MAX: usize = 32;
+/// The longest wait of one call: proxies give up after a minute.
+pub const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(50);
 /// The most ids in one renewal of many.
 pub const RENEW_IDS_MAX: usize = 1000;
 
@@ -53,6 +55,11 @@ pub struct AcquireRequest {
     /// the same lock and token.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub id: Option<LockId>,
+    /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
+    /// place in line is kept for 10 s after that, and the same call takes it up again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "0s"))]
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub wait: Option<std::time::Duration>,
 }
 
 /// A lock as its holder sees it.
@@ -265,6 +272,8 @@ pub struct Resource {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// How many wait in line for its lock.
+    pub queue_length: i64,
 }
 
 /// An object in a list.
@@ -487,6 +496,9 @@ pub struct Problem {
     /// The owner of the lock that is in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// The place in line for the lock, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<i64>,
     /// How long that lock has been held, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_age_ms: Option<i64>,

@@ -32,6 +32,7 @@ impl Config {
     fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         check.range("inline_bytes_max", self.inline_bytes_max, 1..=INLINE_BYTES_LIMIT)?;
         check.range("queue_max", self.queue_max, 1..=1_000_000)?;
+        check.range("waiters_max", self.waiters_max, 1..=1_000_000)?;
         check.range("batch_max", self.batch_max, 1..=256)?;
         check.range("committers", self.committers, 1..=16)?;
         check.range("bodies_bytes_max", self.bodies_bytes_max, (1 << 20)..=(64 << 30))?;

@@ -43,6 +43,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("inline_bytes_max", Kind::Number),
     ("request_timeout", Kind::Text),
     ("queue_max", Kind::Number),
+    ("waiters_max", Kind::Number),
     ("batch_max", Kind::Number),
     ("committers", Kind::Number),
     ("connections_max", Kind::Number),

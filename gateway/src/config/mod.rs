@@ -68,6 +68,8 @@ pub struct Config {
     pub request_timeout: Duration,
     /// How many items wait in each queue before callers are turned away.
     pub queue_max: usize,
+    /// How many callers may wait for one resource.
+    pub waiters_max: usize,
     /// How many items go into one act of the ledger.
     pub batch_max: usize,
     /// How many batches of writes are under way at a time.
@@ -136,6 +138,7 @@ impl Default for Config {
             inline_bytes_max: 256 * 1024,
             request_timeout: Duration::from_secs(4),
             queue_max: 4096,
+            waiters_max: 10_000,
             batch_max: 64,
             committers: 1,
             connections_max: 10_000,

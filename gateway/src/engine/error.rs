@@ -23,6 +23,18 @@ pub enum EngineError {
     /// Another lock holds the resource.
     #[error("{} is locked", .0.resource)]
     Held(Holder),
+    /// Nobody holds the resources, but others are in line for them.
+    #[error("others are in line for it; send `wait` to join them")]
+    Queued,
+    /// The wait for a lock was over before it was this waiter's turn.
+    #[error("{}", elapsed(*.position))]
+    WaitElapsed {
+        /// How many were ahead, and itself; `None` if that is not known.
+        position: Option<i64>,
+    },
+    /// Too many wait for one of the resources.
+    #[error("too many are in line for this lock")]
+    QueueFull,
     /// The lock has ended.
     #[error("the lock has ended: {}", .0.as_str())]
     LockEnded(LockEnd),
@@ -41,6 +53,12 @@ pub enum EngineError {
     /// No lock has this id.
     #[error("no lock has this id, or it ended more than 24 hours ago")]
     LockNotFound,
+    /// The id has no lock yet: it waits for one.
+    #[error("no lock has this id yet; it waits in line")]
+    LockWaiting {
+        /// How many are ahead, and itself.
+        position: Option<i64>,
+    },
     /// The resource was never locked.
     #[error("this resource was never locked")]
     ResourceNotFound,
@@ -79,6 +97,13 @@ pub enum EngineError {
     Defect(String),
 }
 
+fn elapsed(position: Option<i64>) -> String {
+    match position {
+        Some(position) => format!("the wait is over; the place in line was {position}"),
+        None => "the wait is over".into(),
+    }
+}
+
 impl EngineError {
     /// Why the queue for `what` gave no verdict.
     pub(super) fn unsent(failure: Failure, what: &'static str) -> Self {
@@ -112,7 +137,9 @@ impl EngineError {
             Self::Refused(refusal) => refusal.code(),
             Self::KeyReused { .. } => ErrorCode::IdempotencyKeyReused,
             Self::KeyInProgress => ErrorCode::IdempotencyInProgress,
-            Self::Held(_) => ErrorCode::LockHeld,
+            Self::Held(_) | Self::Queued => ErrorCode::LockHeld,
+            Self::WaitElapsed { .. } => ErrorCode::LockWaitElapsed,
+            Self::QueueFull => ErrorCode::QueueFull,
             Self::LockEnded(LockEnd::Superseded) => ErrorCode::LockSuperseded,
             Self::LockEnded(LockEnd::Released) => ErrorCode::LockReleased,
             Self::LockEnded(LockEnd::Broken) => ErrorCode::LockBroken,
@@ -121,7 +148,7 @@ impl EngineError {
             Self::HoldExceeded => ErrorCode::LockHoldExceeded,
             Self::OrderStale(_) => ErrorCode::FenceOrderStale,
             Self::LockConflict => ErrorCode::LockIdConflict,
-            Self::LockNotFound => ErrorCode::LockNotFound,
+            Self::LockNotFound | Self::LockWaiting { .. } => ErrorCode::LockNotFound,
             Self::ResourceNotFound | Self::NeverLocked(_) => ErrorCode::ResourceNotFound,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,

@@ -1,16 +1,17 @@
 //! Grants: look, mint, seal, answer.
 //!
-//! The look refuses a held resource without touching the mint. The mint numbers all grants that are
+//! The look refuses a held resource, or sends the caller to the queue, without touching the mint. The mint numbers all grants that are
 //! waiting in one call, and one ledger act seals them. An answer goes out only once the ledger holds
 //! the token (I5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
     Attempt, Grant, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
-    SealItem, SealKind, SealVerdict,
+    SealItem, SealKind, SealVerdict, Standing,
 };
 use fence_core::{LockEnd, LockId, MaxHold, Metadata, ResourceName, Ttl};
 
@@ -18,6 +19,7 @@ use super::batcher::{Act, Batcher};
 use super::error::EngineError;
 use super::granting::{GrantVerdict, Granting, Pending};
 use super::metrics::{self, record_hold};
+use super::waiting::Waiting;
 
 /// A wish for a lock.
 #[derive(Debug, Clone)]
@@ -36,6 +38,8 @@ pub struct Acquire {
     pub only_if_exists: bool,
     /// The caller's own choice of an id, with which it can repeat the call.
     pub id: Option<LockId>,
+    /// How long to wait if it is held; zero: not at all.
+    pub wait: Duration,
 }
 
 /// A wish for a fence without a lock.
@@ -73,6 +77,16 @@ pub struct Acquired {
     pub again: bool,
 }
 
+/// What a look at the resources of a lock finds.
+pub(super) enum Found {
+    /// Nothing in the way.
+    Free,
+    /// The holder of one of them.
+    Held(Holder),
+    /// Others in line for one of them.
+    Queued,
+}
+
 /// The look: who holds one of these resources, as the act of a batcher.
 pub(super) struct Look {
     pub(super) ledger: Arc<dyn Ledger>,
@@ -81,7 +95,7 @@ pub(super) struct Look {
 #[async_trait]
 impl Act for Look {
     type Item = Vec<ResourceName>;
-    type Verdict = Option<Holder>;
+    type Verdict = Found;
     type Lane = ();
 
     const NAME: &'static str = "look";
@@ -92,16 +106,21 @@ impl Act for Look {
         &self,
         items: Arc<[Vec<ResourceName>]>,
         _: Patience,
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+    ) -> Result<Vec<Found>, LedgerError> {
         let mut wanted: Vec<ResourceName> = items.iter().flatten().cloned().collect();
         wanted.sort();
         wanted.dedup();
-        let holders = self.ledger.holders(&wanted).await?;
-        let held: HashMap<&ResourceName, Option<Holder>> = wanted.iter().zip(holders).collect();
-        let first_holder = |names: &Vec<ResourceName>| {
-            names.iter().find_map(|name| held.get(name).cloned().flatten())
+        let standings = self.ledger.look(&wanted).await?;
+        let standings: HashMap<&ResourceName, Standing> = wanted.iter().zip(standings).collect();
+        let found = |names: &Vec<ResourceName>| {
+            let standings = || names.iter().filter_map(|name| standings.get(name));
+            match standings().find_map(|standing| standing.holder.clone()) {
+                Some(holder) => Found::Held(holder),
+                None if standings().any(|standing| standing.queued) => Found::Queued,
+                None => Found::Free,
+            }
         };
-        Ok(items.iter().map(first_holder).collect())
+        Ok(items.iter().map(found).collect())
     }
 }
 
@@ -110,6 +129,7 @@ pub(super) struct Grants {
     pub(super) looks: Batcher<Look>,
     pub(super) reentries: Batcher<Granting>,
     pub(super) grants: Batcher<Granting>,
+    pub(super) waiting: Waiting,
     pub(super) runtime: Runtime,
 }
 
@@ -121,7 +141,7 @@ impl Grants {
         let word = match &outcome {
             Ok(acquired) if acquired.again => "again",
             Ok(_) => "granted",
-            Err(EngineError::Held(_)) => "held",
+            Err(EngineError::Held(_) | EngineError::Queued) => "held",
             Err(error) => error.code().as_str(),
         };
         ::metrics::counter!(metrics::ACQUISITIONS, "outcome" => word).increment(1);
@@ -192,8 +212,8 @@ impl Grants {
     }
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
-        let holder = self.looks.submit(request.resources.clone()).await;
-        let holder = holder.map_err(|failure| EngineError::unread(failure, "locks"))?;
+        let found = self.looks.submit(request.resources.clone()).await;
+        let found = found.map_err(|failure| EngineError::unread(failure, "locks"))?;
         let mut pending = Pending {
             proposed: request.id.is_some(),
             reentry: false,
@@ -209,9 +229,17 @@ impl Grants {
                 attempt: Attempt::First,
             },
         };
-        if let Some(holder) = holder {
-            if request.id.is_none() {
-                return Err(EngineError::Held(holder));
+        let in_the_way = match found {
+            Found::Free => None,
+            Found::Held(holder) => Some(EngineError::Held(holder)),
+            Found::Queued => Some(EngineError::Queued),
+        };
+        if let Some(error) = in_the_way {
+            if request.wait.is_zero() && request.id.is_none() {
+                return Err(error);
+            }
+            if !request.wait.is_zero() {
+                return self.waiting.acquire(&self.grants, pending, request.wait).await;
             }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
             pending.reentry = true;
@@ -220,12 +248,22 @@ impl Grants {
                 verdict => return acquired(verdict),
             }
         }
-        acquired(seal(&self.grants, pending).await?)
+        match seal(&self.grants, pending.clone()).await? {
+            SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)
+                if !request.wait.is_zero() =>
+            {
+                self.waiting.acquire(&self.grants, pending, request.wait).await
+            }
+            verdict => acquired(verdict),
+        }
     }
 }
 
 /// Queues a grant and takes delivery of the verdict.
-async fn seal(queue: &Batcher<Granting>, pending: Pending) -> Result<SealVerdict, EngineError> {
+pub(super) async fn seal(
+    queue: &Batcher<Granting>,
+    pending: Pending,
+) -> Result<SealVerdict, EngineError> {
     match queue.submit(pending).await {
         Ok(GrantVerdict::Sealed(sealed)) => sealed.take().ok_or_else(EngineError::locked_out),
         Ok(GrantVerdict::NoNumber(error)) => Err(error),
@@ -233,7 +271,7 @@ async fn seal(queue: &Batcher<Granting>, pending: Pending) -> Result<SealVerdict
     }
 }
 
-fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
+pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
     match verdict {
         SealVerdict::Sealed(grant, taken_over) => {
             for taken in taken_over {
@@ -243,6 +281,7 @@ fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         }
         SealVerdict::Again(grant) => Ok(Acquired { grant, again: true }),
         SealVerdict::Held(holder) => Err(EngineError::Held(holder)),
+        SealVerdict::Queued => Err(EngineError::Queued),
         SealVerdict::Frozen(resource) => Err(EngineError::Frozen(resource)),
         SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
         SealVerdict::OrderStale(resource) => Err(EngineError::OrderStale(resource)),

@@ -12,6 +12,7 @@ use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
+use super::line::Line;
 use super::metrics::{self, record_hold};
 use super::traces::Traces;
 
@@ -57,6 +58,8 @@ impl Act for Renew {
 /// Releases, as the act of a batcher. Run twice, the second finds the lock ended.
 pub(super) struct Release {
     pub(super) ledger: Arc<dyn Ledger>,
+    /// Hears what is free now.
+    pub(super) line: Arc<Line>,
 }
 
 #[async_trait]
@@ -76,7 +79,24 @@ impl Act for Release {
         items: Arc<[LockId]>,
         patience: Patience,
     ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-        self.ledger.release(items, patience).await
+        let verdicts = self.ledger.release(Arc::clone(&items), patience).await?;
+        let freed = |verdict: &ReleaseVerdict| match verdict {
+            ReleaseVerdict::Released { ended, waited_for: true, .. } => {
+                ended.iter().map(|trace| trace.resource.clone()).collect()
+            }
+            ReleaseVerdict::Left(resources) => resources.clone(),
+            _ => Vec::new(),
+        };
+        for (id, verdict) in items.iter().zip(&verdicts) {
+            if matches!(verdict, ReleaseVerdict::Left(_)) {
+                self.line.poke(*id);
+            }
+        }
+        let freed: Vec<ResourceName> = verdicts.iter().flat_map(freed).collect();
+        if !freed.is_empty() {
+            self.line.wake(freed);
+        }
+        Ok(verdicts)
     }
 
     fn is_busy(verdict: &ReleaseVerdict) -> bool {
@@ -87,6 +107,8 @@ impl Act for Release {
 /// Breaks, as the act of a batcher. Each names the token it means, so a late one hits nobody else.
 pub(super) struct Break {
     pub(super) ledger: Arc<dyn Ledger>,
+    /// Hears what is free now.
+    pub(super) line: Arc<Line>,
 }
 
 #[async_trait]
@@ -109,6 +131,12 @@ impl Act for Break {
     ) -> Result<Vec<BreakVerdict>, LedgerError> {
         let breaks = items.iter().map(|(item, _)| item.clone()).collect();
         let verdicts = self.ledger.break_locks(breaks, patience).await?;
+        let is_broken = |verdict: &BreakVerdict| matches!(verdict, BreakVerdict::Broken { .. });
+        let broken = verdicts.iter().zip(items.iter()).filter(|(verdict, _)| is_broken(verdict));
+        let freed: Vec<_> = broken.map(|(_, (item, _))| item.resource.clone()).collect();
+        if !freed.is_empty() {
+            self.line.wake(freed);
+        }
         // Somebody else holds by now: perhaps because the first sending broke what it meant.
         let is_open = |(verdict, sent): (&BreakVerdict, &(BreakItem, bool))| {
             sent.1 && *verdict == BreakVerdict::NotHeld
@@ -165,12 +193,12 @@ impl Locks {
     /// Gives a lock back. Doing it again, or for an id that was never granted, succeeds as well.
     pub(super) async fn release(&self, id: LockId) -> Result<(), EngineError> {
         match self.releases.submit(id).await {
-            Ok(ReleaseVerdict::Released { held_ms, ended }) => {
+            Ok(ReleaseVerdict::Released { held_ms, ended, .. }) => {
                 record_hold(held_ms, LockEnd::Released);
                 self.traces.add(ended);
                 Ok(())
             }
-            Ok(ReleaseVerdict::AlreadyEnded) => Ok(()),
+            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Left(_)) => Ok(()),
             Ok(ReleaseVerdict::Busy) => Err(EngineError::locked_out()),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

@@ -1,7 +1,7 @@
 //! The names of the engine's metrics, and what they mean.
 
 use fence_core::{ErrorCode, LockEnd};
-use metrics::{Unit, describe_counter, describe_histogram};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 /// Items in a batch, by act.
 pub(super) const BATCH_ITEMS: &str = "fencegate_batch_items";
@@ -23,6 +23,8 @@ pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
 pub(super) const FENCES: &str = "fencegate_fences_total";
 /// From an acquisition's arrival in the engine to its answer.
 pub(super) const ACQUIRE_SECONDS: &str = "fencegate_acquire_seconds";
+/// Callers that wait for a lock at this gateway.
+pub(super) const WAITERS: &str = "fencegate_waiters";
 /// Renewals by outcome.
 pub(super) const RENEWALS: &str = "fencegate_renewals_total";
 /// Renewals that failed, by reason.
@@ -66,6 +68,7 @@ pub fn describe() {
         Unit::Seconds,
         "From an acquisition's arrival to its answer"
     );
+    describe_gauge!(WAITERS, "Callers that wait for a lock at this gateway");
     describe_counter!(RENEWALS, "Renewals by outcome");
     describe_counter!(RENEW_FAILURES, "Renewals that failed, by reason (an error code)");
     describe_counter!(BREAKS, "Locks broken by an operator");

@@ -7,12 +7,14 @@ mod batcher;
 pub mod error;
 mod granting;
 mod grants;
+mod line;
 mod locks;
 pub mod metrics;
 mod reads;
 mod rejections;
 mod sweeper;
 mod traces;
+mod waiting;
 mod writes;
 
 use std::future::Future;
@@ -32,11 +34,13 @@ pub use error::EngineError;
 use granting::Granting;
 pub use grants::{Acquire, Acquired, Fence, Transfer};
 use grants::{Grants, Look};
+use line::Line;
 pub use locks::Renewed;
 use locks::{Break, Locks, Release, Renew};
 use reads::Read;
 use rejections::Rejections;
 use traces::Traces;
+use waiting::{Join, Waiting};
 use writes::{Commit, Writes};
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
@@ -56,6 +60,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Items that may wait in each queue.
     pub queue_max: usize,
+    /// How many may wait for one resource.
+    pub waiters_max: usize,
     /// Items in one batch.
     pub batch_max: usize,
     /// Group committers side by side; one for a ledger with one writer.
@@ -116,7 +122,9 @@ impl Engine {
             closing: closing.clone(),
         };
         let traces = Traces::default();
-        let releases = Arc::new(start.batcher(Release { ledger: Arc::clone(&ledger) }));
+        let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
+        let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
+        let releases = Arc::new(start.batcher(release));
         let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
@@ -129,12 +137,21 @@ impl Engine {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
             reentries: start.limited(granting(), grants::BATCH_MAX),
             grants: start.limited(granting(), grants::BATCH_MAX),
+            waiting: Waiting {
+                joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
+                line: Arc::clone(&line),
+                ledger: Arc::clone(&ledger),
+                releases: Arc::clone(&releases),
+                runtime: runtime.clone(),
+                request_timeout: settings.request_timeout,
+                waiters_max: settings.waiters_max,
+            },
             runtime: runtime.clone(),
         };
         let locks = Locks {
             renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
             releases: Arc::clone(&releases),
-            breaks: start.batcher(Break { ledger: Arc::clone(&ledger) }),
+            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line }),
             traces,
         };
         let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
@@ -161,7 +178,7 @@ impl Engine {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Acquires a lock, or says who holds it.
+    /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
         if request.only_if_exists {
@@ -242,7 +259,14 @@ impl Engine {
     pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
         let record = self.query(async move { ledger.lock(id).await }).await?;
-        record.ok_or(EngineError::LockNotFound)
+        if let Some(record) = record {
+            return Ok(record);
+        }
+        let ledger = Arc::clone(&self.inner.ledger);
+        match self.query(async move { ledger.position(id).await }).await? {
+            None => Err(EngineError::LockNotFound),
+            position => Err(EngineError::LockWaiting { position }),
+        }
     }
 
     /// A resource by its name.

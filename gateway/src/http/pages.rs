@@ -29,6 +29,8 @@ pages! {
     "idempotency-key-reused"
     "idempotency-in-progress"
     "lock-held"
+    "lock-wait-elapsed"
+    "queue-full"
     "lock-superseded"
     "lock-released"
     "lock-broken"

@@ -46,6 +46,7 @@ impl Problem {
             superseded_by: None,
             superseded_at: None,
             retry_after_ms: None,
+            position: None,
             holder: None,
             holder_age_ms: None,
             operation: None,
@@ -113,6 +114,11 @@ impl Problem {
         document.holder = Some(holder.owner);
         document.holder_age_ms = Some(holder.age_ms);
         self.retry_after(holder.remaining_ms.clamp(HELD_RETRY_MS_MIN, HELD_RETRY_MS_MAX))
+    }
+
+    fn at(mut self, position: Option<i64>) -> Self {
+        self.0.document.position = position;
+        if self.code().retryable() { self.retry_after(0) } else { self }
     }
 
     fn superseded(mut self, refusal: &Refusal) -> Self {
@@ -183,6 +189,9 @@ impl From<EngineError> for Problem {
             EngineError::Refused(refusal) => problem.superseded(&refusal),
             EngineError::KeyReused { first } => problem.with_operation(Some(first)),
             EngineError::Held(holder) => problem.held_by(holder),
+            EngineError::WaitElapsed { position } | EngineError::LockWaiting { position } => {
+                problem.at(position)
+            }
             EngineError::Frozen(resource)
             | EngineError::NeverLocked(resource)
             | EngineError::OrderStale(resource) => problem.about(&resource),

@@ -103,8 +103,9 @@ problems! {
     ListProblems = [EVERYWHERE, LEDGER];
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
-        ErrorCode::ResourceNotFound, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
+        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
+        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
+        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A fence without a lock.
     FenceProblems = [EVERYWHERE, LEDGER, JSON, &[

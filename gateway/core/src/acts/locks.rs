@@ -40,13 +40,17 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 
 /// Ends a lock at its holder's wish, on all of its resources.
 ///
-/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed.
+/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed. If it waits in
+///    the queue, it leaves it.
 /// 2. A lock that has ended stays as it is.
 /// 3. Else its token is refused from now on, also while it was being broken or had expired.
 pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
     let Some(row) = rows.locks.get(&id).cloned() else {
         rows.bury(Buried::Lock(id), now);
-        return ReleaseVerdict::AlreadyEnded;
+        return match rows.queue.leave(id) {
+            Some(waiter) => ReleaseVerdict::Left(waiter.resources),
+            None => ReleaseVerdict::AlreadyEnded,
+        };
     };
     for resource in &row.resources {
         rows.settle(resource, now);
@@ -59,6 +63,7 @@ pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
     let number = row.token.get() - rows.guard.base;
     let mut held_ms = 0;
     let mut traces = Vec::new();
+    let waited_for = row.resources.iter().any(|name| rows.queue.length(name) > 0);
     for resource in row.resources {
         let Some(fence) = rows.fences.get_mut(&resource) else { continue };
         if fence.lock == id && fence.hold == Hold::Held {
@@ -69,7 +74,7 @@ pub fn release(rows: &mut Rows, id: LockId, now: Now) -> ReleaseVerdict {
             traces.push(Ended { resource, number });
         }
     }
-    ReleaseVerdict::Released { held_ms, ended: traces }
+    ReleaseVerdict::Released { held_ms, ended: traces, waited_for }
 }
 
 /// Ends the lock of a resource at an operator's wish, now or soon.

@@ -7,10 +7,12 @@
 
 mod commit;
 mod locks;
+mod queue;
 mod rows;
 mod seal;
 
 pub use commit::commit;
 pub use locks::{break_lock, release, renew, sweep_break};
+pub use queue::{call_next, join};
 pub use rows::{Buried, Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
 pub use seal::seal;

@@ -10,6 +10,7 @@ use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{Applied, Grant, Holder, LockRecord, Object, ResourceView};
+use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
@@ -137,7 +138,7 @@ impl FenceRow {
     }
 
     /// The resource, as everybody may see it.
-    pub fn view(&self, resource: &ResourceName, now: Now) -> ResourceView {
+    pub fn view(&self, resource: &ResourceName, waiting: usize, now: Now) -> ResourceView {
         ResourceView {
             resource: resource.clone(),
             state: self.state(now),
@@ -148,6 +149,7 @@ impl FenceRow {
             remaining_ms: self.remaining_ms(now),
             version: self.version,
             objects: self.objects,
+            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
             token: self.token,
         }
     }
@@ -296,6 +298,8 @@ pub struct Rows {
     pub operations: HashMap<OperationId, Applied>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// Who waits. Not in the journal: it lives as long as the callers' connections do.
+    pub queue: Queue,
     /// What changed since the journal was last taken.
     pub journal: BTreeSet<Change>,
 }
@@ -312,6 +316,7 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
+            queue: Queue::default(),
             journal: BTreeSet::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Seal: raise fences to a newly minted token and record the holder, in one act.
 
+use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId, Supersession, Ttl};
 use crate::names::ResourceName;
@@ -17,11 +18,12 @@ use crate::token::Token;
 /// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, or held for as
 ///    long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
-///    number not above the fence. The first that applies decides, and nothing is sealed.
+///    somebody ahead in the queue (for a lock), number not above the fence. The first that applies decides, and nothing is
+///    sealed.
 /// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
 ///
 /// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
-/// row lock, and must find that.
+/// row lock, and must find that. Not while the id waits in the queue: a grant is still wanted then.
 pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     for resource in &item.resources {
         rows.settle(resource, now);
@@ -32,7 +34,11 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if rows.locks.contains_key(&item.lock) {
         return reenter(rows, item, now);
     }
+    if is_other_waiter(rows, item) {
+        return SealVerdict::Conflict;
+    }
     if item.attempt == Attempt::Bury {
+        rows.queue.leave(item.lock);
         rows.bury(Buried::Lock(item.lock), now);
         return SealVerdict::Ended(LockEnd::Released);
     }
@@ -44,7 +50,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
     let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
     if let Some(refused) = obstacle(rows, item, token, now) {
-        if item.attempt != Attempt::First {
+        if item.attempt != Attempt::First && rows.queue.get(item.lock).is_none() {
             rows.bury(Buried::Lock(item.lock), now);
         }
         return refused;
@@ -58,6 +64,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         .collect();
     rows.locks.insert(item.lock, lock);
     rows.journal.insert(Change::Lock(item.lock));
+    rows.queue.leave(item.lock);
     match rows.lock_record(item.lock, now) {
         Some(record) => SealVerdict::Sealed(record.grant, taken_over),
         None => SealVerdict::Busy,
@@ -164,6 +171,7 @@ pub(super) fn restart(rows: &mut Rows, id: LockId, ttl: Ttl, again: bool, now: N
             fence.ttl = Ttl::from_ms(ahead_ms.max(least_ms));
             fence.deadline_ms = lock.deadline_ms(ahead_ms, now).max(least_deadline_ms);
             fence.renewed_at = now.wall;
+            rows.queue.taken(resource);
             rows.journal.insert(Change::Fence(resource.clone()));
         }
     }
@@ -209,6 +217,10 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         if order.is_some_and(|order| fence.order.is_some_and(|last| last >= order)) {
             return Some(SealVerdict::OrderStale(resource.clone()));
         }
+    }
+    let ticket = rows.queue.get(item.lock).map(|waiter| waiter.ticket);
+    if item.kind == SealKind::Lock && rows.queue.is_ahead(&item.resources, ticket, now.elapsed_ms) {
+        return Some(SealVerdict::Queued);
     }
     let rises = |token: Token| {
         token.get() > floor
@@ -279,6 +291,7 @@ fn raise(
         order,
     };
     rows.fences.insert(resource.clone(), fence);
+    rows.queue.taken(resource);
     rows.journal.insert(Change::Fence(resource.clone()));
     taken_over
 }

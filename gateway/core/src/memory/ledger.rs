@@ -12,10 +12,10 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
+    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 
 struct State {
@@ -61,6 +61,7 @@ impl MemoryLedger {
         let mut state = self.state();
         let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
         state.rows.journal.clear();
+        state.rows.queue.settle();
         verdicts
     }
 }
@@ -142,18 +143,56 @@ impl Ledger for MemoryLedger {
         Ok(items.iter().map(read).collect())
     }
 
-    async fn holders(
-        &self,
-        resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
         let now = self.now();
         let state = self.state();
         let floor = state.rows.guard.floor;
-        let holder = |name: &ResourceName| {
-            let fence = state.rows.fences.get(name)?;
-            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
+        let standing = |name: &ResourceName| {
+            let fence = state.rows.fences.get(name);
+            let live = fence.filter(|fence| fence.is_held(now) && fence.token.get() > floor);
+            Standing {
+                holder: live.map(|fence| fence.holder(name, now)),
+                queued: state.rows.queue.first(name, None, now.elapsed_ms).is_some(),
+            }
         };
-        Ok(resources.iter().map(holder).collect())
+        Ok(resources.iter().map(standing).collect())
+    }
+
+    async fn join(
+        &self,
+        items: Arc<[JoinItem]>,
+        _: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        Ok(self.act(&items, acts::join))
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        let now = self.now();
+        self.state().rows.queue.keep(lock, gateway, now.elapsed_ms);
+        Ok(())
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Call>, LedgerError> {
+        let now = self.now();
+        let rows = &mut self.state().rows;
+        if let Some(able) = able {
+            rows.queue.beat(gateway, able, now.elapsed_ms);
+        }
+        Ok(acts::call_next(rows, resources, now))
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        let position = self.state().rows.queue.position(lock);
+        Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -162,7 +201,8 @@ impl Ledger for MemoryLedger {
 
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        Ok(self.state().rows.fences.get(name).map(|fence| fence.view(name, now)))
+        let rows = &self.state().rows;
+        Ok(rows.fences.get(name).map(|fence| fence.view(name, rows.queue.length(name), now)))
     }
 
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
@@ -170,7 +210,7 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let views = state.rows.fences.iter().filter(|(name, _)| on_page(name.as_str(), &page));
         Ok(views
-            .map(|(name, fence)| fence.view(name, now))
+            .map(|(name, fence)| fence.view(name, state.rows.queue.length(name), now))
             .filter(|view| !held || view.state != LockState::Released)
             .take(limit(page.limit))
             .collect())
@@ -271,6 +311,7 @@ impl Ledger for MemoryLedger {
         state.rows.locks.retain(|_, row| !ended(row.ended));
         state.rows.buried.retain(|_, at| !old(*at, retention.buried));
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
+        touched += state.rows.queue.sweep(now.elapsed_ms);
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
         let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);
         while state.rejections.len() > keep {

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::locks::{
-    BreakItem, BreakVerdict, Holder, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
+    BreakItem, BreakVerdict, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict,
 };
+use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ResourceView,
@@ -141,10 +142,35 @@ pub trait Ledger: Send + Sync {
     /// Reads objects, all from one snapshot that begins after the call.
     async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError>;
 
-    /// The live holder of each resource, if it has one that is neither expired nor due to be
-    /// broken.
-    async fn holders(&self, resources: &[ResourceName])
-    -> Result<Vec<Option<Holder>>, LedgerError>;
+    /// Who holds each resource, and whether somebody waits for it.
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError>;
+
+    /// Puts callers into the queue, each for all of its resources.
+    async fn join(
+        &self,
+        items: Arc<[JoinItem]>,
+        patience: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError>;
+
+    /// Keeps the place of a waiter whose caller is gone for a while, if `gateway` serves it.
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError>;
+
+    /// Calls whoever is next for each of these resources, and lets other gateways hear of it. With
+    /// `able` it is a heartbeat of `gateway` as well, which says whether it can have numbers minted.
+    ///
+    /// A statement of its own, after the act that freed something: telling other gateways is slow.
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Result<Vec<Call>, LedgerError>;
+
+    /// Hears of the calls that other gateways make.
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError>;
+
+    /// How many are ahead of a waiter, and itself; `None` if the id does not wait.
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError>;
 
     /// A lock by its id.
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError>;

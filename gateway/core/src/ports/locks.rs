@@ -135,6 +135,8 @@ pub enum SealVerdict {
     Again(Grant),
     /// Another lock holds one of its resources.
     Held(Holder),
+    /// Nobody holds its resources, but somebody is ahead in the queue for one of them.
+    Queued,
     /// The number does not rise above the fence, or there was none: mint again.
     NumberTooLow,
     /// An operator has frozen this resource.
@@ -198,7 +200,11 @@ pub enum ReleaseVerdict {
         held_ms: i64,
         /// Its resources, with the number under which the mint knows them.
         ended: Vec<Ended>,
+        /// Whether somebody waits for one of them.
+        waited_for: bool,
     },
+    /// It was waiting for these resources in the queue, and has left it; its id is buried.
+    Left(Vec<ResourceName>),
     /// It had ended before, or is unknown and now buried: the id will never be granted.
     AlreadyEnded,
     /// A row is locked by somebody else; nothing was decided.

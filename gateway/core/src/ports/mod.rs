@@ -7,6 +7,7 @@
 mod ledger;
 mod locks;
 mod mint;
+mod queue;
 mod runtime;
 mod views;
 mod writes;
@@ -14,6 +15,7 @@ mod writes;
 pub use ledger::*;
 pub use locks::*;
 pub use mint::*;
+pub use queue::*;
 pub use runtime::*;
 pub use views::*;
 pub use writes::*;

@@ -67,6 +67,8 @@ pub struct ResourceView {
     pub version: i64,
     /// How many objects it has.
     pub objects: i64,
+    /// How many wait for its lock.
+    pub waiting: i64,
     /// The highest token; only for the operator's metrics.
     pub token: Token,
 }

@@ -1,12 +1,13 @@
 //! `/locks`: acquire, look, renew, release.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX};
+use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
 use fence_core::{ErrorCode, LockId, ResourceName, Ttl};
 use futures::{StreamExt, stream};
 
@@ -29,6 +30,9 @@ const RENEW_TOGETHER: usize = 64;
 /// The answer's token admits writes on each of its resources until another token is granted there.
 /// Several resources are locked all or none. Send a random
 /// `id` to be able to repeat the call: the same id gets the same lock and token.
+///
+/// With `wait` the call stands in line, first in first out across all gateways, with one place for all
+/// of its resources: those that are free are kept for whoever is first in line.
 #[utoipa::path(
     post, path = "/locks", operation_id = "acquireLock", tag = "locks",
     request_body = wire::AcquireRequest,
@@ -59,6 +63,10 @@ pub async fn acquire(
         [only] => Some(only.clone()),
         _ => None,
     };
+    let wait = request.wait.unwrap_or(Duration::ZERO);
+    if wait > WAIT_MAX {
+        return Err(Problem::new(ErrorCode::BodyMalformed, "wait is at most 50s"));
+    }
     let acquire = Acquire {
         resources,
         owner,
@@ -67,8 +75,14 @@ pub async fn acquire(
         metadata: request.metadata.unwrap_or_default(),
         only_if_exists: request.only_if_exists,
         id: request.id,
+        wait,
     };
-    let acquired = app.engine.acquire(acquire).await.map_err(|error| {
+    let acquired = tokio::select! {
+        acquired = app.engine.acquire(acquire) => acquired,
+        // Another gateway takes the waiters of one that stops.
+        () = app.draining.cancelled(), if !wait.is_zero() => Err(EngineError::ShuttingDown),
+    };
+    let acquired = acquired.map_err(|error| {
         let problem = Problem::from(error);
         match &only {
             Some(resource) => problem.about(resource),

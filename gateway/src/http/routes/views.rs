@@ -59,6 +59,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         expires_in_ms: if over { Some(0) } else { left(view.remaining_ms) },
         version: view.version,
         objects: view.objects,
+        queue_length: view.waiting,
     }
 }
 

@@ -25,7 +25,7 @@ fn stop(verdict: &str) -> Option<Stop> {
     }
 }
 
-fn unknown_verdict(verdict: &str) -> LedgerError {
+pub(super) fn unknown_verdict(verdict: &str) -> LedgerError {
     LedgerError::Defect(format!("the schema answered {verdict:?}"))
 }
 
@@ -111,6 +111,7 @@ impl SealRow {
                 age_ms: self.age_ms.unwrap_or(0).max(0),
                 remaining_ms: self.remaining_ms.unwrap_or(0),
             }),
+            "queued" => SealVerdict::Queued,
             "too_low" => SealVerdict::NumberTooLow,
             "frozen" => SealVerdict::Frozen(blocker()?),
             "order_stale" => SealVerdict::OrderStale(blocker()?),
@@ -127,21 +128,26 @@ impl SealRow {
     }
 }
 
+/// The resources of all items, sorted, beside the position of their item: the functions have no lists of
+/// lists.
+pub(super) fn flat<'a>(
+    items: impl Iterator<Item = &'a [ResourceName]>,
+) -> (Vec<&'a str>, Vec<i32>) {
+    let mut resources: Vec<(&ResourceName, i32)> = Vec::new();
+    for (names, position) in items.zip(1..) {
+        resources.extend(names.iter().map(|name| (name, position)));
+    }
+    resources.sort_unstable();
+    resources.iter().map(|(name, position)| (name.as_str(), *position)).unzip()
+}
+
 pub(super) async fn seal(
     sessions: &Sessions,
     epoch: i64,
     items: &[SealItem],
     patience: Patience,
 ) -> Result<Vec<SealVerdict>, LedgerError> {
-    // A resource belongs to one item; the function wants all of them sorted.
-    let mut resources: Vec<(&ResourceName, i32)> = Vec::new();
-    for (item, position) in items.iter().zip(1..) {
-        resources.extend(item.resources.iter().map(|name| (name, position)));
-    }
-    resources.sort_unstable();
-    let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
-    let positions: Vec<i32> = resources.iter().map(|(_, position)| *position).collect();
-
+    let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
         "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
@@ -220,7 +226,7 @@ impl RenewRow {
     }
 }
 
-fn names(names: Option<Vec<String>>) -> Result<Vec<ResourceName>, LedgerError> {
+pub(super) fn names(names: Option<Vec<String>>) -> Result<Vec<ResourceName>, LedgerError> {
     names.unwrap_or_default().into_iter().map(resource_name).collect()
 }
 
@@ -252,6 +258,7 @@ struct ReleaseRow {
     held_ms: Option<i64>,
     resources: Option<Vec<String>>,
     number: Option<i64>,
+    waited_for: Option<bool>,
     flushed: i64,
 }
 
@@ -279,8 +286,10 @@ pub(super) async fn release(
                 ReleaseVerdict::Released {
                     held_ms: row.held_ms.unwrap_or(0).max(0),
                     ended: names(row.resources)?.into_iter().map(trace).collect(),
+                    waited_for: row.waited_for.unwrap_or(false),
                 }
             }
+            "left" => ReleaseVerdict::Left(names(row.resources)?),
             "ended" => ReleaseVerdict::AlreadyEnded,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),

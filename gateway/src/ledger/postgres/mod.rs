@@ -6,6 +6,7 @@
 mod commit;
 mod locks;
 mod migrate;
+mod queue;
 mod reads;
 mod session;
 
@@ -13,10 +14,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, Attempt, BreakItem, BreakVerdict, Call, Epoch, JoinItem, JoinVerdict, Ledger,
+    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -112,11 +113,39 @@ impl Ledger for PgLedger {
         reads::read(&self.sessions, &items).await
     }
 
-    async fn holders(
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
+        queue::look(&self.sessions, resources).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.join", skip_all)]
+    async fn join(
         &self,
+        items: Arc<[JoinItem]>,
+        patience: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        queue::join(&self.sessions, &items, patience).await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        queue::keep_place(&self.sessions, lock, gateway).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.call_next", skip_all)]
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
         resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        reads::holders(&self.sessions, resources).await
+    ) -> Result<Vec<Call>, LedgerError> {
+        queue::call_next(&self.sessions, gateway, able, resources).await
+    }
+
+    async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        queue::listen(&self.sessions, gateway).await
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        queue::position(&self.sessions, lock).await
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, Grant, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+    Applied, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
+    Rejection, RejectionFilter, ResourceView,
 };
 use fence_core::{LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Token, Ttl};
 use sqlx::FromRow;
@@ -22,6 +22,7 @@ macro_rules! fetch {
         $sessions.settle(session, answer).map_err(harmless)
     }};
 }
+pub(super) use fetch;
 
 #[derive(FromRow)]
 struct ObjectRow {
@@ -113,6 +114,7 @@ struct ViewRow {
     version: i64,
     objects: i64,
     token: i64,
+    waiting: i64,
 }
 
 impl ViewRow {
@@ -127,12 +129,13 @@ impl ViewRow {
             remaining_ms: self.remaining_ms,
             version: self.version,
             objects: self.objects,
+            waiting: self.waiting,
             token: token(self.token)?,
         })
     }
 }
 
-fn state(word: &str) -> Result<LockState, LedgerError> {
+pub(super) fn state(word: &str) -> Result<LockState, LedgerError> {
     [
         LockState::Leased,
         LockState::Breaking,
@@ -181,32 +184,6 @@ pub(super) async fn resource(
     name: &ResourceName,
 ) -> Result<Option<ResourceView>, LedgerError> {
     Ok(resource_rows(sessions, &[name.as_str()]).await?.pop())
-}
-
-pub(super) async fn holders(
-    sessions: &Sessions,
-    names: &[ResourceName],
-) -> Result<Vec<Option<Holder>>, LedgerError> {
-    let query = sqlx::query_as::<_, ViewRow>(
-        "SELECT v.* FROM fencegate.views v JOIN fencegate.fences f USING (resource)
-         CROSS JOIN fencegate.seal_guard g
-         WHERE v.resource = ANY ($1) AND v.state IN ('leased', 'breaking') AND v.token > g.floor
-           AND (f.break_due IS NULL OR f.break_due > clock_timestamp())",
-    )
-    .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
-    let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
-    let views = rows.into_iter().map(ViewRow::view).collect::<Result<Vec<_>, _>>()?;
-    let holder = |name: &ResourceName| {
-        let view = views.iter().find(|view| view.resource == *name)?;
-        Some(Holder {
-            resource: view.resource.clone(),
-            owner: view.owner.clone(),
-            state: view.state,
-            age_ms: view.age_ms,
-            remaining_ms: view.remaining_ms,
-        })
-    };
-    Ok(names.iter().map(holder).collect())
 }
 
 #[derive(FromRow)]

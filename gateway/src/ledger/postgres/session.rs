@@ -55,6 +55,11 @@ impl Sessions {
         }
     }
 
+    /// How to reach the server, for a connection that is no session.
+    pub fn options(&self) -> PgConnectOptions {
+        self.settings.options.clone()
+    }
+
     /// A session of one's own. Failing means that nothing was sent.
     pub async fn take(&self) -> Result<Session, LedgerError> {
         let permit = std::sync::Arc::clone(&self.permits).acquire_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use fence_core::acts::{Buried, FenceRow, GrantRow, Guard, KeyRow, LockRow, ObjectRow, Rows};
 use fence_core::etag::EntityTag;
-use fence_core::ports::{Applied, LedgerError, Object, SealItem, WriteItem};
+use fence_core::ports::{Applied, JoinItem, LedgerError, Object, SealItem, WriteItem};
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
 use sqlx::{FromRow, SqliteConnection};
@@ -34,6 +34,14 @@ impl Needs {
             locks: items.iter().flat_map(|item| [Some(item.lock), item.from()]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of_joins(items: &[JoinItem]) -> Self {
+        Self {
+            locks: items.iter().map(|item| item.lock).collect(),
+            resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             ..Self::default()
         }
     }

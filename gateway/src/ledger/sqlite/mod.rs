@@ -5,6 +5,7 @@
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
 mod load;
+mod queue;
 mod reads;
 mod store;
 
@@ -16,11 +17,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Now, Rows};
 use fence_core::ports::{
-    Applied, BreakItem, BreakVerdict, Clock, Epoch, Holder, Ledger, LedgerError, LockRecord,
-    Object, OperationRecord, Page, Patience, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    Applied, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem, JoinVerdict, Ledger,
+    LedgerError, Listener, LockRecord, Object, OperationRecord, Page, Patience, ReadItem,
+    ReadVerdict, Rejection, RejectionFilter, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
+use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -69,6 +71,8 @@ pub struct SqliteLedger {
     clock: Arc<dyn Clock>,
     writer: tokio::sync::Mutex<Option<SqliteConnection>>,
     readers: Mutex<Vec<SqliteConnection>>,
+    /// Who waits. In memory: the callers' connections end with the process, too.
+    waiting: Mutex<Queue>,
     disk_failed: AtomicBool,
 }
 
@@ -124,6 +128,7 @@ impl SqliteLedger {
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
             readers: Mutex::default(),
+            waiting: Mutex::default(),
             disk_failed: AtomicBool::new(false),
         })
     }
@@ -192,13 +197,14 @@ impl SqliteLedger {
         let prepared = async {
             sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
             let mut rows = load::load(&mut connection, &needs).await?;
-            let verdicts = run(&mut rows, self.now())?;
+            let verdicts = self.with_waiting(&mut rows, |rows| run(rows, self.now()))?;
             store::store(&mut connection, &rows).await.map_err(rolled_back)?;
             Ok(verdicts)
         };
         let prepared: Result<V, LedgerError> = prepared.await;
         match prepared {
             Err(error) => {
+                self.waiting().undo();
                 if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
                     *writer = Some(connection);
                 }
@@ -206,10 +212,12 @@ impl SqliteLedger {
             }
             Ok(verdicts) => match sqlx::query("COMMIT").execute(&mut connection).await {
                 Ok(_) => {
+                    self.waiting().settle();
                     *writer = Some(connection);
                     Ok(verdicts)
                 }
                 Err(error) => {
+                    self.waiting().undo();
                     if is_io_error(&error) {
                         self.disk_failed.store(true, Ordering::Release);
                         tracing::error!(%error, "the ledger's disk failed; the ledger stops");
@@ -371,11 +379,43 @@ impl Ledger for SqliteLedger {
         self.read_objects(&items).await
     }
 
-    async fn holders(
+    async fn look(&self, resources: &[ResourceName]) -> Result<Vec<Standing>, LedgerError> {
+        self.read_standings(resources).await
+    }
+
+    #[tracing::instrument(level = "debug", name = "ledger.join", skip_all)]
+    async fn join(
         &self,
+        items: Arc<[JoinItem]>,
+        _: Patience,
+    ) -> Result<Vec<JoinVerdict>, LedgerError> {
+        self.act(Needs::of_joins(&items), |rows, now| {
+            Ok(items.iter().map(|item| acts::join(rows, item, now)).collect())
+        })
+        .await
+    }
+
+    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+        self.waiting().keep(lock, gateway, self.now().elapsed_ms);
+        Ok(())
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
         resources: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        self.read_holders(resources).await
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.call_waiters(gateway, able, resources).await
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        let position = self.waiting().position(lock);
+        Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 
     async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -456,6 +496,7 @@ impl Ledger for SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
+        touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }
 }

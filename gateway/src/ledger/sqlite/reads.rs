@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use fence_core::acts::{FenceRow, Now, Rows};
 use fence_core::ports::{
-    Applied, Epoch, Holder, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+    Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
+    Rejection, RejectionFilter, ResourceView,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
@@ -25,7 +25,7 @@ struct ReadColumns {
 
 impl SqliteLedger {
     /// Runs queries on a reader; an error closes it.
-    async fn with_reader<T>(
+    pub(super) async fn with_reader<T>(
         &self,
         read: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
@@ -69,28 +69,12 @@ impl SqliteLedger {
             .collect()
     }
 
-    async fn fences(
+    pub(super) async fn fences(
         &self,
-        names: &[&ResourceName],
+        names: &BTreeSet<&ResourceName>,
     ) -> Result<Vec<(ResourceName, FenceRow)>, LedgerError> {
         let names = serde_json::to_string(names).unwrap_or_default();
         self.with_reader(async |reader| load::fences(reader, &names).await).await
-    }
-
-    pub(super) async fn read_holders(
-        &self,
-        names: &[ResourceName],
-    ) -> Result<Vec<Option<Holder>>, LedgerError> {
-        let wanted: BTreeSet<&ResourceName> = names.iter().collect();
-        let wanted: Vec<&ResourceName> = wanted.into_iter().collect();
-        let fences = self.fences(&wanted).await?;
-        let floor = self.with_reader(async |reader| load::guard(reader).await).await?.floor;
-        let now = self.now();
-        let holder = |name: &ResourceName| {
-            let (_, fence) = fences.iter().find(|(found, _)| found == name)?;
-            (fence.is_held(now) && fence.token.get() > floor).then(|| fence.holder(name, now))
-        };
-        Ok(names.iter().map(holder).collect())
     }
 
     pub(super) async fn read_lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
@@ -111,8 +95,9 @@ impl SqliteLedger {
         name: &ResourceName,
     ) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        let found = self.fences(&[name]).await?.pop();
-        Ok(found.map(|(name, fence)| fence.view(&name, now)))
+        let found = self.fences(&BTreeSet::from([name])).await?.pop();
+        let waiting = self.waiting().length(name);
+        Ok(found.map(|(name, fence)| fence.view(&name, waiting, now)))
     }
 
     pub(super) async fn list_resources(
@@ -137,7 +122,8 @@ impl SqliteLedger {
         .await;
         let view = |row: FenceColumns| {
             let (name, fence) = row.fence()?;
-            Ok(fence.view(&name, now))
+            let waiting = self.waiting().length(&name);
+            Ok(fence.view(&name, waiting, now))
         };
         self.keep(reader, rows)?.into_iter().map(view).collect()
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, IdempotencyKey, Ledger, Patience,
-    ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealKind,
-    SealVerdict, WriteItem, WriteVerdict,
+    Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, Holder, IdempotencyKey, JoinItem,
+    JoinVerdict, Ledger, Patience, ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict,
+    SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{
     EntityTag, LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl,
@@ -165,6 +165,57 @@ pub async fn break_with(ledger: &dyn Ledger, grant: &Grant, after: Duration) -> 
     let item = BreakItem { resource, token: grant.token, after, reason: "test".into() };
     let verdicts = ledger.break_locks(Arc::from([item]), Patience::Skip).await;
     only(verdicts.expect("the break is decided"))
+}
+
+/// The gateway of those who wait in these tests.
+pub const GATEWAY: Uuid = Uuid::from_u128(7);
+
+/// A heartbeat of the gateway of those who wait.
+pub async fn beat(ledger: &dyn Ledger) {
+    ledger.call_next(GATEWAY, Some(true), &[]).await.expect("a heartbeat");
+}
+
+/// Somebody who wants to wait for these resources.
+pub fn join<const N: usize>(resources: [&str; N]) -> JoinItem {
+    let mut resources = resources.map(name).to_vec();
+    resources.sort();
+    JoinItem {
+        lock: lock_id(),
+        resources,
+        owner: "wanda".into(),
+        gateway: GATEWAY,
+        waiters_max: 100,
+    }
+}
+
+/// The verdict on one wish to wait, of a gateway that is alive.
+pub async fn join_one(ledger: &dyn Ledger, item: JoinItem) -> JoinVerdict {
+    beat(ledger).await;
+    let verdicts = ledger.join(Arc::from([item]), Patience::Skip).await;
+    only(verdicts.expect("it is decided"))
+}
+
+/// Somebody who waits for these resources.
+pub async fn waiting<const N: usize>(ledger: &dyn Ledger, resources: [&str; N]) -> JoinItem {
+    let item = join(resources);
+    assert_eq!(join_one(ledger, item.clone()).await, JoinVerdict::Waiting);
+    item
+}
+
+/// The seal of somebody who waited.
+pub fn turn(waiter: &JoinItem, number: i64) -> SealItem {
+    SealItem {
+        lock: waiter.lock,
+        resources: waiter.resources.clone(),
+        owner: waiter.owner.clone(),
+        ..seal(["unused"], number)
+    }
+}
+
+/// Who holds each of these resources.
+pub async fn holders(ledger: &dyn Ledger, names: &[ResourceName]) -> Vec<Option<Holder>> {
+    let standings = ledger.look(names).await.expect("read");
+    standings.into_iter().map(|standing| standing.holder).collect()
 }
 
 /// A write under a grant on its first resource.

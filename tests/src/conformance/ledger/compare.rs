@@ -8,7 +8,7 @@ use fence_core::ports::{
 };
 use fence_core::{LockId, OperationId, Refusal};
 
-use super::build::{key, name};
+use super::build::{beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
@@ -71,8 +71,8 @@ fn renew(verdict: &RenewVerdict) -> String {
 
 fn release(verdict: &ReleaseVerdict) -> String {
     match verdict {
-        ReleaseVerdict::Released { held_ms, ended } => {
-            format!("released {} {ended:?}", *held_ms >= 0)
+        ReleaseVerdict::Released { held_ms, ended, waited_for } => {
+            format!("released {} {ended:?} {waited_for}", *held_ms >= 0)
         }
         other => format!("{other:?}"),
     }
@@ -107,8 +107,13 @@ fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
 /// Carries out a move, and says what came of it.
 pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, String> {
     let skip = Patience::Skip;
+    // However long the run takes, nobody who waits is taken for absent.
+    beat(ledger).await;
     let outcome = match what.clone() {
         Move::Seal(items) => ledger.seal(0, Arc::from(items), skip).await.map(|v| lines(&v, seal)),
+        Move::Join(items) => {
+            ledger.join(Arc::from(items), skip).await.map(|v| lines(&v, |one| format!("{one:?}")))
+        }
         Move::Renew(items) => ledger.renew(Arc::from(items), skip).await.map(|v| lines(&v, renew)),
         Move::Release(items) => {
             ledger.release(Arc::from(items), skip).await.map(|v| lines(&v, release))
@@ -143,24 +148,28 @@ pub async fn everything(
     operations: &[OperationId],
 ) -> Vec<String> {
     let mut seen = Vec::new();
+    beat(ledger).await;
     let all = Page { limit: 100, ..Page::default() };
     for held in [false, true] {
         for view in ledger.resources(all.clone(), held).await.expect("read") {
             seen.push(format!(
-                "{held} {} {:?} {} v{} {} objects {} {} {}",
+                "{held} {} {:?} {} v{} {} objects {} waiting {} {} {}",
                 view.resource,
                 view.state,
                 view.owner,
                 view.version,
                 view.objects,
+                view.waiting,
                 view.token,
                 left(view.remaining_ms),
                 view.renewed_at >= view.acquired_at
             ));
         }
     }
-    let holders = ledger.holders(&RESOURCES.map(name)).await.expect("read");
-    seen.extend(holders.iter().map(|one| format!("{:?}", one.as_ref().map(holder))));
+    let standings = ledger.look(&RESOURCES.map(name)).await.expect("read");
+    seen.extend(
+        standings.iter().map(|one| format!("{:?} {}", one.holder.as_ref().map(holder), one.queued)),
+    );
     for resource in RESOURCES.map(name) {
         for object in ledger.objects(&resource, all.clone()).await.expect("read") {
             seen.push(format!("{resource} {} {} {}", object.key, object.tag, object.size));
@@ -183,7 +192,8 @@ pub async fn everything(
             let left = record.grant.remaining_ms.signum();
             (grant(&record.grant), left, record.ended.map(|(how, _)| how))
         });
-        seen.push(format!("{id} {record:?}"));
+        let position = ledger.position(*id).await.expect("read");
+        seen.push(format!("{id} {record:?} {position:?}"));
     }
     for id in operations {
         seen.push(match ledger.operation(*id).await.expect("read") {

@@ -10,6 +10,7 @@ pub mod holds;
 pub mod infinite;
 pub mod keys;
 mod moves;
+pub mod queues;
 pub mod random;
 pub mod reads;
 pub mod renewals;

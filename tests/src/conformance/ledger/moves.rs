@@ -5,14 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, RenewItem, Retention, SealItem, SealKind, WriteItem,
+    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, RenewItem, Retention, SealItem, SealKind,
+    WriteItem,
 };
 use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use uuid::Uuid;
 
-use super::build::{digest, key, long, name, token};
+use super::build::{GATEWAY, digest, key, long, name, token};
 
 /// The resources of a run.
 pub const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
@@ -27,6 +28,8 @@ const OWNERS: [&str; 3] = ["ann", "bob", "carl"];
 pub enum Move {
     /// Locks to seal, on distinct resources.
     Seal(Vec<SealItem>),
+    /// Callers that want to wait.
+    Join(Vec<JoinItem>),
     /// Locks to renew.
     Renew(Vec<RenewItem>),
     /// Locks to release.
@@ -53,13 +56,16 @@ pub struct Mover {
     locks: Vec<LockId>,
     seals: Vec<SealItem>,
     operations: Vec<OperationId>,
+    waiters: Vec<JoinItem>,
 }
 
 impl Mover {
     /// The moves of this seed.
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        Self { rng, number: 10, locks: Vec::new(), seals: Vec::new(), operations: Vec::new() }
+        let locks = Vec::new();
+        let (seals, operations, waiters) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rng, number: 10, locks, seals, operations, waiters }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -112,6 +118,7 @@ impl Mover {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
             54..57 => Move::Sweep(self.retention()),
+            57..65 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
     }
@@ -128,6 +135,15 @@ impl Mover {
         let mut free: Vec<&str> = RESOURCES.to_vec();
         let mut items = Vec::new();
         while !free.is_empty() && items.len() < 3 {
+            let waiter = self
+                .recent_waiter()
+                .filter(|waiter| waiter.resources.iter().all(|name| free.contains(&name.as_str())));
+            if let Some(waiter) = waiter {
+                free.retain(|name| !waiter.resources.iter().any(|other| other.as_str() == *name));
+                let item = self.seal(waiter.resources);
+                items.push(SealItem { lock: waiter.lock, owner: waiter.owner, ..item });
+                continue;
+            }
             let mut resources = Vec::new();
             for _ in 0..=self.below(4) / 2 {
                 if !free.is_empty() {
@@ -156,6 +172,27 @@ impl Mover {
         let item =
             SealItem { kind, lock, resources, owner, ttl, max_hold, metadata, number, attempt };
         self.seals.push(item.clone());
+        item
+    }
+
+    fn recent_waiter(&mut self) -> Option<JoinItem> {
+        let back = self.below(4);
+        self.waiters.iter().rev().nth(back).filter(|_| self.rng.random_ratio(40, 100)).cloned()
+    }
+
+    fn join(&mut self) -> JoinItem {
+        if let Some(again) = self.recent_waiter() {
+            return again;
+        }
+        let mut resources: Vec<_> =
+            RESOURCES.iter().filter(|_| self.rng.random_ratio(40, 100)).map(|r| name(r)).collect();
+        if resources.is_empty() {
+            resources.push(name(RESOURCES[0]));
+        }
+        let owner = self.one_of(&OWNERS).to_owned();
+        let item =
+            JoinItem { lock: self.lock(15), resources, owner, gateway: GATEWAY, waiters_max: 3 };
+        self.waiters.push(item.clone());
         item
     }
 

@@ -24,7 +24,7 @@ pub fn first_seed() -> u64 {
 pub type Tally = BTreeMap<String, usize>;
 
 /// What 20 runs must have come across, or they would say little.
-const KINDS: &str = "sealed again held NumberTooLow Conflict Breaking NotFound AlreadyEnded NotHeld \
+const KINDS: &str = "Waiting Free Known Full Queued Left sealed again held NumberTooLow Conflict Breaking NotFound AlreadyEnded NotHeld \
     NoFence OrderStale HoldExceeded Buried KeyReused renewed released broken breaking applied replayed stale \
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
     Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch)";
@@ -49,7 +49,9 @@ fn kind(line: &str) -> String {
     if line.ends_with(" rows") {
         return "swept".into();
     }
-    line.split(' ').next().unwrap_or_default().to_owned()
+    // `Left([..])` holds names, `Ended(..)` a word that counts.
+    let word = line.split(' ').next().unwrap_or_default();
+    if word.starts_with("Left(") { "Left".into() } else { word.to_owned() }
 }
 
 /// One run. A difference names the seed and the act.

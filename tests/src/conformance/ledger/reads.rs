@@ -56,7 +56,7 @@ pub async fn holders_are_the_live_ones(ledger: &dyn Ledger) {
     release_one(ledger, released.lock).await;
     expired(ledger, "expired", 10).await;
     let names = ["released", "held", "none", "breaking", "expired", "broken", "held"].map(name);
-    let holders = ledger.holders(&names).await.expect("read");
+    let holders = holders(ledger, &names).await;
     let states: Vec<_> = holders.iter().map(|h| h.as_ref().map(|h| h.state)).collect();
     let (leased, breaking) = (Some(LockState::Leased), Some(LockState::Breaking));
     assert_eq!(states, [None, leased, None, breaking, None, None, leased]);
@@ -147,7 +147,7 @@ pub async fn released_resources_may_be_left_out(ledger: &dyn Ledger) {
 pub async fn a_refused_seal_makes_no_resource(ledger: &dyn Ledger) {
     seal_one(ledger, seal(["r"], 0)).await;
     assert_eq!(resources(ledger, page("", None, 9), false).await, [""; 0]);
-    assert_eq!(ledger.holders(&[name("r")]).await.expect("read"), [None]);
+    assert_eq!(holders(ledger, &[name("r")]).await, [None]);
 }
 
 /// In byte order, of one resource, by prefix, after a key, up to a limit.

@@ -1,0 +1,109 @@
+//! Waiting: joining the queue, and whose turn it is.
+
+use super::rows::{Buried, FenceRow, Now, Rows};
+use crate::lock::LockEnd;
+use crate::names::ResourceName;
+use crate::ports::{Call, JoinItem, JoinVerdict, SealItem};
+use crate::queue::{TURN_MS, Waiter};
+
+/// Puts a caller into the queue for all of its resources, unless it could have them now.
+///
+/// The caller of this holds the fences' locks, so that whoever frees one of them afterwards sees the
+/// waiter: no wake-up is lost.
+/// 1. A buried id was given up: `Ended(Released)`. A lock that exists: `Known`; only a seal can say
+///    what it is to this caller.
+/// 2. An id that waits already: the same call, taken up again; or `Conflict`.
+/// 3. Nothing in the way and nobody ahead: `Free`.
+/// 4. A line that is full: `Full`.
+/// 5. Else it gets one ticket for all of its resources.
+pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
+    for resource in &item.resources {
+        rows.settle(resource, now);
+    }
+    if rows.buried.contains_key(&Buried::Lock(item.lock)) {
+        return JoinVerdict::Ended(LockEnd::Released);
+    }
+    if rows.locks.contains_key(&item.lock) {
+        return JoinVerdict::Known;
+    }
+    if let Some(waiter) = rows.queue.get(item.lock) {
+        if waiter.resources != item.resources || waiter.owner != item.owner {
+            return JoinVerdict::Conflict;
+        }
+        rows.queue.rejoin(item.lock, item.gateway);
+        return JoinVerdict::Waiting;
+    }
+    let free = item.resources.iter().all(|name| is_free(rows, name, now));
+    if free && !rows.queue.is_ahead(&item.resources, None, now.elapsed_ms) {
+        return JoinVerdict::Free;
+    }
+    if item.resources.iter().any(|name| rows.queue.length(name) >= item.waiters_max) {
+        return JoinVerdict::Full;
+    }
+    rows.queue.join(Waiter {
+        lock: item.lock,
+        ticket: 0,
+        resources: item.resources.clone(),
+        owner: item.owner.clone(),
+        gateway: item.gateway,
+        kept_until_ms: None,
+        called_at_ms: None,
+    });
+    JoinVerdict::Waiting
+}
+
+/// Tells the first in line for each resource that it is its turn, if all it waits for is free and
+/// nobody is ahead of it for the rest.
+///
+/// One answer per resource that somebody is first in line for.
+pub fn call_next(rows: &mut Rows, resources: &[ResourceName], now: Now) -> Vec<Call> {
+    let mut calls = Vec::new();
+    for resource in resources {
+        let Some(first) = rows.queue.first(resource, None, now.elapsed_ms).cloned() else {
+            continue;
+        };
+        let call = |lock, next_ms| Call {
+            resource: resource.clone(),
+            called: lock,
+            gateway: first.gateway,
+            next_ms,
+        };
+        let in_the_way: Vec<&ResourceName> =
+            first.resources.iter().filter(|name| !is_free(rows, name, now)).collect();
+        if !in_the_way.is_empty() {
+            let ends = in_the_way.iter().filter_map(|name| frees_itself_in(rows, name, now)).min();
+            calls.push(call(None, ends));
+        } else if rows.queue.is_ahead(&first.resources, Some(first.ticket), now.elapsed_ms) {
+            calls.push(call(None, None));
+        } else {
+            rows.queue.call(first.ticket, now.elapsed_ms);
+            let called_at_ms = first.called_at_ms.unwrap_or(now.elapsed_ms);
+            let lock = first.kept_until_ms.is_none().then_some(first.lock);
+            calls.push(call(lock, Some(called_at_ms + TURN_MS - now.elapsed_ms)));
+        }
+    }
+    calls
+}
+
+/// Whether a lock could be granted on this resource now, the queue aside.
+fn is_free(rows: &Rows, resource: &ResourceName, now: Now) -> bool {
+    rows.fences.get(resource).is_none_or(|fence| {
+        let held = fence.is_held(now) && fence.token.get() > rows.guard.floor;
+        !held && fence.frozen.is_none()
+    })
+}
+
+/// In how many milliseconds the lock of a resource ends by itself, if it will.
+fn frees_itself_in(rows: &Rows, resource: &ResourceName, now: Now) -> Option<i64> {
+    let fence: &FenceRow = rows.fences.get(resource)?;
+    let due = fence.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond());
+    let left = fence.remaining_ms(now).min(due.unwrap_or(i64::MAX));
+    (fence.frozen.is_none() && left > 0).then_some(left)
+}
+
+/// Whether the waiter of this id waits for something else than a lock with these attributes.
+pub(super) fn is_other_waiter(rows: &Rows, item: &SealItem) -> bool {
+    rows.queue
+        .get(item.lock)
+        .is_some_and(|waiter| waiter.resources != item.resources || waiter.owner != item.owner)
+}

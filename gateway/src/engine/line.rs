@@ -1,0 +1,315 @@
+//! This gateway's part of the queue: whose callers wait here, and who has to be called when.
+//!
+//! Calls come from three sides: from the act that frees something, on this gateway or by way of the
+//! ledger on another; from a timer, since an expiry has no event; and from a slow poll, which takes over
+//! when the others fail. A call grants nothing: whoever is called goes and seals.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fence_core::ports::{Ledger, LedgerError, Mint, Runtime};
+use fence_core::{LockId, ResourceName};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::metrics;
+
+/// How often each resource that is waited for is looked at, whatever else happens; the heartbeat of
+/// this gateway goes with it.
+const POLL: Duration = Duration::from_secs(1);
+/// The shortest time between two looks at a resource.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Resources in one call to the ledger.
+const CALL_MAX: usize = 256;
+/// How long the mint has to show that it works again.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// Who waits here.
+#[derive(Default)]
+struct Seats {
+    by_lock: HashMap<LockId, Arc<Notify>>,
+    lines: HashMap<ResourceName, Watched>,
+}
+
+/// A resource that somebody waits for here.
+struct Watched {
+    /// How many do.
+    seats: usize,
+    /// When to look at it next.
+    due: Duration,
+}
+
+/// The waiters of this gateway.
+pub(super) struct Line {
+    /// What the ledger knows this gateway by.
+    pub(super) gateway: Uuid,
+    ledger: Arc<dyn Ledger>,
+    mint: Arc<dyn Mint>,
+    runtime: Runtime,
+    seats: Mutex<Seats>,
+    /// Rung when something is due at once.
+    bell: Notify,
+    /// Rung when the first waiter comes.
+    opened: Notify,
+    /// Whether this gateway can have numbers minted, as far as it knows.
+    able: AtomicBool,
+    /// When the ledger last heard from this gateway.
+    beaten: watch::Sender<Option<Duration>>,
+}
+
+impl Line {
+    /// Starts the tasks of the line. They end when `closing` is cancelled.
+    pub(super) fn start(
+        ledger: Arc<dyn Ledger>,
+        mint: Arc<dyn Mint>,
+        runtime: &Runtime,
+        closing: &CancellationToken,
+    ) -> Arc<Self> {
+        let line = Arc::new(Self {
+            gateway: runtime.ids.lock().0,
+            ledger,
+            mint,
+            runtime: runtime.clone(),
+            seats: Mutex::default(),
+            bell: Notify::new(),
+            opened: Notify::new(),
+            able: AtomicBool::new(true),
+            beaten: watch::Sender::new(None),
+        });
+        let attend = Arc::clone(&line).attend(closing.clone());
+        runtime.spawn.spawn("line", Box::pin(attend));
+        let listen = Arc::clone(&line).listen(closing.clone());
+        runtime.spawn.spawn("listen", Box::pin(listen));
+        line
+    }
+
+    /// Takes a seat for a waiter, before it joins the queue, so that no call is missed.
+    pub(super) fn sit(self: &Arc<Self>, lock: LockId, resources: &[ResourceName]) -> Seat {
+        let called = Arc::new(Notify::new());
+        let now = self.runtime.clock.elapsed();
+        let mut seats = self.seats();
+        seats.by_lock.insert(lock, Arc::clone(&called));
+        for name in resources {
+            let watched = seats.lines.entry(name.clone());
+            let watched = watched.or_insert(Watched { seats: 0, due: now });
+            watched.seats += 1;
+            watched.due = now;
+        }
+        ::metrics::gauge!(metrics::WAITERS).set(seats.by_lock.len() as f64);
+        drop(seats);
+        self.opened.notify_one();
+        self.bell.notify_one();
+        Seat { line: Arc::clone(self), lock, resources: resources.to_vec(), called }
+    }
+
+    /// Waits until the ledger has heard from this gateway lately: without, its waiters would be taken
+    /// for those of a dead one. Says whether it has within `limit`.
+    pub(super) async fn is_heard(&self, limit: Duration) -> bool {
+        let clock = Arc::clone(&self.runtime.clock);
+        let mut beaten = self.beaten.subscribe();
+        let heard = beaten.wait_for(|at| at.is_some_and(|at| at + POLL * 3 > clock.elapsed()));
+        matches!(self.runtime.within(limit, heard).await, Some(Ok(_)))
+    }
+
+    /// These resources may be free: calls the next in line, in a task of its own.
+    pub(super) fn wake(self: &Arc<Self>, resources: Vec<ResourceName>) {
+        let line = Arc::clone(self);
+        let call = async move {
+            if let Err(error) = line.call(None, &resources).await {
+                tracing::debug!(%error, "nobody was called; the poll will");
+            }
+        };
+        self.runtime.spawn.spawn("wake", Box::pin(call));
+    }
+
+    /// This gateway cannot have numbers minted: others' waiters go first until it can.
+    pub(super) fn unable(&self) {
+        if self.able.swap(false, Ordering::AcqRel) {
+            tracing::warn!("no numbers can be minted; waiters of other gateways go first");
+            self.look_now(|_| true);
+        }
+    }
+
+    /// Looks at these resources at once.
+    fn look_now(&self, wanted: impl Fn(&ResourceName) -> bool) {
+        let now = self.runtime.clock.elapsed();
+        let mut seats = self.seats();
+        let lines = seats.lines.iter_mut().filter(|(name, _)| wanted(name));
+        lines.for_each(|(_, watched)| watched.due = now);
+        drop(seats);
+        self.bell.notify_one();
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task that looks at what is due, and beats the heart.
+    async fn attend(self: Arc<Self>, closing: CancellationToken) {
+        let clock = Arc::clone(&self.runtime.clock);
+        loop {
+            let next = self.seats().lines.values().map(|watched| watched.due).min();
+            let pause = next.map(|due| due.saturating_sub(clock.elapsed()));
+            tokio::select! {
+                () = clock.sleep(pause.unwrap_or(Duration::MAX)), if pause.is_some() => {}
+                () = self.bell.notified() => {}
+                () = closing.cancelled() => return,
+            }
+            let due = self.take_due();
+            if due.is_empty() {
+                continue;
+            }
+            if !self.able.load(Ordering::Acquire) {
+                let probe = self.runtime.within(PROBE, self.mint.incarnation()).await;
+                self.able.store(matches!(probe, Some(Ok(_))), Ordering::Release);
+            }
+            for names in due.chunks(CALL_MAX) {
+                let able = self.able.load(Ordering::Acquire);
+                match self.call(Some(able), names).await {
+                    Ok(()) => drop(self.beaten.send_replace(Some(clock.elapsed()))),
+                    Err(error) => tracing::warn!(%error, "the queue could not be looked at"),
+                }
+            }
+        }
+    }
+
+    /// What is due now; due again after a poll unless something is known to happen earlier.
+    fn take_due(&self) -> Vec<ResourceName> {
+        let now = self.runtime.clock.elapsed();
+        let mut seats = self.seats();
+        let due = seats.lines.iter_mut().filter(|(_, watched)| watched.due <= now);
+        due.map(|(name, watched)| {
+            watched.due = now + POLL;
+            name.clone()
+        })
+        .collect()
+    }
+
+    /// Calls the next in line for each resource: those who wait here, directly.
+    async fn call(
+        self: &Arc<Self>,
+        able: Option<bool>,
+        names: &[ResourceName],
+    ) -> Result<(), LedgerError> {
+        let calls = self.ledger.call_next(self.gateway, able, names).await?;
+        let now = self.runtime.clock.elapsed();
+        for call in calls {
+            if call.gateway == self.gateway
+                && let Some(lock) = call.called
+            {
+                self.poke(lock);
+            }
+            let mut seats = self.seats();
+            if let (Some(watched), Some(ms)) = (seats.lines.get_mut(&call.resource), call.next_ms) {
+                let pause = Duration::from_millis(ms.unsigned_abs() + 1).max(PAUSE_MIN);
+                watched.due = watched.due.min(now + pause);
+            }
+            drop(seats);
+        }
+        // What was brought forward may be earlier than what the task sleeps for.
+        if able.is_none() {
+            self.bell.notify_one();
+        }
+        Ok(())
+    }
+
+    /// It is this waiter's turn, or its wait is over. One that nobody waits for here any more gives its place up in time.
+    pub(super) fn poke(self: &Arc<Self>, lock: LockId) {
+        let called = self.seats().by_lock.get(&lock).cloned();
+        match called {
+            Some(called) => called.notify_one(),
+            None => {
+                let line = Arc::clone(self);
+                let keep = async move { line.keep_place(lock).await };
+                self.runtime.spawn.spawn("keep-place", Box::pin(keep));
+            }
+        }
+    }
+
+    /// The caller of a waiter is gone, but may come back for its place, here or elsewhere. Nothing if
+    /// it is back already.
+    pub(super) async fn keep_place(&self, lock: LockId) {
+        if !self.seats().by_lock.contains_key(&lock)
+            && let Err(error) = self.ledger.keep_place(lock, self.gateway).await
+        {
+            tracing::debug!(%error, "a place in the queue stays until it is passed over");
+        }
+    }
+
+    /// The task that hears what other gateways call.
+    async fn listen(self: Arc<Self>, closing: CancellationToken) {
+        tokio::select! {
+            () = self.opened.notified() => {}
+            () = closing.cancelled() => return,
+        }
+        loop {
+            let heard = async {
+                let mut listener = self.ledger.listen(self.gateway).await?;
+                // What was said before is lost.
+                self.look_now(|_| true);
+                loop {
+                    self.poke(listener.heard().await?);
+                }
+            };
+            let heard: Result<(), LedgerError> = tokio::select! {
+                heard = heard => heard,
+                () = closing.cancelled() => return,
+            };
+            if let Err(error) = heard {
+                tracing::debug!(%error, "not listening; the poll takes over");
+            }
+            tokio::select! {
+                () = self.runtime.clock.sleep(POLL) => {}
+                () = closing.cancelled() => return,
+            }
+        }
+    }
+}
+
+/// A waiter's place at this gateway.
+pub(super) struct Seat {
+    line: Arc<Line>,
+    lock: LockId,
+    resources: Vec<ResourceName>,
+    called: Arc<Notify>,
+}
+
+impl Seat {
+    /// Waits until it may be this waiter's turn.
+    pub(super) async fn called(&self) {
+        self.called.notified().await;
+    }
+
+    /// It has joined: perhaps it is its turn already.
+    pub(super) fn look_now(&self) {
+        self.line.look_now(|name| self.resources.contains(name));
+    }
+
+    /// Whether a later call under the same id has taken the seat.
+    pub(super) fn is_taken(&self) -> bool {
+        let seats = self.line.seats();
+        !seats.by_lock.get(&self.lock).is_some_and(|called| Arc::ptr_eq(called, &self.called))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let is_taken = self.is_taken();
+        let mut seats = self.line.seats();
+        if !is_taken {
+            seats.by_lock.remove(&self.lock);
+        }
+        for name in &self.resources {
+            if let Some(watched) = seats.lines.get_mut(name) {
+                watched.seats -= 1;
+                if watched.seats == 0 {
+                    seats.lines.remove(name);
+                }
+            }
+        }
+        ::metrics::gauge!(metrics::WAITERS).set(seats.by_lock.len() as f64);
+    }
+}

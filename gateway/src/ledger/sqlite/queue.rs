@@ -1,0 +1,74 @@
+//! The queue of the SQLite ledger, which lives in memory beside it.
+
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+
+use fence_core::ResourceName;
+use fence_core::acts::{self, Rows};
+use fence_core::ports::{Call, LedgerError, Standing};
+use fence_core::queue::Queue;
+use uuid::Uuid;
+
+use super::{SqliteLedger, load};
+
+impl SqliteLedger {
+    pub(super) fn waiting(&self) -> MutexGuard<'_, Queue> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends the queue to an act.
+    pub(super) fn with_waiting<T>(&self, rows: &mut Rows, act: impl FnOnce(&mut Rows) -> T) -> T {
+        let mut waiting = self.waiting();
+        std::mem::swap(&mut rows.queue, &mut waiting);
+        let result = act(rows);
+        std::mem::swap(&mut rows.queue, &mut waiting);
+        result
+    }
+
+    pub(super) async fn read_standings(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Standing>, LedgerError> {
+        let fences = self.fences(&names.iter().collect()).await?;
+        let floor = self.with_reader(async |reader| load::guard(reader).await).await?.floor;
+        let now = self.now();
+        let waiting = self.waiting();
+        let standing = |name: &ResourceName| {
+            let fence = fences.iter().find(|(found, _)| found == name).map(|(_, fence)| fence);
+            let live = fence.filter(|fence| fence.is_held(now) && fence.token.get() > floor);
+            Standing {
+                holder: live.map(|fence| fence.holder(name, now)),
+                queued: waiting.first(name, None, now.elapsed_ms).is_some(),
+            }
+        };
+        Ok(names.iter().map(standing).collect())
+    }
+
+    /// Reads the fences that the first in line wait for, then calls. What changes in between is
+    /// called again: whoever frees a resource calls after its commit.
+    pub(super) async fn call_waiters(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        names: &[ResourceName],
+    ) -> Result<Vec<Call>, LedgerError> {
+        let wanted: BTreeSet<ResourceName> = {
+            let now_ms = self.now().elapsed_ms;
+            let mut waiting = self.waiting();
+            if let Some(able) = able {
+                waiting.beat(gateway, able, now_ms);
+            }
+            let first = names.iter().filter_map(|name| waiting.first(name, None, now_ms));
+            first.flat_map(|waiter| waiter.resources.iter().cloned()).collect()
+        };
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut rows = Rows::new(self.with_reader(async |reader| load::guard(reader).await).await?);
+        rows.fences = self.fences(&wanted.iter().collect()).await?.into_iter().collect();
+        let now = self.now();
+        let known = |name: &&ResourceName| wanted.contains(*name);
+        let names: Vec<ResourceName> = names.iter().filter(known).cloned().collect();
+        Ok(self.with_waiting(&mut rows, |rows| acts::call_next(rows, &names, now)))
+    }
+}

@@ -1,0 +1,264 @@
+-- The queue: who waits for which resources, in which order, and whose turn it is. All of this is about
+-- liveness: whatever the queue says, only a seal grants, on the locked fence.
+
+-- The first waiter in line for a resource, before this ticket, that is present and has not been passed
+-- over: nobody behind it may have the resource.
+--
+-- Present: its gateway is alive and can have numbers minted, and its caller is there or may still come
+-- back. Passed over: it was called 1 s ago and has not come, and nothing of what it waits for was
+-- granted or renewed since.
+CREATE FUNCTION fencegate.first_in_line(p_resource text, p_before bigint, p_now timestamptz)
+RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    waiter fencegate.waiters;
+BEGIN
+    -- LIMIT in the inner query keeps it from being joined with the whole line: it runs for one waiter
+    -- after the other, and nearly always for the first alone.
+    SELECT present.* INTO waiter
+    FROM fencegate.waiter_resources q
+    CROSS JOIN LATERAL (
+        SELECT w.* FROM fencegate.waiters w JOIN fencegate.gateways g ON g.id = w.gateway
+        WHERE w.ticket = q.ticket
+          AND g.able AND g.seen_at > p_now - interval '5 seconds'
+          AND (w.kept_until IS NULL OR w.kept_until > p_now)
+          AND (w.called_at IS NULL OR w.called_at > p_now - interval '1 second'
+               OR EXISTS (SELECT FROM fencegate.fences f
+                          WHERE f.resource = ANY (w.resources) AND f.renewed_at > w.called_at))
+        LIMIT 1) present
+    WHERE q.resource = p_resource AND q.ticket < p_before
+    ORDER BY q.ticket LIMIT 1;
+    RETURN waiter;
+END $$;
+
+-- Whether somebody in line before this ticket keeps one of these resources from those behind. Without
+-- a ticket: from everybody who is not in line.
+CREATE FUNCTION fencegate.is_ahead(p_names text[], p_before bigint, p_now timestamptz)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    before bigint := coalesce(p_before, 9223372036854775807);
+    name   text;
+BEGIN
+    -- Nearly always nobody waits.
+    IF NOT EXISTS (SELECT FROM fencegate.waiter_resources q
+                   WHERE q.resource = ANY (p_names) AND q.ticket < before) THEN
+        RETURN false;
+    END IF;
+    FOREACH name IN ARRAY p_names LOOP
+        IF (fencegate.first_in_line(name, before, p_now)).ticket IS NOT NULL THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END $$;
+
+-- What keeps these resources from being granted now, the queue aside: how many of them, and in how many
+-- milliseconds the first of them ends by itself, if one does.
+CREATE FUNCTION fencegate.in_the_way(
+    p_names text[], p_floor bigint, p_now timestamptz, OUT number bigint, OUT ends_ms bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    SELECT count(*), min(fencegate.millis(least(f.deadline, f.break_due) - p_now))
+                         FILTER (WHERE f.frozen IS NULL)
+    INTO number, ends_ms
+    FROM fencegate.fences f
+    WHERE f.resource = ANY (p_names)
+      AND (f.frozen IS NOT NULL
+           OR (f.hold = 'held' AND f.deadline > p_now AND f.token > p_floor
+               AND (f.break_due IS NULL OR f.break_due > p_now)));
+END $$;
+
+-- Whether so many wait for a resource. Counted only if it may be: those who left from within the line
+-- leave gaps between the places.
+CREATE FUNCTION fencegate.is_full(p_resource text, p_max bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    span bigint;
+BEGIN
+    span := (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = p_resource
+             ORDER BY q.ticket DESC LIMIT 1)
+          - (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = p_resource
+             ORDER BY q.ticket LIMIT 1) + 1;
+    RETURN span >= p_max AND p_max <= (
+        SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = p_resource);
+END $$;
+
+-- Removes a waiter; returns what it waited for, or NULL if the id does not wait.
+CREATE FUNCTION fencegate.leave(p_lock uuid) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    waiter fencegate.waiters;
+BEGIN
+    DELETE FROM fencegate.waiters w WHERE w.lock_id = p_lock RETURNING w.* INTO waiter;
+    IF waiter.ticket IS NULL THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM fencegate.waiter_resources q
+    WHERE q.resource = ANY (waiter.resources) AND q.ticket = waiter.ticket;
+    RETURN waiter.resources;
+END $$;
+
+-- Join: put callers into the queue, unless they could have their resources now. The fences are locked,
+-- so that whoever frees one of them afterwards sees the waiter: no wake-up is lost. Item i waits for
+-- the resources whose p_item is i; the verdicts are those of the act in Rust.
+CREATE FUNCTION fencegate.join(
+    p_seen bigint, p_wait_ms int, p_resources text[], p_item int[],
+    p_lock uuid[], p_owner text[], p_gateway uuid[], p_waiters_max bigint[])
+RETURNS TABLE (verdict text, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard   fencegate.write_guard;
+    t       timestamptz;
+    got     text[];
+    got_ids uuid[];
+    names   text[];
+    waiter  fencegate.waiters;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
+    got := fencegate.lock_fences(p_resources, p_wait_ms);
+    got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, '{}');
+    t := clock_timestamp();
+
+    FOR i IN 1 .. cardinality(p_lock) LOOP
+        verdict := NULL;
+        SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
+        FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
+        SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
+
+        IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
+            verdict := 'busy';
+        ELSE
+            PERFORM fencegate.settle(names, t);
+        END IF;
+        IF verdict IS NOT NULL THEN
+            NULL;
+        ELSIF EXISTS (
+                SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i]) THEN
+            verdict := 'released';
+        ELSIF EXISTS (SELECT FROM fencegate.locks l WHERE l.id = p_lock[i]) THEN
+            verdict := 'known';
+        ELSIF waiter.ticket IS NOT NULL THEN
+            IF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
+                verdict := 'conflict';
+            ELSE
+                verdict := 'waiting';
+                UPDATE fencegate.waiters w
+                SET gateway = p_gateway[i], kept_until = NULL, called_at = NULL
+                WHERE w.ticket = waiter.ticket;
+            END IF;
+        ELSIF (fencegate.in_the_way(names, guard.floor, t)).number = 0
+              AND NOT fencegate.is_ahead(names, NULL, t) THEN
+            verdict := 'free';
+        ELSIF EXISTS (
+                SELECT FROM unnest(names) n (name)
+                WHERE fencegate.is_full(n.name, p_waiters_max[i])) THEN
+            verdict := 'full';
+        ELSE
+            verdict := 'waiting';
+            INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
+            VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_gateway[i])
+            RETURNING * INTO waiter;
+            INSERT INTO fencegate.waiter_resources (resource, ticket, place)
+            SELECT n.name, waiter.ticket, 1 + coalesce(
+                (SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = n.name
+                 ORDER BY q.ticket DESC LIMIT 1), 0)
+            FROM unnest(names) n (name);
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Keeps the place of a waiter whose caller is gone for 10 s. Only by the gateway that serves it: the
+-- caller may be back at another one.
+CREATE FUNCTION fencegate.keep_place(p_lock uuid, p_gateway uuid)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE fencegate.waiters w SET kept_until = clock_timestamp() + interval '10 seconds'
+    WHERE w.lock_id = p_lock AND w.gateway = p_gateway;
+END $$;
+
+-- Calls the first in line for each of these resources, if all it waits for is free and nobody is ahead
+-- of it for the rest. Other gateways hear of calls to their waiters by NOTIFY. With p_able it is a
+-- heartbeat of the gateway, too.
+--
+-- No act: a statement of its own after one, because NOTIFY takes a lock on the whole database until
+-- the commit. A row that somebody has locked is being sealed or called already.
+CREATE FUNCTION fencegate.call_next(p_gateway uuid, p_able boolean, p_resources text[])
+RETURNS TABLE (resource text, called uuid, gateway uuid, next_ms bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    t        timestamptz := clock_timestamp();
+    floor    bigint;
+    name     text;
+    waiter   fencegate.waiters;
+    obstacle record;
+    is_fresh boolean;
+BEGIN
+    IF p_able IS NOT NULL THEN
+        INSERT INTO fencegate.gateways AS g (id, seen_at, able) VALUES (p_gateway, t, p_able)
+        ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, able = excluded.able;
+    END IF;
+    SELECT g.floor INTO floor FROM fencegate.write_guard g;
+    FOREACH name IN ARRAY p_resources LOOP
+        waiter := fencegate.first_in_line(name, 9223372036854775807, t);
+        CONTINUE WHEN waiter.ticket IS NULL;
+        resource := name; called := NULL; gateway := waiter.gateway; next_ms := NULL;
+        obstacle := fencegate.in_the_way(waiter.resources, floor, t);
+        IF obstacle.number > 0 THEN
+            next_ms := obstacle.ends_ms;
+        ELSIF NOT fencegate.is_ahead(waiter.resources, waiter.ticket, t) THEN
+            is_fresh := waiter.called_at IS NULL OR EXISTS (
+                SELECT FROM fencegate.fences f
+                WHERE f.resource = ANY (waiter.resources) AND f.renewed_at > waiter.called_at);
+            IF is_fresh THEN
+                PERFORM FROM fencegate.waiters w
+                WHERE w.ticket = waiter.ticket FOR NO KEY UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+                UPDATE fencegate.waiters w SET called_at = t WHERE w.ticket = waiter.ticket;
+                waiter.called_at := t;
+            END IF;
+            next_ms := 1000 - fencegate.millis(t - waiter.called_at);
+            IF waiter.kept_until IS NULL THEN
+                called := waiter.lock_id;
+                IF is_fresh AND waiter.gateway <> p_gateway THEN
+                    PERFORM pg_notify('fencegate_' || replace(waiter.gateway::text, '-', ''),
+                                      waiter.lock_id::text);
+                END IF;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- How many are ahead of a waiter, and itself; NULL if the id does not wait.
+CREATE FUNCTION fencegate.queue_position(p_lock uuid) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (SELECT 1 + (SELECT count(DISTINCT q.ticket) FROM fencegate.waiter_resources q
+                        WHERE q.resource = ANY (w.resources) AND q.ticket < w.ticket)
+            FROM fencegate.waiters w WHERE w.lock_id = p_lock);
+END $$;
+
+-- Removes waiters whose place was kept long enough, or whose gateway is gone. Says how many.
+CREATE FUNCTION fencegate.sweep_queue(p_rows bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    t       timestamptz := clock_timestamp();
+    gone    bigint[];
+BEGIN
+    DELETE FROM fencegate.gateways g WHERE g.seen_at < t - interval '15 seconds';
+    SELECT array_agg(s.ticket) INTO gone FROM (
+        SELECT w.ticket FROM fencegate.waiters w
+        WHERE w.kept_until <= t
+           OR NOT EXISTS (SELECT FROM fencegate.gateways g WHERE g.id = w.gateway)
+        ORDER BY w.ticket LIMIT p_rows FOR UPDATE SKIP LOCKED) s;
+    IF gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM fencegate.waiter_resources q USING fencegate.waiters w
+    WHERE w.ticket = ANY (gone) AND q.resource = ANY (w.resources) AND q.ticket = w.ticket;
+    DELETE FROM fencegate.waiters w WHERE w.ticket = ANY (gone);
+    RETURN cardinality(gone);
+END $$;
