@@ -38,7 +38,7 @@ CREATE TABLE fencegate.fences (
     owner       text CONSTRAINT fences_owner_short CHECK (octet_length(owner) <= 256),
     hold        text NOT NULL DEFAULT 'none'
                 CONSTRAINT fences_hold_known CHECK (hold IN ('none', 'held', 'released', 'broken')),
-    ttl_ms      bigint,
+    ttl_ms      bigint,                   -- how far ahead the deadline was set last
     deadline    timestamptz,              -- liveness only: no admission depends on it
     acquired_at timestamptz,
     renewed_at  timestamptz,
@@ -48,7 +48,9 @@ CREATE TABLE fencegate.fences (
     version     bigint NOT NULL DEFAULT 0,
     last_seq    bigint NOT NULL DEFAULT 0,
     objects     bigint NOT NULL DEFAULT 0,
-    grants      bigint NOT NULL DEFAULT 0
+    grants      bigint NOT NULL DEFAULT 0,
+    -- The highest order of a fence without a lock.
+    fence_order bigint CONSTRAINT fences_order_positive CHECK (fence_order > 0)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
 
 -- Which breaks the sweeper has to store; nearly always empty.
@@ -74,8 +76,13 @@ CREATE TABLE fencegate.locks (
     resources   text[] NOT NULL,
     token       bigint NOT NULL,
     owner       text   NOT NULL,
-    ttl_ms      bigint NOT NULL,
+    ttl_ms      bigint NOT NULL,          -- fencegate.infinite_ms() for ever
     acquired_at timestamptz NOT NULL,
+    hold_until  timestamptz,              -- when it must have ended, however often it is renewed
+    -- A little more than the 4096 bytes of the API: jsonb is written with spaces.
+    metadata    jsonb  NOT NULL DEFAULT '{}' CONSTRAINT locks_metadata_short CHECK (
+                    jsonb_typeof(metadata) = 'object' AND octet_length(metadata::text) <= 4128),
+    fence       boolean NOT NULL DEFAULT false, -- a fence without a lock: never renewed
     ended       text CONSTRAINT locks_ended_known
                 CHECK (ended IN ('superseded', 'released', 'broken', 'void')),
     ended_at    timestamptz

@@ -146,8 +146,18 @@ CREATE FUNCTION fencegate.micros(p_time timestamptz) RETURNS bigint LANGUAGE sql
     SELECT (extract(epoch FROM p_time) * 1000000)::bigint
 $$;
 
--- Why a known lock is not extended: how it ended, or 'breaking'; NULL if it may be extended.
-CREATE FUNCTION fencegate.not_renewable(p_lock fencegate.locks, p_floor bigint)
+-- The ttl of a lock that lasts until it is released or broken: 100 years. And how long such a lock
+-- lasts until a renewal shows that its answer arrived.
+CREATE FUNCTION fencegate.infinite_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT 3153600000000
+$$;
+CREATE FUNCTION fencegate.unconfirmed_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT 60000::bigint
+$$;
+
+-- Why a known lock is not extended: how it ended, 'breaking' or 'hold_exceeded'; NULL if it may be
+-- extended.
+CREATE FUNCTION fencegate.not_renewable(p_lock fencegate.locks, p_floor bigint, p_now timestamptz)
 RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN CASE
@@ -155,20 +165,36 @@ BEGIN
         WHEN p_lock.token <= p_floor THEN 'void'
         WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
                      AND f.lock_id = p_lock.id AND f.break_due IS NOT NULL) THEN 'breaking'
+        WHEN p_lock.hold_until <= p_now THEN 'hold_exceeded'
     END;
 END $$;
 
--- Starts the ttl of a lock again.
-CREATE FUNCTION fencegate.restart(p_lock fencegate.locks, p_ttl_ms bigint, p_now timestamptz)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- Starts the ttl of a lock again, within its longest hold, and returns the time left. With p_again, a
+-- re-entry whose answer may be lost like the first one: an infinite lock then lasts for what an
+-- unconfirmed one does, but its deadline is never brought nearer.
+CREATE FUNCTION fencegate.restart(
+    p_lock fencegate.locks, p_ttl_ms bigint, p_again boolean, p_now timestamptz)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    only_longer boolean := p_again AND p_ttl_ms = fencegate.infinite_ms();
+    ahead_ms    bigint := CASE WHEN only_longer THEN fencegate.unconfirmed_ms() ELSE p_ttl_ms END;
+    left_ms     bigint;
 BEGIN
     IF p_lock.ttl_ms <> p_ttl_ms THEN
         UPDATE fencegate.locks l SET ttl_ms = p_ttl_ms WHERE l.id = p_lock.id;
     END IF;
-    UPDATE fencegate.fences f
-    SET ttl_ms = p_ttl_ms, renewed_at = p_now,
-        deadline = p_now + p_ttl_ms * interval '1 millisecond'
-    WHERE f.resource = ANY (p_lock.resources) AND f.lock_id = p_lock.id;
+    WITH restarted AS (
+        UPDATE fencegate.fences f
+        SET ttl_ms = greatest(ahead_ms, CASE WHEN only_longer THEN f.ttl_ms END),
+            renewed_at = p_now,
+            deadline = least(
+                greatest(p_now + ahead_ms * interval '1 millisecond',
+                         CASE WHEN only_longer THEN f.deadline END),
+                p_lock.hold_until)
+        WHERE f.resource = ANY (p_lock.resources) AND f.lock_id = p_lock.id
+        RETURNING f.deadline)
+    SELECT fencegate.millis(min(r.deadline) - p_now) INTO left_ms FROM restarted r;
+    RETURN left_ms;
 END $$;
 
 CREATE FUNCTION fencegate.versions(p_names text[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
@@ -185,17 +211,21 @@ END $$;
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
 -- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by another;
---    somebody ahead in the queue; a number that does not rise. p_attempt: 0 first,
+--    an order that does not rise; somebody
+--    ahead in the queue (for a lock); a number that does not rise. p_attempt: 0 first,
 --    1 rerun (a refusal also buries the id, unless it waits), 2 bury (unless it is known).
+--    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
+--    it is true. A successor has the longest hold and the metadata of its predecessor.
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
 CREATE FUNCTION fencegate.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
-    p_attempt int[])
+    p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
+    p_order bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
-    versions bigint[], resource text, owner text, age_ms bigint,
+    versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
     taken_resources text[], taken_held_ms bigint[], flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -206,6 +236,9 @@ DECLARE
     got_ids uuid[];
     names   text[];
     known   fencegate.locks;
+    made    fencegate.locks;
+    ahead   bigint;
+    due     timestamptz;
     waiter  fencegate.waiters;
     blocker record;
     why     text;
@@ -230,6 +263,7 @@ BEGIN
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
         versions := NULL; resource := NULL; owner := NULL; age_ms := NULL;
+        hold_until_us := NULL; metadata := NULL;
         taken_resources := NULL; taken_held_ms := NULL; flushed := NULL;
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
@@ -248,21 +282,29 @@ BEGIN
         ELSE
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
             IF FOUND THEN
-                why := fencegate.not_renewable(known, guard.floor);
-                IF why <> 'breaking' THEN
+                why := fencegate.not_renewable(known, guard.floor, t);
+                IF why NOT IN ('breaking', 'hold_exceeded') THEN
                     verdict := why;
-                ELSIF known.resources <> names OR known.owner <> p_owner[i] THEN
+                ELSIF known.resources <> names OR known.owner <> p_owner[i]
+                      OR known.fence <> (p_force[i] IS NOT NULL) THEN
                     verdict := 'conflict';
-                ELSIF why = 'breaking' THEN
+                ELSIF why IS NOT NULL THEN
                     verdict := why;
                 ELSE
                     verdict := 'again';
-                    PERFORM fencegate.restart(known, p_ttl_ms[i], t);
+                    made := known;
+                    remaining_ms := 0;
+                    IF NOT known.fence THEN
+                        made.ttl_ms := CASE WHEN known.ttl_ms = fencegate.infinite_ms()
+                                            THEN known.ttl_ms ELSE p_ttl_ms[i] END;
+                        remaining_ms := fencegate.restart(known, made.ttl_ms, true, t);
+                    END IF;
                     token := known.token;
                     acquired_us := fencegate.micros(known.acquired_at);
                     versions := fencegate.versions(names);
                 END IF;
-            ELSIF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
+            ELSIF waiter.resources <> names OR waiter.owner <> p_owner[i]
+                  OR (waiter.ticket IS NOT NULL AND p_force[i] IS NOT NULL) THEN
                 verdict := 'conflict';
             ELSIF p_attempt[i] = 2 THEN
                 PERFORM fencegate.leave(p_lock[i]);
@@ -270,8 +312,8 @@ BEGIN
                 verdict := 'released';
             ELSIF p_from[i] IS NOT NULL THEN
                 SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_from[i];
-                why := fencegate.not_renewable(known, guard.floor);
-                verdict := CASE WHEN known.id IS NULL THEN 'not_found'
+                why := fencegate.not_renewable(known, guard.floor, t);
+                verdict := CASE WHEN known.id IS NULL OR known.fence THEN 'not_found'
                                 WHEN known.resources <> names THEN 'conflict'
                                 ELSE why END;
                 IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
@@ -282,20 +324,24 @@ BEGIN
 
         IF verdict IS NULL THEN
             SELECT f.resource, f.owner, f.frozen IS NOT NULL AS is_frozen, f.break_due,
+                   f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
+                       AND p_force[i] IS NOT TRUE AS is_held,
                    fencegate.millis(t - f.acquired_at) AS age, fencegate.millis(f.deadline - t) AS left
             INTO blocker FROM fencegate.fences f
             WHERE f.resource = ANY (names)
-              AND (f.frozen IS NOT NULL
+              AND (f.frozen IS NOT NULL OR f.fence_order >= p_order[i]
                    OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
-                       AND f.lock_id IS DISTINCT FROM p_from[i]))
+                       AND f.lock_id IS DISTINCT FROM p_from[i] AND p_force[i] IS NOT TRUE))
             ORDER BY f.resource LIMIT 1;
             IF FOUND THEN
                 verdict := CASE WHEN blocker.is_frozen THEN 'frozen'
+                                WHEN NOT blocker.is_held THEN 'order_stale'
                                 WHEN blocker.break_due IS NOT NULL THEN 'held_breaking'
                                 ELSE 'held' END;
                 resource := blocker.resource; owner := blocker.owner;
                 age_ms := blocker.age; remaining_ms := blocker.left;
-            ELSIF p_from[i] IS NULL AND fencegate.is_ahead(names, waiter.ticket, t) THEN
+            ELSIF p_from[i] IS NULL AND p_force[i] IS NULL
+                  AND fencegate.is_ahead(names, waiter.ticket, t) THEN
                 verdict := 'queued';
             ELSIF p_number[i] IS NULL OR guard.base + p_number[i] <= guard.floor OR EXISTS (
                 SELECT FROM fencegate.fences f
@@ -316,37 +362,52 @@ BEGIN
             SELECT array_agg(f.resource ORDER BY f.resource),
                    array_agg(fencegate.millis(t - f.acquired_at) ORDER BY f.resource)
             INTO taken_resources, taken_held_ms
-            FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held';
+            FROM fencegate.fences f WHERE f.resource = ANY (names) AND f.hold = 'held'
+              AND NOT EXISTS (SELECT FROM fencegate.locks l WHERE l.id = f.lock_id AND l.fence);
             INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token)
-            SELECT t, CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END, f.resource,
+            SELECT t, CASE WHEN p_force[i] IS NOT NULL THEN 'fence'
+                           WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END, f.resource,
                    p_owner[i], CASE WHEN f.hold = 'held' THEN f.owner END, guard.base + p_number[i]
             FROM fencegate.fences f WHERE f.resource = ANY (names) ORDER BY f.resource;
             UPDATE fencegate.grants g
-            SET superseded_by = CASE WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END,
+            SET superseded_by = CASE WHEN p_force[i] IS NOT NULL THEN 'fence'
+                                     WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END,
                 superseded_at = t
             FROM fencegate.fences f
             WHERE f.resource = ANY (names) AND g.resource = f.resource AND g.token = f.token;
             UPDATE fencegate.locks l SET ended = 'superseded', ended_at = t
             FROM fencegate.fences f
             WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL;
+            made := NULL;
+            made.ttl_ms := p_ttl_ms[i];
+            made.hold_until := CASE WHEN p_from[i] IS NULL
+                THEN t + p_max_hold_ms[i] * interval '1 millisecond' ELSE known.hold_until END;
+            made.metadata := CASE WHEN p_from[i] IS NULL
+                THEN coalesce(p_metadata[i]::jsonb, '{}') ELSE known.metadata END;
+            ahead := CASE WHEN p_ttl_ms[i] = fencegate.infinite_ms()
+                THEN fencegate.unconfirmed_ms() ELSE p_ttl_ms[i] END;
+            due := least(t + ahead * interval '1 millisecond', made.hold_until);
+            remaining_ms := fencegate.millis(due - t);
             UPDATE fencegate.fences f
             SET token = guard.base + p_number[i], lock_id = p_lock[i], owner = p_owner[i],
-                hold = 'held', ttl_ms = p_ttl_ms[i],
-                deadline = t + p_ttl_ms[i] * interval '1 millisecond',
+                hold = 'held', ttl_ms = ahead, deadline = due,
                 acquired_at = t, renewed_at = t, break_due = NULL, last_seq = 0,
-                grants = f.grants + 1
+                grants = f.grants + 1, fence_order = coalesce(p_order[i], f.fence_order)
             WHERE f.resource = ANY (names);
             INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
             SELECT f.resource, f.token, f.lock_id, f.owner, f.grants
             FROM fencegate.fences f WHERE f.resource = ANY (names);
-            INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
-            VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t);
+            INSERT INTO fencegate.locks
+                (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence)
+            VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t,
+                    made.hold_until, made.metadata, p_force[i] IS NOT NULL);
             acquired_us := fencegate.micros(t);
             versions := fencegate.versions(names);
         END IF;
         IF verdict IN ('sealed', 'again') THEN
-            ttl_ms := p_ttl_ms[i];
-            remaining_ms := p_ttl_ms[i];
+            ttl_ms := made.ttl_ms;
+            hold_until_us := fencegate.micros(made.hold_until);
+            metadata := nullif(made.metadata, '{}')::text;
         END IF;
         flushed := fencegate.flushed();
         RETURN NEXT;
@@ -369,7 +430,8 @@ CREATE FUNCTION fencegate.renew(
     p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
-    versions bigint[], resources text[], owner text, lapsed_ms bigint, flushed bigint)
+    versions bigint[], resources text[], owner text, lapsed_ms bigint, hold_until_us bigint,
+    metadata text, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -388,25 +450,29 @@ BEGIN
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
         versions := NULL; resources := NULL; owner := NULL; lapsed_ms := NULL;
+        hold_until_us := NULL; metadata := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
         IF NOT FOUND THEN
             verdict := CASE WHEN EXISTS (
                     SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i])
                 THEN 'released' ELSE 'not_found' END;
+        ELSIF known.fence THEN
+            verdict := 'not_found';
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE
             PERFORM fencegate.settle(known.resources, t);
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
-            verdict := fencegate.not_renewable(known, guard.floor);
+            verdict := fencegate.not_renewable(known, guard.floor, t);
         END IF;
         IF verdict IS NULL THEN
             verdict := 'renewed';
             SELECT fencegate.millis(t - min(f.deadline)) INTO lapsed_ms FROM fencegate.fences f
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.deadline <= t;
             ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
-            PERFORM fencegate.restart(known, coalesce(p_ttl_ms[i], known.ttl_ms), t);
-            remaining_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
+            remaining_ms := fencegate.restart(known, ttl_ms, false, t);
+            hold_until_us := fencegate.micros(known.hold_until);
+            metadata := nullif(known.metadata, '{}')::text;
             token := known.token;
             acquired_us := fencegate.micros(known.acquired_at);
             versions := fencegate.versions(known.resources);

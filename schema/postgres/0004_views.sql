@@ -22,11 +22,13 @@ WHERE f.hold <> 'none';
 -- Locks by their ids.
 CREATE FUNCTION fencegate.lock_records(p_locks uuid[])
 RETURNS TABLE (
-    resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint, ended text,
-    ended_us bigint, state text, remaining_ms bigint, versions bigint[], id uuid,
-    superseded_by text, renewed_us bigint, break_due_us bigint, break_in_ms bigint)
+    resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint,
+    hold_until_us bigint, metadata text, ended text, ended_us bigint, state text,
+    remaining_ms bigint, versions bigint[], id uuid, superseded_by text, renewed_us bigint,
+    break_due_us bigint, break_in_ms bigint)
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
+           fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
            CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN 'void' ELSE l.ended END,
            CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN fencegate.micros(clock_timestamp())
                 ELSE fencegate.micros(l.ended_at) END,

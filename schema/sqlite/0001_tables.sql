@@ -32,7 +32,8 @@ CREATE TABLE fences (
     version     INTEGER NOT NULL,
     last_seq    INTEGER NOT NULL,
     objects     INTEGER NOT NULL,
-    grants      INTEGER NOT NULL
+    grants      INTEGER NOT NULL,
+    fence_order INTEGER CHECK (fence_order > 0)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fences_break_due ON fences (break_due) WHERE break_due IS NOT NULL AND hold = 'held';
 
@@ -54,6 +55,9 @@ CREATE TABLE locks (
     owner       TEXT    NOT NULL,
     ttl_ms      INTEGER NOT NULL,
     acquired_at INTEGER NOT NULL,
+    hold_until  INTEGER,
+    metadata    TEXT    NOT NULL CHECK (octet_length(metadata) <= 4096),
+    fence       INTEGER NOT NULL,
     ended       TEXT CHECK (ended IN ('superseded', 'released', 'broken', 'void')),
     ended_at    INTEGER
 ) STRICT, WITHOUT ROWID;

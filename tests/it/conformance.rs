@@ -48,6 +48,17 @@ macro_rules! on_every_database {
     })+ } };
 }
 
+/// Cases about a ledger whose deadlines are on the clock of the process that opens it.
+macro_rules! on_sqlite_opened_again {
+    ($($module:ident::$case:ident)+) => { mod opened_again { $(
+        #[tokio::test]
+        async fn $case() {
+            let opened = super::conformance::sqlite_ledger().await;
+            super::cases::$module::$case(&opened.ledger, &opened.operator).await;
+        }
+    )+ } };
+}
+
 /// Cases on every mint.
 macro_rules! on_every_mint {
     ($($case:ident)+) => { mod mints { $(mod $case {
@@ -73,6 +84,36 @@ macro_rules! on_every_mint {
 }
 
 on_every_ledger! {
+    infinite {
+        an_infinite_lock_lasts_a_minute_until_it_is_renewed
+        a_re_entry_never_shortens_an_infinite_lock
+        a_renewal_changes_to_infinite_and_back
+        a_re_entry_may_ask_for_ever
+        the_successor_of_an_infinite_lock_has_to_show_up
+        an_infinite_lock_can_be_broken
+    }
+    holds {
+        a_longest_hold_bounds_every_deadline
+        a_lock_held_for_too_long_is_not_extended
+        a_transfer_carries_hold_and_metadata_over
+        metadata_stays_with_the_lock
+        the_largest_metadata_fits
+    }
+    fences {
+        a_fence_admits_its_token_alone
+        a_fence_keeps_nobody_out
+        a_live_lock_is_fenced_off_by_force_only
+        an_ended_lock_is_fenced_off_without_force
+        an_order_must_rise
+        a_stale_order_needs_no_number
+        a_fence_repeated_is_the_same_fence
+        the_id_of_a_fence_is_of_nothing_else
+        a_fence_is_neither_renewed_nor_handed_over
+        a_fence_is_released_like_a_lock
+        a_fence_is_broken_at_once
+        a_refused_rerun_of_a_fence_is_buried
+        fences_and_locks_are_sealed_in_one_batch
+    }
     queues {
         what_is_free_is_not_waited_for
         the_first_in_line_is_the_next_holder
@@ -286,6 +327,14 @@ on_every_database! {
     belts::a_fence_is_never_renamed
     belts::a_version_without_an_operation_is_refused
     belts::the_guard_never_falls
+    holds::metadata_beyond_the_limit_is_refused_by_the_database
+    fences::a_frozen_resource_takes_no_fence
+}
+
+on_sqlite_opened_again! {
+    infinite::a_restart_keeps_an_infinite_lock_as_it_was
+    holds::a_restart_keeps_the_longest_hold
+    fences::a_restart_makes_no_lock_of_a_fence
 }
 
 on_every_mint! {

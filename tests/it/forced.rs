@@ -9,9 +9,9 @@ use bytes::Bytes;
 use fence_core::etag::{EntityTag, ObjectCondition};
 use fence_core::ports::{
     Applied, Attempt, Effect, Grant, IdempotencyKey, Ledger, LedgerError, Patience, ReleaseVerdict,
-    SealItem, SealVerdict, WriteItem, WriteVerdict,
+    SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
+use fence_core::{LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
@@ -166,12 +166,14 @@ pub async fn release(ledger: &PgLedger, id: LockId) -> ReleaseVerdict {
 /// A lock to seal, with an id and an owner of its own.
 pub fn sealing(resource: &str, number: i64) -> SealItem {
     SealItem {
+        kind: SealKind::Lock,
         lock: LockId(Uuid::new_v4()),
         resources: vec![ResourceName::new(resource).expect("a name")],
         owner: format!("owner-{number}"),
         ttl: Ttl::from_ms(0),
+        max_hold: None,
+        metadata: Metadata::default(),
         number: Some(number),
-        from: None,
         attempt: Attempt::First,
     }
 }

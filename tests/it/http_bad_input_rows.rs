@@ -30,6 +30,8 @@ pub fn rows() -> Vec<Row> {
         locks(),
         watching(),
         marks(),
+        terms(),
+        fences(),
     ] {
         rows.extend(table);
     }
@@ -353,6 +355,8 @@ fn locks() -> Vec<Row> {
         ttl("62: an exponent", "1e12"),
         ttl("62: NaN", "NaN"),
         ttl("62: a word", "\"soon\""),
+        ttl("infinite in capitals", "\"Infinite\""),
+        ttl("infinite with a space", "\" infinite\""),
         bad("an unknown field", r#"{"resource":"fresh","tll":"30s"}"#),
         bad("a field twice", r#"{"resource":"fresh","resource":"fresh2"}"#),
         bad("no resource", "{}"),
@@ -481,4 +485,99 @@ fn marks() -> Vec<Row> {
             "query-malformed",
         ),
     ]
+}
+
+/// What a lock may be bound by or carry.
+fn terms() -> Vec<Row> {
+    let bad = |name, field: &str, value: &str| {
+        let body = format!(r#"{{"resource":"fresh","{field}":{value}}}"#);
+        row(name, json_to("/locks", &body), 400, "body-malformed")
+    };
+    let hold = |name, value: &str| bad(name, "max_hold", value);
+    let words = |name, value: &str| bad(name, "metadata", value);
+    let many: Vec<String> = (0..17).map(|n| format!("\"{n}\":\"\"")).collect();
+    let large: Vec<String> = (0..5).map(|n| format!("\"{n}\":\"{}\"", "x".repeat(1000))).collect();
+    vec![
+        hold("a longest hold of nothing", "\"0s\""),
+        hold("a short longest hold", "\"999ms\""),
+        hold("a long longest hold", "\"721h\""),
+        hold("a longest hold without unit", "\"30\""),
+        hold("a longest hold as a number", "30"),
+        hold("an infinite longest hold", "\"infinite\""),
+        hold("a longest hold that overflows", "\"99999999999999999999d\""),
+        words("metadata as a list", "[]"),
+        words("metadata as a string", "\"x\""),
+        words("metadata of numbers", r#"{"a":1}"#),
+        words("metadata of objects", r#"{"a":{}}"#),
+        words("metadata of null", r#"{"a":null}"#),
+        words("an empty key of metadata", r#"{"":"x"}"#),
+        words("a long key of metadata", &format!(r#"{{"{}":"x"}}"#, "k".repeat(65))),
+        words("a control character in a key", r#"{"a\nb":"x"}"#),
+        words("a C1 control character in a key", r#"{"a\u0085b":"x"}"#),
+        words("a key twice", r#"{"a":"x","a":"y"}"#),
+        words("NUL in a value", r#"{"a":"x\u0000"}"#),
+        words("a lone surrogate in a value", r#"{"a":"\ud800"}"#),
+        words("a long value", &format!(r#"{{"a":"{}"}}"#, "x".repeat(1025))),
+        words("much metadata", &format!("{{{}}}", many.join(","))),
+        words("large metadata", &format!("{{{}}}", large.join(","))),
+        words("large once it is escaped", &format!(r#"{{"a":"{}"}}"#, "\\u0001".repeat(700))),
+        bad("only_if_exists as a word", "only_if_exists", "\"yes\""),
+        row(
+            "only if it exists, and it does not",
+            json_to("/locks", r#"{"resource":"fresh","only_if_exists":true}"#),
+            404,
+            "resource-not-found",
+        ),
+    ]
+}
+
+/// Fences without a lock, on a resource that they must not change.
+fn fences() -> Vec<Row> {
+    let path = "/resources/released/fence";
+    let id = "\"id\":\"01234567-89ab-4def-8123-456789abcdef\"";
+    let bad = |name, body: &str| row(name, json_to(path, body), 400, "body-malformed");
+    let order = |name, order: &str| bad(name, &format!(r#"{{{id},"order":{order}}}"#));
+    vec![
+        bad("a fence without an id", "{}"),
+        bad("a fence with half an id", r#"{"id":"0123"}"#),
+        bad("a fence with an unknown field", &format!(r#"{{{id},"ttl":"30s"}}"#)),
+        bad("force as a word", &format!(r#"{{{id},"force":"yes"}}"#)),
+        bad("NUL in the owner of a fence", &format!(r#"{{{id},"owner":"a\u0000"}}"#)),
+        order("an order of zero", "0"),
+        order("an order below zero", "-1"),
+        order("an order of 2^63", "9223372036854775808"),
+        order("an order of 2^64", "18446744073709551616"),
+        order("an order as a fraction", "1.5"),
+        order("an order with an exponent", "1e3"),
+        order("an order that is a list", "[1]"),
+        order("an order that is true", "true"),
+        order("an empty order", "\"\""),
+        order("zero as digits", "\"0\""),
+        order("2^63 as digits", "\"9223372036854775808\""),
+        order("an order with a sign", "\"+1\""),
+        order("an order with a zero ahead", "\"01\""),
+        order("an order with a space", "\"1 \""),
+        order("an order in hexadecimal", "\"0x1\""),
+        order("an order of Arabic digits", "\"\u{663}\""),
+        row(
+            "a fence on a live lock",
+            json_to("/resources/live/fence", &format!("{{{id}}}")),
+            409,
+            "lock-held",
+        ),
+        row(
+            "a fence on a name that is none",
+            json_to("/resources/a%20b/fence", &format!("{{{id}}}")),
+            400,
+            "resource-name-invalid",
+        ),
+    ]
+}
+
+fn json_to(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }

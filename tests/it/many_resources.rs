@@ -117,7 +117,10 @@ async fn a_lock_is_handed_over_in_one_act(setup: SetUp) {
         client.post(&path, &json!({ "owner": "heir" })).send().await.expect(201).parse();
     assert!(new.token > old.token);
     assert_ne!(new.id, old.id);
-    assert_eq!((new.owner.as_str(), new.ttl_ms, &new.resources), ("heir", 60_000, &old.resources));
+    assert_eq!(
+        (new.owner.as_str(), new.ttl_ms, &new.resources),
+        ("heir", Some(60_000), &old.resources)
+    );
     let late = client.put("b", "k", "late").under(&old).send().await;
     let late = late.refused(412, "fence-token-stale").problem();
     assert_eq!(late.superseded_by, Some(Supersession::Transfer));

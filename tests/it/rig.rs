@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
-    Attempt, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem, SealVerdict,
+    Attempt, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem, SealKind,
+    SealVerdict,
 };
-use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Token, Ttl};
+use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
 use fence_tests::process::eventually;
 use fence_tests::scripted::ScriptedLedger;
 use fencegate::engine::{
@@ -73,10 +74,7 @@ impl Rig {
         resource: &str,
         id: Option<LockId>,
     ) -> Result<Acquired, EngineError> {
-        let (resources, ttl) = (vec![name(resource)], Ttl::from_ms(3_600_000));
-        self.engine
-            .acquire(Acquire { resources, owner: "me".into(), ttl, id, wait: Duration::ZERO })
-            .await
+        self.engine.acquire(Acquire { id, ..asking(resource) }).await
     }
 
     /// Acquires a lock that must be granted.
@@ -117,6 +115,20 @@ impl Rig {
     }
 }
 
+/// A wish for a lock of an hour.
+pub fn asking(resource: &str) -> Acquire {
+    Acquire {
+        resources: vec![name(resource)],
+        owner: "me".into(),
+        ttl: Ttl::from_ms(3_600_000),
+        max_hold: None,
+        metadata: Metadata::default(),
+        only_if_exists: false,
+        id: None,
+        wait: Duration::ZERO,
+    }
+}
+
 pub fn name(resource: &str) -> ResourceName {
     ResourceName::new(resource).unwrap()
 }
@@ -142,12 +154,14 @@ pub fn put(resource: &str, token: Token) -> Write {
 /// Seals a free lock as another gateway does, on the ledger itself.
 pub async fn seal_as(ledger: &MemoryLedger, owner: &str, number: i64, ttl_ms: i64) -> SealVerdict {
     let item = SealItem {
+        kind: SealKind::Lock,
         lock: LockId(random_id()),
         resources: vec![name(R)],
         owner: owner.to_owned(),
         ttl: Ttl::from_ms(ttl_ms),
+        max_hold: None,
+        metadata: Metadata::default(),
         number: Some(number),
-        from: None,
         attempt: Attempt::First,
     };
     let epoch = ledger.epoch().await.unwrap().number;

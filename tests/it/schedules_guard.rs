@@ -121,7 +121,7 @@ async fn acts_refuse_any_isolation_but_read_committed() {
     let ground = Ground::new().await;
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
     let acts = [
-        format!("fencegate.seal(0, 0, 0, {})", empty(8)),
+        format!("fencegate.seal(0, 0, 0, {})", empty(12)),
         format!("fencegate.renew(0, 0, {})", empty(2)),
         format!("fencegate.release(0, 0, {})", empty(2)),
         format!("fencegate.break_locks(0, 0, {})", empty(5)),

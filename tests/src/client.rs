@@ -86,6 +86,11 @@ impl Client {
         self.post(format!("{}/break", resource_path(resource)), body)
     }
 
+    /// `POST /resources/{resource}/fence`.
+    pub fn fence(&self, resource: &str, body: &Value) -> Call {
+        self.post(format!("{}/fence", resource_path(resource)), body)
+    }
+
     /// `PUT` of an object, without a token yet.
     pub fn put(&self, resource: &str, key: &str, body: impl Into<Bytes>) -> Call {
         self.call(Method::PUT, object_path(resource, key)).body(body)

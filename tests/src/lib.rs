@@ -16,5 +16,6 @@ pub mod nginx;
 pub mod postgres;
 pub mod process;
 pub mod raw;
+pub mod redis;
 pub mod scripted;
 pub mod spec;

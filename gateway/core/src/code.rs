@@ -54,6 +54,8 @@ codes! {
     FenceTokenReleased, "fence-token-released", 412, false, "The lock of this fence token was released";
     /// Its lock was broken by an operator.
     FenceTokenBroken, "fence-token-broken", 412, false, "The lock of this fence token was broken";
+    /// The order of a fence without a lock does not rise.
+    FenceOrderStale, "fence-order-stale", 412, false, "The order of the fence does not rise";
     /// `X-Lock-Id` names another lock.
     LockIdMismatch, "lock-id-mismatch", 403, false, "The lock id does not belong to this fence token";
     /// An operator has stopped all writers.
@@ -85,6 +87,8 @@ codes! {
     LockVoid, "lock-void", 409, false, "The lock was voided by a re-fence";
     /// An operator is about to break the lock.
     LockBreaking, "lock-breaking", 409, false, "The lock is being broken";
+    /// The lock has been held for as long as it may be.
+    LockHoldExceeded, "lock-hold-exceeded", 409, false, "The lock has been held for as long as it may be";
     /// The id belongs to a lock on other resources or of another owner.
     LockIdConflict, "lock-id-conflict", 409, false, "The lock id belongs to another lock";
     /// No lock has this id.

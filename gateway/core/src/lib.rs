@@ -9,6 +9,7 @@ pub mod code;
 pub mod etag;
 pub mod lock;
 pub mod memory;
+pub mod metadata;
 pub mod names;
 pub mod ports;
 pub mod queue;
@@ -18,7 +19,8 @@ pub mod wire;
 
 pub use code::ErrorCode;
 pub use etag::EntityTag;
-pub use lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
+pub use lock::{LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
+pub use metadata::Metadata;
 pub use names::{NameError, ObjectKey, ResourceName};
 pub use rule::Refusal;
 pub use token::{Token, TokenError};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
@@ -34,13 +35,13 @@ macro_rules! id {
 id!(LockId);
 id!(OperationId);
 
-/// How long a lock lasts without renewal.
+/// How long a lock lasts without renewal; perhaps for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ttl(Duration);
 
 /// A ttl is missing its unit or outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a ttl is a duration such as 500ms, 30s or 5m, from 1s to 24h")]
+#[error("a ttl is a duration such as 500ms, 30s or 5m, from 1s to 24h, or infinite")]
 pub struct TtlError;
 
 impl Ttl {
@@ -50,6 +51,14 @@ impl Ttl {
     pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
     /// The ttl of a lock whose caller names none.
     pub const DEFAULT: Self = Self(Duration::from_secs(30));
+    /// The ttl of a lock that lasts until it is released or broken. In the ledgers it is this
+    /// number, 100 years, like any other.
+    pub const INFINITE: Self = Self(Duration::from_secs(100 * 365 * 24 * 60 * 60));
+    /// How long an infinite lock lasts until a renewal shows that its answer arrived: a lost answer
+    /// must not lock a resource for ever.
+    pub const UNCONFIRMED: Self = Self(Duration::from_secs(60));
+    /// The ttl of a fence without a lock, which keeps nobody out.
+    pub const NONE: Self = Self(Duration::ZERO);
 
     /// A ttl within its bounds.
     pub fn new(duration: Duration) -> Result<Self, TtlError> {
@@ -66,9 +75,63 @@ impl Ttl {
     pub fn from_ms(ms: i64) -> Self {
         Self(Duration::from_millis(ms.unsigned_abs()))
     }
+
+    /// Whether the lock lasts until it is released or broken.
+    pub fn is_infinite(self) -> bool {
+        self == Self::INFINITE
+    }
 }
 
 impl<'de> Deserialize<'de> for Ttl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == "infinite" {
+            return Ok(Self::INFINITE);
+        }
+        let duration = parse_duration(&text).map_err(serde::de::Error::custom)?;
+        Self::new(duration).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How long a lock may be held in all, however often it is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaxHold(Duration);
+
+/// A longest hold is missing its unit or outside its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("max_hold is a duration such as 30s, 2h or 7d, from 1s to 30d")]
+pub struct MaxHoldError;
+
+impl MaxHold {
+    /// The shortest.
+    pub const MIN: Duration = Duration::from_secs(1);
+    /// The longest.
+    pub const MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+    /// A longest hold within its bounds.
+    pub fn new(duration: Duration) -> Result<Self, MaxHoldError> {
+        let good = (Self::MIN..=Self::MAX).contains(&duration);
+        good.then_some(Self(duration)).ok_or(MaxHoldError)
+    }
+
+    /// One from milliseconds, unchecked.
+    pub fn from_ms(ms: i64) -> Self {
+        Self(Duration::from_millis(ms.unsigned_abs()))
+    }
+
+    /// Milliseconds.
+    pub fn as_ms(self) -> i64 {
+        i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// When a lock granted at this time must have ended.
+    pub fn after(self, granted_at: Timestamp) -> Timestamp {
+        let hold = SignedDuration::from_millis(self.as_ms());
+        granted_at.checked_add(hold).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl<'de> Deserialize<'de> for MaxHold {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let duration = duration_text(deserializer)?;
         Self::new(duration).map_err(serde::de::Error::custom)
@@ -78,9 +141,12 @@ impl<'de> Deserialize<'de> for Ttl {
 /// Reads a duration such as `500ms`, `30s` or `5m` from JSON or a query.
 pub fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(|_| {
-        serde::de::Error::custom(format!("{text:?} is not a duration such as 500ms, 30s or 5m"))
-    })
+    parse_duration(&text).map_err(serde::de::Error::custom)
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| format!("{text:?} is not a duration such as 500ms, 30s or 5m"))
 }
 
 /// What a lock is doing, as everybody may see it.

@@ -6,7 +6,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
+use crate::lock::{LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
+use crate::metadata::Metadata;
 use crate::names::ResourceName;
 use crate::token::Token;
 
@@ -32,9 +33,20 @@ pub struct AcquireRequest {
     /// The resources to lock, all or none, in any order; 1 to 32, each once.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 32))]
     pub resources: Option<Vec<ResourceName>>,
-    /// How long the lock lasts without renewal: `1s` to `24h`.
+    /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
+    /// broken. An infinite lock still expires after 60 s if its answer could not be written out.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "30s"))]
     pub ttl: Option<Ttl>,
+    /// How long it may be held in all, however often it is renewed: `1s` to `30d`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub max_hold: Option<MaxHold>,
+    /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
+    /// keys of 1 to 64 bytes, values of at most 1024.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::HashMap<String, String>>))]
+    pub metadata: Option<Metadata>,
+    /// Whether to refuse resources that were never locked before.
+    #[serde(default)]
+    pub only_if_exists: bool,
     /// A name for the holder, shown to everybody; at most 256 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 256))]
     #[serde(default)]
@@ -67,10 +79,20 @@ pub struct Lock {
     pub owner: String,
     /// What it is doing.
     pub state: LockState,
-    /// How long it lasts without renewal, in milliseconds.
-    pub ttl_ms: i64,
-    /// Time left, in milliseconds; 0 once expired or ended.
-    pub expires_in_ms: i64,
+    /// What the holder noted on it.
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::HashMap<String, String>))]
+    #[serde(default)]
+    pub metadata: Metadata,
+    /// How long it lasts without renewal, in milliseconds; `null` for ever.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub ttl_ms: Option<i64>,
+    /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_in_ms: Option<i64>,
+    /// When it must have ended, however often it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub hold_until: Option<Timestamp>,
     /// When it was granted.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub acquired_at: Timestamp,
@@ -149,7 +171,7 @@ pub struct LockEvent {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
-    /// A new ttl; without one the old is kept.
+    /// A new ttl, or `infinite`; without one the old is kept.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ttl: Option<Ttl>,
 }
@@ -204,6 +226,64 @@ pub struct RenewManyAnswer {
     pub items: Vec<RenewOutcome>,
 }
 
+/// `POST /resources/{resource}/fence`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FenceRequest {
+    /// A random UUID of the caller's choice, with which the call can be repeated.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub id: LockId,
+    /// The number that your own lock gave you, growing with each holder: digits as a string, or an
+    /// integer; 1 to 2^63-1. Not above the last one: nothing changes. Without it the last caller
+    /// wins.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "42"))]
+    pub order: Option<Order>,
+    /// Whether to fence off the holder of a live lock of this gateway.
+    #[serde(default)]
+    pub force: bool,
+    /// A name for the caller, shown to everybody; at most 256 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[serde(default)]
+    pub owner: String,
+}
+
+/// The number of a lock that is not ours: 1 to 2^63-1, as digits or as an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order(pub i64);
+
+impl<'de> Deserialize<'de> for Order {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(i64),
+            Text(String),
+        }
+        let number = match Form::deserialize(deserializer) {
+            Ok(Form::Number(number)) => Token::new(number),
+            Ok(Form::Text(digits)) => Token::parse(digits.as_bytes()).ok(),
+            Err(_) => None,
+        };
+        let malformed = || serde::de::Error::custom("an order is a number from 1 to 2^63-1");
+        number.map(|number| Self(number.get())).ok_or_else(malformed)
+    }
+}
+
+/// A fence without a lock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Fence {
+    /// The resource.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub resource: ResourceName,
+    /// The fence token: send it as `X-Fence-Token` with every write.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711"))]
+    pub token: Token,
+    /// The version of the resource: the number of its last committed write.
+    pub version: i64,
+}
+
 /// `POST /resources/{resource}/break`
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -251,8 +331,9 @@ pub struct Resource {
     pub acquired_at: Timestamp,
     /// How long ago that was, in milliseconds.
     pub age_ms: i64,
-    /// Time left, in milliseconds; 0 once expired or ended.
-    pub expires_in_ms: i64,
+    /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_in_ms: Option<i64>,
     /// The version of the resource: the number of its last committed write.
     pub version: i64,
     /// How many objects it has.

@@ -41,8 +41,14 @@ pub enum EngineError {
     /// The lock is being broken.
     #[error("an operator is breaking this lock; it is not extended")]
     LockBreaking,
+    /// The lock has been held for as long as it may be.
+    #[error("the lock has been held for as long as its max_hold allows; it is not extended")]
+    HoldExceeded,
+    /// The order of a fence without a lock is not above the last one.
+    #[error("a fence with this order, or a higher one, was set on {0} before")]
+    OrderStale(ResourceName),
     /// The id belongs to a lock on other resources or of another owner.
-    #[error("this id was used for a lock on other resources or by another owner")]
+    #[error("this id was used for other resources, by another owner, or for another kind of call")]
     LockConflict,
     /// No lock has this id.
     #[error("no lock has this id, or it ended more than 24 hours ago")]
@@ -56,6 +62,9 @@ pub enum EngineError {
     /// The resource was never locked.
     #[error("this resource was never locked")]
     ResourceNotFound,
+    /// This one of several resources was never locked.
+    #[error("{0} was never locked; nothing was granted")]
+    NeverLocked(ResourceName),
     /// An operator has frozen the resource.
     #[error("{0} is frozen: no lock is granted")]
     Frozen(ResourceName),
@@ -136,9 +145,11 @@ impl EngineError {
             Self::LockEnded(LockEnd::Broken) => ErrorCode::LockBroken,
             Self::LockEnded(LockEnd::Void) => ErrorCode::LockVoid,
             Self::LockBreaking => ErrorCode::LockBreaking,
+            Self::HoldExceeded => ErrorCode::LockHoldExceeded,
+            Self::OrderStale(_) => ErrorCode::FenceOrderStale,
             Self::LockConflict => ErrorCode::LockIdConflict,
             Self::LockNotFound | Self::LockWaiting { .. } => ErrorCode::LockNotFound,
-            Self::ResourceNotFound => ErrorCode::ResourceNotFound,
+            Self::ResourceNotFound | Self::NeverLocked(_) => ErrorCode::ResourceNotFound,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,

@@ -11,9 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::ports::{
     Attempt, Grant, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
-    SealItem, SealVerdict, Standing,
+    SealItem, SealKind, SealVerdict, Standing,
 };
-use fence_core::{LockEnd, LockId, ResourceName, Ttl};
+use fence_core::{LockEnd, LockId, MaxHold, Metadata, ResourceName, Ttl};
 
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
@@ -30,10 +30,31 @@ pub struct Acquire {
     pub owner: String,
     /// How long the lock lasts without renewal.
     pub ttl: Ttl,
+    /// How long it may be held in all, however often it is renewed.
+    pub max_hold: Option<MaxHold>,
+    /// What the caller notes on the lock.
+    pub metadata: Metadata,
+    /// Whether to refuse resources that were never locked before.
+    pub only_if_exists: bool,
     /// The caller's own choice of an id, with which it can repeat the call.
     pub id: Option<LockId>,
     /// How long to wait if it is held; zero: not at all.
     pub wait: Duration,
+}
+
+/// A wish for a fence without a lock.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The caller's choice of an id, with which it can repeat the call.
+    pub id: LockId,
+    /// The caller's name for itself.
+    pub owner: String,
+    /// The number that somebody else's lock gave to the caller.
+    pub order: Option<i64>,
+    /// Whether to fence off the holder of a live lock.
+    pub force: bool,
 }
 
 /// A wish to hand a lock over.
@@ -140,16 +161,54 @@ impl Grants {
             proposed: request.to.is_some(),
             reentry: false,
             item: SealItem {
+                kind: SealKind::Transfer { from: request.from },
                 lock: request.to.unwrap_or_else(|| self.runtime.ids.lock()),
                 resources: from.grant.resources,
                 owner: request.owner,
                 ttl: from.grant.ttl,
+                max_hold: None,
+                metadata: Metadata::default(),
                 number: None,
-                from: Some(request.from),
                 attempt: Attempt::First,
             },
         };
         acquired(seal(&self.grants, pending).await?)
+    }
+
+    /// Raises the fence of a resource without a lock of ours. A repetition of a `known` id needs no
+    /// number.
+    pub(super) async fn fence(&self, request: Fence, known: bool) -> Result<Acquired, EngineError> {
+        let mut pending = Pending {
+            proposed: true,
+            reentry: known,
+            item: SealItem {
+                kind: SealKind::Fence { order: request.order, force: request.force },
+                lock: request.id,
+                resources: vec![request.resource],
+                owner: request.owner,
+                ttl: Ttl::NONE,
+                max_hold: None,
+                metadata: Metadata::default(),
+                number: None,
+                attempt: Attempt::First,
+            },
+        };
+        let mut outcome = Err(EngineError::locked_out());
+        if known {
+            outcome = seal(&self.reentries, pending.clone()).await;
+            pending.reentry = false;
+        }
+        if !known || matches!(outcome, Ok(SealVerdict::NumberTooLow)) {
+            outcome = seal(&self.grants, pending).await;
+        }
+        let outcome = outcome.and_then(acquired);
+        let word = match &outcome {
+            Ok(acquired) if acquired.again => "again",
+            Ok(_) => "fenced",
+            Err(error) => error.code().as_str(),
+        };
+        ::metrics::counter!(metrics::FENCES, "outcome" => word).increment(1);
+        outcome
     }
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
@@ -159,12 +218,14 @@ impl Grants {
             proposed: request.id.is_some(),
             reentry: false,
             item: SealItem {
+                kind: SealKind::Lock,
                 lock: request.id.unwrap_or_else(|| self.runtime.ids.lock()),
                 resources: request.resources,
                 owner: request.owner,
                 ttl: request.ttl,
+                max_hold: request.max_hold,
+                metadata: request.metadata,
                 number: None,
-                from: None,
                 attempt: Attempt::First,
             },
         };
@@ -223,6 +284,8 @@ pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::Queued => Err(EngineError::Queued),
         SealVerdict::Frozen(resource) => Err(EngineError::Frozen(resource)),
         SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
+        SealVerdict::OrderStale(resource) => Err(EngineError::OrderStale(resource)),
+        SealVerdict::HoldExceeded => Err(EngineError::HoldExceeded),
         SealVerdict::Conflict => Err(EngineError::LockConflict),
         SealVerdict::Breaking => Err(EngineError::LockBreaking),
         SealVerdict::NotFound => Err(EngineError::LockNotFound),

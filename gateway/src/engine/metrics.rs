@@ -19,6 +19,8 @@ pub(super) const SUPERSEDED_SECONDS: &str = "fencegate_superseded_seconds";
 pub(super) const COMMIT_SECONDS: &str = "fencegate_commit_seconds";
 /// Acquisitions by outcome.
 pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
+/// Fences without a lock, by outcome.
+pub(super) const FENCES: &str = "fencegate_fences_total";
 /// From an acquisition's arrival in the engine to its answer.
 pub(super) const ACQUIRE_SECONDS: &str = "fencegate_acquire_seconds";
 /// Callers that wait for a lock at this gateway.
@@ -68,6 +70,7 @@ pub fn describe() {
     );
     describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "From a write's arrival to its verdict");
     describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");
+    describe_counter!(FENCES, "Fences set without a lock, by outcome");
     describe_histogram!(
         ACQUIRE_SECONDS,
         Unit::Seconds,

@@ -40,7 +40,7 @@ use deliveries::GiveBack;
 use epochs::Epochs;
 pub use error::EngineError;
 use granting::Granting;
-pub use grants::{Acquire, Acquired, Transfer};
+pub use grants::{Acquire, Acquired, Fence, Transfer};
 use grants::{Grants, Look};
 use line::Line;
 pub use locks::Renewed;
@@ -226,6 +226,9 @@ impl Engine {
     /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
+        if request.only_if_exists {
+            self.all_exist(request.resources.clone()).await?;
+        }
         let acquired = self.inner.grants.acquire(request).await?;
         self.inner.watches.poke_holders(&acquired.grant.resources);
         Ok(acquired)
@@ -233,7 +236,20 @@ impl Engine {
 
     /// The answer to this grant was written out: all its bytes were handed to the system for sending.
     /// That the caller read it, nobody knows; an id that is seen again is the proof.
-    pub fn delivered(&self, _grant: &Grant) {}
+    ///
+    /// From now on an infinite lock is infinite: its holder knows of it.
+    pub fn delivered(&self, grant: &Grant) {
+        if !grant.ttl.is_infinite() {
+            return;
+        }
+        let (engine, id) = (self.clone(), grant.lock);
+        let confirm = async move {
+            if let Err(error) = engine.confirm(id).await {
+                tracing::warn!(%error, "an infinite lock lasts a minute until it is renewed");
+            }
+        };
+        self.inner.runtime.spawn.spawn("confirm", Box::pin(confirm));
+    }
 
     /// The answer to this fresh grant could not be written out. It is released: at once, or if the
     /// caller `proposed` the id, after 10 s, unless it was renewed or re-entered meanwhile.
@@ -248,7 +264,9 @@ impl Engine {
     pub async fn watch(&self, id: LockId) -> Result<Watcher, EngineError> {
         let first = self.inner.watches.watch(id)?;
         match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
-            Some(watcher) => watcher.ok_or(EngineError::LockNotFound),
+            Some(Some(watcher)) => Ok(watcher),
+            // Unknown, or waiting in line.
+            Some(None) => Err(self.lock(id).await.err().unwrap_or(EngineError::LockNotFound)),
             None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
         }
     }
@@ -259,6 +277,35 @@ impl Engine {
         let renewed = self.inner.locks.renew(id, ttl).await?;
         self.inner.watches.poke(id);
         Ok(renewed)
+    }
+
+    /// Once the answer to an infinite grant was written out: makes the lock last until it is released
+    /// or broken. Other locks stay as they are. If it fails the lock expires unless its holder renews
+    /// it, which is what would have become of it without an answer.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn confirm(&self, id: LockId) -> Result<(), EngineError> {
+        if self.lock(id).await?.grant.ttl.is_infinite() {
+            self.inner.locks.renew(id, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Raises the fence of a resource without a lock of ours: every earlier token is stale from then
+    /// on. The same id again gets the same answer while it is the last.
+    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
+    pub async fn fence(&self, request: Fence) -> Result<Acquired, EngineError> {
+        let known = match self.lock(request.id).await {
+            Ok(_) => true,
+            Err(EngineError::LockNotFound) => false,
+            Err(EngineError::LockWaiting { .. }) => return Err(EngineError::LockConflict),
+            Err(error) => return Err(error),
+        };
+        let resource = request.resource.clone();
+        let fenced = self.inner.grants.fence(request, known).await?;
+        // Nobody holds it any more.
+        self.inner.grants.waiting.line.wake(vec![resource.clone()]);
+        self.inner.watches.poke_holders(&[resource]);
+        Ok(fenced)
     }
 
     /// Hands a lock over to a successor, with a new id and token.
@@ -330,6 +377,21 @@ impl Engine {
         let ledger = Arc::clone(&self.inner.ledger);
         let view = self.query(async move { ledger.resource(&name).await }).await?;
         view.ok_or(EngineError::ResourceNotFound)
+    }
+
+    /// Whether all of these resources were locked before; the first that was not is named. A fence
+    /// never disappears, so this stays true.
+    async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let missing = self.query(async move {
+            for name in names {
+                if ledger.resource(&name).await?.is_none() {
+                    return Ok(Some(name));
+                }
+            }
+            Ok(None)
+        });
+        missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
     }
 
     /// Resources in byte order; with `held` only those whose lock has not been released.

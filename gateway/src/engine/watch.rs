@@ -385,7 +385,8 @@ impl Watcher {
         if self.record.ended.is_some() {
             return None;
         }
-        let late = (!self.record.is_late()).then(|| grant.remaining_ms - grant.ttl.as_ms() / 3);
+        let late =
+            (!self.record.is_late()).then(|| grant.remaining_ms - self.record.last_third_ms());
         let expired = (grant.state != LockState::Expired).then_some(grant.remaining_ms);
         let broken = self.record.break_due.map(|due| due.in_ms);
         [late, expired, broken].into_iter().flatten().min()

@@ -30,7 +30,8 @@ pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
 use routes::{
-    audit, health, locks, objects, operations, operators, rejections, resources, watching, writes,
+    audit, fences, health, locks, objects, operations, operators, rejections, resources, watching,
+    writes,
 };
 
 /// All routes, each with its documentation.
@@ -49,6 +50,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(operators::unfreeze))
         .routes(routes!(operators::protect))
         .routes(routes!(operators::unprotect))
+        .routes(routes!(fences::fence))
         .routes(routes!(objects::list))
         .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
         .routes(routes!(operations::get))

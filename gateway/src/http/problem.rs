@@ -192,7 +192,9 @@ impl From<EngineError> for Problem {
             EngineError::WaitElapsed { position } | EngineError::LockWaiting { position } => {
                 problem.at(position)
             }
-            EngineError::Frozen(resource) => problem.about(&resource),
+            EngineError::Frozen(resource)
+            | EngineError::NeverLocked(resource)
+            | EngineError::OrderStale(resource) => problem.about(&resource),
             EngineError::OutcomeUnknown { operation } => {
                 problem.with_operation(operation).with_unknown_outcome().retry_after(1_000)
             }

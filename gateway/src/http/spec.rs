@@ -77,6 +77,7 @@ const ENDED: &[ErrorCode] = &[
     ErrorCode::LockBroken,
     ErrorCode::LockVoid,
     ErrorCode::LockBreaking,
+    ErrorCode::LockHoldExceeded,
     ErrorCode::RefenceRequired,
 ];
 
@@ -103,8 +104,15 @@ problems! {
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
         ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
-        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
+        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
+    ]];
+    /// A fence without a lock.
+    FenceProblems = [EVERYWHERE, LEDGER, JSON, &[
+        ErrorCode::ResourceNameInvalid, ErrorCode::LockHeld, ErrorCode::LockIdConflict,
+        ErrorCode::LockSuperseded, ErrorCode::LockReleased, ErrorCode::LockBroken,
+        ErrorCode::LockVoid, ErrorCode::FenceOrderStale, ErrorCode::ResourceFrozen,
+        ErrorCode::RefenceRequired, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A transfer.
     TransferProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[

@@ -4,7 +4,7 @@ pub mod postgres;
 pub mod sqlite;
 
 use fence_core::ports::{AuditAction, LedgerError};
-use fence_core::{LockEnd, ObjectKey, ResourceName, Token};
+use fence_core::{LockEnd, Metadata, ObjectKey, ResourceName, Token};
 use jiff::Timestamp;
 
 use LedgerError::Defect;
@@ -32,6 +32,11 @@ fn object_key(key: String) -> Result<ObjectKey, LedgerError> {
 /// A digest read back.
 fn digest(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
     bytes.try_into().map_err(|_| Defect("a stored digest has another length".into()))
+}
+
+/// Metadata read back.
+fn metadata(text: &str) -> Result<Metadata, LedgerError> {
+    Metadata::from_json(text).map_err(|why| Defect(format!("the metadata of a lock: {why}")))
 }
 
 /// How a lock ended, read back.

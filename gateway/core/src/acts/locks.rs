@@ -14,24 +14,25 @@ use crate::rule::Hold;
 
 /// Starts the ttl of a lock again.
 ///
-/// 1. An id that is buried or unknown: `Ended(Released)`, `NotFound`.
-/// 2. Ended, or being broken: nothing is extended.
+/// 1. An id that is buried or unknown, or of a fence without a lock: `Ended(Released)`, `NotFound`.
+/// 2. Ended, being broken, or held for as long as it may be: nothing is extended.
 /// 3. Else the deadline starts again, also if it had passed: nobody took over, so exclusivity was
-///    never broken.
+///    never broken. That of an infinite lock goes away.
 pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
     if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return RenewVerdict::Ended(LockEnd::Released);
     }
-    if !rows.locks.contains_key(&item.lock) {
+    if rows.locks.get(&item.lock).is_none_or(|row| row.fence) {
         return RenewVerdict::NotFound;
     }
     let row = match renewable(rows, item.lock, now) {
         Ok(row) => row,
         Err(NotRenewable::Breaking) => return RenewVerdict::Breaking,
+        Err(NotRenewable::HoldExceeded) => return RenewVerdict::HoldExceeded,
         Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
     };
     let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl).as_ms(), now);
+    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), false, now);
     match rows.lock_record(item.lock, now) {
         Some(record) => {
             RenewVerdict::Renewed { grant: record.grant, lapsed_ms: (left <= 0).then_some(-left) }

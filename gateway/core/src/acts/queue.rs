@@ -103,7 +103,7 @@ fn frees_itself_in(rows: &Rows, resource: &ResourceName, now: Now) -> Option<i64
 
 /// Whether the waiter of this id waits for something else than a lock with these attributes.
 pub(super) fn is_other_waiter(rows: &Rows, item: &SealItem) -> bool {
-    rows.queue
-        .get(item.lock)
-        .is_some_and(|waiter| waiter.resources != item.resources || waiter.owner != item.owner)
+    rows.queue.get(item.lock).is_some_and(|waiter| {
+        waiter.resources != item.resources || waiter.owner != item.owner || item.is_fence()
+    })
 }

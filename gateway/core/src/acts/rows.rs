@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
+use crate::metadata::Metadata;
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
     Applied, AuditAction, AuditEntry, BreakDue, Epoch, Grant, Holder, LockRecord, Object, Place,
@@ -100,7 +101,8 @@ pub struct FenceRow {
     pub owner: String,
     /// How the lock stands, as far as that is stored.
     pub hold: Hold,
-    /// How long the lock lasts without renewal.
+    /// How far ahead the deadline was set last: the lock's ttl, or less for an infinite lock that was
+    /// not renewed yet.
     pub ttl: Ttl,
     /// When it expires, on the clock of [`Now::elapsed_ms`].
     pub deadline_ms: i64,
@@ -122,6 +124,8 @@ pub struct FenceRow {
     pub objects: i64,
     /// How many grants there have been.
     pub grants: i64,
+    /// The highest order of a fence without a lock.
+    pub order: Option<i64>,
 }
 
 impl FenceRow {
@@ -242,8 +246,23 @@ pub struct LockRow {
     pub ttl: Ttl,
     /// When it was granted.
     pub acquired_at: Timestamp,
+    /// When it must have ended, however often it is renewed.
+    pub hold_until: Option<Timestamp>,
+    /// What its holder noted on it.
+    pub metadata: Metadata,
+    /// Whether it is a fence without a lock, which is neither renewed nor handed over.
+    pub fence: bool,
     /// How and when it ended.
     pub ended: Option<(LockEnd, Timestamp)>,
+}
+
+impl LockRow {
+    /// A deadline this far from now, or where the longest hold ends if that is sooner, on the clock
+    /// of [`Now::elapsed_ms`].
+    pub(super) fn deadline_ms(&self, ahead_ms: i64, now: Now) -> i64 {
+        let left = |until: Timestamp| until.as_millisecond() - now.wall.as_millisecond();
+        now.elapsed_ms + self.hold_until.map_or(ahead_ms, |until| ahead_ms.min(left(until)))
+    }
 }
 
 /// An object.
@@ -375,6 +394,7 @@ impl Rows {
                 resources: row.resources.clone(),
                 token: row.token,
                 owner: row.owner.clone(),
+                metadata: row.metadata.clone(),
                 state: match ended {
                     None => fence.map_or(LockState::Expired, |fence| fence.state(now)),
                     Some((LockEnd::Broken, _)) => LockState::Broken,
@@ -382,6 +402,7 @@ impl Rows {
                     Some((LockEnd::Superseded | LockEnd::Void, _)) => LockState::Expired,
                 },
                 ttl: row.ttl,
+                hold_until: row.hold_until,
                 remaining_ms: match ended {
                     None => fence.map_or(0, |fence| fence.remaining_ms(now)),
                     Some(_) => 0,

@@ -2,9 +2,9 @@
 
 use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
-use crate::lock::{LockEnd, LockId, Supersession};
+use crate::lock::{LockEnd, LockId, Supersession, Ttl};
 use crate::names::ResourceName;
-use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealVerdict, TakenOver};
+use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealKind, SealVerdict, TakenOver};
 use crate::rule::Hold;
 use crate::token::Token;
 
@@ -13,11 +13,13 @@ use crate::token::Token;
 /// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
 /// first, whatever the verdict.
 /// 1. A buried id was given up: `Ended(Released)`.
-/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict` or `Breaking`. One
-///    that is unknown and no longer wanted is buried.
-/// 3. A lock that is to hand over: unknown, on other resources, ended, or being broken.
-/// 4. For each resource: frozen, held by another, somebody ahead in the queue, number not above the
-///    fence. The first that applies decides, and nothing is sealed.
+/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict`, `Breaking` or
+///    `HoldExceeded`. One that is unknown and no longer wanted is buried.
+/// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, or held for as
+///    long as it may be.
+/// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
+///    somebody ahead in the queue (of a lock), number not above the fence. The first that applies
+///    decides, and nothing is sealed.
 /// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
 ///
 /// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
@@ -40,7 +42,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         rows.bury(Buried::Lock(item.lock), now);
         return SealVerdict::Ended(LockEnd::Released);
     }
-    if let Some(refused) = item.from.and_then(|from| not_handed_over(rows, item, from, now)) {
+    if let Some(refused) = item.from().and_then(|from| not_handed_over(rows, item, from, now)) {
         if item.attempt != Attempt::First {
             rows.bury(Buried::Lock(item.lock), now);
         }
@@ -54,22 +56,13 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         return refused;
     }
     let Some(token) = token else { return SealVerdict::NumberTooLow };
+    let lock = new_lock(rows, item, token, now);
     let taken_over = item
         .resources
         .iter()
-        .filter_map(|resource| raise(rows, item, resource, token, now))
+        .filter_map(|resource| raise(rows, item, resource, &lock, now))
         .collect();
-    rows.locks.insert(
-        item.lock,
-        LockRow {
-            resources: item.resources.clone(),
-            token,
-            owner: item.owner.clone(),
-            ttl: item.ttl,
-            acquired_at: now.wall,
-            ended: None,
-        },
-    );
+    rows.locks.insert(item.lock, lock);
     rows.journal.insert(Change::Lock(item.lock));
     rows.queue.leave(item.lock);
     match rows.lock_record(item.lock, now) {
@@ -78,21 +71,50 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
 }
 
+/// The lock that is sealed. A successor is bound by what its predecessor was.
+fn new_lock(rows: &Rows, item: &SealItem, token: Token, now: Now) -> LockRow {
+    let from = item.from().and_then(|from| rows.locks.get(&from));
+    let (hold_until, metadata) = match from {
+        Some(from) => (from.hold_until, from.metadata.clone()),
+        None => (item.max_hold.map(|hold| hold.after(now.wall)), item.metadata.clone()),
+    };
+    LockRow {
+        resources: item.resources.clone(),
+        token,
+        owner: item.owner.clone(),
+        ttl: item.sealed_ttl(),
+        acquired_at: now.wall,
+        hold_until,
+        metadata,
+        fence: item.is_fence(),
+        ended: None,
+    }
+}
+
+/// How far ahead the deadline of a lock lies whose answer may be lost.
+fn unconfirmed(ttl: Ttl) -> Ttl {
+    if ttl.is_infinite() { Ttl::UNCONFIRMED } else { ttl }
+}
+
 /// Step 2: the id names one grant for ever.
 fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if let Some((how, _)) = rows.lock_record(item.lock, now).and_then(|record| record.ended) {
         return SealVerdict::Ended(how);
     }
-    let other = |row: &LockRow| row.resources != item.resources || row.owner != item.owner;
+    let other = |row: &LockRow| {
+        row.resources != item.resources || row.owner != item.owner || row.fence != item.is_fence()
+    };
     if rows.locks.get(&item.lock).is_some_and(other) {
         return SealVerdict::Conflict;
     }
     match renewable(rows, item.lock, now) {
         Err(NotRenewable::Ended(how)) => return SealVerdict::Ended(how),
         Err(NotRenewable::Breaking) => return SealVerdict::Breaking,
-        Ok(_) => {}
+        Err(NotRenewable::HoldExceeded) => return SealVerdict::HoldExceeded,
+        Ok(row) if row.fence => {}
+        Ok(row) if row.ttl.is_infinite() => restart(rows, item.lock, row.ttl, true, now),
+        Ok(_) => restart(rows, item.lock, item.ttl, true, now),
     }
-    restart(rows, item.lock, item.ttl.as_ms(), now);
     match rows.lock_record(item.lock, now) {
         Some(record) => SealVerdict::Again(record.grant),
         None => SealVerdict::Busy,
@@ -105,9 +127,11 @@ pub(super) enum NotRenewable {
     Ended(LockEnd),
     /// An operator is breaking it.
     Breaking,
+    /// It has been held for as long as it may be.
+    HoldExceeded,
 }
 
-/// A lock that may be extended: known, not ended, not being broken.
+/// A lock that may be extended: known, not ended, not being broken, its longest hold not over.
 pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow, NotRenewable> {
     let Some(row) = rows.locks.get(&id).cloned() else {
         return Err(NotRenewable::Ended(LockEnd::Released));
@@ -122,23 +146,33 @@ pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow
     if row.resources.iter().any(breaking) {
         return Err(NotRenewable::Breaking);
     }
+    if row.hold_until.is_some_and(|until| until <= now.wall) {
+        return Err(NotRenewable::HoldExceeded);
+    }
     Ok(row)
 }
 
-/// Starts the ttl of a lock again, on all of its resources.
-pub(super) fn restart(rows: &mut Rows, id: LockId, ttl_ms: i64, now: Now) {
+/// Starts the ttl of a lock again, on all of its resources. With `again`, a re-entry whose answer may
+/// be lost like the first one: an infinite lock then lasts for what an unconfirmed one does, but its
+/// deadline is never brought nearer.
+pub(super) fn restart(rows: &mut Rows, id: LockId, ttl: Ttl, again: bool, now: Now) {
     let Some(lock) = rows.locks.get_mut(&id) else { return };
-    lock.ttl = crate::lock::Ttl::from_ms(ttl_ms);
+    lock.ttl = ttl;
     rows.journal.insert(Change::Lock(id));
-    for resource in lock.resources.clone() {
-        if let Some(fence) = rows.fences.get_mut(&resource)
+    let lock = lock.clone();
+    let only_longer = again && ttl.is_infinite();
+    let ahead_ms = if only_longer { Ttl::UNCONFIRMED.as_ms() } else { ttl.as_ms() };
+    for resource in &lock.resources {
+        if let Some(fence) = rows.fences.get_mut(resource)
             && fence.lock == id
         {
-            fence.ttl = crate::lock::Ttl::from_ms(ttl_ms);
-            fence.deadline_ms = now.elapsed_ms + ttl_ms;
+            let (least_ms, least_deadline_ms) =
+                if only_longer { (fence.ttl.as_ms(), fence.deadline_ms) } else { (0, i64::MIN) };
+            fence.ttl = Ttl::from_ms(ahead_ms.max(least_ms));
+            fence.deadline_ms = lock.deadline_ms(ahead_ms, now).max(least_deadline_ms);
             fence.renewed_at = now.wall;
-            rows.queue.taken(&resource);
-            rows.journal.insert(Change::Fence(resource));
+            rows.queue.taken(resource);
+            rows.journal.insert(Change::Fence(resource.clone()));
         }
     }
 }
@@ -152,12 +186,14 @@ fn not_handed_over(
 ) -> Option<SealVerdict> {
     match rows.locks.get(&from) {
         None => return Some(SealVerdict::NotFound),
+        Some(row) if row.fence => return Some(SealVerdict::NotFound),
         Some(row) if row.resources != item.resources => return Some(SealVerdict::Conflict),
         Some(_) => {}
     }
     match renewable(rows, from, now) {
         Err(NotRenewable::Ended(how)) => Some(SealVerdict::Ended(how)),
         Err(NotRenewable::Breaking) => Some(SealVerdict::Breaking),
+        Err(NotRenewable::HoldExceeded) => Some(SealVerdict::HoldExceeded),
         Ok(_) => None,
     }
 }
@@ -165,18 +201,25 @@ fn not_handed_over(
 /// Step 4: what stands in the way, if anything.
 fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Option<SealVerdict> {
     let floor = rows.guard.floor;
+    let (order, force) = match item.kind {
+        SealKind::Fence { order, force } => (order, force),
+        SealKind::Lock | SealKind::Transfer { .. } => (None, false),
+    };
     for resource in &item.resources {
         let Some(fence) = rows.fences.get(resource) else { continue };
         if fence.frozen.is_some() {
             return Some(SealVerdict::Frozen(resource.clone()));
         }
-        let handed_over = item.from == Some(fence.lock);
-        if fence.is_held(now) && fence.token.get() > floor && !handed_over {
+        let handed_over = item.from() == Some(fence.lock);
+        if fence.is_held(now) && fence.token.get() > floor && !handed_over && !force {
             return Some(SealVerdict::Held(fence.holder(resource, now)));
+        }
+        if order.is_some_and(|order| fence.order.is_some_and(|last| last >= order)) {
+            return Some(SealVerdict::OrderStale(resource.clone()));
         }
     }
     let ticket = rows.queue.get(item.lock).map(|waiter| waiter.ticket);
-    if item.from.is_none() && rows.queue.is_ahead(&item.resources, ticket, now.elapsed_ms) {
+    if item.kind == SealKind::Lock && rows.queue.is_ahead(&item.resources, ticket, now.elapsed_ms) {
         return Some(SealVerdict::Queued);
     }
     let rises = |token: Token| {
@@ -189,31 +232,39 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
     (!token.is_some_and(rises)).then_some(SealVerdict::NumberTooLow)
 }
 
-/// Step 5 for one resource. Returns what was taken over, if it had not been given back before.
+/// Step 5 for one resource. Returns what was taken over, if it was a lock and had not been given back
+/// before.
 fn raise(
     rows: &mut Rows,
     item: &SealItem,
     resource: &ResourceName,
-    token: Token,
+    lock: &LockRow,
     now: Now,
 ) -> Option<TakenOver> {
+    let token = lock.token;
     let before = rows.fences.get(resource).cloned();
     let mut taken_over = None;
     if let Some(before) = &before {
         let old = (resource.clone(), before.token);
         if let Some(grant) = rows.grants.get_mut(&old) {
-            grant.by = Some(match item.from {
-                Some(_) => Supersession::Transfer,
-                None => Supersession::Grant,
+            grant.by = Some(match item.kind {
+                SealKind::Lock => Supersession::Grant,
+                SealKind::Transfer { .. } => Supersession::Transfer,
+                SealKind::Fence { .. } => Supersession::Fence,
             });
             grant.at = Some(now.wall);
             rows.journal.insert(Change::Grant(old.0, old.1));
         }
         rows.end_lock(before.lock, LockEnd::Superseded, now);
-        taken_over = (before.hold == Hold::Held)
+        let was_lock = !rows.locks.get(&before.lock).is_some_and(|row| row.fence);
+        taken_over = (before.hold == Hold::Held && was_lock)
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
-    let action = item.from.map_or(AuditAction::Grant, |_| AuditAction::Transfer);
+    let action = match item.kind {
+        SealKind::Lock => AuditAction::Grant,
+        SealKind::Transfer { .. } => AuditAction::Transfer,
+        SealKind::Fence { .. } => AuditAction::Fence,
+    };
     let ended = before.as_ref().filter(|_| taken_over.is_some());
     rows.audit(AuditEntry {
         owner: Some(item.owner.clone()),
@@ -227,13 +278,19 @@ fn raise(
         GrantRow { lock: item.lock, owner: item.owner.clone(), ordinal, by: None, at: None },
     );
     rows.journal.insert(Change::Grant(resource.clone(), token));
+    let last = before.as_ref().and_then(|fence| fence.order);
+    let order = match item.kind {
+        SealKind::Fence { order, .. } => order.or(last),
+        SealKind::Lock | SealKind::Transfer { .. } => last,
+    };
+    let ttl = unconfirmed(lock.ttl);
     let fence = FenceRow {
         token,
         lock: item.lock,
         owner: item.owner.clone(),
         hold: Hold::Held,
-        ttl: item.ttl,
-        deadline_ms: now.elapsed_ms + item.ttl.as_ms(),
+        ttl,
+        deadline_ms: lock.deadline_ms(ttl.as_ms(), now),
         acquired_at: now.wall,
         renewed_at: now.wall,
         break_due: None,
@@ -243,6 +300,7 @@ fn raise(
         last_sequence: 0,
         objects: before.as_ref().map_or(0, |fence| fence.objects),
         grants: ordinal,
+        order,
     };
     rows.fences.insert(resource.clone(), fence);
     rows.queue.taken(resource);

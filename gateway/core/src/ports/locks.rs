@@ -5,13 +5,37 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Attempt, Ended};
-use crate::lock::{LockEnd, LockId, LockState, Ttl};
+use crate::lock::{LockEnd, LockId, LockState, MaxHold, Ttl};
+use crate::metadata::Metadata;
 use crate::names::ResourceName;
 use crate::token::Token;
+
+/// What is to be sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SealKind {
+    /// A lock on resources that must be free.
+    Lock,
+    /// A lock in the place of another, on the same resources. It takes over that lock's longest hold
+    /// and metadata.
+    Transfer {
+        /// The lock that hands over.
+        from: LockId,
+    },
+    /// A fence without a lock: its token admits writes, and it keeps nobody out.
+    Fence {
+        /// The number that somebody else's lock gave to this caller. Not above the last one of the
+        /// resource: nothing is sealed. Without one the last caller wins.
+        order: Option<i64>,
+        /// Whether to seal over a live lock.
+        force: bool,
+    },
+}
 
 /// One lock to seal.
 #[derive(Debug, Clone)]
 pub struct SealItem {
+    /// Whether it is a lock of its own, a successor, or a fence without a lock.
+    pub kind: SealKind,
     /// The lock's id.
     pub lock: LockId,
     /// Its resources, sorted and distinct; sealed all or none.
@@ -20,12 +44,34 @@ pub struct SealItem {
     pub owner: String,
     /// How long it lasts without renewal.
     pub ttl: Ttl,
+    /// How long it may be held in all; a successor's comes from its predecessor.
+    pub max_hold: Option<MaxHold>,
+    /// What its holder notes on it; a successor's comes from its predecessor.
+    pub metadata: Metadata,
     /// The number from the mint; without one only a re-entry under the same id can succeed.
     pub number: Option<i64>,
-    /// The lock that hands over to this one, on the same resources; without one they must be free.
-    pub from: Option<LockId>,
     /// How often the id may have been sent before.
     pub attempt: Attempt,
+}
+
+impl SealItem {
+    /// The lock that hands over to this one.
+    pub fn from(&self) -> Option<LockId> {
+        match self.kind {
+            SealKind::Transfer { from } => Some(from),
+            SealKind::Lock | SealKind::Fence { .. } => None,
+        }
+    }
+
+    /// Whether it is a fence without a lock.
+    pub fn is_fence(&self) -> bool {
+        matches!(self.kind, SealKind::Fence { .. })
+    }
+
+    /// The ttl that it is sealed with: none for a fence without a lock.
+    pub fn sealed_ttl(&self) -> Ttl {
+        if self.is_fence() { Ttl::NONE } else { self.ttl }
+    }
 }
 
 /// A lock as its holder sees it.
@@ -39,10 +85,14 @@ pub struct Grant {
     pub token: Token,
     /// Its owner.
     pub owner: String,
+    /// What its holder noted on it.
+    pub metadata: Metadata,
     /// Leased, breaking or expired.
     pub state: LockState,
     /// How long it lasts without renewal.
     pub ttl: Ttl,
+    /// When it must have ended, however often it is renewed.
+    pub hold_until: Option<Timestamp>,
     /// Time left on the ledger's clock; negative once expired.
     pub remaining_ms: i64,
     /// When it was granted.
@@ -93,12 +143,18 @@ pub enum SealVerdict {
     Frozen(ResourceName),
     /// The id was used before, and has ended; or the lock that was to hand over has.
     Ended(LockEnd),
-    /// The id belongs to a lock on other resources or of another owner.
+    /// The order is not above the last one of this resource; nothing was sealed.
+    OrderStale(ResourceName),
+    /// The id belongs to a lock that has been held for as long as it may be, or the lock that was to
+    /// hand over does; nothing was extended.
+    HoldExceeded,
+    /// The id belongs to a lock on other resources or of another owner, or is one of a fence where a
+    /// lock is asked for.
     Conflict,
     /// The id belongs to a lock that is being broken, or the lock that was to hand over is; nothing
     /// was extended.
     Breaking,
-    /// The lock that was to hand over is unknown.
+    /// The lock that was to hand over is unknown, or is a fence without a lock.
     NotFound,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
@@ -127,7 +183,9 @@ pub enum RenewVerdict {
     Ended(LockEnd),
     /// The lock is being broken; nothing was extended.
     Breaking,
-    /// No lock has this id, or it ended long ago.
+    /// The lock has been held for as long as it may be; nothing was extended.
+    HoldExceeded,
+    /// No lock has this id, or it ended long ago, or it is a fence without a lock.
     NotFound,
     /// A row is locked by somebody else; nothing was decided.
     Busy,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Applied, Grant};
 use crate::etag::EntityTag;
-use crate::lock::{LockEnd, LockState, Supersession};
+use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
 use crate::token::Token;
 
@@ -95,7 +95,13 @@ pub struct LockRecord {
 impl LockRecord {
     /// Whether two thirds of its ttl have gone without a renewal.
     pub fn is_late(&self) -> bool {
-        self.grant.remaining_ms.saturating_mul(3) <= self.grant.ttl.as_ms()
+        self.grant.remaining_ms <= self.last_third_ms()
+    }
+
+    /// A third of its ttl; of an infinite one a third of what it gets until it is confirmed.
+    pub fn last_third_ms(&self) -> i64 {
+        let ttl = self.grant.ttl;
+        (if ttl.is_infinite() { Ttl::UNCONFIRMED } else { ttl }).as_ms() / 3
     }
 }
 

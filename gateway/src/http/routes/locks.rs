@@ -69,7 +69,16 @@ pub async fn acquire(
         return Err(Problem::new(ErrorCode::BodyMalformed, "wait is at most 50s"));
     }
     let proposed = request.id.is_some();
-    let acquire = Acquire { resources, owner, ttl, id: request.id, wait };
+    let acquire = Acquire {
+        resources,
+        owner,
+        ttl,
+        max_hold: request.max_hold,
+        metadata: request.metadata.unwrap_or_default(),
+        only_if_exists: request.only_if_exists,
+        id: request.id,
+        wait,
+    };
     let acquired = tokio::select! {
         acquired = app.engine.acquire(acquire) => acquired,
         // Another gateway takes the waiters of one that stops.
@@ -90,7 +99,7 @@ pub async fn acquire(
 fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
     let receipt = Receipt::of(&app.engine, &acquired, proposed);
     let status = if acquired.again { StatusCode::OK } else { StatusCode::CREATED };
-    let lock = views::lock(acquired.grant);
+    let lock = views::granted(acquired.grant);
     let headers = [
         (header::LOCATION, text(format_args!("/locks/{}", lock.id))),
         (HeaderName::from_static("x-fence-token"), text(lock.token)),
@@ -102,7 +111,7 @@ fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
     response
 }
 
-fn owner(owner: String) -> Result<String, Problem> {
+pub(super) fn owner(owner: String) -> Result<String, Problem> {
     if owner.len() > OWNER_BYTES_MAX || owner.chars().any(char::is_control) {
         return Err(Problem::new(
             ErrorCode::BodyMalformed,

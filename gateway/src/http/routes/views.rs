@@ -3,7 +3,21 @@
 use fence_core::ports::{
     Applied, AuditEntry, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
 };
-use fence_core::{LockState, OperationId, wire};
+use fence_core::{LockState, MaxHold, OperationId, wire};
+
+/// Time left for people: none for what lies further ahead than any lock may that expires.
+fn left(remaining_ms: i64) -> Option<i64> {
+    (u128::from(remaining_ms.max(0).unsigned_abs()) <= MaxHold::MAX.as_millis())
+        .then_some(remaining_ms.max(0))
+}
+
+/// A lock in the answer that grants it. Whoever reads it holds an infinite lock for ever, although
+/// the ledger learns that it arrived only after it was written.
+pub(super) fn granted(grant: Grant) -> wire::Lock {
+    let for_ever = grant.ttl.is_infinite() && grant.hold_until.is_none();
+    let lock = lock(grant);
+    wire::Lock { expires_in_ms: lock.expires_in_ms.filter(|_| !for_ever), ..lock }
+}
 
 pub(super) fn lock(grant: Grant) -> wire::Lock {
     wire::Lock {
@@ -12,8 +26,10 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         token: grant.token,
         owner: grant.owner,
         state: grant.state,
-        ttl_ms: grant.ttl.as_ms(),
-        expires_in_ms: grant.remaining_ms.max(0),
+        metadata: grant.metadata,
+        ttl_ms: (!grant.ttl.is_infinite()).then(|| grant.ttl.as_ms()),
+        expires_in_ms: left(grant.remaining_ms),
+        hold_until: grant.hold_until,
         acquired_at: grant.acquired_at,
         versions: grant.versions,
         lapsed_ms: None,
@@ -27,7 +43,7 @@ pub(super) fn lock_record(record: LockRecord) -> wire::Lock {
     match record.ended {
         None => lock,
         Some((end, at)) => {
-            wire::Lock { expires_in_ms: 0, ended: Some(end), ended_at: Some(at), ..lock }
+            wire::Lock { expires_in_ms: Some(0), ended: Some(end), ended_at: Some(at), ..lock }
         }
     }
 }
@@ -40,7 +56,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         owner: view.owner,
         acquired_at: view.acquired_at,
         age_ms: view.age_ms,
-        expires_in_ms: if over { 0 } else { view.remaining_ms.max(0) },
+        expires_in_ms: if over { Some(0) } else { left(view.remaining_ms) },
         version: view.version,
         objects: view.objects,
         frozen: view.frozen,

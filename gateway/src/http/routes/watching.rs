@@ -24,8 +24,6 @@ use crate::http::problem::Problem;
 use crate::http::spec::{EventsProblems, LockProblems};
 use crate::http::state::App;
 
-/// The longest wait: proxies cut at 60 s.
-const WAIT_MAX: Duration = Duration::from_secs(50);
 /// How often a stream shows that it is alive.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 

@@ -2,15 +2,15 @@
 
 use fence_core::ports::{
     BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealVerdict, TakenOver,
+    ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind, SealVerdict, TakenOver,
 };
-use fence_core::{LockEnd, LockId, LockState, ResourceName, Ttl};
+use fence_core::{LockEnd, LockId, LockState, MaxHold, Metadata, ResourceName, Ttl};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless, unreadable};
 use super::{attempt, wait_ms};
-use crate::ledger::{end, resource_name, time, token};
+use crate::ledger::{end, metadata, resource_name, time, token};
 
 /// What a lock that has ended, or is being broken, comes back as.
 enum Stop {
@@ -29,6 +29,29 @@ pub(super) fn unknown_verdict(verdict: &str) -> LedgerError {
     LedgerError::Defect(format!("the schema answered {verdict:?}"))
 }
 
+/// Metadata read back; none is not sent.
+fn noted(text: Option<&str>) -> Result<Metadata, LedgerError> {
+    text.map_or(Ok(Metadata::default()), metadata)
+}
+
+/// Metadata as JSON, if there is any.
+fn note(metadata: &Metadata) -> Option<String> {
+    (!metadata.entries().is_empty()).then(|| metadata.to_json())
+}
+
+/// A lock whose deadline lies ahead, or a fence without one.
+fn state(remaining_ms: Option<i64>) -> LockState {
+    if remaining_ms > Some(0) { LockState::Leased } else { LockState::Expired }
+}
+
+/// The order and force of a fence without a lock.
+fn fence(kind: SealKind) -> Option<(Option<i64>, bool)> {
+    match kind {
+        SealKind::Fence { order, force } => Some((order, force)),
+        SealKind::Lock | SealKind::Transfer { .. } => None,
+    }
+}
+
 /// What `fencegate.seal` returns per item.
 #[derive(FromRow)]
 struct SealRow {
@@ -41,6 +64,8 @@ struct SealRow {
     resource: Option<String>,
     owner: Option<String>,
     age_ms: Option<i64>,
+    hold_until_us: Option<i64>,
+    metadata: Option<String>,
     taken_resources: Option<Vec<String>>,
     taken_held_ms: Option<Vec<i64>>,
     flushed: i64,
@@ -53,8 +78,10 @@ impl SealRow {
             resources: item.resources.clone(),
             token: token(self.token.unwrap_or(0))?,
             owner: item.owner.clone(),
-            state: LockState::Leased,
+            metadata: noted(self.metadata.as_deref())?,
+            state: state(self.remaining_ms),
             ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+            hold_until: self.hold_until_us.map(time),
             remaining_ms: self.remaining_ms.unwrap_or(0),
             acquired_at: time(self.acquired_us.unwrap_or(0)),
             versions: self.versions.clone().unwrap_or_default(),
@@ -87,6 +114,8 @@ impl SealRow {
             "queued" => SealVerdict::Queued,
             "too_low" => SealVerdict::NumberTooLow,
             "frozen" => SealVerdict::Frozen(blocker()?),
+            "order_stale" => SealVerdict::OrderStale(blocker()?),
+            "hold_exceeded" => SealVerdict::HoldExceeded,
             "conflict" => SealVerdict::Conflict,
             "not_found" => SealVerdict::NotFound,
             "busy" => SealVerdict::Busy,
@@ -121,7 +150,8 @@ pub(super) async fn seal(
     let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
-        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                                      $15)",
     )
     .bind(epoch)
     .bind(sessions.seen())
@@ -130,10 +160,14 @@ pub(super) async fn seal(
     .bind(positions)
     .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.ttl.as_ms()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.sealed_ttl().as_ms()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.from.map(|from| from.0)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.from().map(|from| from.0)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.max_hold.map(MaxHold::as_ms)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| note(&item.metadata)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| fence(item.kind).map(|(_, force)| force)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| fence(item.kind).and_then(|it| it.0)).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
@@ -156,6 +190,8 @@ struct RenewRow {
     resources: Option<Vec<String>>,
     owner: Option<String>,
     lapsed_ms: Option<i64>,
+    hold_until_us: Option<i64>,
+    metadata: Option<String>,
     flushed: i64,
 }
 
@@ -168,8 +204,10 @@ impl RenewRow {
                     resources: names(self.resources)?,
                     token: token(self.token.unwrap_or(0))?,
                     owner: self.owner.unwrap_or_default(),
-                    state: LockState::Leased,
+                    metadata: noted(self.metadata.as_deref())?,
+                    state: state(self.remaining_ms),
                     ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+                    hold_until: self.hold_until_us.map(time),
                     remaining_ms: self.remaining_ms.unwrap_or(0),
                     acquired_at: time(self.acquired_us.unwrap_or(0)),
                     versions: self.versions.unwrap_or_default(),
@@ -177,6 +215,7 @@ impl RenewRow {
                 lapsed_ms: self.lapsed_ms,
             },
             "not_found" => RenewVerdict::NotFound,
+            "hold_exceeded" => RenewVerdict::HoldExceeded,
             "busy" => RenewVerdict::Busy,
             other => match stop(other) {
                 Some(Stop::Ended(how)) => RenewVerdict::Ended(how),

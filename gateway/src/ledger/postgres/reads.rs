@@ -8,12 +8,14 @@ use fence_core::ports::{
     Applied, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
     ReadVerdict, Rejection, RejectionFilter, ResourceView,
 };
-use fence_core::{LockEnd, LockId, LockState, OperationId, ResourceName, Supersession, Token, Ttl};
+use fence_core::{
+    LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
+};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
-use crate::ledger::{digest, end, object_key, prefix_end, resource_name, time, token};
+use crate::ledger::{digest, end, metadata, object_key, prefix_end, resource_name, time, token};
 
 /// Runs a query that only reads, on a session of its own.
 macro_rules! fetch {
@@ -199,6 +201,8 @@ struct LockRow {
     owner: String,
     ttl_ms: i64,
     acquired_us: i64,
+    hold_until_us: Option<i64>,
+    metadata: Option<String>,
     ended: Option<String>,
     ended_us: Option<i64>,
     state: Option<String>,
@@ -234,6 +238,8 @@ impl LockRow {
                     .collect::<Result<_, _>>()?,
                 token: token(self.token)?,
                 owner: self.owner,
+                metadata: self.metadata.as_deref().map_or(Ok(Metadata::default()), metadata)?,
+                hold_until: self.hold_until_us.map(time),
                 state,
                 ttl: Ttl::from_ms(self.ttl_ms),
                 remaining_ms: if ended.is_some() { 0 } else { self.remaining_ms.unwrap_or(0) },

@@ -12,7 +12,7 @@ use sqlx::{FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use super::rolled_back;
-use crate::ledger::{digest, end, object_key, resource_name, time, token};
+use crate::ledger::{digest, end, metadata, object_key, resource_name, time, token};
 
 /// The rows that an act may look at.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of_seals(items: &[SealItem]) -> Self {
         Self {
-            locks: items.iter().flat_map(|item| [Some(item.lock), item.from]).flatten().collect(),
+            locks: items.iter().flat_map(|item| [Some(item.lock), item.from()]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
             ..Self::default()
@@ -155,6 +155,7 @@ pub(super) struct FenceColumns {
     last_seq: i64,
     objects: i64,
     grants: i64,
+    fence_order: Option<i64>,
 }
 
 impl FenceColumns {
@@ -179,6 +180,7 @@ impl FenceColumns {
             last_sequence: self.last_seq,
             objects: self.objects,
             grants: self.grants,
+            order: self.fence_order,
         };
         Ok((resource_name(self.resource)?, fence))
     }
@@ -206,6 +208,9 @@ struct LockColumns {
     owner: String,
     ttl_ms: i64,
     acquired_at: i64,
+    hold_until: Option<i64>,
+    metadata: String,
+    fence: bool,
     ended: Option<String>,
     ended_at: Option<i64>,
 }
@@ -235,6 +240,9 @@ pub(super) async fn load_locks(
             owner: row.owner,
             ttl: Ttl::from_ms(row.ttl_ms),
             acquired_at: time(row.acquired_at),
+            hold_until: row.hold_until.map(time),
+            metadata: metadata(&row.metadata)?,
+            fence: row.fence,
             ended: ended.zip(row.ended_at.map(time)),
         };
         rows.locks.insert(LockId(id(&row.id)?), lock);

@@ -86,7 +86,7 @@ impl SqliteLedger {
     }
 
     /// Opens the ledger, making or migrating it if needed. Every lock that is held gets its full ttl
-    /// again: its deadline was on the clock of a process that is gone.
+    /// again, within its longest hold: its deadline was on the clock of a process that is gone.
     ///
     /// A ledger that is new expects a mint with `nonce`, or adopts the one that the mint carries.
     pub async fn open(path: &Path, clock: Arc<dyn Clock>, nonce: Uuid) -> Result<Self, OpenError> {
@@ -115,11 +115,17 @@ impl SqliteLedger {
         .execute(&mut connection)
         .await
         .map_err(failed)?;
-        sqlx::query("UPDATE fences SET deadline_ms = ?1 + ttl_ms WHERE hold = 'held'")
-            .bind(elapsed_ms(&*clock))
-            .execute(&mut connection)
-            .await
-            .map_err(failed)?;
+        sqlx::query(
+            "UPDATE fences SET deadline_ms = ?1 + min(ttl_ms, coalesce(
+                 (SELECT (l.hold_until - ?2) / 1000 FROM locks l WHERE l.id = fences.lock_id),
+                 ttl_ms))
+             WHERE hold = 'held'",
+        )
+        .bind(elapsed_ms(&*clock))
+        .bind(clock.now().as_microsecond())
+        .execute(&mut connection)
+        .await
+        .map_err(failed)?;
         Ok(Self {
             options,
             clock,

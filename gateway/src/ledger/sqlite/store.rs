@@ -25,8 +25,8 @@ pub(super) async fn store(
                 let resources = serde_json::to_string(&lock.resources).unwrap_or_default();
                 sqlx::query(
                     "INSERT INTO locks (id, resources, token, owner, ttl_ms, acquired_at, ended,
-                                        ended_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                                        ended_at, hold_until, metadata, fence)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                      ON CONFLICT (id) DO UPDATE SET ttl_ms = ?5, ended = ?7, ended_at = ?8",
                 )
                 .bind(id.to_string())
@@ -37,6 +37,9 @@ pub(super) async fn store(
                 .bind(lock.acquired_at.as_microsecond())
                 .bind(lock.ended.map(|(how, _)| how.as_str()))
                 .bind(lock.ended.map(|(_, at)| at.as_microsecond()))
+                .bind(lock.hold_until.map(|until| until.as_microsecond()))
+                .bind(lock.metadata.to_json())
+                .bind(lock.fence)
                 .execute(&mut *connection)
                 .await?;
             }
@@ -171,12 +174,12 @@ async fn fence(
     sqlx::query(
         "INSERT INTO fences (resource, token, lock_id, owner, hold, ttl_ms, deadline_ms,
                              acquired_at, renewed_at, break_due, frozen, protected, version,
-                             last_seq, objects, grants)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                             last_seq, objects, grants, fence_order)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
          ON CONFLICT (resource) DO UPDATE
          SET token = ?2, lock_id = ?3, owner = ?4, hold = ?5, ttl_ms = ?6, deadline_ms = ?7,
              acquired_at = ?8, renewed_at = ?9, break_due = ?10, frozen = ?11, protected = ?12,
-             version = ?13, last_seq = ?14, objects = ?15, grants = ?16",
+             version = ?13, last_seq = ?14, objects = ?15, grants = ?16, fence_order = ?17",
     )
     .bind(resource.as_str())
     .bind(row.token.get())
@@ -198,6 +201,7 @@ async fn fence(
     .bind(row.last_sequence)
     .bind(row.objects)
     .bind(row.grants)
+    .bind(row.order)
     .execute(connection)
     .await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! The audit: what each act leaves in it, and that nothing changes it.
 
 use fence_core::ports::{
-    AuditAction, AuditEntry, AuditFilter, Ledger, Mark, Retention, SealItem, SealVerdict,
+    AuditAction, AuditEntry, AuditFilter, Ledger, Mark, Retention, SealItem, SealKind, SealVerdict,
 };
 
 use super::build::*;
@@ -42,7 +42,11 @@ async fn story(ledger: &dyn Ledger) -> Vec<String> {
 pub async fn grants_are_audited(ledger: &dyn Ledger) {
     expired(ledger, "r", 10).await;
     let bob = granted(ledger, SealItem { owner: "bob".into(), ..seal(["r"], 20) }).await;
-    let transfer = SealItem { from: Some(bob.lock), owner: "carl".into(), ..seal(["r"], 30) };
+    let transfer = SealItem {
+        kind: SealKind::Transfer { from: bob.lock },
+        owner: "carl".into(),
+        ..seal(["r"], 30)
+    };
     let carl = granted(ledger, transfer.clone()).await;
     assert!(matches!(seal_one(ledger, transfer).await, SealVerdict::Again(_)));
     assert!(matches!(seal_one(ledger, seal(["r"], 40)).await, SealVerdict::Held(_)));

@@ -8,9 +8,11 @@ use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
     Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, Holder, IdempotencyKey, JoinItem,
     JoinVerdict, Ledger, Patience, ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict,
-    SealItem, SealVerdict, WriteItem, WriteVerdict,
+    SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
-use fence_core::{EntityTag, LockId, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
+use fence_core::{
+    EntityTag, LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl,
+};
 use uuid::Uuid;
 
 /// A ttl that no test outlives.
@@ -83,14 +85,21 @@ pub fn seal<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
     let mut resources = resources.map(name).to_vec();
     resources.sort();
     SealItem {
+        kind: SealKind::Lock,
         lock: lock_id(),
         resources,
         owner: "ann".into(),
         ttl: long(),
+        max_hold: None,
+        metadata: Metadata::default(),
         number: Some(number),
-        from: None,
         attempt: Attempt::First,
     }
+}
+
+/// Ann sets a fence without a lock.
+pub fn fence(resource: &str, number: i64, order: Option<i64>, force: bool) -> SealItem {
+    SealItem { kind: SealKind::Fence { order, force }, ..seal([resource], number) }
 }
 
 /// The verdict on one seal in the epoch that stands.

@@ -13,13 +13,30 @@ use super::build::{beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
-    let Grant { lock, resources, token, owner, state, ttl, versions, .. } = grant;
-    format!("{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {versions:?}")
+    let Grant { lock, resources, token, owner, state, ttl, versions, metadata, .. } = grant;
+    let hold = grant.hold_until.map(|until| {
+        left(until.as_millisecond().saturating_sub(grant.acquired_at.as_millisecond()))
+    });
+    let left = left(grant.remaining_ms);
+    format!(
+        "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {versions:?} {metadata:?} \
+         {hold:?} {left}"
+    )
+}
+
+/// What a deadline was set to, as far as no clock shows in it.
+fn left(remaining_ms: i64) -> &'static str {
+    match remaining_ms {
+        ..=0 => "over",
+        1..=60_000 => "up to a minute",
+        60_001..=100_000_000 => "up to a day",
+        _ => "for ever",
+    }
 }
 
 fn holder(holder: &Holder) -> String {
     let Holder { resource, owner, state, age_ms, remaining_ms } = holder;
-    format!("{resource} {owner} {state:?} {} {}", *age_ms >= 0, *remaining_ms > 0)
+    format!("{resource} {owner} {state:?} {} {}", *age_ms >= 0, left(*remaining_ms))
 }
 
 fn applied(applied: &Applied) -> String {
@@ -40,6 +57,7 @@ fn seal(verdict: &SealVerdict) -> String {
         SealVerdict::Again(got) => format!("again {}", grant(got)),
         SealVerdict::Held(who) => format!("held {}", holder(who)),
         SealVerdict::Frozen(at) => format!("frozen {at}"),
+        SealVerdict::OrderStale(resource) => format!("OrderStale {resource}"),
         other => format!("{other:?}"),
     }
 }
@@ -176,7 +194,7 @@ pub async fn everything(
                 view.objects,
                 view.waiting,
                 view.token,
-                view.remaining_ms > 0,
+                left(view.remaining_ms),
                 view.renewed_at >= view.acquired_at,
                 view.frozen,
                 view.protected

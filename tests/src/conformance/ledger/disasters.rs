@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, ReleaseVerdict, RenewVerdict, SealItem,
-    SealVerdict,
+    SealKind, SealVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal};
 use futures::future::join_all;
@@ -83,7 +83,7 @@ pub async fn a_refence_voids_all_tokens(ledger: &dyn Ledger) {
     assert_eq!(refusal(ledger, put(&freed, "k", "late")).await, Refusal::Void);
     assert_eq!(renew_one(ledger, ann.lock).await, RenewVerdict::Ended(LockEnd::Void));
     assert_eq!(seal_one(ledger, item).await, SealVerdict::Ended(LockEnd::Void));
-    let transfer = SealItem { from: Some(ann.lock), ..seal(["r"], 1) };
+    let transfer = SealItem { kind: SealKind::Transfer { from: ann.lock }, ..seal(["r"], 1) };
     assert_eq!(seal_one(ledger, transfer).await, SealVerdict::Ended(LockEnd::Void));
     assert_eq!(release_one(ledger, ann.lock).await, ReleaseVerdict::AlreadyEnded);
     let record = ledger.lock(ann.lock).await.expect("read").expect("kept");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fence_core::Refusal;
 use fence_core::ports::{
     Grant, Ledger, Mark, MarkItem, MarkVerdict, Patience, ReleaseVerdict, RenewVerdict,
-    ResourceView, SealItem, SealVerdict, WriteItem,
+    ResourceView, SealItem, SealKind, SealVerdict, WriteItem,
 };
 
 use super::build::*;
@@ -57,7 +57,11 @@ pub async fn a_frozen_resource_stops_writers_and_grants(ledger: &dyn Ledger) {
     assert_eq!(seal_one(ledger, seal(["r"], 20)).await, frozen);
     assert_eq!(seal_one(ledger, seal(["other", "r"], 20)).await, frozen);
     assert_eq!(ledger.resource(&name("other")).await.expect("read"), None);
-    let transfer = SealItem { from: Some(ann.lock), owner: "bob".into(), ..seal(["r"], 20) };
+    let transfer = SealItem {
+        kind: SealKind::Transfer { from: ann.lock },
+        owner: "bob".into(),
+        ..seal(["r"], 20)
+    };
     assert_eq!(seal_one(ledger, transfer.clone()).await, frozen);
     assert!(matches!(renew_one(ledger, ann.lock).await, RenewVerdict::Renewed { .. }));
     let again = SealItem { lock: ann.lock, ..seal(["r"], 20) };

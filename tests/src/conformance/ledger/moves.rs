@@ -6,9 +6,9 @@ use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
     Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, RenewItem, Retention,
-    SealItem, WriteItem,
+    SealItem, SealKind, WriteItem,
 };
-use fence_core::{EntityTag, LockId, OperationId, Ttl};
+use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use uuid::Uuid;
@@ -56,6 +56,7 @@ pub struct Mover {
     rng: StdRng,
     number: i64,
     locks: Vec<LockId>,
+    seals: Vec<SealItem>,
     operations: Vec<OperationId>,
     waiters: Vec<JoinItem>,
 }
@@ -64,7 +65,9 @@ impl Mover {
     /// The moves of this seed.
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        Self { rng, number: 10, locks: Vec::new(), operations: Vec::new(), waiters: Vec::new() }
+        let locks = Vec::new();
+        let (seals, operations, waiters) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rng, number: 10, locks, seals, operations, waiters }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -124,6 +127,14 @@ impl Mover {
     }
 
     fn seals(&mut self) -> Vec<SealItem> {
+        // The same call again, perhaps with another ttl.
+        if self.chance(20) && !self.seals.is_empty() {
+            let back = self.below(self.seals.len().min(6));
+            let item = self.seals[self.seals.len() - 1 - back].clone();
+            self.number += 1;
+            let ttl = if self.chance(50) { self.ttl() } else { item.ttl };
+            return vec![SealItem { number: Some(self.number), ttl, ..item }];
+        }
         let mut free: Vec<&str> = RESOURCES.to_vec();
         let mut items = Vec::new();
         while !free.is_empty() && items.len() < 3 {
@@ -160,7 +171,11 @@ impl Mover {
         let attempt = if self.chance(15) { Attempt::Rerun } else { Attempt::First };
         let owner = self.one_of(&OWNERS).to_owned();
         let (lock, ttl) = (self.lock(25), self.ttl());
-        SealItem { lock, resources, owner, ttl, number, from: None, attempt }
+        let (kind, max_hold, metadata) = (self.kind(), self.max_hold(), self.metadata());
+        let item =
+            SealItem { kind, lock, resources, owner, ttl, max_hold, metadata, number, attempt };
+        self.seals.push(item.clone());
+        item
     }
 
     fn recent_waiter(&mut self) -> Option<JoinItem> {
@@ -184,9 +199,39 @@ impl Mover {
         item
     }
 
-    /// For ever, or expired by the time of the next move.
+    /// A lock, a successor, or a fence without a lock.
+    fn kind(&mut self) -> SealKind {
+        match self.below(10) {
+            0 => SealKind::Transfer { from: self.lock(95) },
+            1 | 2 => SealKind::Fence {
+                order: self.chance(70).then(|| 1 + self.below(30) as i64),
+                force: self.chance(40),
+            },
+            _ => SealKind::Lock,
+        }
+    }
+
+    /// None, one that never ends within a run, or one that is over by the time of the next move.
+    fn max_hold(&mut self) -> Option<MaxHold> {
+        match self.below(10) {
+            0 => Some(MaxHold::from_ms(1)),
+            1 | 2 => Some(MaxHold::from_ms(3_600_000)),
+            _ => None,
+        }
+    }
+
+    fn metadata(&mut self) -> Metadata {
+        let entries = (0..self.below(3)).map(|n| (format!("key {n}"), "ü \"\n\u{1}".repeat(n)));
+        Metadata::new(entries.collect()).expect("small enough")
+    }
+
+    /// Infinite, for long, or expired by the time of the next move.
     fn ttl(&mut self) -> Ttl {
-        if self.chance(30) { Ttl::from_ms(1) } else { long() }
+        match self.below(10) {
+            0..3 => Ttl::from_ms(1),
+            3 => Ttl::INFINITE,
+            _ => long(),
+        }
     }
 
     fn renewal(&mut self) -> RenewItem {

@@ -25,7 +25,7 @@ pub type Tally = BTreeMap<String, usize>;
 
 /// What 20 runs must have come across, or they would say little.
 const KINDS: &str = "Waiting Free Known Full Queued Left sealed again held Kept NumberTooLow \
-    Conflict Breaking NotFound AlreadyEnded NotHeld NoFence Buried KeyReused \
+    Conflict Breaking NotFound AlreadyEnded NotHeld NoFence OrderStale HoldExceeded Buried KeyReused \
     marked unchanged frozen renewed released broken breaking applied replayed stale \
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
     Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Grant, Ledger, LockRecord, Page, ReadItem, Rejection, RejectionFilter, SealItem,
+    Grant, Ledger, LockRecord, Page, ReadItem, Rejection, RejectionFilter, SealItem, SealKind,
 };
 use fence_core::{LockEnd, LockState, Supersession, Token};
 
@@ -132,7 +132,7 @@ pub async fn a_lock_record_says_what_is_happening_to_it(ledger: &dyn Ledger) {
     expire().await;
     let bob = held(ledger, "b", 20).await;
     assert_eq!(record(&pair).await.superseded_by, Some(Supersession::Grant));
-    let to = SealItem { from: Some(bob.lock), ..seal(["b"], 30) };
+    let to = SealItem { kind: SealKind::Transfer { from: bob.lock }, ..seal(["b"], 30) };
     granted(ledger, to).await;
     assert_eq!(record(&bob).await.superseded_by, Some(Supersession::Transfer));
     // A lock that had ended before its successor came did not end by it.

@@ -1,6 +1,6 @@
 //! Transfers: a lock that hands over to a successor in one act.
 
-use fence_core::ports::{Attempt, Grant, Ledger, SealItem, SealVerdict};
+use fence_core::ports::{Attempt, Grant, Ledger, SealItem, SealKind, SealVerdict};
 use fence_core::{LockEnd, Refusal, Supersession};
 
 use super::build::*;
@@ -10,7 +10,7 @@ fn taking_over(from: &Grant, number: i64) -> SealItem {
     SealItem {
         resources: from.resources.clone(),
         owner: "bob".into(),
-        from: Some(from.lock),
+        kind: SealKind::Transfer { from: from.lock },
         ..seal(["unused"], number)
     }
 }
@@ -44,7 +44,7 @@ pub async fn a_transfer_repeated_is_the_same_lock(ledger: &dyn Ledger) {
 
 /// A lock that is not in force hands nothing over.
 pub async fn a_lock_that_has_ended_hands_nothing_over(ledger: &dyn Ledger) {
-    let unknown = SealItem { from: Some(lock_id()), ..seal(["r"], 10) };
+    let unknown = SealItem { kind: SealKind::Transfer { from: lock_id() }, ..seal(["r"], 10) };
     assert_eq!(seal_one(ledger, unknown).await, SealVerdict::NotFound);
     assert_eq!(ledger.resource(&name("r")).await.expect("read"), None);
 
@@ -90,7 +90,7 @@ pub async fn a_refused_rerun_of_a_transfer_is_buried(ledger: &dyn Ledger) {
     release_one(ledger, ann.lock).await;
     let rerun = SealItem { attempt: Attempt::Rerun, ..item.clone() };
     assert_eq!(seal_one(ledger, rerun).await, SealVerdict::Ended(LockEnd::Released));
-    let ghost = SealItem { from: None, ..item };
+    let ghost = SealItem { kind: SealKind::Lock, ..item };
     assert_eq!(seal_one(ledger, ghost).await, SealVerdict::Ended(LockEnd::Released));
     assert!(matches!(seal_one(ledger, seal(["r"], 30)).await, SealVerdict::Sealed(..)));
 }

@@ -1,0 +1,63 @@
+//! `/resources/{resource}/fence`: a fence for those who keep another lock.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fence_core::wire;
+
+use super::locks;
+use crate::engine::Fence;
+use crate::http::extract::{InResource, NoQuery, StrictJson};
+use crate::http::problem::{Problem, text};
+use crate::http::spec::FenceProblems;
+use crate::http::state::App;
+
+/// Set a fence without a lock
+///
+/// For those whose lock is elsewhere: in Redis, a database, a blob lease, ZooKeeper. From the answer on
+/// every earlier token of the resource is refused, and the new one admits writes like any other; it
+/// keeps nobody out. Send your lock's own growing number as `order`, and a holder that woke up late
+/// cannot fence its successor off. Without `order` the last caller wins, and must check its own lock
+/// *after* the answer. The `id` names this fence for ever: repeat the call with it to get the same
+/// answer, and release it with `DELETE /locks/{id}`.
+#[utoipa::path(
+    post, path = "/resources/{resource}/fence", operation_id = "setFence", tag = "locks",
+    params(("resource" = String, Path, description = "The resource.")),
+    request_body = wire::FenceRequest,
+    responses(
+        (status = 201, description = "Set: every earlier token is refused.", body = wire::Fence,
+            headers(
+                ("Location" = String, description = "`/locks/{id}`"),
+                ("X-Fence-Token" = String, description = "The token."),
+                ("Cache-Control" = String, description = "`no-store`"),
+            )),
+        (status = 200, description = "Set before under this id: the same token.",
+            body = wire::Fence, headers(
+                ("Location" = String, description = "`/locks/{id}`"),
+                ("X-Fence-Token" = String, description = "The token."),
+                ("Cache-Control" = String, description = "`no-store`"),
+            )),
+        FenceProblems,
+    )
+)]
+pub async fn fence(
+    State(app): State<App>,
+    InResource(resource): InResource,
+    _: NoQuery,
+    StrictJson(request): StrictJson<wire::FenceRequest>,
+) -> Result<Response, Problem> {
+    let owner = locks::owner(request.owner)?;
+    let order = request.order.map(|order| order.0);
+    let (id, force) = (request.id, request.force);
+    let fence = Fence { resource: resource.clone(), id, owner, order, force };
+    let set = app.engine.fence(fence).await;
+    let set = set.map_err(|error| Problem::from(error).about(&resource))?;
+    let status = if set.again { StatusCode::OK } else { StatusCode::CREATED };
+    let (token, version) = (set.grant.token, set.grant.versions.first().copied().unwrap_or(0));
+    let headers = [
+        (header::LOCATION, text(format_args!("/locks/{id}"))),
+        (HeaderName::from_static("x-fence-token"), text(token)),
+    ];
+    Ok((status, headers, Json(wire::Fence { resource, token, version })).into_response())
+}
