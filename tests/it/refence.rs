@@ -270,6 +270,33 @@ async fn an_old_primary_that_comes_back_is_refused_and_disturbs_nobody() {
     assert_eq!(found["generation"], 1);
 }
 
+#[tokio::test]
+async fn a_waiter_gets_its_lock_when_a_refence_voids_the_one_before_it() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
+    let (url, prefix) = (postgres.database().await, etcd.prefix());
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
+    let client = gateway.client();
+    let held = client.acquire("job:1", "1h").await;
+    let waiter = client.lock(&json!({ "resource": "job:1", "wait": "30s" })).send();
+    let refence = async {
+        eventually("it waits", async || {
+            let view = client.get("/resources/job:1").send().await.expect(200).json();
+            (view["queue_length"].as_i64()? == 1).then_some(())
+        })
+        .await;
+        let endpoint = etcd.endpoint();
+        let mut args = vec!["refence", "--postgres", &url, "--etcd", &endpoint];
+        args.extend(["--etcd-prefix", &prefix, "--reason", "test", "--force"]);
+        let done = fencegate(&args, &[]).await;
+        assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    };
+    let (answer, ()) = tokio::join!(waiter, refence);
+    let next: Lock = answer.expect(201).parse();
+    assert!(next.token > held.token);
+    let late = client.put("job:1", "k", "late").under(&held).send().await;
+    late.refused(412, "fence-token-void");
+}
+
 /// What the gateways have put into etcd.
 async fn witness(etcd: &Etcd, prefix: &str) -> Option<Value> {
     let found = etcd.client().await.get(format!("{prefix}/witness"), None).await.expect("read");
