@@ -348,6 +348,10 @@ BEGIN
                 WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
                 verdict := 'too_low';
             END IF;
+            IF verdict <> 'too_low' AND waiter.called_at IS NOT NULL THEN
+                -- It came: its turn is not over.
+                UPDATE fencegate.waiters w SET called_at = NULL WHERE w.ticket = waiter.ticket;
+            END IF;
             IF verdict IS NOT NULL AND p_attempt[i] > 0 AND waiter.ticket IS NULL THEN
                 PERFORM fencegate.bury('lock', p_lock[i], t);
             END IF;

@@ -1,13 +1,14 @@
 -- The queue: who waits for which resources, in which order, and whose turn it is. All of this is about
 -- liveness: whatever the queue says, only a seal grants, on the locked fence.
 
--- The first waiter in line for a resource, before this ticket, that is present and has not been passed
+-- The first waiter in line for a resource, between these tickets, that is present and has not been passed
 -- over: nobody behind it may have the resource.
 --
 -- Present: its gateway is alive and can have numbers minted, and its caller is there or may still come
 -- back. Passed over: it was called 1 s ago and has not come, and nothing of what it waits for was
 -- granted or renewed since.
-CREATE FUNCTION fencegate.first_in_line(p_resource text, p_before bigint, p_now timestamptz)
+CREATE FUNCTION fencegate.first_in_line(
+    p_resource text, p_after bigint, p_before bigint, p_now timestamptz)
 RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
@@ -25,7 +26,26 @@ BEGIN
                OR EXISTS (SELECT FROM fencegate.fences f
                           WHERE f.resource = ANY (w.resources) AND f.renewed_at > w.called_at))
         LIMIT 1) present
-    WHERE q.resource = p_resource AND q.ticket < p_before
+    WHERE q.resource = p_resource AND q.ticket > p_after AND q.ticket < p_before
+    ORDER BY q.ticket LIMIT 1;
+    RETURN waiter;
+END $$;
+
+-- The first waiter in line for a resource that is present and whose caller is there, although it was
+-- passed over.
+CREATE FUNCTION fencegate.first_present(p_resource text, p_now timestamptz)
+RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    waiter fencegate.waiters;
+BEGIN
+    SELECT present.* INTO waiter
+    FROM fencegate.waiter_resources q
+    CROSS JOIN LATERAL (
+        SELECT w.* FROM fencegate.waiters w JOIN fencegate.gateways g ON g.id = w.gateway
+        WHERE w.ticket = q.ticket AND w.kept_until IS NULL
+          AND g.able AND g.seen_at > p_now - interval '5 seconds'
+        LIMIT 1) present
+    WHERE q.resource = p_resource
     ORDER BY q.ticket LIMIT 1;
     RETURN waiter;
 END $$;
@@ -44,7 +64,7 @@ BEGIN
         RETURN false;
     END IF;
     FOREACH name IN ARRAY p_names LOOP
-        IF (fencegate.first_in_line(name, before, p_now)).ticket IS NOT NULL THEN
+        IF (fencegate.first_in_line(name, 0, before, p_now)).ticket IS NOT NULL THEN
             RETURN true;
         END IF;
     END LOOP;
@@ -143,10 +163,11 @@ BEGIN
             IF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
                 verdict := 'conflict';
             ELSE
-                verdict := 'waiting';
                 UPDATE fencegate.waiters w
                 SET gateway = p_gateway[i], kept_until = NULL, called_at = NULL
                 WHERE w.ticket = waiter.ticket;
+                -- Just swept: it joins anew.
+                verdict := CASE WHEN FOUND THEN 'waiting' ELSE 'busy' END;
             END IF;
         ELSIF (fencegate.in_the_way(names, guard.floor, t)).number = 0
               AND NOT fencegate.is_ahead(names, NULL, t) THEN
@@ -171,21 +192,44 @@ BEGIN
     END LOOP;
 END $$;
 
--- Keeps the place of a waiter whose caller is gone for 10 s. Only by the gateway that serves it: the
+-- Keeps the places of waiters whose callers are gone for 10 s. Only by the gateway that serves them: a
 -- caller may be back at another one.
-CREATE FUNCTION fencegate.keep_place(p_lock uuid, p_gateway uuid)
+CREATE FUNCTION fencegate.keep_places(p_gateway uuid, p_locks uuid[])
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     UPDATE fencegate.waiters w SET kept_until = clock_timestamp() + interval '10 seconds'
-    WHERE w.lock_id = p_lock AND w.gateway = p_gateway;
+    WHERE w.ticket IN (
+        SELECT o.ticket FROM fencegate.waiters o
+        WHERE o.lock_id = ANY (p_locks) AND o.gateway = p_gateway AND o.kept_until IS NULL
+        ORDER BY o.ticket FOR NO KEY UPDATE);
 END $$;
 
--- Calls the first in line for each of these resources, if all it waits for is free and nobody is ahead
--- of it for the rest. Other gateways hear of calls to their waiters by NOTIFY. With p_able it is a
--- heartbeat of the gateway, too.
+-- It is this waiter's turn, from now on unless it is already: stores when, and returns since when. NULL
+-- if somebody has locked its row: it is being sealed or called already.
+CREATE FUNCTION fencegate.call_waiter(p_waiter fencegate.waiters, p_now timestamptz)
+RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF p_waiter.called_at > p_now - interval '1 second' AND NOT EXISTS (
+            SELECT FROM fencegate.fences f
+            WHERE f.resource = ANY (p_waiter.resources) AND f.renewed_at > p_waiter.called_at) THEN
+        RETURN p_waiter.called_at;
+    END IF;
+    PERFORM FROM fencegate.waiters w
+    WHERE w.ticket = p_waiter.ticket FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    UPDATE fencegate.waiters w SET called_at = p_now WHERE w.ticket = p_waiter.ticket;
+    RETURN p_now;
+END $$;
+
+-- Calls the next in line for each of these resources, if all it waits for is free and nobody is ahead
+-- of it for the rest. Those before it whose callers are gone have their turns at the same time. When all
+-- who are there have been passed over, it begins again with the first.
 --
--- No act: a statement of its own after one, because NOTIFY takes a lock on the whole database until
--- the commit. A row that somebody has locked is being sealed or called already.
+-- Other gateways hear of calls to their waiters by NOTIFY. With p_able it is a heartbeat of the gateway,
+-- too. No act: a statement of its own after one, because NOTIFY takes a lock on the whole database until
+-- the commit.
 CREATE FUNCTION fencegate.call_next(p_gateway uuid, p_able boolean, p_resources text[])
 RETURNS TABLE (resource text, called uuid, gateway uuid, next_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -196,7 +240,7 @@ DECLARE
     name     text;
     waiter   fencegate.waiters;
     obstacle record;
-    is_fresh boolean;
+    since    timestamptz;
 BEGIN
     IF p_able IS NOT NULL THEN
         INSERT INTO fencegate.gateways AS g (id, seen_at, able) VALUES (p_gateway, t, p_able)
@@ -204,42 +248,57 @@ BEGIN
     END IF;
     SELECT g.floor INTO floor FROM fencegate.write_guard g;
     FOREACH name IN ARRAY p_resources LOOP
-        waiter := fencegate.first_in_line(name, 9223372036854775807, t);
+        waiter := fencegate.first_in_line(name, 0, 9223372036854775807, t);
+        WHILE waiter.kept_until IS NOT NULL LOOP
+            IF (fencegate.in_the_way(waiter.resources, floor, t)).number = 0 THEN
+                PERFORM fencegate.call_waiter(waiter, t);
+            END IF;
+            waiter := fencegate.first_in_line(name, waiter.ticket, 9223372036854775807, t);
+        END LOOP;
+        IF waiter.ticket IS NULL THEN
+            waiter := fencegate.first_present(name, t);
+        END IF;
         CONTINUE WHEN waiter.ticket IS NULL;
         resource := name; called := NULL; gateway := waiter.gateway; next_ms := NULL;
         obstacle := fencegate.in_the_way(waiter.resources, floor, t);
         IF obstacle.number > 0 THEN
             next_ms := obstacle.ends_ms;
         ELSIF NOT fencegate.is_ahead(waiter.resources, waiter.ticket, t) THEN
-            is_fresh := waiter.called_at IS NULL OR EXISTS (
-                SELECT FROM fencegate.fences f
-                WHERE f.resource = ANY (waiter.resources) AND f.renewed_at > waiter.called_at);
-            IF is_fresh THEN
-                PERFORM FROM fencegate.waiters w
-                WHERE w.ticket = waiter.ticket FOR NO KEY UPDATE SKIP LOCKED;
-                CONTINUE WHEN NOT FOUND;
-                UPDATE fencegate.waiters w SET called_at = t WHERE w.ticket = waiter.ticket;
-                waiter.called_at := t;
-            END IF;
-            next_ms := 1000 - fencegate.millis(t - waiter.called_at);
-            IF waiter.kept_until IS NULL THEN
-                called := waiter.lock_id;
-                IF is_fresh AND waiter.gateway <> p_gateway THEN
-                    PERFORM pg_notify('fencegate_' || replace(waiter.gateway::text, '-', ''),
-                                      waiter.lock_id::text);
-                END IF;
+            since := fencegate.call_waiter(waiter, t);
+            CONTINUE WHEN since IS NULL;
+            called := waiter.lock_id;
+            next_ms := 1000 - fencegate.millis(t - since);
+            IF since = t AND waiter.gateway <> p_gateway THEN
+                PERFORM pg_notify('fencegate_' || replace(waiter.gateway::text, '-', ''),
+                                  waiter.lock_id::text);
             END IF;
         END IF;
         RETURN NEXT;
     END LOOP;
 END $$;
 
--- How many are ahead of a waiter, and itself; NULL if the id does not wait.
+-- How many are ahead of a waiter, and itself; NULL if the id does not wait. Counted up to 1000; beyond
+-- that the places tell, which count those who have left from within the line, too.
 CREATE FUNCTION fencegate.queue_position(p_lock uuid) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    waiter fencegate.waiters;
+    ahead  bigint;
 BEGIN
-    RETURN (SELECT 1 + (SELECT count(DISTINCT q.ticket) FROM fencegate.waiter_resources q
-                        WHERE q.resource = ANY (w.resources) AND q.ticket < w.ticket)
-            FROM fencegate.waiters w WHERE w.lock_id = p_lock);
+    SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock;
+    IF waiter.ticket IS NULL THEN
+        RETURN NULL;
+    END IF;
+    ahead := (SELECT count(DISTINCT a.ticket) FROM (
+        SELECT q.ticket FROM fencegate.waiter_resources q
+        WHERE q.resource = ANY (waiter.resources) AND q.ticket < waiter.ticket LIMIT 1000) a);
+    IF ahead >= 1000 THEN
+        ahead := (SELECT max(mine.place - (
+                SELECT q.place FROM fencegate.waiter_resources q WHERE q.resource = mine.resource
+                ORDER BY q.ticket LIMIT 1))
+            FROM fencegate.waiter_resources mine
+            WHERE mine.resource = ANY (waiter.resources) AND mine.ticket = waiter.ticket);
+    END IF;
+    RETURN 1 + ahead;
 END $$;
 
 -- Removes waiters whose place was kept long enough, or whose gateway is gone. Says how many.
@@ -248,7 +307,7 @@ DECLARE
     t       timestamptz := clock_timestamp();
     gone    bigint[];
 BEGIN
-    DELETE FROM fencegate.gateways g WHERE g.seen_at < t - interval '15 seconds';
+    DELETE FROM fencegate.gateways g WHERE g.seen_at < t - interval '30 seconds';
     SELECT array_agg(s.ticket) INTO gone FROM (
         SELECT w.ticket FROM fencegate.waiters w
         WHERE w.kept_until <= t

@@ -128,6 +128,10 @@ on_every_ledger! {
         a_place_is_kept
         a_refused_rerun_of_a_waiter_stays_in_line
         what_happens_by_itself_is_foretold
+        who_missed_its_turn_is_called_again
+        kept_places_have_their_turns_together
+        who_came_in_vain_keeps_its_turn
+        a_fence_does_not_stand_in_line
     }
     transfers {
         a_transfer_hands_over_all_resources

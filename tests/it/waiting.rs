@@ -307,6 +307,71 @@ async fn calls_come_through_when_listening_connections_are_cut() {
 }
 
 #[tokio::test]
+async fn a_lone_waiter_gets_its_lock_after_etcd_was_away_in_its_turn() {
+    let pair = pair().await;
+    let client = pair.one.client();
+    let a = client.acquire("r", "10m").await;
+    let waiting = in_line(&client, "r", &wants("r", "40s")).await;
+    pair.etcd_of_one.refuse().await;
+    client.release(&a).send().await.expect(204);
+    // Long enough for its turn to be over several times.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    pair.etcd_of_one.resume().await;
+    let began = Instant::now();
+    granted(waiting).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn waiters_that_were_removed_from_the_line_join_it_again() {
+    let pair = pair().await;
+    let (one, other) = (pair.one.client(), pair.other.client());
+    let a = other.acquire("r", "10m").await;
+    let waiting = in_line(&one, "r", &wants("r", "40s")).await;
+    // As by a sweep while the gateway was silent for too long.
+    let server = Postgres::shared().await;
+    let forget = "DELETE FROM fencegate.waiter_resources; DELETE FROM fencegate.waiters";
+    server.execute(&pair.database, forget).await;
+    until_length(&one, "r", 1).await;
+    other.release(&a).send().await.expect(204);
+    granted(waiting).await;
+}
+
+#[tokio::test]
+async fn places_that_nobody_waits_for_are_given_up() {
+    let pair = pair().await;
+    let (one, other) = (pair.one.client(), pair.other.client());
+    let a = other.acquire("r", "10m").await;
+    // A waiter of this gateway, so that it looks after the line.
+    let first = in_line(&one, "r", &wants("r", "40s")).await;
+    let server = Postgres::shared().await;
+    let ghost = "INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
+                 SELECT 0, gen_random_uuid(), '{r}', 'ghost', gateway FROM fencegate.waiters;
+                 INSERT INTO fencegate.waiter_resources (resource, ticket, place) VALUES ('r', 0, 0)";
+    server.execute(&pair.database, ghost).await;
+    let began = Instant::now();
+    other.release(&a).send().await.expect(204);
+    granted(first).await;
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    until_length(&other, "r", 0).await;
+}
+
+#[tokio::test]
+async fn an_id_released_elsewhere_ends_its_wait() {
+    let pair = pair().await;
+    let (one, other) = (pair.one.client(), pair.other.client());
+    other.acquire("r", "10m").await;
+    let mut body = wants("r", "40s");
+    body["id"] = random_id().to_string().into();
+    let waiting = in_line(&one, "r", &body).await;
+    let path = format!("/locks/{}", body["id"].as_str().unwrap());
+    other.call(reqwest::Method::DELETE, path).send().await.expect(204);
+    let began = Instant::now();
+    waiting.await.unwrap().refused(409, "lock-released");
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_call_reaches_another_gateway_at_once() {
     let pair = pair().await;
     let (one, other) = (pair.one.client(), pair.other.client());

@@ -259,8 +259,12 @@ impl Ledger for ScriptedLedger {
         self.memory.join(items, patience).await
     }
 
-    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
-        self.memory.keep_place(lock, gateway).await
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError> {
+        self.memory.keep_places(gateway, locks).await
+    }
+
+    async fn roll_call(&self, gateway: Uuid) -> Answer<LockId> {
+        self.memory.roll_call(gateway).await
     }
 
     async fn call_next(

@@ -17,7 +17,7 @@ pub const TURN_MS: i64 = 1_000;
 /// How long the place of a waiter is kept whose caller is gone but can come back under its id.
 pub const PLACE_KEPT_MS: i64 = 10_000;
 /// Waiters of a gateway that has been silent for this long are removed.
-pub const ABANDONED_MS: i64 = 15_000;
+pub const ABANDONED_MS: i64 = 30_000;
 
 /// One caller in the queue. Times are on the clock of [`crate::acts::Now::elapsed_ms`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,13 @@ pub struct Waiter {
     /// When it was told that it is its turn, if nothing of what it waits for was granted or renewed
     /// since.
     pub called_at_ms: Option<i64>,
+}
+
+impl Waiter {
+    /// It was called and has not come.
+    fn is_passed_over(&self, now_ms: i64) -> bool {
+        self.called_at_ms.is_some_and(|called| called + TURN_MS <= now_ms)
+    }
 }
 
 /// What is known of a gateway.
@@ -98,12 +105,40 @@ impl Queue {
         before: Option<i64>,
         now_ms: i64,
     ) -> Option<&Waiter> {
-        let line = self.lines.get(resource)?.range(..before.unwrap_or(i64::MAX));
-        line.filter_map(|ticket| self.waiters.get(ticket)).find(|waiter| {
-            let called = waiter.called_at_ms;
-            let passed_over = called.is_some_and(|called| called + TURN_MS <= now_ms);
-            self.is_present(waiter, now_ms) && !passed_over
-        })
+        let before = before.unwrap_or(i64::MAX);
+        self.line(resource, now_ms)
+            .take_while(|waiter| waiter.ticket < before)
+            .find(|waiter| !waiter.is_passed_over(now_ms))
+    }
+
+    /// Those in line for a resource who are present, in order.
+    fn line(&self, resource: &ResourceName, now_ms: i64) -> impl Iterator<Item = &Waiter> {
+        let tickets = self.lines.get(resource).into_iter().flatten();
+        tickets
+            .filter_map(|ticket| self.waiters.get(ticket))
+            .filter(move |waiter| self.is_present(waiter, now_ms))
+    }
+
+    /// Who is to be called for a resource: the first whose caller is there. Before it, those whose
+    /// callers are gone: they have their turns at the same time.
+    ///
+    /// When all who are there have been passed over, it begins again with the first.
+    pub fn next(&self, resource: &ResourceName, now_ms: i64) -> (Vec<&Waiter>, Option<&Waiter>) {
+        let mut gone = Vec::new();
+        for waiter in self.line(resource, now_ms).filter(|one| !one.is_passed_over(now_ms)) {
+            if waiter.kept_until_ms.is_none() {
+                return (gone, Some(waiter));
+            }
+            gone.push(waiter);
+        }
+        let again = self.line(resource, now_ms).find(|waiter| waiter.kept_until_ms.is_none());
+        (gone, again)
+    }
+
+    /// Whose callers wait at this gateway, as far as the queue knows.
+    pub fn of_gateway(&self, gateway: Uuid) -> Vec<LockId> {
+        let here = |waiter: &&Waiter| waiter.gateway == gateway && waiter.kept_until_ms.is_none();
+        self.waiters.values().filter(here).map(|waiter| waiter.lock).collect()
     }
 
     /// Whether somebody in line before this ticket keeps one of these resources from those behind.
@@ -154,10 +189,19 @@ impl Queue {
         }
     }
 
-    /// It is this waiter's turn.
+    /// It is this waiter's turn, from now on unless it is already.
     pub fn call(&mut self, ticket: i64, now_ms: i64) {
-        if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            waiter.called_at_ms.get_or_insert(now_ms);
+        if let Some(waiter) = self.waiters.get_mut(&ticket)
+            && (waiter.called_at_ms.is_none() || waiter.is_passed_over(now_ms))
+        {
+            waiter.called_at_ms = Some(now_ms);
+        }
+    }
+
+    /// This waiter came, and could not be granted: its turn is not over.
+    pub fn came(&mut self, lock: LockId) {
+        if let Some(waiter) = self.get_mut(lock) {
+            waiter.called_at_ms = None;
         }
     }
 

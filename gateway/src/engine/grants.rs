@@ -212,6 +212,7 @@ impl Grants {
     }
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
+        let until = self.runtime.clock.elapsed() + request.wait;
         let found = self.looks.submit(request.resources.clone()).await;
         let found = found.map_err(|failure| EngineError::unread(failure, "locks"))?;
         let mut pending = Pending {
@@ -239,7 +240,7 @@ impl Grants {
                 return Err(error);
             }
             if !request.wait.is_zero() {
-                return self.waiting.acquire(&self.grants, pending, request.wait).await;
+                return self.waiting.acquire(&self.grants, pending, until).await;
             }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
             pending.reentry = true;
@@ -252,7 +253,7 @@ impl Grants {
             SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)
                 if !request.wait.is_zero() =>
             {
-                self.waiting.acquire(&self.grants, pending, request.wait).await
+                self.waiting.acquire(&self.grants, pending, until).await
             }
             verdict => acquired(verdict),
         }

@@ -4,7 +4,7 @@
 //! ledger on another; from a timer, since an expiry has no event; and from a slow poll, which takes over
 //! when the others fail. A call grants nothing: whoever is called goes and seals.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,9 +17,15 @@ use uuid::Uuid;
 
 use super::metrics;
 
-/// How often each resource that is waited for is looked at, whatever else happens; the heartbeat of
-/// this gateway goes with it.
-const POLL: Duration = Duration::from_secs(1);
+/// How often each resource that is waited for is looked at, whatever else happens: more often than a turn
+/// is long. The heartbeat of this gateway goes with it.
+const POLL: Duration = Duration::from_millis(800);
+/// How often those who wait here are held against those in line.
+const ROLL_CALL: Duration = Duration::from_secs(2);
+/// How long this gateway goes on when nobody waits here any more: for as long as places are kept.
+const LINGER: Duration = Duration::from_secs(12);
+/// How long to wait before a connection that hears calls is opened again.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// The shortest time between two looks at a resource.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// Resources in one call to the ledger.
@@ -30,8 +36,24 @@ const PROBE: Duration = Duration::from_secs(2);
 /// Who waits here.
 #[derive(Default)]
 struct Seats {
-    by_lock: HashMap<LockId, Arc<Notify>>,
+    by_lock: HashMap<LockId, Arc<Sign>>,
     lines: HashMap<ResourceName, Watched>,
+    /// When to make sure that they are in line, too.
+    roll_call: Duration,
+    /// Until when places may be kept that were given up here.
+    lingers: Duration,
+}
+
+/// How a waiter is told that something is to be done.
+#[derive(Default)]
+struct Sign {
+    called: Notify,
+    /// Whether it has joined the queue.
+    has_joined: AtomicBool,
+    /// Whether it is not in line any more, although it has joined.
+    is_lost: AtomicBool,
+    /// Whether it is known to have left the line.
+    has_left: AtomicBool,
 }
 
 /// A resource that somebody waits for here.
@@ -88,10 +110,10 @@ impl Line {
 
     /// Takes a seat for a waiter, before it joins the queue, so that no call is missed.
     pub(super) fn sit(self: &Arc<Self>, lock: LockId, resources: &[ResourceName]) -> Seat {
-        let called = Arc::new(Notify::new());
+        let sign = Arc::new(Sign::default());
         let now = self.runtime.clock.elapsed();
         let mut seats = self.seats();
-        seats.by_lock.insert(lock, Arc::clone(&called));
+        seats.by_lock.insert(lock, Arc::clone(&sign));
         for name in resources {
             let watched = seats.lines.entry(name.clone());
             let watched = watched.or_insert(Watched { seats: 0, due: now });
@@ -102,7 +124,7 @@ impl Line {
         drop(seats);
         self.opened.notify_one();
         self.bell.notify_one();
-        Seat { line: Arc::clone(self), lock, resources: resources.to_vec(), called }
+        Seat { line: Arc::clone(self), lock, resources: resources.to_vec(), sign }
     }
 
     /// Waits until the ledger has heard from this gateway lately: without, its waiters would be taken
@@ -118,8 +140,10 @@ impl Line {
     pub(super) fn wake(self: &Arc<Self>, resources: Vec<ResourceName>) {
         let line = Arc::clone(self);
         let call = async move {
-            if let Err(error) = line.call(None, &resources).await {
-                tracing::debug!(%error, "nobody was called; the poll will");
+            for names in resources.chunks(CALL_MAX) {
+                if let Err(error) = line.call(None, names).await {
+                    tracing::debug!(%error, "nobody was called; the poll will");
+                }
             }
         };
         self.runtime.spawn.spawn("wake", Box::pin(call));
@@ -129,17 +153,14 @@ impl Line {
     pub(super) fn unable(&self) {
         if self.able.swap(false, Ordering::AcqRel) {
             tracing::warn!("no numbers can be minted; waiters of other gateways go first");
-            self.look_now(|_| true);
+            self.look_at_all();
         }
     }
 
-    /// Looks at these resources at once.
-    fn look_now(&self, wanted: impl Fn(&ResourceName) -> bool) {
+    /// Looks at everything at once.
+    fn look_at_all(&self) {
         let now = self.runtime.clock.elapsed();
-        let mut seats = self.seats();
-        let lines = seats.lines.iter_mut().filter(|(name, _)| wanted(name));
-        lines.for_each(|(_, watched)| watched.due = now);
-        drop(seats);
+        self.seats().lines.values_mut().for_each(|watched| watched.due = now);
         self.bell.notify_one();
     }
 
@@ -151,29 +172,38 @@ impl Line {
     async fn attend(self: Arc<Self>, closing: CancellationToken) {
         let clock = Arc::clone(&self.runtime.clock);
         loop {
-            let next = self.seats().lines.values().map(|watched| watched.due).min();
-            let pause = next.map(|due| due.saturating_sub(clock.elapsed()));
+            let pause = self.next_due().map(|due| due.saturating_sub(clock.elapsed()));
             tokio::select! {
                 () = clock.sleep(pause.unwrap_or(Duration::MAX)), if pause.is_some() => {}
                 () = self.bell.notified() => {}
                 () = closing.cancelled() => return,
             }
             let due = self.take_due();
-            if due.is_empty() {
+            if due.is_empty() && self.next_due().is_none() {
                 continue;
             }
             if !self.able.load(Ordering::Acquire) {
                 let probe = self.runtime.within(PROBE, self.mint.incarnation()).await;
                 self.able.store(matches!(probe, Some(Ok(_))), Ordering::Release);
             }
-            for names in due.chunks(CALL_MAX) {
+            // Without anything due it is the heartbeat alone.
+            for names in due.chunks(CALL_MAX).chain(due.is_empty().then_some(&[][..])) {
                 let able = self.able.load(Ordering::Acquire);
                 match self.call(Some(able), names).await {
                     Ok(()) => drop(self.beaten.send_replace(Some(clock.elapsed()))),
                     Err(error) => tracing::warn!(%error, "the queue could not be looked at"),
                 }
             }
+            self.call_the_roll().await;
         }
+    }
+
+    /// When to do something next; `None` if nobody waits and no place is kept.
+    fn next_due(&self) -> Option<Duration> {
+        let now = self.runtime.clock.elapsed();
+        let seats = self.seats();
+        let lingers = (seats.lingers > now).then(|| now + POLL);
+        seats.lines.values().map(|watched| watched.due).min().or(lingers)
     }
 
     /// What is due now; due again after a poll unless something is known to happen earlier.
@@ -188,12 +218,41 @@ impl Line {
         .collect()
     }
 
+    /// Holds those who wait here against those in line. Whoever is not in line, because this gateway was
+    /// silent for too long or somebody else removed it, is told to join again. Whoever is in line but
+    /// does not wait here gives its place up in time.
+    async fn call_the_roll(&self) {
+        let now = self.runtime.clock.elapsed();
+        {
+            let mut seats = self.seats();
+            if seats.roll_call > now {
+                return;
+            }
+            seats.roll_call = now + ROLL_CALL;
+        }
+        let in_line: HashSet<LockId> = match self.ledger.roll_call(self.gateway).await {
+            Ok(in_line) => in_line.into_iter().collect(),
+            Err(error) => return tracing::debug!(%error, "no roll call"),
+        };
+        let gone: Vec<LockId> = {
+            let seats = self.seats();
+            for (lock, sign) in &seats.by_lock {
+                if sign.has_joined.load(Ordering::Acquire) && !in_line.contains(lock) {
+                    sign.is_lost.store(true, Ordering::Release);
+                    sign.called.notify_one();
+                }
+            }
+            in_line.into_iter().filter(|lock| !seats.by_lock.contains_key(lock)).collect()
+        };
+        if !gone.is_empty()
+            && let Err(error) = self.ledger.keep_places(self.gateway, &gone).await
+        {
+            tracing::debug!(%error, "places of callers that are gone stay for now");
+        }
+    }
+
     /// Calls the next in line for each resource: those who wait here, directly.
-    async fn call(
-        self: &Arc<Self>,
-        able: Option<bool>,
-        names: &[ResourceName],
-    ) -> Result<(), LedgerError> {
+    async fn call(&self, able: Option<bool>, names: &[ResourceName]) -> Result<(), LedgerError> {
         let calls = self.ledger.call_next(self.gateway, able, names).await?;
         let now = self.runtime.clock.elapsed();
         for call in calls {
@@ -216,26 +275,27 @@ impl Line {
         Ok(())
     }
 
-    /// It is this waiter's turn, or its wait is over. One that nobody waits for here any more gives its place up in time.
-    pub(super) fn poke(self: &Arc<Self>, lock: LockId) {
-        let called = self.seats().by_lock.get(&lock).cloned();
-        match called {
-            Some(called) => called.notify_one(),
-            None => {
-                let line = Arc::clone(self);
-                let keep = async move { line.keep_place(lock).await };
-                self.runtime.spawn.spawn("keep-place", Box::pin(keep));
-            }
+    /// It is this waiter's turn, or its wait is over. Of one that nobody waits for here the roll call
+    /// takes care.
+    pub(super) fn poke(&self, lock: LockId) {
+        if let Some(sign) = self.seats().by_lock.get(&lock) {
+            sign.called.notify_one();
         }
     }
 
-    /// The caller of a waiter is gone, but may come back for its place, here or elsewhere. Nothing if
-    /// it is back already.
-    pub(super) async fn keep_place(&self, lock: LockId) {
-        if !self.seats().by_lock.contains_key(&lock)
-            && let Err(error) = self.ledger.keep_place(lock, self.gateway).await
+    /// The callers of these waiters are gone, but may come back for their places, here or elsewhere.
+    /// Nothing for those who are back already.
+    pub(super) async fn keep_places(&self, mut locks: Vec<LockId>) -> Result<(), LedgerError> {
+        let now = self.runtime.clock.elapsed();
         {
-            tracing::debug!(%error, "a place in the queue stays until it is passed over");
+            let mut seats = self.seats();
+            seats.lingers = now + LINGER;
+            locks.retain(|lock| !seats.by_lock.contains_key(lock));
+        }
+        self.bell.notify_one();
+        match locks.is_empty() {
+            true => Ok(()),
+            false => self.ledger.keep_places(self.gateway, &locks).await,
         }
     }
 
@@ -249,7 +309,7 @@ impl Line {
             let heard = async {
                 let mut listener = self.ledger.listen(self.gateway).await?;
                 // What was said before is lost.
-                self.look_now(|_| true);
+                self.look_at_all();
                 loop {
                     self.poke(listener.heard().await?);
                 }
@@ -262,7 +322,7 @@ impl Line {
                 tracing::debug!(%error, "not listening; the poll takes over");
             }
             tokio::select! {
-                () = self.runtime.clock.sleep(POLL) => {}
+                () = self.runtime.clock.sleep(LISTEN_AGAIN) => {}
                 () = closing.cancelled() => return,
             }
         }
@@ -274,24 +334,45 @@ pub(super) struct Seat {
     line: Arc<Line>,
     lock: LockId,
     resources: Vec<ResourceName>,
-    called: Arc<Notify>,
+    sign: Arc<Sign>,
 }
 
 impl Seat {
-    /// Waits until it may be this waiter's turn.
-    pub(super) async fn called(&self) {
-        self.called.notified().await;
+    /// Waits until it may be this waiter's turn. Says whether it is in line at all; if not, it has to
+    /// join again.
+    pub(super) async fn called(&self) -> bool {
+        self.sign.called.notified().await;
+        !self.sign.is_lost.swap(false, Ordering::AcqRel)
     }
 
     /// It has joined: perhaps it is its turn already.
-    pub(super) fn look_now(&self) {
-        self.line.look_now(|name| self.resources.contains(name));
+    pub(super) fn joined(&self) {
+        self.sign.has_joined.store(true, Ordering::Release);
+        let now = self.line.runtime.clock.elapsed();
+        let mut seats = self.line.seats();
+        for name in &self.resources {
+            if let Some(watched) = seats.lines.get_mut(name) {
+                watched.due = now;
+            }
+        }
+        drop(seats);
+        self.line.bell.notify_one();
+    }
+
+    /// It has left the line; there is no place to keep.
+    pub(super) fn left(&self) {
+        self.sign.has_left.store(true, Ordering::Release);
+    }
+
+    /// Whether it is known to have left the line.
+    pub(super) fn has_left(&self) -> bool {
+        self.sign.has_left.load(Ordering::Acquire)
     }
 
     /// Whether a later call under the same id has taken the seat.
     pub(super) fn is_taken(&self) -> bool {
         let seats = self.line.seats();
-        !seats.by_lock.get(&self.lock).is_some_and(|called| Arc::ptr_eq(called, &self.called))
+        !seats.by_lock.get(&self.lock).is_some_and(|sign| Arc::ptr_eq(sign, &self.sign))
     }
 }
 

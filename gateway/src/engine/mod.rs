@@ -51,7 +51,7 @@ use reads::Read;
 pub use refencing::{Refenced, refence_now};
 use rejections::Rejections;
 use traces::Traces;
-use waiting::{Join, Waiting};
+use waiting::{Join, Keep, Waiting};
 use watch::Watches;
 pub use watch::{WATCHERS_MAX, Watcher};
 use writes::{Commit, Writes};
@@ -140,6 +140,7 @@ impl Engine {
             lanes: Arc::new(Semaphore::new(LANES_MAX)),
             closing: closing.clone(),
         };
+        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let traces = Traces::default();
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
         let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
@@ -164,6 +165,8 @@ impl Engine {
             reentries: start.limited(granting(), grants::BATCH_MAX),
             grants: start.limited(granting(), grants::BATCH_MAX),
             waiting: Waiting {
+                keeps: Arc::new(start.batcher(Keep { line: Arc::clone(&line) })),
+                queries: Arc::clone(&queries),
                 joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
                 line: Arc::clone(&line),
                 ledger: Arc::clone(&ledger),
@@ -202,7 +205,6 @@ impl Engine {
             .start(looked.clone(), closing.clone()),
             None => looked.cancel(),
         }
-        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let retention = settings.retention.clone();
         let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
         let inner = Inner {

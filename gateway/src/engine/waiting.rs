@@ -1,17 +1,16 @@
 //! Waiting for a lock: join the queue, wait for the turn, seal.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::ResourceName;
 use fence_core::ports::{
     JoinItem, JoinVerdict, Ledger, LedgerError, Patience, Runtime, SealVerdict,
 };
-use tokio::sync::oneshot;
+use fence_core::{LockId, ResourceName};
+use tokio::sync::{Semaphore, oneshot};
 
-use super::batcher::{Act, Batcher};
+use super::batcher::{Act, Batcher, Failure};
 use super::error::EngineError;
 use super::granting::{Granting, Pending};
 use super::grants::{Acquired, acquired, seal};
@@ -21,6 +20,10 @@ use super::locks::Release;
 /// How often, and how fast, a waiter that gives up tries to leave the queue.
 const LEAVE_TRIES: u32 = 20;
 const LEAVE_PAUSE: Duration = Duration::from_millis(500);
+/// How long to find out a waiter's place, and to keep it, when its time is up.
+const PARTING: Duration = Duration::from_secs(1);
+/// How long a waiter waits before it asks for a number again.
+const NO_NUMBER_PAUSE: Duration = Duration::from_millis(200);
 
 /// Joining the queue, as the act of a batcher. Run twice, it joins once.
 pub(super) struct Join {
@@ -56,67 +59,100 @@ impl Act for Join {
     }
 }
 
+/// Keeping places in the queue, as the act of a batcher. Run twice, it keeps them a little longer.
+pub(super) struct Keep {
+    pub(super) line: Arc<Line>,
+}
+
+#[async_trait]
+impl Act for Keep {
+    type Item = LockId;
+    type Verdict = ();
+    type Lane = LockId;
+
+    const NAME: &'static str = "keep-places";
+
+    fn lane(item: &LockId) -> LockId {
+        *item
+    }
+
+    async fn run(&self, items: Arc<[LockId]>, _: Patience) -> Result<Vec<()>, LedgerError> {
+        self.line.keep_places(items.to_vec()).await?;
+        Ok(items.iter().map(|_| ()).collect())
+    }
+}
+
 /// The way through the queue.
 pub(super) struct Waiting {
+    pub(super) keeps: Arc<Batcher<Keep>>,
     pub(super) joins: Batcher<Join>,
     pub(super) line: Arc<Line>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) releases: Arc<Batcher<Release>>,
     pub(super) runtime: Runtime,
     pub(super) request_timeout: Duration,
+    /// Room for queries outside the queues.
+    pub(super) queries: Arc<Semaphore>,
     /// How many may wait for one resource.
     pub(super) waiters_max: usize,
 }
 
-/// What a try to join came to.
-enum Joined {
+/// What a try to join, or a turn, came to.
+enum Step {
+    /// It stands in line.
     Waiting,
     Acquired(Acquired),
-    /// Free, and taken by somebody else before it could be sealed.
-    Overtaken,
+    /// It has to join: what was free was taken by somebody else, or it is not in line any more.
+    Join,
+    /// Its time is up; why no number could be had, if that was what kept it.
+    Elapsed(Option<EngineError>),
 }
 
 impl Waiting {
-    /// Waits for a lock, at most `wait`.
+    /// Waits for a lock, until a time on the clock of this process.
     ///
     /// 1. A seat here first, so that no call is missed, and a heartbeat, so that the waiter is present.
     /// 2. Join. What turns out to be free, or granted before under this id, is sealed at once.
     /// 3. Called: seal. Held after all, or somebody else's turn: wait on. No number to be had: others
-    ///    go first, and it waits on.
+    ///    go first, and it waits on. Not in line any more: join again.
     /// 4. Time is up: `WaitElapsed`, or why no number could be had. Under an id that the caller chose
     ///    the place is kept for a while; else it is given up. The same if the caller hangs up.
     pub(super) async fn acquire(
         &self,
         grants: &Batcher<Granting>,
         pending: Pending,
-        wait: Duration,
+        until: Duration,
     ) -> Result<Acquired, EngineError> {
-        let until = self.runtime.clock.elapsed() + wait;
         let place = self.take_place(pending);
         if !self.line.is_heard(self.request_timeout).await {
             return place.end(Err(EngineError::LedgerUnavailable("no heartbeat".into())));
         }
-        loop {
-            match self.join(&place, grants).await {
-                Ok(Joined::Waiting) => break,
-                Ok(Joined::Acquired(acquired)) => return place.end(Ok(acquired)),
-                Ok(Joined::Overtaken) if self.runtime.clock.elapsed() < until => {}
-                Ok(Joined::Overtaken) => {
-                    return place.end(Err(EngineError::WaitElapsed { position: None }));
-                }
-                // It may have joined.
-                Err(error) if error.code().status() >= 500 => return Err(error),
-                Err(error) => return place.end(Err(error)),
-            }
+        let mut step = Step::Join;
+        let no_number = loop {
+            step = match step {
+                Step::Join if self.runtime.clock.elapsed() >= until => break None,
+                Step::Join => match self.join(&place, grants).await {
+                    Ok(step) => step,
+                    // It may have joined.
+                    Err(error) if error.code().status() >= 500 => return Err(error),
+                    Err(error) => return place.end(Err(error)),
+                },
+                Step::Waiting => self.turn(&place, grants, until).await?,
+                Step::Acquired(acquired) => return place.end(Ok(acquired)),
+                Step::Elapsed(no_number) => break no_number,
+            };
+        };
+        let position = self.position(place.pending.item.lock).await;
+        if place.pending.proposed {
+            place.keep(&self.runtime).await;
         }
-        place.look_now();
-        self.turn(place, grants, until).await
+        Err(no_number.unwrap_or(EngineError::WaitElapsed { position }))
     }
 
     fn take_place(&self, pending: Pending) -> Place {
         Place {
             seat: Some(self.line.sit(pending.item.lock, &pending.item.resources)),
-            line: Arc::clone(&self.line),
+            keeps: Arc::clone(&self.keeps),
             releases: Arc::clone(&self.releases),
             runtime: self.runtime.clone(),
             pending,
@@ -124,7 +160,7 @@ impl Waiting {
     }
 
     /// Step 2.
-    async fn join(&self, place: &Place, grants: &Batcher<Granting>) -> Result<Joined, EngineError> {
+    async fn join(&self, place: &Place, grants: &Batcher<Granting>) -> Result<Step, EngineError> {
         let item = &place.pending.item;
         let verdict = self.joins.submit(JoinItem {
             lock: item.lock,
@@ -134,13 +170,16 @@ impl Waiting {
             waiters_max: self.waiters_max,
         });
         match verdict.await.map_err(|failure| EngineError::unsent(failure, "locks"))? {
-            JoinVerdict::Waiting => Ok(Joined::Waiting),
+            JoinVerdict::Waiting => {
+                place.joined();
+                Ok(Step::Waiting)
+            }
             JoinVerdict::Free | JoinVerdict::Known => {
                 match seal(grants, place.pending.clone()).await? {
                     SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_) => {
-                        Ok(Joined::Overtaken)
+                        Ok(Step::Join)
                     }
-                    verdict => acquired(verdict).map(Joined::Acquired),
+                    verdict => acquired(verdict).map(Step::Acquired),
                 }
             }
             JoinVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
@@ -150,69 +189,74 @@ impl Waiting {
         }
     }
 
-    /// Steps 3 and 4.
+    /// Step 3, until something else is to be done.
     async fn turn(
         &self,
-        place: Place,
+        place: &Place,
         grants: &Batcher<Granting>,
         until: Duration,
-    ) -> Result<Acquired, EngineError> {
+    ) -> Result<Step, EngineError> {
+        let clock = &self.runtime.clock;
         let mut no_number = None;
         loop {
-            let left = until.saturating_sub(self.runtime.clock.elapsed());
-            if self.runtime.within(left, place.called()).await.is_none() {
-                break;
+            let left = until.saturating_sub(clock.elapsed());
+            match self.runtime.within(left, place.called()).await {
+                None => return Ok(Step::Elapsed(no_number)),
+                Some(false) => return Ok(Step::Join),
+                Some(true) => {}
             }
             match seal(grants, place.pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)) => {}
-                Ok(verdict) => return place.end(acquired(verdict)),
+                Ok(SealVerdict::Ended(how)) => {
+                    // Released by its own id: it has left the line.
+                    place.left();
+                    return Err(EngineError::LockEnded(how));
+                }
+                Ok(verdict) => return acquired(verdict).map(Step::Acquired),
                 Err(error @ (EngineError::MintUnavailable(_) | EngineError::MintRegressed(_))) => {
                     self.line.unable();
                     no_number = Some(error);
+                    clock.sleep(NO_NUMBER_PAUSE).await;
                 }
                 Err(error) => return Err(error),
             }
         }
-        let ledger = Arc::clone(&self.ledger);
-        let lock = place.pending.item.lock;
-        let position =
-            self.run("position", async move { ledger.position(lock).await.ok().flatten() });
-        let position = position.await.flatten();
-        if place.pending.proposed {
-            place.keep(self).await;
-        }
-        Err(no_number.unwrap_or(EngineError::WaitElapsed { position }))
     }
 
-    /// Runs a call to the ledger in a task of its own, so that a caller that hangs up interrupts
-    /// nothing; `None` if it takes too long.
-    async fn run<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        call: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
+    /// The place in line of a waiter whose time is up, if that is quickly found.
+    async fn position(&self, lock: LockId) -> Option<i64> {
+        let (ledger, queries) = (Arc::clone(&self.ledger), Arc::clone(&self.queries));
         let (send, answer) = oneshot::channel();
-        let task = async move { drop(send.send(call.await)) };
-        self.runtime.spawn.spawn(name, Box::pin(task));
-        self.runtime.within(self.request_timeout, answer).await?.ok()
+        let task = async move {
+            let _permit = queries.acquire_owned().await.ok();
+            if !send.is_closed() {
+                let _ = send.send(ledger.position(lock).await.ok().flatten());
+            }
+        };
+        self.runtime.spawn.spawn("position", Box::pin(task));
+        self.runtime.within(PARTING, answer).await?.ok().flatten()
     }
 }
 
 /// A waiter, as long as its caller waits. Dropped in between, it keeps or gives up its place.
 struct Place {
     seat: Option<Seat>,
-    line: Arc<Line>,
+    keeps: Arc<Batcher<Keep>>,
     releases: Arc<Batcher<Release>>,
     runtime: Runtime,
     pending: Pending,
 }
 
 impl Place {
-    fn look_now(&self) {
-        self.seat.iter().for_each(Seat::look_now);
+    fn joined(&self) {
+        self.seat.iter().for_each(Seat::joined);
     }
 
-    async fn called(&self) {
+    fn left(&self) {
+        self.seat.iter().for_each(Seat::left);
+    }
+
+    async fn called(&self) -> bool {
         match &self.seat {
             Some(seat) => seat.called().await,
             None => std::future::pending().await,
@@ -226,12 +270,11 @@ impl Place {
     }
 
     /// Keeps the place before the caller is told that its time is up: it may be back at once.
-    async fn keep(mut self, waiting: &Waiting) {
+    async fn keep(mut self, runtime: &Runtime) {
         let is_taken = self.seat.as_ref().is_none_or(Seat::is_taken);
         self.seat = None;
         if !is_taken {
-            let (line, lock) = (Arc::clone(&self.line), self.pending.item.lock);
-            waiting.run("keep-place", async move { line.keep_place(lock).await }).await;
+            let _ = runtime.within(PARTING, self.keeps.submit(self.pending.item.lock)).await;
         }
     }
 }
@@ -239,24 +282,25 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
-        let (is_taken, lock) = (seat.is_taken(), self.pending.item.lock);
+        let (is_done, lock) = (seat.is_taken() || seat.has_left(), self.pending.item.lock);
         drop(seat);
-        let (line, releases) = (Arc::clone(&self.line), Arc::clone(&self.releases));
+        let (keeps, releases) = (Arc::clone(&self.keeps), Arc::clone(&self.releases));
         let clock = Arc::clone(&self.runtime.clock);
         let proposed = self.pending.proposed;
         let leave = async move {
-            if proposed {
-                return line.keep_place(lock).await;
-            }
-            // A waiter that stays although nobody waits holds up others for a while: worth some tries.
+            // A waiter that stays although nobody waits is found by the roll call.
             for _ in 0..LEAVE_TRIES {
-                if releases.submit(lock.into()).await.is_ok() {
+                let failure = match proposed {
+                    true => keeps.submit(lock).await.err(),
+                    false => releases.submit(lock.into()).await.err(),
+                };
+                if failure.is_none_or(|failure| matches!(failure, Failure::Closed)) {
                     return;
                 }
                 clock.sleep(LEAVE_PAUSE).await;
             }
         };
-        if !is_taken {
+        if !is_done {
             self.runtime.spawn.spawn("leave-queue", Box::pin(leave));
         }
     }

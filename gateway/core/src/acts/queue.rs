@@ -55,34 +55,46 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
 /// Tells the first in line for each resource that it is its turn, if all it waits for is free and
 /// nobody is ahead of it for the rest.
 ///
-/// One answer per resource that somebody is first in line for.
+/// One answer per resource that somebody who is there waits for.
 pub fn call_next(rows: &mut Rows, resources: &[ResourceName], now: Now) -> Vec<Call> {
     let mut calls = Vec::new();
     for resource in resources {
-        let Some(first) = rows.queue.first(resource, None, now.elapsed_ms).cloned() else {
-            continue;
-        };
-        let call = |lock, next_ms| Call {
-            resource: resource.clone(),
-            called: lock,
-            gateway: first.gateway,
-            next_ms,
-        };
-        let in_the_way: Vec<&ResourceName> =
-            first.resources.iter().filter(|name| !is_free(rows, name, now)).collect();
-        if !in_the_way.is_empty() {
-            let ends = in_the_way.iter().filter_map(|name| frees_itself_in(rows, name, now)).min();
-            calls.push(call(None, ends));
-        } else if rows.queue.is_ahead(&first.resources, Some(first.ticket), now.elapsed_ms) {
-            calls.push(call(None, None));
-        } else {
-            rows.queue.call(first.ticket, now.elapsed_ms);
-            let called_at_ms = first.called_at_ms.unwrap_or(now.elapsed_ms);
-            let lock = first.kept_until_ms.is_none().then_some(first.lock);
-            calls.push(call(lock, Some(called_at_ms + TURN_MS - now.elapsed_ms)));
+        let (gone, next) = rows.queue.next(resource, now.elapsed_ms);
+        let gone: Vec<Waiter> = gone.into_iter().cloned().collect();
+        let next = next.cloned();
+        for waiter in gone {
+            if waiter.resources.iter().all(|name| is_free(rows, name, now)) {
+                rows.queue.call(waiter.ticket, now.elapsed_ms);
+            }
         }
+        calls.extend(next.map(|next| call(rows, resource, &next, now)));
     }
     calls
+}
+
+/// The call of one waiter, or when to look again.
+fn call(rows: &mut Rows, resource: &ResourceName, next: &Waiter, now: Now) -> Call {
+    let answer = |called, next_ms| Call {
+        resource: resource.clone(),
+        called,
+        gateway: next.gateway,
+        next_ms,
+    };
+    let in_the_way: Vec<&ResourceName> =
+        next.resources.iter().filter(|name| !is_free(rows, name, now)).collect();
+    if !in_the_way.is_empty() {
+        return answer(
+            None,
+            in_the_way.iter().filter_map(|name| frees_itself_in(rows, name, now)).min(),
+        );
+    }
+    if rows.queue.is_ahead(&next.resources, Some(next.ticket), now.elapsed_ms) {
+        return answer(None, None);
+    }
+    rows.queue.call(next.ticket, now.elapsed_ms);
+    let called_at_ms = rows.queue.get(next.lock).and_then(|waiter| waiter.called_at_ms);
+    let left_ms = called_at_ms.map(|called| called + TURN_MS - now.elapsed_ms);
+    answer(Some(next.lock), left_ms)
 }
 
 /// Whether a lock could be granted on this resource now, the queue aside.

@@ -50,6 +50,9 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
     let token = item.number.and_then(|number| Token::new(rows.guard.base.checked_add(number)?));
     if let Some(refused) = obstacle(rows, item, token, now) {
+        if refused != SealVerdict::NumberTooLow {
+            rows.queue.came(item.lock);
+        }
         if item.attempt != Attempt::First && rows.queue.get(item.lock).is_none() {
             rows.bury(Buried::Lock(item.lock), now);
         }

@@ -176,10 +176,15 @@ impl Ledger for MemoryLedger {
         Ok(self.act(&items, acts::join))
     }
 
-    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError> {
         let now = self.now();
-        self.state().rows.queue.keep(lock, gateway, now.elapsed_ms);
+        let queue = &mut self.state().rows.queue;
+        locks.iter().for_each(|lock| queue.keep(*lock, gateway, now.elapsed_ms));
         Ok(())
+    }
+
+    async fn roll_call(&self, gateway: Uuid) -> Result<Vec<LockId>, LedgerError> {
+        Ok(self.state().rows.queue.of_gateway(gateway))
     }
 
     async fn call_next(

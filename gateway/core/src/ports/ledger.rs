@@ -164,8 +164,12 @@ pub trait Ledger: Send + Sync {
         patience: Patience,
     ) -> Result<Vec<JoinVerdict>, LedgerError>;
 
-    /// Keeps the place of a waiter whose caller is gone for a while, if `gateway` serves it.
-    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError>;
+    /// Keeps the places of waiters whose callers are gone for a while, as far as `gateway` serves
+    /// them.
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError>;
+
+    /// The waiters whose callers wait at `gateway`, as far as the ledger knows.
+    async fn roll_call(&self, gateway: Uuid) -> Result<Vec<LockId>, LedgerError>;
 
     /// Calls whoever is next for each of these resources, and lets other gateways hear of it. With
     /// `able` it is a heartbeat of `gateway` as well, which says whether it can have numbers minted.

@@ -138,8 +138,12 @@ impl Ledger for PgLedger {
         queue::join(&self.sessions, &items, patience).await
     }
 
-    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
-        queue::keep_place(&self.sessions, lock, gateway).await
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError> {
+        queue::keep_places(&self.sessions, gateway, locks).await
+    }
+
+    async fn roll_call(&self, gateway: Uuid) -> Result<Vec<LockId>, LedgerError> {
+        queue::roll_call(&self.sessions, gateway).await
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.call_next", skip_all)]

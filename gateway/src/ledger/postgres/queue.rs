@@ -100,13 +100,27 @@ pub(super) async fn join(
     rows.into_iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
-pub(super) async fn keep_place(
+pub(super) async fn keep_places(
     sessions: &Sessions,
-    lock: LockId,
     gateway: Uuid,
+    locks: &[LockId],
 ) -> Result<(), LedgerError> {
-    let query = sqlx::query("SELECT fencegate.keep_place($1, $2)").bind(lock.0).bind(gateway);
+    let ids: Vec<Uuid> = locks.iter().map(|id| id.0).collect();
+    let query = sqlx::query("SELECT fencegate.keep_places($1, $2)").bind(gateway).bind(ids);
     fetch!(sessions, execute, query).map(drop)
+}
+
+pub(super) async fn roll_call(
+    sessions: &Sessions,
+    gateway: Uuid,
+) -> Result<Vec<LockId>, LedgerError> {
+    let query = sqlx::query_scalar::<_, Uuid>(
+        "SELECT w.lock_id FROM fencegate.waiters w
+         WHERE w.gateway = $1 AND w.kept_until IS NULL",
+    )
+    .bind(gateway);
+    let ids: Vec<Uuid> = fetch!(sessions, fetch_all, query)?;
+    Ok(ids.into_iter().map(LockId).collect())
 }
 
 #[derive(FromRow)]

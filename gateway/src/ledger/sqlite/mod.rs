@@ -411,9 +411,15 @@ impl Ledger for SqliteLedger {
         .await
     }
 
-    async fn keep_place(&self, lock: LockId, gateway: Uuid) -> Result<(), LedgerError> {
-        self.waiting().keep(lock, gateway, self.now().elapsed_ms);
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError> {
+        let now_ms = self.now().elapsed_ms;
+        let mut waiting = self.waiting();
+        locks.iter().for_each(|lock| waiting.keep(*lock, gateway, now_ms));
         Ok(())
+    }
+
+    async fn roll_call(&self, gateway: Uuid) -> Result<Vec<LockId>, LedgerError> {
+        Ok(self.waiting().of_gateway(gateway))
     }
 
     async fn call_next(

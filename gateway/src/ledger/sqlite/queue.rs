@@ -44,31 +44,42 @@ impl SqliteLedger {
         Ok(names.iter().map(standing).collect())
     }
 
-    /// Reads the fences that the first in line wait for, then calls. What changes in between is
-    /// called again: whoever frees a resource calls after its commit.
+    /// Reads the fences that the next in line wait for, then calls. No act is under way meanwhile: it
+    /// would show what it did to the queue before what it did to the fences.
     pub(super) async fn call_waiters(
         &self,
         gateway: Uuid,
         able: Option<bool>,
         names: &[ResourceName],
     ) -> Result<Vec<Call>, LedgerError> {
-        let wanted: BTreeSet<ResourceName> = {
-            let now_ms = self.now().elapsed_ms;
-            let mut waiting = self.waiting();
-            if let Some(able) = able {
-                waiting.beat(gateway, able, now_ms);
-            }
-            let first = names.iter().filter_map(|name| waiting.first(name, None, now_ms));
-            first.flat_map(|waiter| waiter.resources.iter().cloned()).collect()
-        };
+        let _no_act = self.writer.lock().await;
+        let now = self.now();
+        if let Some(able) = able {
+            self.waiting().beat(gateway, able, now.elapsed_ms);
+        }
+        let wanted = self.waited_for(names, now.elapsed_ms);
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let mut rows = Rows::new(self.with_reader(async |reader| load::guard(reader).await).await?);
         rows.fences = self.fences(&wanted.iter().collect()).await?.into_iter().collect();
-        let now = self.now();
-        let known = |name: &&ResourceName| wanted.contains(*name);
-        let names: Vec<ResourceName> = names.iter().filter(known).cloned().collect();
+        // A place that was kept or given up meanwhile may have brought others to the front.
+        let mut names = names.to_vec();
+        names.retain(|name| {
+            self.waited_for(std::slice::from_ref(name), now.elapsed_ms).is_subset(&wanted)
+        });
         Ok(self.with_waiting(&mut rows, |rows| acts::call_next(rows, &names, now)))
+    }
+
+    /// What those wait for who are next for these resources.
+    fn waited_for(&self, names: &[ResourceName], now_ms: i64) -> BTreeSet<ResourceName> {
+        let waiting = self.waiting();
+        let mut wanted = BTreeSet::new();
+        for name in names {
+            let (gone, next) = waiting.next(name, now_ms);
+            let resources = gone.into_iter().chain(next).flat_map(|waiter| &waiter.resources);
+            wanted.extend(resources.cloned());
+        }
+        wanted
     }
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Attempt, Call, JoinItem, JoinVerdict, Ledger, Patience, ReleaseVerdict, SealItem, SealVerdict,
+    Attempt, Call, JoinItem, JoinVerdict, Ledger, Mark, Patience, ReleaseVerdict, SealItem,
+    SealKind, SealVerdict,
 };
 use fence_core::queue::TURN_MS;
 use fence_core::{LockEnd, LockId, Ttl};
 use uuid::Uuid;
 
 use super::build::*;
+use super::marks::mark_one;
 use crate::conformance::pause;
 
 /// Who is called on these resources, by the gateway of those who wait.
@@ -206,7 +208,7 @@ pub async fn who_is_not_present_holds_nobody_up(ledger: &dyn Ledger) {
 pub async fn a_place_is_kept(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let (gone, next) = (waiting(ledger, ["r"]).await, waiting(ledger, ["r"]).await);
-    ledger.keep_place(gone.lock, GATEWAY).await.expect("kept");
+    ledger.keep_places(GATEWAY, &[gone.lock]).await.expect("kept");
     release_one(ledger, ann.lock).await;
     assert_eq!(called(ledger, "r").await, None, "nobody is there to come");
     assert_eq!(seal_one(ledger, turn(&next, 20)).await, SealVerdict::Queued);
@@ -217,7 +219,7 @@ pub async fn a_place_is_kept(ledger: &dyn Ledger) {
     let back = JoinItem { gateway: other, ..gone.clone() };
     assert_eq!(join_one(ledger, back).await, JoinVerdict::Waiting);
     // The old gateway learns late that its caller is gone.
-    ledger.keep_place(gone.lock, GATEWAY).await.expect("kept");
+    ledger.keep_places(GATEWAY, &[gone.lock]).await.expect("kept");
     assert_eq!(seal_one(ledger, turn(&next, 20)).await, SealVerdict::Queued);
     let calls = call(ledger, ["r"]).await;
     assert_eq!((calls[0].called, calls[0].gateway), (Some(gone.lock), other));
@@ -251,4 +253,68 @@ pub async fn what_happens_by_itself_is_foretold(ledger: &dyn Ledger) {
     pause(450).await;
     assert_eq!(called(ledger, "a").await, Some(waiter.lock));
     assert!(call(ledger, ["nobody-waits"]).await.is_empty());
+}
+
+/// A waiter that missed its turn, with nobody behind it, has another one: no grant may come that would
+/// begin it again.
+pub async fn who_missed_its_turn_is_called_again(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let waiter = waiting(ledger, ["r"]).await;
+    release_one(ledger, ann.lock).await;
+    for _ in 0..2 {
+        assert_eq!(called(ledger, "r").await, Some(waiter.lock));
+        passed_over().await;
+    }
+    assert_eq!(called(ledger, "r").await, Some(waiter.lock));
+    assert_eq!(seal_one(ledger, seal(["r"], 20)).await, SealVerdict::Queued);
+    granted(ledger, turn(&waiter, 20)).await;
+}
+
+/// Waiters whose callers are gone have their turns at the same time, so that many of them hold nobody up
+/// for longer than one.
+pub async fn kept_places_have_their_turns_together(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let mut gone = Vec::new();
+    for _ in 0..4 {
+        gone.push(waiting(ledger, ["r"]).await.lock);
+    }
+    let next = waiting(ledger, ["r"]).await;
+    assert_eq!(ledger.roll_call(GATEWAY).await.expect("read").len(), 5);
+    ledger.keep_places(GATEWAY, &gone).await.expect("kept");
+    assert_eq!(ledger.roll_call(GATEWAY).await.expect("read"), [next.lock]);
+    assert!(ledger.roll_call(Uuid::from_u128(1)).await.expect("read").is_empty());
+    release_one(ledger, ann.lock).await;
+    assert_eq!(called(ledger, "r").await, None);
+    passed_over().await;
+    assert_eq!(called(ledger, "r").await, Some(next.lock));
+    granted(ledger, turn(&next, 20)).await;
+}
+
+/// A waiter that came when it was called, and could not be granted, has not missed its turn.
+pub async fn who_came_in_vain_keeps_its_turn(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let (first, second) = (waiting(ledger, ["r"]).await, waiting(ledger, ["r"]).await);
+    release_one(ledger, ann.lock).await;
+    assert_eq!(called(ledger, "r").await, Some(first.lock));
+    mark_one(ledger, "r", Mark::Freeze, "stop").await;
+    assert_eq!(seal_one(ledger, turn(&first, 20)).await, SealVerdict::Frozen(name("r")));
+    assert_eq!(called(ledger, "r").await, None, "frozen");
+    passed_over().await;
+    mark_one(ledger, "r", Mark::Unfreeze, "go on").await;
+    assert_eq!(seal_one(ledger, turn(&second, 20)).await, SealVerdict::Queued);
+    assert_eq!(called(ledger, "r").await, Some(first.lock));
+    granted(ledger, turn(&first, 20)).await;
+}
+
+/// A fence without a lock is not held up by those who wait for one, and is not theirs.
+pub async fn a_fence_does_not_stand_in_line(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let waiter = waiting(ledger, ["r"]).await;
+    release_one(ledger, ann.lock).await;
+    let kind = SealKind::Fence { order: None, force: false };
+    let taken = SealItem { kind, ..turn(&waiter, 20) };
+    assert_eq!(seal_one(ledger, taken).await, SealVerdict::Conflict);
+    granted(ledger, SealItem { kind, ..seal(["r"], 20) }).await;
+    assert_eq!(called(ledger, "r").await, Some(waiter.lock));
+    granted(ledger, turn(&waiter, 30)).await;
 }
