@@ -77,6 +77,10 @@ BEGIN
     SET epoch = g.epoch + 1, nonce = p_nonce, open = false,
         base = greatest(g.base, g.floor, fencegate.highest_token())
     WHERE g.epoch = p_expected;
+    IF FOUND THEN
+        PERFORM fencegate.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL, NULL,
+                                nullif(left(p_why, 256), ''), NULL);
+    END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
@@ -110,6 +114,8 @@ BEGIN
         SET floor = raised, generation = greatest(g.generation, p_known_generation) + 1,
             timeline = fencegate.current_timeline(), system_id = fencegate.current_system_id(),
             halted = NULL;
+        PERFORM fencegate.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
+                                nullif(left(p_why, 256), ''), NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;

@@ -311,6 +311,7 @@ on_every_ledger! {
         a_sweep_bounds_the_rejections
     }
     disasters {
+        disasters_are_in_the_audit
         a_new_epoch_begins_above_every_token
         of_many_switches_from_one_epoch_one_happens
         a_refence_voids_all_tokens

@@ -268,7 +268,7 @@ fn raise(
         SealKind::Transfer { .. } => AuditAction::Transfer,
         SealKind::Fence { .. } => AuditAction::Fence,
     };
-    let ended = before.as_ref().filter(|_| taken_over.is_some());
+    let ended = before.as_ref().filter(|fence| fence.hold == Hold::Held);
     rows.audit(AuditEntry {
         owner: Some(item.owner.clone()),
         previous_owner: ended.map(|fence| fence.owner.clone()),

@@ -12,9 +12,9 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
+    Epoch, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
@@ -55,6 +55,17 @@ impl MemoryLedger {
             wall: self.clock.now(),
             elapsed_ms: i64::try_from(self.clock.elapsed().as_millis()).unwrap_or(i64::MAX),
         }
+    }
+
+    /// Changes the guard, knowing the highest token, and records why if that changed anything.
+    fn change_guard(&self, entry: AuditEntry, act: impl FnOnce(&mut Guard, i64)) -> Epoch {
+        let rows = &mut self.state().rows;
+        let (before, highest) = (rows.guard.clone(), highest(rows));
+        act(&mut rows.guard, highest);
+        if rows.guard != before {
+            rows.audited.push(entry);
+        }
+        epoch_of(rows)
     }
 
     /// Runs an act for each item, in order.
@@ -332,19 +343,17 @@ impl Ledger for MemoryLedger {
         &self,
         expected: i64,
         nonce: Uuid,
-        _: &str,
+        why: &str,
     ) -> Result<Epoch, LedgerError> {
-        let mut state = self.state();
-        let highest = highest(&state.rows);
-        acts::switch_epoch(&mut state.rows.guard, highest, expected, nonce);
-        Ok(epoch_of(&state.rows))
+        let entry = AuditEntry::because(AuditAction::Epoch, self.now().wall, why);
+        Ok(self.change_guard(entry, |guard, highest| {
+            acts::switch_epoch(guard, highest, expected, nonce);
+        }))
     }
 
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
-        let mut state = self.state();
-        let highest = highest(&state.rows);
-        acts::refence(&mut state.rows.guard, highest, &refence);
-        Ok(epoch_of(&state.rows))
+        let entry = AuditEntry::because(AuditAction::Refence, self.now().wall, &refence.why);
+        Ok(self.change_guard(entry, |guard, highest| acts::refence(guard, highest, &refence)))
     }
 
     async fn place(&self) -> Result<Place, LedgerError> {

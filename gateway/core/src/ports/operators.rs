@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::names::ResourceName;
 use crate::token::Token;
+use crate::wire::REASON_BYTES_MAX;
 
 /// What an operator does to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +158,15 @@ impl AuditEntry {
             reason: None,
             request_id: None,
         }
+    }
+}
+
+impl AuditEntry {
+    /// An entry about the whole ledger, with its reason. One that is too long is cut.
+    pub fn because(action: AuditAction, at: Timestamp, why: &str) -> Self {
+        let end = why.floor_char_boundary(REASON_BYTES_MAX);
+        let reason = Some(why[..end].to_owned()).filter(|reason| !reason.is_empty());
+        Self { reason, ..Self::of_ledger(action, at) }
     }
 }
 

@@ -1,15 +1,17 @@
 //! The acts on the guard alone: a new epoch, and a re-fence.
 
 use fence_core::acts::Guard;
-use fence_core::ports::{Epoch, LedgerError};
+use fence_core::ports::{AuditEntry, Epoch, LedgerError};
+use sqlx::Connection as _;
 
 use super::{SqliteLedger, load, rolled_back};
 
 impl SqliteLedger {
-    /// Changes the guard, knowing the highest token. Nobody else writes meanwhile: this process has
-    /// the directory, and this call its only writer. So one statement makes it an act.
+    /// Changes the guard, knowing the highest token, and records why if that changed anything. Nobody
+    /// else writes meanwhile: this process has the directory, and this call its only writer.
     pub(super) async fn change_guard(
         &self,
+        entry: AuditEntry,
         act: impl FnOnce(&mut Guard, i64) + Send,
     ) -> Result<Epoch, LedgerError> {
         let mut writer = self.writer.lock().await;
@@ -23,6 +25,7 @@ impl SqliteLedger {
         let mut guard = before.clone();
         act(&mut guard, highest);
         if guard != before {
+            let mut transaction = connection.begin().await.map_err(rolled_back)?;
             sqlx::query(
                 "UPDATE guard SET epoch = ?1, nonce = ?2, open = ?3, base = ?4, floor = ?5,
                                   generation = ?6",
@@ -33,9 +36,12 @@ impl SqliteLedger {
             .bind(guard.base)
             .bind(guard.floor)
             .bind(guard.generation)
-            .execute(connection)
+            .execute(&mut *transaction)
             .await
             .map_err(rolled_back)?;
+            super::audit::append(&mut transaction, &[entry]).await.map_err(rolled_back)?;
+            let lost = |error: sqlx::Error| LedgerError::Unknown(error.to_string());
+            transaction.commit().await.map_err(lost)?;
         }
         Ok(guard.as_epoch())
     }

@@ -19,9 +19,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf, Epoch, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
+    Epoch, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
 };
@@ -515,14 +515,17 @@ impl Ledger for SqliteLedger {
         &self,
         expected: i64,
         nonce: Uuid,
-        _why: &str,
+        why: &str,
     ) -> Result<Epoch, LedgerError> {
+        let entry = AuditEntry::because(AuditAction::Epoch, self.now().wall, why);
         let act = |guard: &mut Guard, highest| acts::switch_epoch(guard, highest, expected, nonce);
-        self.change_guard(act).await
+        self.change_guard(entry, act).await
     }
 
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
-        self.change_guard(|guard, highest| acts::refence(guard, highest, &refence)).await
+        let entry = AuditEntry::because(AuditAction::Refence, self.now().wall, &refence.why);
+        let act = |guard: &mut Guard, highest| acts::refence(guard, highest, &refence);
+        self.change_guard(entry, act).await
     }
 
     async fn place(&self) -> Result<Place, LedgerError> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, ReleaseVerdict, RenewVerdict, SealItem,
-    SealKind, SealVerdict,
+    AuditAction, AuditFilter, Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, ReleaseVerdict,
+    RenewVerdict, SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal};
 use futures::future::join_all;
@@ -122,4 +122,26 @@ pub async fn a_refence_that_nothing_calls_for_changes_nothing(ledger: &dyn Ledge
     let after = ledger.place().await.expect("a place");
     assert_eq!((after.epoch, after.generation), (before.epoch, before.generation));
     apply(ledger, put(&ann, "k", "a")).await;
+}
+
+/// Each has an entry in the audit, with its reason; what changed nothing has none.
+pub async fn disasters_are_in_the_audit(ledger: &dyn Ledger) {
+    ledger.switch_epoch(0, Uuid::new_v4(), "the mint was wiped").await.expect("switched");
+    ledger.switch_epoch(0, Uuid::new_v4(), "too late").await.expect("not again");
+    ledger.refence(Refence { forced: false, ..forced(Uuid::new_v4()) }).await.expect("not needed");
+    let refence = Refence { why: "restored from a backup".into(), ..forced(Uuid::new_v4()) };
+    ledger.refence(refence).await.expect("re-fenced");
+    let filter = AuditFilter { limit: 10, ..AuditFilter::default() };
+    let entries = ledger.audit(filter).await.expect("read");
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|(_, entry)| (entry.action, entry.reason.as_deref(), entry.resource.is_some()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (AuditAction::Refence, Some("restored from a backup"), false),
+            (AuditAction::Epoch, Some("the mint was wiped"), false),
+        ]
+    );
 }
