@@ -113,15 +113,15 @@ impl Mover {
     pub fn next(&mut self, standing: &Standing) -> Move {
         let many = 1 + self.below(8);
         match self.below(100) {
-            0..25 => Move::Seal(self.seals()),
-            25..33 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
-            33..45 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
-            45..54 => {
+            0..32 => Move::Seal(self.seals()),
+            32..44 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
+            44..54 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
+            54..59 => {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
-            54..57 => Move::Sweep(self.retention()),
-            57..65 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
-            65..71 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
+            59..61 => Move::Sweep(self.retention()),
+            61..63 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
+            63..68 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
     }
@@ -144,7 +144,10 @@ impl Mover {
             if let Some(waiter) = waiter {
                 free.retain(|name| !waiter.resources.iter().any(|other| other.as_str() == *name));
                 let item = self.seal(waiter.resources);
-                items.push(SealItem { lock: waiter.lock, owner: waiter.owner, ..item });
+                let turn = SealItem { lock: waiter.lock, owner: waiter.owner, ..item };
+                self.seals.pop();
+                self.seals.push(turn.clone());
+                items.push(turn);
                 continue;
             }
             let mut resources = Vec::new();
@@ -176,6 +179,12 @@ impl Mover {
             SealItem { kind, lock, resources, owner, ttl, max_hold, metadata, number, attempt };
         self.seals.push(item.clone());
         item
+    }
+
+    /// A lock that was to be sealed lately.
+    fn sealed(&mut self) -> Option<LockId> {
+        let back = self.below(5);
+        self.seals.iter().nth_back(back).map(|item| item.lock)
     }
 
     fn recent_waiter(&mut self) -> Option<JoinItem> {
@@ -235,12 +244,20 @@ impl Mover {
     }
 
     fn renewal(&mut self) -> RenewItem {
-        let lock = self.lock(95);
+        let lock = self.sealed().filter(|_| self.chance(70)).unwrap_or_else(|| self.lock(95));
         RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()) }
     }
 
     fn release(&mut self) -> (LockId, bool) {
-        (self.lock(95), self.chance(30))
+        // Often of one that waits, so that lines get shorter, too; or of one that was sealed lately.
+        let waiter = self.recent_waiter().map(|waiter| (waiter.lock, false));
+        let sealed = self.sealed().map(|lock| (lock, true));
+        match self.below(10) {
+            0..5 => waiter,
+            5..8 => sealed,
+            _ => None,
+        }
+        .unwrap_or_else(|| (self.lock(95), self.chance(30)))
     }
 
     fn token(&mut self, standing: &Standing, resource: usize) -> i64 {
