@@ -17,52 +17,39 @@ mod operators;
 mod reads;
 mod refencing;
 mod rejections;
+mod start;
 mod sweeper;
 mod traces;
+mod views;
 mod waiting;
 mod watch;
 mod writes;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, BreakItem, Grant, Ledger, LedgerError, LockRecord, Mint, Object, OperationRecord,
-    Page, ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView, Retention, Runtime,
+    BreakItem, Grant, Ledger, Mint, ReadItem, ReadVerdict, ResourceView, Retention, Runtime,
 };
-use fence_core::{LockId, LockState, ObjectKey, OperationId, ResourceName, Ttl};
-use tokio::sync::{Semaphore, oneshot};
+use fence_core::{LockId, LockState, ObjectKey, ResourceName, Ttl};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use batcher::{Batcher, Limits};
+use batcher::Batcher;
 use deliveries::GiveBack;
-use epochs::Epochs;
 pub use error::EngineError;
-use granting::Granting;
+use grants::Grants;
 pub use grants::{Acquire, Acquired, Fence, Transfer};
-use grants::{Grants, Look};
-use line::Line;
+use locks::Locks;
 pub use locks::Renewed;
-use locks::{Break, Locks, Release, Renew};
-use lookout::Lookout;
 pub use lookout::Refencing;
 use reads::Read;
 pub use refencing::{Refenced, refence_now};
-use rejections::Rejections;
-use traces::Traces;
-use waiting::{Join, Keep, Waiting};
 use watch::Watches;
 pub use watch::{WATCHERS_MAX, Watcher};
-use writes::{Commit, Writes};
+use writes::Writes;
 pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
 
-/// Bytes in one batch of writes.
-const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Lanes that may use the ledger at once.
-const LANES_MAX: usize = 8;
-/// Queries outside the queues that may use the ledger at once.
-const QUERIES_MAX: usize = 6;
 /// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
 const BREAK_ATTEMPTS_MAX: u32 = 3;
 
@@ -120,111 +107,6 @@ struct Inner {
 }
 
 impl Engine {
-    /// Starts the engine's tasks.
-    pub fn new(
-        ledger: Arc<dyn Ledger>,
-        mint: Arc<dyn Mint>,
-        runtime: Runtime,
-        settings: Settings,
-    ) -> Self {
-        let closing = CancellationToken::new();
-        let limits = Limits {
-            queue_max: settings.queue_max,
-            batch_max: settings.batch_max,
-            batch_bytes_max: BATCH_BYTES_MAX,
-            timeout: settings.request_timeout,
-        };
-        let start = Starter {
-            runtime: runtime.clone(),
-            limits,
-            lanes: Arc::new(Semaphore::new(LANES_MAX)),
-            closing: closing.clone(),
-        };
-        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
-        let traces = Traces::default();
-        let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
-        let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
-        let releases = Arc::new(start.batcher(release));
-        let give_back = GiveBack {
-            releases: Arc::clone(&releases),
-            traces: traces.clone(),
-            runtime: runtime.clone(),
-            closing: closing.clone(),
-        };
-        let epochs = Epochs::new(Arc::clone(&ledger), Arc::clone(&mint), runtime.clone());
-        let epochs = Arc::new(epochs);
-        let granting = || Granting {
-            ledger: Arc::clone(&ledger),
-            mint: Arc::clone(&mint),
-            traces: traces.clone(),
-            give_back: give_back.clone(),
-            epochs: Arc::clone(&epochs),
-        };
-        let grants = Grants {
-            looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
-            reentries: start.limited(granting(), grants::BATCH_MAX),
-            grants: start.limited(granting(), grants::BATCH_MAX),
-            waiting: Waiting {
-                keeps: Arc::new(start.batcher(Keep { line: Arc::clone(&line) })),
-                queries: Arc::clone(&queries),
-                joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
-                line: Arc::clone(&line),
-                ledger: Arc::clone(&ledger),
-                releases: Arc::clone(&releases),
-                runtime: runtime.clone(),
-                request_timeout: settings.request_timeout,
-                waiters_max: settings.waiters_max,
-            },
-            runtime: runtime.clone(),
-        };
-        let locks = Locks {
-            renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
-            releases: Arc::clone(&releases),
-            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line }),
-            traces,
-        };
-        let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
-        let writes = Writes {
-            committers: (0..settings.committers.max(1)).map(committer).collect(),
-            rejections: Rejections::start(Arc::clone(&ledger), &runtime, closing.clone()),
-            runtime: runtime.clone(),
-        };
-        let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
-        sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
-        let looked = CancellationToken::new();
-        match settings.refencing {
-            Some(refencing) => Lookout {
-                ledger: Arc::clone(&ledger),
-                mint: Arc::clone(&mint),
-                epochs,
-                runtime: runtime.clone(),
-                refencing,
-                last: None,
-                said: None,
-            }
-            .start(looked.clone(), closing.clone()),
-            None => looked.cancel(),
-        }
-        let retention = settings.retention.clone();
-        let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
-        let inner = Inner {
-            ledger,
-            mint,
-            runtime,
-            settings,
-            grants,
-            locks,
-            writes,
-            reads,
-            queries,
-            looked,
-            give_back,
-            watches,
-            closing,
-        };
-        Self { inner: Arc::new(inner) }
-    }
-
     /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
@@ -360,63 +242,6 @@ impl Engine {
         Err(EngineError::LedgerUnavailable("the lock changes hands too fast to be broken".into()))
     }
 
-    /// A lock by its id.
-    pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        let record = self.query(async move { ledger.lock(id).await }).await?;
-        if let Some(record) = record {
-            return Ok(record);
-        }
-        let ledger = Arc::clone(&self.inner.ledger);
-        match self.query(async move { ledger.position(id).await }).await? {
-            None => Err(EngineError::LockNotFound),
-            position => Err(EngineError::LockWaiting { position }),
-        }
-    }
-
-    /// A resource by its name.
-    pub async fn resource(&self, name: ResourceName) -> Result<ResourceView, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        let view = self.query(async move { ledger.resource(&name).await }).await?;
-        view.ok_or(EngineError::ResourceNotFound)
-    }
-
-    /// Whether all of these resources were locked before; the first that was not is named. A fence
-    /// never disappears, so this stays true.
-    async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        let missing = self.query(async move {
-            for name in names {
-                if ledger.resource(&name).await?.is_none() {
-                    return Ok(Some(name));
-                }
-            }
-            Ok(None)
-        });
-        missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
-    }
-
-    /// Resources in byte order; with `held` only those whose lock has not been released.
-    pub async fn resources(
-        &self,
-        page: Page,
-        held: bool,
-    ) -> Result<Vec<ResourceView>, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.resources(page, held).await }).await
-    }
-
-    /// Objects of a resource in byte order, without their bytes.
-    pub async fn objects(
-        &self,
-        resource: ResourceName,
-        page: Page,
-    ) -> Result<Vec<Object>, EngineError> {
-        self.resource(resource.clone()).await?;
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.objects(&resource, page).await }).await
-    }
-
     /// Reads an object and the version of its resource.
     #[tracing::instrument(level = "debug", skip_all, fields(%resource))]
     pub async fn read(
@@ -434,55 +259,6 @@ impl Engine {
         self.inner.writes.write(request).await
     }
 
-    /// What became of a write; `None` if the ledger holds no trace of it.
-    pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.operation(id).await }).await
-    }
-
-    /// The write that used an idempotency key.
-    pub async fn operation_by_key(
-        &self,
-        resource: ResourceName,
-        key: String,
-    ) -> Result<Option<Applied>, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.operation_by_key(&resource, &key).await }).await
-    }
-
-    /// Refused writes, newest first, each with its number.
-    pub async fn rejections(
-        &self,
-        filter: RejectionFilter,
-    ) -> Result<Vec<(i64, Rejection)>, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.rejections(filter).await }).await
-    }
-
-    /// Which parts work, asked now.
-    pub async fn readiness(&self) -> Readiness {
-        let ledger = Arc::clone(&self.inner.ledger);
-        let mint = Arc::clone(&self.inner.mint);
-        // Not in line with other queries: readiness is asked for when they are stuck, too.
-        let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
-        let mint = self.detached(None, async move { Ok(mint.head().await?) });
-        let (ledger, mint) = futures::join!(ledger, mint);
-        let text = |error: EngineError| error.to_string();
-        let ledger = ledger.map_err(text);
-        let mint = match (&ledger, mint) {
-            (Ok(epoch), Ok(head)) if epoch.open && head.incarnation != Some(epoch.nonce) => {
-                let other = Err("the mint is not the one that the ledger knows".into());
-                head.check_owner(epoch.ledger).map_err(|error| error.to_string()).and(other)
-            }
-            (Ok(epoch), Ok(head)) => {
-                head.check_owner(epoch.ledger).map_err(|error| error.to_string())
-            }
-            (Err(_), Ok(_)) => Ok(()),
-            (_, Err(error)) => Err(error.to_string()),
-        };
-        Readiness { ledger: ledger.map(drop), mint }
-    }
-
     /// Waits until ledger and mint were held against each other once, or could not be.
     pub async fn looked_around(&self) {
         self.inner.looked.cancelled().await;
@@ -496,60 +272,5 @@ impl Engine {
     /// Clock, ids and spawning.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
-    }
-
-    /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
-    /// nothing is asked.
-    async fn query<T: Send + 'static>(
-        &self,
-        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let queries = Arc::clone(&self.inner.queries);
-        self.detached(Some(queries), async move { Ok(call.await?) }).await
-    }
-
-    /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.
-    async fn detached<T: Send + 'static>(
-        &self,
-        room: Option<Arc<Semaphore>>,
-        call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let (send, answer) = oneshot::channel();
-        let task = async move {
-            let _permit = match room {
-                Some(room) => room.acquire_owned().await.ok(),
-                None => None,
-            };
-            if !send.is_closed() {
-                let _ = send.send(call.await);
-            }
-        };
-        self.inner.runtime.spawn.spawn("query", Box::pin(task));
-        match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(_)) => Err(EngineError::Defect("a query ended without an answer".into())),
-            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
-        }
-    }
-}
-
-/// Starts batchers that share runtime, limits and end.
-struct Starter {
-    runtime: Runtime,
-    limits: Limits,
-    lanes: Arc<Semaphore>,
-    closing: CancellationToken,
-}
-
-impl Starter {
-    fn batcher<A: batcher::Act>(&self, act: A) -> Batcher<A> {
-        self.limited(act, self.limits.batch_max)
-    }
-
-    fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
-        let limits =
-            Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
-        let lanes = Arc::clone(&self.lanes);
-        Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
     }
 }
