@@ -1,0 +1,158 @@
+//! How the engine starts: its queues, and the tasks that look after themselves.
+
+use std::sync::Arc;
+
+use fence_core::ports::{Ledger, Mint, Runtime};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::batcher::{self, Batcher, Limits};
+use super::deliveries::GiveBack;
+use super::epochs::Epochs;
+use super::granting::Granting;
+use super::grants::{self, Grants, Look};
+use super::line::Line;
+use super::locks::{Break, Locks, Release, Renew};
+use super::lookout::Lookout;
+use super::reads::Read;
+use super::rejections::Rejections;
+use super::traces::Traces;
+use super::waiting::{Join, Keep, Waiting};
+use super::watch::Watches;
+use super::writes::{Commit, Writes};
+use super::{Engine, Inner, Settings, sweeper};
+
+/// Bytes in one batch of writes.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Lanes that may use the ledger at once.
+const LANES_MAX: usize = 8;
+/// Queries outside the queues that may use the ledger at once.
+const QUERIES_MAX: usize = 6;
+
+impl Engine {
+    /// Starts the engine's tasks.
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        mint: Arc<dyn Mint>,
+        runtime: Runtime,
+        settings: Settings,
+    ) -> Self {
+        let closing = CancellationToken::new();
+        let limits = Limits {
+            queue_max: settings.queue_max,
+            batch_max: settings.batch_max,
+            batch_bytes_max: BATCH_BYTES_MAX,
+            timeout: settings.request_timeout,
+        };
+        let start = Starter {
+            runtime: runtime.clone(),
+            limits,
+            lanes: Arc::new(Semaphore::new(LANES_MAX)),
+            closing: closing.clone(),
+        };
+        let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let traces = Traces::default();
+        let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
+        let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
+        let releases = Arc::new(start.batcher(release));
+        let give_back = GiveBack {
+            releases: Arc::clone(&releases),
+            traces: traces.clone(),
+            runtime: runtime.clone(),
+            closing: closing.clone(),
+        };
+        let epochs = Epochs::new(Arc::clone(&ledger), Arc::clone(&mint), runtime.clone());
+        let epochs = Arc::new(epochs);
+        let granting = || Granting {
+            ledger: Arc::clone(&ledger),
+            mint: Arc::clone(&mint),
+            traces: traces.clone(),
+            give_back: give_back.clone(),
+            epochs: Arc::clone(&epochs),
+        };
+        let grants = Grants {
+            looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
+            reentries: start.limited(granting(), grants::BATCH_MAX),
+            grants: start.limited(granting(), grants::BATCH_MAX),
+            waiting: Waiting {
+                keeps: Arc::new(start.batcher(Keep { line: Arc::clone(&line) })),
+                queries: Arc::clone(&queries),
+                joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
+                line: Arc::clone(&line),
+                ledger: Arc::clone(&ledger),
+                releases: Arc::clone(&releases),
+                runtime: runtime.clone(),
+                request_timeout: settings.request_timeout,
+                waiters_max: settings.waiters_max,
+            },
+            runtime: runtime.clone(),
+        };
+        let locks = Locks {
+            renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
+            releases: Arc::clone(&releases),
+            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line }),
+            traces,
+        };
+        let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
+        let writes = Writes {
+            committers: (0..settings.committers.max(1)).map(committer).collect(),
+            rejections: Rejections::start(Arc::clone(&ledger), &runtime, closing.clone()),
+            runtime: runtime.clone(),
+        };
+        let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
+        sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
+        let looked = CancellationToken::new();
+        match settings.refencing {
+            Some(refencing) => Lookout {
+                ledger: Arc::clone(&ledger),
+                mint: Arc::clone(&mint),
+                epochs,
+                runtime: runtime.clone(),
+                refencing,
+                last: None,
+                said: None,
+            }
+            .start(looked.clone(), closing.clone()),
+            None => looked.cancel(),
+        }
+        let retention = settings.retention.clone();
+        let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
+        let inner = Inner {
+            ledger,
+            mint,
+            runtime,
+            settings,
+            grants,
+            locks,
+            writes,
+            reads,
+            queries,
+            looked,
+            give_back,
+            watches,
+            closing,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+/// Starts batchers that share runtime, limits and end.
+struct Starter {
+    runtime: Runtime,
+    limits: Limits,
+    lanes: Arc<Semaphore>,
+    closing: CancellationToken,
+}
+
+impl Starter {
+    fn batcher<A: batcher::Act>(&self, act: A) -> Batcher<A> {
+        self.limited(act, self.limits.batch_max)
+    }
+
+    fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
+        let limits =
+            Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
+        let lanes = Arc::clone(&self.lanes);
+        Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
+    }
+}

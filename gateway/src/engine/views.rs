@@ -1,0 +1,155 @@
+//! What the engine shows: the ledger's views, outside the queues, and which parts work.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Applied, LedgerError, LockRecord, Object, OperationRecord, Page, Rejection, RejectionFilter,
+    ResourceView,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{Engine, EngineError, Readiness};
+
+impl Engine {
+    /// A lock by its id.
+    pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let record = self.query(async move { ledger.lock(id).await }).await?;
+        if let Some(record) = record {
+            return Ok(record);
+        }
+        let ledger = Arc::clone(&self.inner.ledger);
+        match self.query(async move { ledger.position(id).await }).await? {
+            None => Err(EngineError::LockNotFound),
+            position => Err(EngineError::LockWaiting { position }),
+        }
+    }
+
+    /// A resource by its name.
+    pub async fn resource(&self, name: ResourceName) -> Result<ResourceView, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let view = self.query(async move { ledger.resource(&name).await }).await?;
+        view.ok_or(EngineError::ResourceNotFound)
+    }
+
+    /// Whether all of these resources were locked before; the first that was not is named. A fence
+    /// never disappears, so this stays true.
+    pub(super) async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let missing = self.query(async move {
+            for name in names {
+                if ledger.resource(&name).await?.is_none() {
+                    return Ok(Some(name));
+                }
+            }
+            Ok(None)
+        });
+        missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
+    }
+
+    /// Resources in byte order; with `held` only those whose lock has not been released.
+    pub async fn resources(
+        &self,
+        page: Page,
+        held: bool,
+    ) -> Result<Vec<ResourceView>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.resources(page, held).await }).await
+    }
+
+    /// Objects of a resource in byte order, without their bytes.
+    pub async fn objects(
+        &self,
+        resource: ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, EngineError> {
+        self.resource(resource.clone()).await?;
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.objects(&resource, page).await }).await
+    }
+
+    /// What became of a write; `None` if the ledger holds no trace of it.
+    pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation(id).await }).await
+    }
+
+    /// The write that used an idempotency key.
+    pub async fn operation_by_key(
+        &self,
+        resource: ResourceName,
+        key: String,
+    ) -> Result<Option<Applied>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation_by_key(&resource, &key).await }).await
+    }
+
+    /// Refused writes, newest first, each with its number.
+    pub async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.rejections(filter).await }).await
+    }
+
+    /// Which parts work, asked now.
+    pub async fn readiness(&self) -> Readiness {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let mint = Arc::clone(&self.inner.mint);
+        // Not in line with other queries: readiness is asked for when they are stuck, too.
+        let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
+        let mint = self.detached(None, async move { Ok(mint.head().await?) });
+        let (ledger, mint) = futures::join!(ledger, mint);
+        let text = |error: EngineError| error.to_string();
+        let ledger = ledger.map_err(text);
+        let mint = match (&ledger, mint) {
+            (Ok(epoch), Ok(head)) if epoch.open && head.incarnation != Some(epoch.nonce) => {
+                let other = Err("the mint is not the one that the ledger knows".into());
+                head.check_owner(epoch.ledger).map_err(|error| error.to_string()).and(other)
+            }
+            (Ok(epoch), Ok(head)) => {
+                head.check_owner(epoch.ledger).map_err(|error| error.to_string())
+            }
+            (Err(_), Ok(_)) => Ok(()),
+            (_, Err(error)) => Err(error.to_string()),
+        };
+        Readiness { ledger: ledger.map(drop), mint }
+    }
+
+    /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
+    /// nothing is asked.
+    pub(super) async fn query<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let queries = Arc::clone(&self.inner.queries);
+        self.detached(Some(queries), async move { Ok(call.await?) }).await
+    }
+
+    /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.
+    pub(super) async fn detached<T: Send + 'static>(
+        &self,
+        room: Option<Arc<Semaphore>>,
+        call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (send, answer) = oneshot::channel();
+        let task = async move {
+            let _permit = match room {
+                Some(room) => room.acquire_owned().await.ok(),
+                None => None,
+            };
+            if !send.is_closed() {
+                let _ = send.send(call.await);
+            }
+        };
+        self.inner.runtime.spawn.spawn("query", Box::pin(task));
+        match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(EngineError::Defect("a query ended without an answer".into())),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
+    }
+}
