@@ -1,0 +1,272 @@
+//! Locks and fences as JSON.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::optional_duration;
+use crate::lock::{LockEnd, LockId, LockState, MaxHold, Supersession, Ttl};
+use crate::metadata::Metadata;
+use crate::names::ResourceName;
+use crate::token::Token;
+
+/// `POST /locks`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AcquireRequest {
+    /// The resource to lock; or else `resources`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 1, max_length = 256))]
+    pub resource: Option<ResourceName>,
+    /// The resources to lock, all or none, in any order; 1 to 32, each once.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 32))]
+    pub resources: Option<Vec<ResourceName>>,
+    /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
+    /// broken. An infinite lock still expires after 60 s if its answer could not be written out.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "30s"))]
+    pub ttl: Option<Ttl>,
+    /// How long it may be held in all, however often it is renewed: `1s` to `30d`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub max_hold: Option<MaxHold>,
+    /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
+    /// keys of 1 to 64 bytes, values of at most 1024.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::HashMap<String, String>>))]
+    pub metadata: Option<Metadata>,
+    /// Whether to refuse resources that were never locked before.
+    #[serde(default)]
+    pub only_if_exists: bool,
+    /// A name for the holder, shown to everybody; at most 256 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[serde(default)]
+    pub owner: String,
+    /// A random UUID of the caller's choice. With it the call can be repeated: the same id gets
+    /// the same lock and token.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
+    pub id: Option<LockId>,
+    /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
+    /// place in line is kept for 10 s after that, and the same call takes it up again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "0s"))]
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub wait: Option<std::time::Duration>,
+}
+
+/// A lock as its holder sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Lock {
+    /// The lock's id: the holder's key to it. Keep it to yourself.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub id: LockId,
+    /// What it covers.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub resources: Vec<ResourceName>,
+    /// The fence token: send it as `X-Fence-Token` with every write.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711"))]
+    pub token: Token,
+    /// The holder's name for itself.
+    pub owner: String,
+    /// What it is doing.
+    pub state: LockState,
+    /// What the holder noted on it.
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::HashMap<String, String>))]
+    #[serde(default)]
+    pub metadata: Metadata,
+    /// How long it lasts without renewal, in milliseconds; `null` for ever.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub ttl_ms: Option<i64>,
+    /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_in_ms: Option<i64>,
+    /// When it must have ended, however often it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub hold_until: Option<Timestamp>,
+    /// When it was granted.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub acquired_at: Timestamp,
+    /// The version of each resource, in the order of `resources`.
+    pub versions: Vec<i64>,
+    /// For how long it had been expired when this renewal revived it, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lapsed_ms: Option<i64>,
+    /// How it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<LockEnd>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What can be said of a lock in one word: how it ended, or else its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LockWord {
+    /// Held, and its deadline lies ahead.
+    Leased,
+    /// Held, but an operator's break is due soon.
+    Breaking,
+    /// Its deadline has passed, and nobody has taken over.
+    Expired,
+    /// Held, and waiting for the effects of older tokens.
+    Draining,
+    /// A newer token was sealed on its resource.
+    Superseded,
+    /// Its holder gave it back.
+    Released,
+    /// An operator broke it.
+    Broken,
+    /// It was issued before the ledger was re-fenced.
+    Void,
+}
+
+impl LockWord {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leased => "leased",
+            Self::Breaking => "breaking",
+            Self::Expired => "expired",
+            Self::Draining => "draining",
+            Self::Superseded => "superseded",
+            Self::Released => "released",
+            Self::Broken => "broken",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// The data of an event of `GET /locks/{id}/events`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockEvent {
+    /// How the lock ended (`superseded`, `released`, `broken`, `void`), or else its state.
+    pub state: String,
+    /// Time left, in milliseconds; 0 once expired or ended.
+    pub expires_in_ms: i64,
+    /// When the operator's break takes effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub due: Option<Timestamp>,
+    /// What put a newer token in its place, if it was superseded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Supersession>,
+}
+
+/// `POST /locks/{id}/renew`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RenewRequest {
+    /// A new ttl, or `infinite`; without one the old is kept.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub ttl: Option<Ttl>,
+}
+
+/// `POST /locks/renew`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RenewManyRequest {
+    /// The locks; at most 1000, each once.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Uuid>, max_items = 1000))]
+    pub ids: Vec<LockId>,
+    /// A new ttl for all of them; without one each keeps its own.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub ttl: Option<Ttl>,
+}
+
+/// `POST /locks/{id}/transfer`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// A name for the successor, shown to everybody; at most 256 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    pub owner: String,
+    /// The id of the successor's lock, a random UUID. With it the call can be repeated: the same
+    /// id gets the same answer again.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
+    pub id: Option<LockId>,
+}
+
+/// What became of one lock in a renewal of many.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RenewOutcome {
+    /// The lock.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub id: LockId,
+    /// The lock as it stands, if it was renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<Lock>,
+    /// The error code, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// The answer to `POST /locks/renew`: one outcome per id, in order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RenewManyAnswer {
+    /// The outcomes.
+    pub items: Vec<RenewOutcome>,
+}
+
+/// `POST /resources/{resource}/fence`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FenceRequest {
+    /// A random UUID of the caller's choice, with which the call can be repeated.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub id: LockId,
+    /// The number that your own lock gave you, growing with each holder: digits as a string, or an
+    /// integer; 1 to 2^63-1. Not above the last one: nothing changes. Without it the last caller
+    /// wins.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "42"))]
+    pub order: Option<Order>,
+    /// Whether to fence off the holder of a live lock of this gateway.
+    #[serde(default)]
+    pub force: bool,
+    /// A name for the caller, shown to everybody; at most 256 bytes.
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[serde(default)]
+    pub owner: String,
+}
+
+/// The number of a lock that is not ours: 1 to 2^63-1, as digits or as an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order(pub i64);
+
+impl<'de> Deserialize<'de> for Order {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(i64),
+            Text(String),
+        }
+        let number = match Form::deserialize(deserializer) {
+            Ok(Form::Number(number)) => Token::new(number),
+            Ok(Form::Text(digits)) => Token::parse(digits.as_bytes()).ok(),
+            Err(_) => None,
+        };
+        let malformed = || serde::de::Error::custom("an order is a number from 1 to 2^63-1");
+        number.map(|number| Self(number.get())).ok_or_else(malformed)
+    }
+}
+
+/// A fence without a lock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Fence {
+    /// The resource.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub resource: ResourceName,
+    /// The fence token: send it as `X-Fence-Token` with every write.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711"))]
+    pub token: Token,
+    /// The version of the resource: the number of its last committed write.
+    pub version: i64,
+}

@@ -1,0 +1,29 @@
+//! Requests and answers as JSON, shared by server and clients.
+//!
+//! Durations are strings in requests (`30s`) and integers of milliseconds in answers; times are
+//! RFC 3339; tokens are decimal strings. Unknown fields are refused.
+
+mod locks;
+mod resources;
+mod seeing;
+
+pub use locks::*;
+pub use resources::*;
+pub use seeing::*;
+
+/// The longest owner, in bytes.
+pub const OWNER_BYTES_MAX: usize = 256;
+/// The longest reason, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
+/// The most resources of one lock.
+pub const LOCK_RESOURCES_MAX: usize = 32;
+/// The longest wait of one call: proxies give up after a minute.
+pub const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(50);
+/// The most ids in one renewal of many.
+pub const RENEW_IDS_MAX: usize = 1000;
+
+fn optional_duration<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<std::time::Duration>, D::Error> {
+    crate::lock::duration_text(deserializer).map(Some)
+}

@@ -1,0 +1,185 @@
+//! Resources, objects and operations as JSON.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::optional_duration;
+use crate::lock::{LockState, OperationId};
+use crate::names::ResourceName;
+
+/// `POST /resources/{resource}/break`
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BreakRequest {
+    /// Break at the latest in this time, or when the lock expires if that is sooner; now by
+    /// default. At most `24h`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub after: Option<std::time::Duration>,
+    /// Why, for the record; 1 to 1024 bytes.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub reason: String,
+}
+
+/// `POST /resources/{resource}/freeze` and the like
+#[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MarkRequest {
+    /// Why, shown to everybody and kept for ever; 1 to 1024 bytes, no control characters.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    pub reason: String,
+}
+
+/// A resource and its lock, as everybody may see them: no ids, no tokens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Resource {
+    /// Its name.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub resource: ResourceName,
+    /// What its lock is doing.
+    pub state: LockState,
+    /// The owner of the lock granted last.
+    pub owner: String,
+    /// When that lock was granted.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub acquired_at: Timestamp,
+    /// How long ago that was, in milliseconds.
+    pub age_ms: i64,
+    /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub expires_in_ms: Option<i64>,
+    /// The version of the resource: the number of its last committed write.
+    pub version: i64,
+    /// How many objects it has.
+    pub objects: i64,
+    /// Why an operator has stopped all writers and grants, in the operator's words; absent if none
+    /// has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
+    /// Why an operator forbids deleting it, in the operator's words; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected: Option<String>,
+    /// How many wait in line for its lock.
+    pub queue_length: i64,
+}
+
+/// An object in a list.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ObjectEntry {
+    /// Its key.
+    pub key: String,
+    /// The version of the resource that wrote it.
+    pub version: i64,
+    /// Its `ETag`.
+    pub etag: String,
+    /// Its number of bytes.
+    pub size: i64,
+    /// The SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
+    /// Its content type.
+    pub content_type: String,
+    /// When it was written.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub written_at: Timestamp,
+}
+
+/// A page of resources.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ResourceList {
+    /// The resources, in byte order.
+    pub items: Vec<Resource>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A page of objects.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ObjectList {
+    /// The objects, in byte order of their keys.
+    pub items: Vec<ObjectEntry>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// The answer to a put.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Written {
+    /// The resource.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub resource: ResourceName,
+    /// The object.
+    pub key: String,
+    /// The version of the resource that this write became.
+    pub version: i64,
+    /// The number of bytes stored.
+    pub size: i64,
+    /// The SHA-256 of the bytes stored, in hexadecimal.
+    pub sha256: String,
+    /// The id of the operation.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub operation: OperationId,
+}
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OperationOutcome {
+    /// It took effect.
+    Applied,
+    /// It took no effect and never will.
+    NotApplied,
+}
+
+/// An operation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Operation {
+    /// Its id.
+    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
+    pub operation: OperationId,
+    /// What became of it.
+    pub outcome: OperationOutcome,
+    /// `put`, `delete` or `delete_all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The version it became; absent for a delete of nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// Its number of bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<i64>,
+    /// The SHA-256 of its bytes, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// The owner of the lock it was made under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// When it was committed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub committed_at: Option<Timestamp>,
+}
+
+/// The answer to a search for operations.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OperationList {
+    /// At most one: the operation that used the key.
+    pub items: Vec<Operation>,
+}

@@ -1,0 +1,162 @@
+//! Problems, and what operators see, as JSON.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::lock::{OperationId, Supersession};
+
+/// A write that was refused.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RejectionEntry {
+    /// When.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// The resource.
+    pub resource: String,
+    /// The object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The error code that the writer got.
+    pub reason: String,
+    /// The token that the writer presented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presented_token: Option<String>,
+    /// How many grants behind it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grants_behind: Option<i64>,
+    /// How long it had been superseded, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_ms: Option<i64>,
+    /// The owner of the lock that the token belonged to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The request, as in `X-Request-Id` and the log.
+    pub request_id: String,
+}
+
+/// A page of rejections, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RejectionList {
+    /// The rejections.
+    pub items: Vec<RejectionEntry>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// Something that was done to a lock, a resource or the whole ledger.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditEntry {
+    /// When.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
+    /// `unprotect`, `fence`, `refence` or `epoch`.
+    pub action: String,
+    /// The resource; absent if it was done to the whole ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The owner of the lock that was granted or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The owner of the lock that a grant put an end to; absent if that had been released or broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_owner: Option<String>,
+    /// Why, in the operator's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The request of the operator, as in `X-Request-Id` and the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// A page of the audit, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditList {
+    /// The entries.
+    pub items: Vec<AuditEntry>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// The state of one part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PartState {
+    /// `ledger`, `mint` or `gateway`.
+    pub part: String,
+    /// Whether it works.
+    pub ready: bool,
+    /// What is wrong, if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// The answer to `GET /readyz`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Readiness {
+    /// Whether requests should be sent here.
+    pub ready: bool,
+    /// The parts.
+    pub parts: Vec<PartState>,
+}
+
+/// An error, as in RFC 9457.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// A page that explains the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// One line, the same for every occurrence.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened here.
+    pub detail: String,
+    /// The error code.
+    pub code: String,
+    /// Whether the same request may succeed when it is sent again later.
+    pub retryable: bool,
+    /// The request, as in `X-Request-Id` and the log.
+    pub request_id: String,
+    /// The resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The token that was presented.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presented_token: Option<String>,
+    /// What superseded the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Supersession>,
+    /// When the token was superseded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub superseded_at: Option<Timestamp>,
+    /// When to try again, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<i64>,
+    /// The owner of the lock that is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The place in line for the lock, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<i64>,
+    /// How long that lock has been held, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_age_ms: Option<i64>,
+    /// The operation, where it helps: the one whose outcome is unknown, or the one that used the
+    /// idempotency key first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
+    pub operation: Option<OperationId>,
+    /// `unknown` if the request may have taken effect or not; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
