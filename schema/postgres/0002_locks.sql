@@ -2,7 +2,8 @@
 -- statements each see a fresh snapshot: what is not on a locked row is read in a statement begun
 -- after the lock was taken, so that it cannot show the past.
 --
--- SQLSTATE FG001: the ledger must be re-fenced. FG002: the epoch moved. FG003: wrong isolation.
+-- SQLSTATE FG001: the ledger must be re-fenced, by what its own guard says. FG002: the epoch moved.
+-- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows.
 
 -- Refuses to act on a server that may have lost acknowledged commits: another timeline, another
 -- system, or a position behind one that this gateway has seen flushed (I12).
@@ -26,7 +27,7 @@ BEGIN
     END IF;
     IF pg_current_wal_insert_lsn() - '0/0'::pg_lsn < p_seen THEN
         RAISE EXCEPTION 'the ledger has fallen behind what it had flushed'
-            USING ERRCODE = 'FG001';
+            USING ERRCODE = 'FG004';
     END IF;
 END $$;
 
@@ -281,7 +282,10 @@ BEGIN
             verdict := 'released';
         ELSE
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
-            IF FOUND THEN
+            -- A fence that a re-fence voided is set anew: the lock elsewhere is held still.
+            IF FOUND AND NOT (known.fence AND p_force[i] IS NOT NULL AND known.ended IS NULL
+                              AND known.token <= guard.floor AND known.resources = names
+                              AND known.owner = p_owner[i]) THEN
                 why := fencegate.not_renewable(known, guard.floor, t);
                 IF why NOT IN ('breaking', 'hold_exceeded') THEN
                     verdict := why;
@@ -329,7 +333,8 @@ BEGIN
                    fencegate.millis(t - f.acquired_at) AS age, fencegate.millis(f.deadline - t) AS left
             INTO blocker FROM fencegate.fences f
             WHERE f.resource = ANY (names)
-              AND (f.frozen IS NOT NULL OR f.fence_order >= p_order[i]
+              AND (f.frozen IS NOT NULL OR f.fence_order > p_order[i]
+                   OR (f.fence_order = p_order[i] AND f.token > guard.floor)
                    OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
                        AND f.lock_id IS DISTINCT FROM p_from[i] AND p_force[i] IS NOT TRUE))
             ORDER BY f.resource LIMIT 1;
@@ -404,7 +409,10 @@ BEGIN
             INSERT INTO fencegate.locks
                 (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence)
             VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t,
-                    made.hold_until, made.metadata, p_force[i] IS NOT NULL);
+                    made.hold_until, made.metadata, p_force[i] IS NOT NULL)
+            ON CONFLICT (id) DO UPDATE
+            SET token = excluded.token, acquired_at = excluded.acquired_at, ended = NULL,
+                ended_at = NULL;
             acquired_us := fencegate.micros(t);
             versions := fencegate.versions(names);
         END IF;

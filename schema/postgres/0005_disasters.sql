@@ -55,17 +55,16 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     -- Waits for a re-fence that is under way; the next statement sees what it did.
     LOCK TABLE fencegate.seal_guard IN ROW EXCLUSIVE MODE;
-    IF p_generation IS NULL
-       OR p_generation = (SELECT w.generation FROM fencegate.write_guard w) THEN
+    IF p_generation = (SELECT w.generation FROM fencegate.write_guard w) THEN
         PERFORM fencegate.halt(p_why);
     END IF;
 END $$;
 
 -- Begins a new epoch: the mint has lost its place. Waits for every seal under way, so all seals of the
--- old epoch are before it or fail after it; writes are not delayed. If the epoch has moved on already,
--- nothing changes. Returns the epoch as it stands then.
+-- old epoch are before it or fail after it; writes are not delayed. The base is no lower than p_above. If
+-- the epoch has moved on already, nothing changes. Returns the epoch as it stands then.
 CREATE FUNCTION fencegate.switch_epoch(
-    p_seen bigint, p_expected bigint, p_nonce uuid, p_why text)
+    p_seen bigint, p_expected bigint, p_nonce uuid, p_above bigint, p_why text)
 RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -75,7 +74,7 @@ BEGIN
     FROM fencegate.seal_guard g;
     UPDATE fencegate.seal_guard g
     SET epoch = g.epoch + 1, nonce = p_nonce, open = false,
-        base = greatest(g.base, g.floor, fencegate.highest_token())
+        base = greatest(g.base, g.floor, fencegate.highest_token(), p_above)
     WHERE g.epoch = p_expected;
     IF FOUND THEN
         PERFORM fencegate.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL, NULL,

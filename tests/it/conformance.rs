@@ -312,6 +312,7 @@ on_every_ledger! {
     }
     disasters {
         disasters_are_in_the_audit
+        a_fence_is_set_anew_after_a_refence
         a_new_epoch_begins_above_every_token
         of_many_switches_from_one_epoch_one_happens
         a_refence_voids_all_tokens

@@ -154,7 +154,7 @@ async fn an_epoch_that_somebody_began_and_did_not_open_is_completed() {
     rig.engine.release(first.lock).await.unwrap();
     // As by a gateway that died before it could tell the mint.
     let nonce = random_id();
-    let begun = rig.memory().switch_epoch(0, nonce, "test").await.unwrap();
+    let begun = rig.memory().switch_epoch(0, nonce, 0, "test").await.unwrap();
     assert!(!begun.open);
     let next = rig.granted(R).await;
     assert!(next.token > first.token);

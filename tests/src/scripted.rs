@@ -341,9 +341,10 @@ impl Ledger for ScriptedLedger {
         &self,
         expected: i64,
         nonce: Uuid,
+        above: i64,
         why: &str,
     ) -> Result<Epoch, LedgerError> {
-        self.memory.switch_epoch(expected, nonce, why).await
+        self.memory.switch_epoch(expected, nonce, above, why).await
     }
 
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {

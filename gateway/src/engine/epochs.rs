@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fence_core::ports::{Carry, Epoch, Head, Ledger, Mint, Place, Runtime, Witness};
+use fence_core::ports::{Carry, Epoch, Head, Ledger, Mint, Place, Reached, Runtime, Witness};
 
 use super::error::EngineError;
 use super::metrics;
@@ -95,7 +95,8 @@ impl Epochs {
         let head = self.mint.head().await?;
         self.checked(&head).await?;
         let nonce = self.runtime.ids.lock().0;
-        let epoch = self.ledger.switch_epoch(expected, nonce, why).await?;
+        let above = Reached::by(self.runtime.clock.now()).token;
+        let epoch = self.ledger.switch_epoch(expected, nonce, above, why).await?;
         if epoch.nonce == nonce {
             ::metrics::counter!(metrics::EPOCH_SWITCHES).increment(1);
             tracing::warn!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fence_core::ports::{Ledger, Mint, Place, Refence, Runtime};
+use fence_core::ports::{Ledger, Mint, Place, Reached, Refence, Runtime};
 
 use super::epochs::Epochs;
 use super::error::EngineError;
@@ -43,12 +43,17 @@ pub(super) async fn refence(
         before.called_for = Some(lost);
     }
     let nonce = runtime.ids.lock().0;
+    let reached = Reached::by(runtime.clock.now());
     let epoch = ledger
         .refence(Refence {
             nonce,
             number: head.number,
-            known_base: head.witness.as_ref().map_or(0, |witness| witness.base),
-            known_generation: head.witness.as_ref().map_or(0, |witness| witness.generation),
+            known_base: head.witness.as_ref().map_or(0, |one| one.base).max(reached.token),
+            known_generation: head
+                .witness
+                .as_ref()
+                .map_or(0, |one| one.generation)
+                .max(reached.generation),
             why: why.or(before.called_for.as_deref()).unwrap_or("asked for").to_owned(),
             forced,
         })

@@ -13,7 +13,7 @@ use crate::token::Token;
 /// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
 /// first, whatever the verdict.
 /// 1. A buried id was given up: `Ended(Released)`.
-/// 2. A known id is this caller's retry or re-entry: `Again`, `Ended`, `Conflict`, `Breaking` or
+/// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry: `Again`, `Ended`, `Conflict`, `Breaking` or
 ///    `HoldExceeded`. One that is unknown and no longer wanted is buried.
 /// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, or held for as
 ///    long as it may be.
@@ -31,7 +31,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return SealVerdict::Ended(LockEnd::Released);
     }
-    if rows.locks.contains_key(&item.lock) {
+    if rows.locks.contains_key(&item.lock) && !is_void_fence(rows, item) {
         return reenter(rows, item, now);
     }
     if is_other_waiter(rows, item) {
@@ -72,6 +72,19 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         Some(record) => SealVerdict::Sealed(record.grant, taken_over),
         None => SealVerdict::Busy,
     }
+}
+
+/// A fence of this id was voided by a re-fence. The lock elsewhere that it stands for is held still, so
+/// the same call sets the fence anew.
+fn is_void_fence(rows: &Rows, item: &SealItem) -> bool {
+    item.is_fence()
+        && rows.locks.get(&item.lock).is_some_and(|row| {
+            row.fence
+                && row.token.get() <= rows.guard.floor
+                && row.ended.is_none()
+                && row.resources == item.resources
+                && row.owner == item.owner
+        })
 }
 
 /// The lock that is sealed. A successor is bound by what its predecessor was.
@@ -217,7 +230,10 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         if fence.is_held(now) && fence.token.get() > floor && !handed_over && !force {
             return Some(SealVerdict::Held(fence.holder(resource, now)));
         }
-        if order.is_some_and(|order| fence.order.is_some_and(|last| last >= order)) {
+        // The order of a fence that a re-fence voided may come once more.
+        let void = fence.token.get() <= floor;
+        let is_stale = |last: i64, order: i64| if void { last > order } else { last >= order };
+        if order.is_some_and(|order| fence.order.is_some_and(|last| is_stale(last, order))) {
             return Some(SealVerdict::OrderStale(resource.clone()));
         }
     }

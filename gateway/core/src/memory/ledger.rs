@@ -343,11 +343,12 @@ impl Ledger for MemoryLedger {
         &self,
         expected: i64,
         nonce: Uuid,
+        above: i64,
         why: &str,
     ) -> Result<Epoch, LedgerError> {
         let entry = AuditEntry::because(AuditAction::Epoch, self.now().wall, why);
         Ok(self.change_guard(entry, |guard, highest| {
-            acts::switch_epoch(guard, highest, expected, nonce);
+            acts::switch_epoch(guard, highest.max(above), expected, nonce);
         }))
     }
 

@@ -1,5 +1,6 @@
 //! What a ledger and a mint remember of each other, so that either notices what the other lost.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -106,5 +107,30 @@ impl Witness {
         self.generation == place.generation
             && self.system_id == place.system_id
             && self.timeline == place.timeline
+    }
+}
+
+/// Tokens and generations that no ledger has reached by some time: one re-fence an hour since 2020 would
+/// have.
+///
+/// When ledger and mint have both been restored to before an earlier re-fence, nobody remembers how far
+/// that one went. This does: it only ever adds to what they remember, so a clock that is wrong does no
+/// harm that they would not have done alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// No token is higher.
+    pub token: i64,
+    /// No generation is higher.
+    pub generation: i64,
+}
+
+impl Reached {
+    /// 2020-01-01T00:00:00Z, in seconds of Unix time.
+    const SINCE_S: i64 = 1_577_836_800;
+
+    /// By this time.
+    pub fn by(now: Timestamp) -> Self {
+        let hours = ((now.as_second() - Self::SINCE_S) / 3600).max(0);
+        Self { token: hours.saturating_mul(REFENCE_JUMP), generation: hours }
     }
 }

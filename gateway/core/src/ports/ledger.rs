@@ -237,13 +237,14 @@ pub trait Ledger: Send + Sync {
     async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError>;
 
     /// Begins a new epoch in place of `expected`, not open yet, with a base above every token that
-    /// was ever sealed: the mint has lost its place. Seals under way come before it or fail after
-    /// it; writes go on. If the epoch is another one already, nothing changes. Returns the epoch as
+    /// was ever sealed and no lower than `above`: the mint has lost its place. Seals under way come
+    /// before it or fail after it; writes go on. If the epoch is another one already, nothing changes. Returns the epoch as
     /// it stands then.
     async fn switch_epoch(
         &self,
         expected: i64,
         nonce: Uuid,
+        above: i64,
         why: &str,
     ) -> Result<Epoch, LedgerError>;
 

@@ -11,14 +11,16 @@ pub(super) async fn switch_epoch(
     sessions: &Sessions,
     expected: i64,
     nonce: Uuid,
+    above: i64,
     why: &str,
 ) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
     let call =
-        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.switch_epoch($1, $2, $3, $4)")
+        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.switch_epoch($1, $2, $3, $4, $5)")
             .bind(sessions.seen())
             .bind(expected)
             .bind(nonce)
+            .bind(above)
             .bind(why)
             .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
@@ -35,7 +37,8 @@ pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Ep
             .bind(refence.nonce)
             .bind(refence.number)
             .bind(refence.known_base)
-            .bind(refence.known_generation)
+            // What this gateway has seen, too: the ledger may have forgotten it.
+            .bind(refence.known_generation.max(sessions.generation()))
             .bind(&refence.why)
             .bind(refence.forced)
             .fetch_one(&mut session.connection);
@@ -70,9 +73,9 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let answer = sessions.answer(call).await;
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
-    let untold = sessions.stands(row.generation, row.flushed, called_for.is_some());
+    let untold = sessions.stands(row.generation, called_for.is_some());
     if let Some(why) = untold {
-        sessions.tell_others(&why).await;
+        sessions.tell_others(row.generation, &why).await;
         called_for = Some(why);
     }
     Ok(Place {

@@ -227,9 +227,10 @@ impl Ledger for PgLedger {
         &self,
         expected: i64,
         nonce: Uuid,
+        above: i64,
         why: &str,
     ) -> Result<Epoch, LedgerError> {
-        disasters::switch_epoch(&self.sessions, expected, nonce, why).await
+        disasters::switch_epoch(&self.sessions, expected, nonce, above, why).await
     }
 
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {

@@ -98,6 +98,16 @@ impl Sessions {
                 self.idle().push(session.connection);
                 Ok(value)
             }
+            // By what its own guard says, so nothing has to be remembered here. Perhaps it is not the
+            // server that the address leads to now.
+            Err(Failure::Answered(error @ LedgerError::RefenceRequired(_))) => {
+                self.idle().clear();
+                Err(error)
+            }
+            Err(Failure::Behind(why)) => {
+                self.idle().clear();
+                Err(LedgerError::RefenceRequired(why))
+            }
             Err(Failure::Answered(error)) => {
                 self.idle().push(session.connection);
                 Err(error)
@@ -133,29 +143,37 @@ impl Sessions {
         answer: Result<T, Failure>,
     ) -> Result<Option<T>, LedgerError> {
         let generation = session.generation;
+        let behind = match &answer {
+            Err(Failure::Behind(why)) => Some(why.clone()),
+            _ => None,
+        };
         let answer = match answer {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
         };
-        let Err(LedgerError::RefenceRequired(why)) = &answer else { return answer };
+        let Some(why) = behind else { return answer };
         let first = {
             let mut standing = self.standing();
             if standing.generation != generation {
                 let why = "the ledger was re-fenced meanwhile; nothing was applied";
                 return Err(LedgerError::Unavailable(why.into()));
             }
-            standing.halted.is_none() && standing.halted.insert(why.clone()) == why
+            let first = standing.halted.is_none();
+            standing.halted.get_or_insert_with(|| why.clone());
+            first
         };
         if first {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
-            self.tell_others(why).await;
+            if let Some(generation) = generation {
+                self.tell_others(generation, &why).await;
+            }
         }
         answer
     }
 
-    /// Stores what this gateway holds against the server, unless it was re-fenced since.
-    pub async fn tell_others(&self, why: &str) {
-        let generation = self.standing().generation;
+    /// Stores what this gateway holds against the server in this generation, unless it was re-fenced
+    /// since.
+    pub async fn tell_others(&self, generation: i64, why: &str) {
         let told = async {
             let mut session = self.take().await?;
             let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
@@ -171,19 +189,35 @@ impl Sessions {
     }
 
     /// Takes note of the generation in which the ledger stands, and of whether the ledger itself calls
-    /// for a re-fence. In a new one, nothing is held against it any more, and the position may be a
-    /// lower one. Returns what is held against it although it does not say so.
-    pub fn stands(&self, generation: i64, flushed: i64, called_for: bool) -> Option<String> {
+    /// for a re-fence. In one that is new to this gateway, nothing is held against it any more, and the
+    /// position may be a lower one. One that is older than what was seen means that the ledger went
+    /// back. Returns what is held against it although it does not say so.
+    pub fn stands(&self, generation: i64, called_for: bool) -> Option<String> {
         let mut standing = self.standing();
-        let newer = standing.generation.is_some_and(|known| generation > known);
-        standing.generation = Some(standing.generation.map_or(generation, |g| g.max(generation)));
+        let known = standing.generation;
+        let newer = known.is_none_or(|known| generation > known);
+        standing.generation = known.max(Some(generation));
+        if let Some(known) = known.filter(|known| *known > generation) {
+            standing.halted.get_or_insert_with(|| {
+                format!("the ledger is in generation {generation}, but {known} was seen")
+            });
+        }
         if newer {
-            self.flushed.store(flushed, Ordering::Release);
-            if standing.halted.take().is_some() {
-                tracing::warn!(generation, "the ledger was re-fenced; acts are sent to it again");
+            self.flushed.store(0, Ordering::Release);
+            standing.halted = None;
+            if known.is_some() {
+                tracing::warn!(
+                    generation,
+                    "the ledger was re-fenced; what was held against it is over"
+                );
             }
         }
         standing.halted.clone().filter(|_| !called_for)
+    }
+
+    /// The highest generation that this gateway has seen.
+    pub fn generation(&self) -> i64 {
+        self.standing().generation.unwrap_or(0)
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -297,12 +331,16 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
 
 /// SQLSTATE of a lock timeout.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// What the schema raises for a server that is behind the position it was given.
+const FALLEN_BEHIND: &str = "FG004";
 
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The server answered with an error: the call was rolled back, the session is sound.
     Answered(LedgerError),
+    /// The server is behind a position that this gateway has seen: rolled back.
+    Behind(String),
     /// The server gave up waiting for a row that somebody else has locked: rolled back.
     RowLocked,
     /// No answer came: the call may still take effect. The session must be closed.
@@ -319,6 +357,7 @@ impl From<sqlx::Error> for Failure {
                         Self::Lost(pg.to_string())
                     }
                     Some(pg) if pg.code() == LOCK_NOT_AVAILABLE => Self::RowLocked,
+                    Some(pg) if pg.code() == FALLEN_BEHIND => Self::Behind(pg.message().to_owned()),
                     Some(pg) => Self::Answered(meaning(pg.code(), pg.message())),
                     None => Self::Lost(error.to_string()),
                 }

@@ -415,10 +415,13 @@ impl Ledger for SqliteLedger {
         &self,
         expected: i64,
         nonce: Uuid,
+        above: i64,
         why: &str,
     ) -> Result<Epoch, LedgerError> {
         let entry = AuditEntry::because(AuditAction::Epoch, self.now().wall, why);
-        let act = |guard: &mut Guard, highest| acts::switch_epoch(guard, highest, expected, nonce);
+        let act = |guard: &mut Guard, highest: i64| {
+            acts::switch_epoch(guard, highest.max(above), expected, nonce)
+        };
         self.change_guard(entry, act).await
     }
 

@@ -27,7 +27,8 @@ pub(super) async fn store(
                     "INSERT INTO locks (id, resources, token, owner, ttl_ms, acquired_at, ended,
                                         ended_at, hold_until, metadata, fence)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-                     ON CONFLICT (id) DO UPDATE SET ttl_ms = ?5, ended = ?7, ended_at = ?8",
+                     ON CONFLICT (id) DO UPDATE
+                     SET token = ?3, ttl_ms = ?5, acquired_at = ?6, ended = ?7, ended_at = ?8",
                 )
                 .bind(id.to_string())
                 .bind(resources)

@@ -31,7 +31,7 @@ pub async fn a_new_epoch_begins_above_every_token(ledger: &dyn Ledger) {
     let before = ledger.epoch().await.expect("an epoch");
     let before = ledger.open_epoch(before.nonce).await.expect("opened");
     let nonce = Uuid::new_v4();
-    let after = ledger.switch_epoch(before.number, nonce, "test").await.expect("switched");
+    let after = ledger.switch_epoch(before.number, nonce, 0, "test").await.expect("switched");
     assert_eq!((after.number, after.nonce, after.base, after.open), (1, nonce, 70, false));
     assert_eq!(after.ledger, before.ledger);
     assert_eq!(ledger.epoch().await.expect("an epoch"), after);
@@ -44,7 +44,7 @@ pub async fn a_new_epoch_begins_above_every_token(ledger: &dyn Ledger) {
     assert_eq!(held(ledger, "s", 1).await.token, token(71));
     release_one(ledger, ann.lock).await;
     assert_eq!(held(ledger, "r", 2).await.token, token(72));
-    let next = ledger.switch_epoch(1, Uuid::new_v4(), "test").await.expect("switched");
+    let next = ledger.switch_epoch(1, Uuid::new_v4(), 0, "test").await.expect("switched");
     assert_eq!((next.number, next.base), (2, 72));
 }
 
@@ -52,13 +52,13 @@ pub async fn a_new_epoch_begins_above_every_token(ledger: &dyn Ledger) {
 pub async fn of_many_switches_from_one_epoch_one_happens(ledger: &dyn Ledger) {
     held(ledger, "r", 10).await;
     let nonces: Vec<Uuid> = (1..=8).map(Uuid::from_u128).collect();
-    let switches = nonces.iter().map(|nonce| ledger.switch_epoch(0, *nonce, "test"));
+    let switches = nonces.iter().map(|nonce| ledger.switch_epoch(0, *nonce, 0, "test"));
     let epochs = join_all(switches).await;
     let first = epochs[0].clone().expect("switched");
     assert_eq!((first.number, first.base), (1, 10));
     assert!(epochs.iter().all(|epoch| epoch.as_ref() == Ok(&first)), "{epochs:?}");
     for past in [0, -1, 7] {
-        assert_eq!(ledger.switch_epoch(past, Uuid::new_v4(), "test").await, Ok(first.clone()));
+        assert_eq!(ledger.switch_epoch(past, Uuid::new_v4(), 0, "test").await, Ok(first.clone()));
     }
 }
 
@@ -126,8 +126,8 @@ pub async fn a_refence_that_nothing_calls_for_changes_nothing(ledger: &dyn Ledge
 
 /// Each has an entry in the audit, with its reason; what changed nothing has none.
 pub async fn disasters_are_in_the_audit(ledger: &dyn Ledger) {
-    ledger.switch_epoch(0, Uuid::new_v4(), "the mint was wiped").await.expect("switched");
-    ledger.switch_epoch(0, Uuid::new_v4(), "too late").await.expect("not again");
+    ledger.switch_epoch(0, Uuid::new_v4(), 0, "the mint was wiped").await.expect("switched");
+    ledger.switch_epoch(0, Uuid::new_v4(), 0, "too late").await.expect("not again");
     ledger.refence(Refence { forced: false, ..forced(Uuid::new_v4()) }).await.expect("not needed");
     let refence = Refence { why: "restored from a backup".into(), ..forced(Uuid::new_v4()) };
     ledger.refence(refence).await.expect("re-fenced");
@@ -144,4 +144,30 @@ pub async fn disasters_are_in_the_audit(ledger: &dyn Ledger) {
             (AuditAction::Epoch, Some("the mint was wiped"), false),
         ]
     );
+}
+
+/// A fence without a lock stands for one elsewhere, which a re-fence here does not end: the same call
+/// sets it anew, with a token of the new generation.
+pub async fn a_fence_is_set_anew_after_a_refence(ledger: &dyn Ledger) {
+    let kind = SealKind::Fence { order: Some(7), force: false };
+    let item = SealItem { kind, ..seal(["r"], 10) };
+    let before = granted(ledger, item.clone()).await;
+    let epoch = ledger.refence(forced(Uuid::new_v4())).await.expect("re-fenced");
+    assert_eq!(refusal(ledger, put(&before, "k", "x")).await, Refusal::Void);
+    let lower =
+        SealItem { kind: SealKind::Fence { order: Some(6), force: false }, ..seal(["r"], 1) };
+    let sealed = ledger.seal(epoch.number, Arc::from([lower.clone()]), Patience::Skip).await;
+    assert_eq!(sealed, Ok(vec![SealVerdict::OrderStale(name("r"))]));
+    let again = SealItem { number: Some(2), ..item.clone() };
+    let sealed = ledger.seal(epoch.number, Arc::from([again.clone()]), Patience::Skip).await;
+    let Ok([SealVerdict::Sealed(after, _)]) = sealed.as_deref() else { panic!("{sealed:?}") };
+    assert_eq!((after.lock, after.token), (before.lock, token(epoch.base + 2)));
+    apply(ledger, put(after, "k", "x")).await;
+    let sealed = ledger.seal(epoch.number, Arc::from([again]), Patience::Skip).await;
+    assert!(matches!(sealed.as_deref(), Ok([SealVerdict::Again(_)])), "{sealed:?}");
+    let other = SealItem { number: Some(3), ..SealItem { lock: lock_id(), ..item } };
+    let sealed = ledger.seal(epoch.number, Arc::from([other]), Patience::Skip).await;
+    assert_eq!(sealed, Ok(vec![SealVerdict::OrderStale(name("r"))]));
+    let record = ledger.lock(before.lock).await.expect("read").expect("known");
+    assert_eq!((record.ended, record.grant.token), (None, after.token));
 }
