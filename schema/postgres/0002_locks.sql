@@ -330,7 +330,8 @@ BEGIN
             SELECT f.resource, f.owner, f.frozen IS NOT NULL AS is_frozen, f.break_due,
                    f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
                        AND p_force[i] IS NOT TRUE AS is_held,
-                   fencegate.millis(t - f.acquired_at) AS age, fencegate.millis(f.deadline - t) AS left
+                   fencegate.millis(t - f.acquired_at) AS age,
+                   fencegate.millis(least(f.deadline, f.break_due) - t) AS left
             INTO blocker FROM fencegate.fences f
             WHERE f.resource = ANY (names)
               AND (f.frozen IS NOT NULL OR f.fence_order > p_order[i]
@@ -536,9 +537,15 @@ BEGIN
         ELSE
             PERFORM fencegate.settle(known.resources, t);
             SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
-            verdict := CASE WHEN known.ended IS NOT NULL OR known.token <= guard.floor
-                            THEN 'ended' ELSE 'released' END;
-            IF verdict = 'released' AND EXISTS (
+            -- One that ended on some of its resources only is given back on the others.
+            verdict := CASE WHEN known.token <= guard.floor THEN 'ended'
+                            WHEN known.ended IS NULL THEN 'released'
+                            WHEN known.ended IN ('superseded', 'broken') AND EXISTS (
+                                SELECT FROM fencegate.fences f
+                                WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
+                                  AND f.hold = 'held') THEN 'released'
+                            ELSE 'ended' END;
+            IF verdict = 'released' AND known.ended IS NULL AND EXISTS (
                     SELECT FROM fencegate.fences f
                     WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
                       AND fencegate.micros(f.renewed_at) <> p_since[i]) THEN
@@ -546,7 +553,8 @@ BEGIN
             END IF;
         END IF;
         IF verdict = 'released' THEN
-            UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = known.id;
+            UPDATE fencegate.locks l SET ended = 'released', ended_at = t
+            WHERE l.id = known.id AND l.ended IS NULL;
             UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.hold = 'held';
             held_ms := fencegate.millis(t - known.acquired_at);

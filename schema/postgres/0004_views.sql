@@ -13,7 +13,7 @@ SELECT f.resource,
        fencegate.micros(f.acquired_at) AS acquired_us,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
-       fencegate.millis(f.deadline - clock_timestamp()) AS remaining_ms,
+       fencegate.millis(least(f.deadline, f.break_due) - clock_timestamp()) AS remaining_ms,
        f.version, f.objects, f.token, f.frozen, f.protected,
        (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f
@@ -45,7 +45,7 @@ LANGUAGE sql VOLATILE AS $$
         SELECT v.state, v.remaining_ms, f.renewed_at, f.break_due
         FROM fencegate.views v JOIN fencegate.fences f USING (resource)
         WHERE v.resource = ANY (l.resources) AND f.lock_id = l.id
-        ORDER BY v.resource LIMIT 1) v ON true
+        ORDER BY f.break_due NULLS LAST, f.deadline, v.resource LIMIT 1) v ON true
     WHERE l.id = ANY (p_locks)
 $$;
 

@@ -189,6 +189,8 @@ on_every_ledger! {
         a_breaking_lock_may_be_released
         an_expired_lock_may_be_released
         a_release_frees_all_its_resources
+        a_lock_that_ended_in_part_is_released_on_the_rest
+        a_break_of_any_resource_shows
         a_grant_that_was_never_renewed_may_be_released_on_that_condition
         a_grant_that_was_taken_up_since_is_kept
         a_conditional_release_is_decided_in_its_batch

@@ -183,7 +183,7 @@ async fn after_a_failover_nothing_is_written_until_an_operator_refences() {
     let held = client.acquire("job:9", "10m").await;
     let forced = site.refence(&["--force"]).await;
     assert_eq!(forced.code, Some(0), "{}{}", forced.out, forced.err);
-    assert!(forced.out.contains("generation 2,"), "{}", forced.out);
+    assert!(forced.out.contains("epoch 2,"), "{}", forced.out);
     let late = client.put("job:9", "k", "late").under(&held).send().await;
     late.refused(412, "fence-token-void");
     let next = eventually("a lock is granted", async || {

@@ -28,6 +28,7 @@ on_both!(
     who_hangs_up_leaves_the_line,
     who_releases_its_id_leaves_the_line,
     nobody_gets_in_between,
+    the_same_id_may_wait_more_than_once,
     a_line_that_is_full_is_refused,
     a_gateway_that_stops_lets_its_waiters_go,
 );
@@ -154,6 +155,29 @@ async fn who_releases_its_id_leaves_the_line(setup: SetUp) {
     client.call(reqwest::Method::DELETE, path).send().await.expect(204);
     until_length(&client, "r", 0).await;
     waiting.await.unwrap().refused(409, "lock-released");
+}
+
+async fn the_same_id_may_wait_more_than_once(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = gateway.client();
+    let a = client.acquire("r", "10m").await;
+    let mut body = wants("r", "20s");
+    body["id"] = random_id().to_string().into();
+    let first = in_line(&client, "r", &body).await;
+    let second = tokio::spawn(client.lock(&body).send());
+    let gone = tokio::spawn(client.lock(&body).send());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // One of the calls breaks off: the others wait on in the same place.
+    gone.abort();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(queue_length(&client, "r").await, 1);
+    client.release(&a).send().await.expect(204);
+    let answers = [first.await.unwrap(), second.await.unwrap()];
+    let mut statuses = answers.each_ref().map(|answer| answer.status);
+    statuses.sort();
+    assert_eq!(statuses, [200, 201], "{answers:?}");
+    let [one, other] = answers.map(|answer| answer.parse::<Lock>());
+    assert_eq!((one.id, one.token), (other.id, other.token));
 }
 
 async fn nobody_gets_in_between(setup: SetUp) {

@@ -36,7 +36,8 @@ const PROBE: Duration = Duration::from_secs(2);
 /// Who waits here.
 #[derive(Default)]
 struct Seats {
-    by_lock: HashMap<LockId, Arc<Sign>>,
+    /// One sign per call: the same id may wait more than once.
+    by_lock: HashMap<LockId, Vec<Arc<Sign>>>,
     lines: HashMap<ResourceName, Watched>,
     /// When to make sure that they are in line, too.
     roll_call: Duration,
@@ -113,7 +114,7 @@ impl Line {
         let sign = Arc::new(Sign::default());
         let now = self.runtime.clock.elapsed();
         let mut seats = self.seats();
-        seats.by_lock.insert(lock, Arc::clone(&sign));
+        seats.by_lock.entry(lock).or_default().push(Arc::clone(&sign));
         for name in resources {
             let watched = seats.lines.entry(name.clone());
             let watched = watched.or_insert(Watched { seats: 0, due: now });
@@ -236,8 +237,9 @@ impl Line {
         };
         let gone: Vec<LockId> = {
             let seats = self.seats();
-            for (lock, sign) in &seats.by_lock {
-                if sign.has_joined.load(Ordering::Acquire) && !in_line.contains(lock) {
+            let lost = seats.by_lock.iter().filter(|(lock, _)| !in_line.contains(lock));
+            for sign in lost.flat_map(|(_, signs)| signs) {
+                if sign.has_joined.load(Ordering::Acquire) {
                     sign.is_lost.store(true, Ordering::Release);
                     sign.called.notify_one();
                 }
@@ -278,7 +280,7 @@ impl Line {
     /// It is this waiter's turn, or its wait is over. Of one that nobody waits for here the roll call
     /// takes care.
     pub(super) fn poke(&self, lock: LockId) {
-        if let Some(sign) = self.seats().by_lock.get(&lock) {
+        for sign in self.seats().by_lock.get(&lock).into_iter().flatten() {
             sign.called.notify_one();
         }
     }
@@ -369,19 +371,20 @@ impl Seat {
         self.sign.has_left.load(Ordering::Acquire)
     }
 
-    /// Whether a later call under the same id has taken the seat.
-    pub(super) fn is_taken(&self) -> bool {
-        let seats = self.line.seats();
-        !seats.by_lock.get(&self.lock).is_some_and(|sign| Arc::ptr_eq(sign, &self.sign))
+    /// Whether another call under the same id waits here, too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.line.seats().by_lock.get(&self.lock).is_some_and(|signs| signs.len() > 1)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let is_taken = self.is_taken();
         let mut seats = self.line.seats();
-        if !is_taken {
-            seats.by_lock.remove(&self.lock);
+        if let Some(signs) = seats.by_lock.get_mut(&self.lock) {
+            signs.retain(|sign| !Arc::ptr_eq(sign, &self.sign));
+            if signs.is_empty() {
+                seats.by_lock.remove(&self.lock);
+            }
         }
         for name in &self.resources {
             if let Some(watched) = seats.lines.get_mut(name) {

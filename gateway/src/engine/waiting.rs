@@ -271,9 +271,9 @@ impl Place {
 
     /// Keeps the place before the caller is told that its time is up: it may be back at once.
     async fn keep(mut self, runtime: &Runtime) {
-        let is_taken = self.seat.as_ref().is_none_or(Seat::is_taken);
+        let is_shared = self.seat.as_ref().is_none_or(Seat::is_shared);
         self.seat = None;
-        if !is_taken {
+        if !is_shared {
             let _ = runtime.within(PARTING, self.keeps.submit(self.pending.item.lock)).await;
         }
     }
@@ -282,7 +282,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(seat) = self.seat.take() else { return };
-        let (is_done, lock) = (seat.is_taken() || seat.has_left(), self.pending.item.lock);
+        let (is_done, lock) = (seat.is_shared() || seat.has_left(), self.pending.item.lock);
         drop(seat);
         let (keeps, releases) = (Arc::clone(&self.keeps), Arc::clone(&self.releases));
         let clock = Arc::clone(&self.runtime.clock);

@@ -103,7 +103,7 @@ problems! {
     ListProblems = [EVERYWHERE, LEDGER];
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
+        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull, ErrorCode::ShuttingDown,
         ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::rows::{Buried, Change, Now, Rows};
 use super::seal::{NotRenewable, renewable, restart};
-use crate::lock::LockEnd;
+use crate::lock::{LockEnd, LockId};
 use crate::names::ResourceName;
 use crate::ports::{
     AuditAction, AuditEntry, BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict,
@@ -45,7 +45,8 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 ///
 /// 1. An unknown id is buried, so that a grant on its way under it can never be sealed. If it waits in
 ///    the queue, it leaves it.
-/// 2. A lock that has ended stays as it is.
+/// 2. A lock that has ended stays as it is; if it ended on some of its resources only, it is given back
+///    on the others.
 /// 3. One that was renewed since stays too, if that was the condition. Compared for being the same
 ///    time, not a later one: a clock that was set back between makes no renewal older than its grant.
 /// 4. Else its token is refused from now on, also while it was being broken or had expired.
@@ -61,14 +62,19 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
     for resource in &row.resources {
         rows.settle(resource, now);
     }
-    let record = match rows.lock_record(id, now) {
-        Some(record) if record.ended.is_none() => record,
+    match rows.lock_record(id, now) {
+        Some(record) if record.ended.is_none() => {
+            if item.unless_renewed_since.is_some_and(|since| record.renewed_at != since) {
+                return ReleaseVerdict::Kept;
+            }
+            rows.end_lock(id, LockEnd::Released, now);
+        }
+        // Ended on one of its resources; on the others its token is still good.
+        Some(record)
+            if matches!(record.ended, Some((LockEnd::Superseded | LockEnd::Broken, _)))
+                && row.resources.iter().any(|name| is_held_by(rows, name, id)) => {}
         _ => return ReleaseVerdict::AlreadyEnded,
-    };
-    if item.unless_renewed_since.is_some_and(|since| record.renewed_at != since) {
-        return ReleaseVerdict::Kept;
     }
-    rows.end_lock(id, LockEnd::Released, now);
     let number = row.token.get() - rows.guard.base;
     let mut held_ms = 0;
     let mut traces = Vec::new();
@@ -84,6 +90,10 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
         }
     }
     ReleaseVerdict::Released { held_ms, ended: traces, waited_for }
+}
+
+fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
+    rows.fences.get(resource).is_some_and(|fence| fence.lock == id && fence.hold == Hold::Held)
 }
 
 /// Ends the lock of a resource at an operator's wish, now or soon.

@@ -108,8 +108,7 @@ fn is_free(rows: &Rows, resource: &ResourceName, now: Now) -> bool {
 /// In how many milliseconds the lock of a resource ends by itself, if it will.
 fn frees_itself_in(rows: &Rows, resource: &ResourceName, now: Now) -> Option<i64> {
     let fence: &FenceRow = rows.fences.get(resource)?;
-    let due = fence.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond());
-    let left = fence.remaining_ms(now).min(due.unwrap_or(i64::MAX));
+    let left = fence.left_ms(now);
     (fence.frozen.is_none() && left > 0).then_some(left)
 }
 

@@ -164,6 +164,12 @@ impl FenceRow {
         self.deadline_ms - now.elapsed_ms
     }
 
+    /// Time left until it expires or is broken, whichever comes first.
+    pub fn left_ms(&self, now: Now) -> i64 {
+        let due = self.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond());
+        self.remaining_ms(now).min(due.unwrap_or(i64::MAX))
+    }
+
     /// The fence as the rule sees it.
     pub fn facts(&self, now: Now) -> FenceFacts {
         FenceFacts {
@@ -182,7 +188,7 @@ impl FenceRow {
             owner: self.owner.clone(),
             state: self.state(now),
             age_ms: self.held_ms(now),
-            remaining_ms: self.remaining_ms(now),
+            remaining_ms: self.left_ms(now),
         }
     }
 
@@ -195,7 +201,7 @@ impl FenceRow {
             acquired_at: self.acquired_at,
             renewed_at: self.renewed_at,
             age_ms: self.held_ms(now),
-            remaining_ms: self.remaining_ms(now),
+            remaining_ms: self.left_ms(now),
             version: self.version,
             objects: self.objects,
             frozen: self.frozen.clone(),
@@ -384,7 +390,9 @@ impl Rows {
     pub fn lock_record(&self, id: LockId, now: Now) -> Option<LockRecord> {
         let row = self.locks.get(&id)?;
         let own = |name: &&ResourceName| self.fences.get(name).is_some_and(|f| f.lock == id);
-        let fence = row.resources.iter().find(own).and_then(|name| self.fences.get(name));
+        // The one on which it ends first.
+        let fences = row.resources.iter().filter(own).filter_map(|name| self.fences.get(name));
+        let fence = fences.min_by_key(|f| (f.break_due.is_none(), f.break_due, f.deadline_ms));
         let version = |name| self.fences.get(name).map_or(0, |fence: &FenceRow| fence.version);
         let void = (row.token.get() <= self.guard.floor).then_some((LockEnd::Void, now.wall));
         let ended = row.ended.or(void);
@@ -404,7 +412,7 @@ impl Rows {
                 ttl: row.ttl,
                 hold_until: row.hold_until,
                 remaining_ms: match ended {
-                    None => fence.map_or(0, |fence| fence.remaining_ms(now)),
+                    None => fence.map_or(0, |fence| fence.left_ms(now)),
                     Some(_) => 0,
                 },
                 acquired_at: row.acquired_at,

@@ -93,15 +93,22 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
-    /// Whether two thirds of its ttl have gone without a renewal.
+    /// Whether two thirds of its time have gone without a renewal. Of a fence without a lock never:
+    /// there is nothing to renew.
     pub fn is_late(&self) -> bool {
-        self.grant.remaining_ms <= self.last_third_ms()
+        self.grant.ttl != Ttl::NONE && self.grant.remaining_ms <= self.last_third_ms()
     }
 
-    /// A third of its ttl; of an infinite one a third of what it gets until it is confirmed.
+    /// A third of its ttl, or of the time it could be held for at its last renewal if that is less; of
+    /// an infinite one a third of what it gets until it is confirmed.
     pub fn last_third_ms(&self) -> i64 {
-        let ttl = self.grant.ttl;
-        (if ttl.is_infinite() { Ttl::UNCONFIRMED } else { ttl }).as_ms() / 3
+        let Grant { ttl, hold_until, .. } = &self.grant;
+        let hold = hold_until.map(|at| at.as_millisecond() - self.renewed_at.as_millisecond());
+        let span = match hold {
+            None if ttl.is_infinite() => Ttl::UNCONFIRMED.as_ms(),
+            hold => ttl.as_ms().min(hold.unwrap_or(i64::MAX)),
+        };
+        span / 3
     }
 }
 

@@ -143,7 +143,7 @@ pub struct LockEvent {
     /// How the lock ended (`superseded`, `released`, `broken`, `void`), or else its state.
     pub state: String,
     /// Time left, in milliseconds; 0 once expired or ended.
-    pub expires_in_ms: i64,
+    pub expires_in_ms: Option<i64>,
     /// When the operator's break takes effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]

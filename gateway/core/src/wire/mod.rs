@@ -25,5 +25,7 @@ pub const RENEW_IDS_MAX: usize = 1000;
 fn optional_duration<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<std::time::Duration>, D::Error> {
-    crate::lock::duration_text(deserializer).map(Some)
+    let text: Option<String> = serde::Deserialize::deserialize(deserializer)?;
+    let text = text.map(serde::de::value::StringDeserializer::new);
+    text.map(crate::lock::duration_text).transpose()
 }

@@ -19,7 +19,7 @@ pub struct RejectionEntry {
     pub key: Option<String>,
     /// The error code that the writer got.
     pub reason: String,
-    /// The token that the writer presented.
+    /// The token that the writer presented, if it will never be good again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presented_token: Option<String>,
     /// How many grants behind it was.

@@ -58,6 +58,13 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // Fields by position would be taken, too.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::new(
+            ErrorCode::BodyMalformed,
+            "the body is a JSON object, not a list",
+        ));
+    }
     serde_json::from_slice(body)
         .map_err(|error| Problem::new(ErrorCode::BodyMalformed, error.to_string()))
 }

@@ -3,10 +3,10 @@
 use fence_core::ports::{
     Applied, AuditEntry, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
 };
-use fence_core::{LockState, MaxHold, OperationId, wire};
+use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
 
 /// Time left for people: none for what lies further ahead than any lock may that expires.
-fn left(remaining_ms: i64) -> Option<i64> {
+pub(super) fn left(remaining_ms: i64) -> Option<i64> {
     (u128::from(remaining_ms.max(0).unsigned_abs()) <= MaxHold::MAX.as_millis())
         .then_some(remaining_ms.max(0))
 }
@@ -110,13 +110,22 @@ pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Opera
     }
 }
 
+/// A token that may still be good, here or elsewhere, is shown to nobody.
 pub(super) fn rejection(rejection: Rejection) -> wire::RejectionEntry {
+    let worthless = [
+        ErrorCode::FenceTokenStale,
+        ErrorCode::FenceTokenVoid,
+        ErrorCode::FenceTokenReleased,
+        ErrorCode::FenceTokenBroken,
+    ]
+    .iter()
+    .any(|code| code.as_str() == rejection.reason);
     wire::RejectionEntry {
         at: rejection.at,
         resource: rejection.resource.to_string(),
         key: rejection.key.map(|key| key.to_string()),
         reason: rejection.reason,
-        presented_token: rejection.token.map(|token| token.to_string()),
+        presented_token: worthless.then_some(rejection.token).flatten().map(|t| t.to_string()),
         grants_behind: rejection.grants_behind,
         superseded_ms: rejection.superseded_ms,
         owner: rejection.owner,

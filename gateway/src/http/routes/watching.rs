@@ -214,7 +214,7 @@ fn event(news: News, record: &LockRecord) -> Event {
     };
     let data = wire::LockEvent {
         state: word(record).to_owned(),
-        expires_in_ms: record.grant.remaining_ms.max(0),
+        expires_in_ms: views::left(record.grant.remaining_ms),
         due: record.break_due.map(|due| due.at),
         superseded_by: record.superseded_by,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     Ended, Grant, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
-    SealVerdict,
+    SealVerdict, WriteItem,
 };
 use fence_core::{LockEnd, LockState, Refusal, Ttl};
 
@@ -243,4 +243,38 @@ pub async fn a_conditional_release_is_decided_in_its_batch(ledger: &dyn Ledger) 
     assert_eq!(verdicts[1..], [ReleaseVerdict::AlreadyEnded, ReleaseVerdict::AlreadyEnded]);
     let ended = SealVerdict::Ended(LockEnd::Released);
     assert_eq!(seal_one(ledger, unknown).await, ended);
+}
+
+/// A lock that ended on one of its resources is given back on the others by its release, also one that
+/// would have lasted for ever.
+pub async fn a_lock_that_ended_in_part_is_released_on_the_rest(ledger: &dyn Ledger) {
+    let pair = granted(ledger, SealItem { ttl: Ttl::INFINITE, ..seal(["a", "b"], 10) }).await;
+    renew_one(ledger, pair.lock).await;
+    break_one(ledger, &pair, 0).await;
+    let rest = WriteItem { resource: name("b"), ..put(&pair, "k", "x") };
+    apply(ledger, rest.clone()).await;
+    let ReleaseVerdict::Released { ended, .. } = release_one(ledger, pair.lock).await else {
+        panic!("it is released on the rest");
+    };
+    assert_eq!(ended.iter().map(|one| one.resource.as_str()).collect::<Vec<_>>(), ["b"]);
+    let late = WriteItem { operation: operation_id(), ..rest };
+    assert_eq!(refusal(ledger, late).await, Refusal::Released);
+    assert_eq!(release_one(ledger, pair.lock).await, ReleaseVerdict::AlreadyEnded);
+    let record = ledger.lock(pair.lock).await.expect("read").expect("known");
+    assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Broken));
+    held(ledger, "b", 20).await;
+}
+
+/// A lock on several resources shows the break of any of them, and counts down to it.
+pub async fn a_break_of_any_resource_shows(ledger: &dyn Ledger) {
+    let pair = granted(ledger, seal(["a", "b"], 10)).await;
+    let mut second = pair.clone();
+    second.resources.remove(0);
+    break_one(ledger, &second, 60_000).await;
+    let record = ledger.lock(pair.lock).await.expect("read").expect("known");
+    assert_eq!(record.grant.state, LockState::Breaking);
+    assert!(record.break_due.is_some_and(|due| due.in_ms > 0 && due.in_ms <= 60_000));
+    assert!((1..=60_000).contains(&record.grant.remaining_ms), "{record:?}");
+    let view = ledger.resource(&name("b")).await.expect("read").expect("locked");
+    assert!((1..=60_000).contains(&view.remaining_ms), "{view:?}");
 }
