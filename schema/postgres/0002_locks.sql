@@ -555,10 +555,13 @@ BEGIN
         IF verdict = 'released' THEN
             UPDATE fencegate.locks l SET ended = 'released', ended_at = t
             WHERE l.id = known.id AND l.ended IS NULL;
-            UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
-            WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.hold = 'held';
+            WITH released AS (
+                UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
+                WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
+                  AND f.hold = 'held'
+                RETURNING f.resource)
+            SELECT array_agg(r.resource ORDER BY r.resource) INTO resources FROM released r;
             held_ms := fencegate.millis(t - known.acquired_at);
-            resources := known.resources;
             SELECT known.token - g.base INTO number FROM fencegate.seal_guard g;
             waited_for := EXISTS (SELECT FROM fencegate.waiter_resources q
                                   WHERE q.resource = ANY (known.resources));

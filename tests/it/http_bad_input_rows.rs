@@ -344,6 +344,11 @@ fn locks() -> Vec<Row> {
     let bad = |name, body: &str| row(name, post(body), 400, "body-malformed");
     let ttl = |name, ttl: &str| bad(name, &format!(r#"{{"resource":"fresh","ttl":{ttl}}}"#));
     vec![
+        bad("a list instead of an object", r#"["fresh"]"#),
+        bad("a list instead of an object, after spaces", " \n[\"fresh\"]"),
+        bad("a wait without unit in a body", r#"{"resource":"fresh","wait":"5"}"#),
+        bad("a long wait in a body", r#"{"resource":"fresh","wait":"50001ms"}"#),
+        bad("a wait as a number", r#"{"resource":"fresh","wait":5}"#),
         ttl("62: a ttl of nothing", "\"0s\""),
         ttl("62: a ttl that is negative", "\"-1s\""),
         ttl("62: a short ttl", "\"999ms\""),

@@ -209,10 +209,12 @@ pub async fn a_lock_taken_over_on_one_resource_has_ended(ledger: &dyn Ledger) {
     assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Superseded));
     let ended = RenewVerdict::Ended(LockEnd::Superseded);
     assert_eq!(renew_one(ledger, pair.lock).await, ended);
-    assert_eq!(release_one(ledger, pair.lock).await, ReleaseVerdict::AlreadyEnded);
-    // On the other its token stays good until the next grant.
+    // On the other its token stays good until the next grant, or until it is given back.
     apply(ledger, put_at("a", 10)).await;
     assert!(matches!(refusal(ledger, put_at("b", 10)).await, Refusal::Stale { .. }));
+    assert!(matches!(release_one(ledger, pair.lock).await, ReleaseVerdict::Released { .. }));
+    assert_eq!(release_one(ledger, pair.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(refusal(ledger, put_at("a", 10)).await, Refusal::Released);
 }
 
 /// Each item of a batch is decided on its own.
