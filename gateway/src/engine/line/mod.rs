@@ -4,7 +4,9 @@
 //! ledger on another; from a timer, since an expiry has no event; and from a slow poll, which takes over
 //! when the others fail. A call grants nothing: whoever is called goes and seals.
 
-use std::collections::{HashMap, HashSet};
+mod seats;
+
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::metrics;
+pub(super) use seats::Seat;
+use seats::{Seats, Sign, Watched};
 
 /// How often each resource that is waited for is looked at, whatever else happens: more often than a turn
 /// is long. The heartbeat of this gateway goes with it.
@@ -32,38 +36,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const CALL_MAX: usize = 256;
 /// How long the mint has to show that it works again.
 const PROBE: Duration = Duration::from_secs(2);
-
-/// Who waits here.
-#[derive(Default)]
-struct Seats {
-    /// One sign per call: the same id may wait more than once.
-    by_lock: HashMap<LockId, Vec<Arc<Sign>>>,
-    lines: HashMap<ResourceName, Watched>,
-    /// When to make sure that they are in line, too.
-    roll_call: Duration,
-    /// Until when places may be kept that were given up here.
-    lingers: Duration,
-}
-
-/// How a waiter is told that something is to be done.
-#[derive(Default)]
-struct Sign {
-    called: Notify,
-    /// Whether it has joined the queue.
-    has_joined: AtomicBool,
-    /// Whether it is not in line any more, although it has joined.
-    is_lost: AtomicBool,
-    /// Whether it is known to have left the line.
-    has_left: AtomicBool,
-}
-
-/// A resource that somebody waits for here.
-struct Watched {
-    /// How many do.
-    seats: usize,
-    /// When to look at it next.
-    due: Duration,
-}
 
 /// The waiters of this gateway.
 pub(super) struct Line {
@@ -328,72 +300,5 @@ impl Line {
                 () = closing.cancelled() => return,
             }
         }
-    }
-}
-
-/// A waiter's place at this gateway.
-pub(super) struct Seat {
-    line: Arc<Line>,
-    lock: LockId,
-    resources: Vec<ResourceName>,
-    sign: Arc<Sign>,
-}
-
-impl Seat {
-    /// Waits until it may be this waiter's turn. Says whether it is in line at all; if not, it has to
-    /// join again.
-    pub(super) async fn called(&self) -> bool {
-        self.sign.called.notified().await;
-        !self.sign.is_lost.swap(false, Ordering::AcqRel)
-    }
-
-    /// It has joined: perhaps it is its turn already.
-    pub(super) fn joined(&self) {
-        self.sign.has_joined.store(true, Ordering::Release);
-        let now = self.line.runtime.clock.elapsed();
-        let mut seats = self.line.seats();
-        for name in &self.resources {
-            if let Some(watched) = seats.lines.get_mut(name) {
-                watched.due = now;
-            }
-        }
-        drop(seats);
-        self.line.bell.notify_one();
-    }
-
-    /// It has left the line; there is no place to keep.
-    pub(super) fn left(&self) {
-        self.sign.has_left.store(true, Ordering::Release);
-    }
-
-    /// Whether it is known to have left the line.
-    pub(super) fn has_left(&self) -> bool {
-        self.sign.has_left.load(Ordering::Acquire)
-    }
-
-    /// Whether another call under the same id waits here, too.
-    pub(super) fn is_shared(&self) -> bool {
-        self.line.seats().by_lock.get(&self.lock).is_some_and(|signs| signs.len() > 1)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut seats = self.line.seats();
-        if let Some(signs) = seats.by_lock.get_mut(&self.lock) {
-            signs.retain(|sign| !Arc::ptr_eq(sign, &self.sign));
-            if signs.is_empty() {
-                seats.by_lock.remove(&self.lock);
-            }
-        }
-        for name in &self.resources {
-            if let Some(watched) = seats.lines.get_mut(name) {
-                watched.seats -= 1;
-                if watched.seats == 0 {
-                    seats.lines.remove(name);
-                }
-            }
-        }
-        ::metrics::gauge!(metrics::WAITERS).set(seats.by_lock.len() as f64);
     }
 }
