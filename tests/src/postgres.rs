@@ -164,6 +164,8 @@ impl Postgres {
 
     /// Kills the server and all its sessions at once, as a power cut would end them.
     pub async fn kill9(&self) {
+        // Stopped first, so that it starts no session after its sessions were looked up.
+        crate::process::signal("STOP", &[self.home().pid()]);
         self.home().signal_all("KILL");
         eventually("Postgres ends", async || self.home().exit_status()).await;
     }
