@@ -22,6 +22,8 @@ mod events_across;
 mod fences;
 mod forced;
 mod ghosts;
+mod guard;
+mod guard_tables;
 mod hangups;
 mod history;
 mod http_bad_input_rows;
