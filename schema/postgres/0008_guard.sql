@@ -18,11 +18,11 @@ END $$;
 
 -- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends.
 -- In the order of the acts: lock, read, decide.
-CREATE FUNCTION fencegate.guard(resources text[], tokens bigint[])
+CREATE FUNCTION fencegate.guard_all(resources text[], tokens bigint[])
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    names   text[] := guard.resources;
+    names   text[] := guard_all.resources;
     got     text[];
     floor   bigint;
     halted  text;
@@ -32,10 +32,10 @@ DECLARE
     mark    text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
     again   constant text := 'Roll back, forget what was read, take the lock again.';
 BEGIN
-    IF cardinality(names) <> cardinality(guard.tokens) OR cardinality(names) NOT BETWEEN 1 AND 100
-       OR names IS NULL OR guard.tokens IS NULL OR array_ndims(names) <> 1
-       OR array_position(names, NULL) IS NOT NULL OR array_position(guard.tokens, NULL) IS NOT NULL
-       OR 1 > ANY (guard.tokens) THEN
+    IF cardinality(names) <> cardinality(guard_all.tokens) OR cardinality(names) NOT BETWEEN 1 AND 100
+       OR names IS NULL OR guard_all.tokens IS NULL OR array_ndims(names) <> 1
+       OR array_position(names, NULL) IS NOT NULL OR array_position(guard_all.tokens, NULL) IS NOT NULL
+       OR 1 > ANY (guard_all.tokens) THEN
         PERFORM fencegate.refuse('FG400', 'request-malformed: guard() needs resources and their tokens',
             'One token, a positive number, for each resource, of which there are 1 to 100; no NULL.',
             'Use the token of the answer that granted the lock.');
@@ -74,7 +74,7 @@ BEGIN
     FOR item IN
         SELECT p.resource, p.token, f.token AS sealed, f.frozen,
                CASE WHEN f.hold = 'held' AND f.break_due <= t THEN 'broken' ELSE f.hold END AS hold
-        FROM unnest(names, guard.tokens) p (resource, token)
+        FROM unnest(names, guard_all.tokens) p (resource, token)
         LEFT JOIN fencegate.fences f
                ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
         ORDER BY p.resource COLLATE "C"
@@ -115,11 +115,11 @@ BEGIN
     PERFORM set_config('fencegate.guarded', array_to_string(mark, ' '), true);
 END $$;
 
--- The same for one resource.
+-- The same for one resource. Another name, so that a token may be given as text, as JSON has it.
 CREATE FUNCTION fencegate.guard(resource text, token bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM fencegate.guard(ARRAY[guard.resource], ARRAY[guard.token]);
+    PERFORM fencegate.guard_all(ARRAY[guard.resource], ARRAY[guard.token]);
 END $$;
 
 -- Refuses what was written to a table unless this very transaction is guarded; with the name of a column,
@@ -192,6 +192,6 @@ BEGIN
 END $$;
 
 -- Whom an operator trusts with them is theirs to say.
-REVOKE ALL ON FUNCTION fencegate.refuse(text, text, text, text), fencegate.guard(text[], bigint[]),
+REVOKE ALL ON FUNCTION fencegate.refuse(text, text, text, text), fencegate.guard_all(text[], bigint[]),
     fencegate.guard(text, bigint), fencegate.refuse_unguarded(),
     fencegate.require_guard(regclass, name) FROM PUBLIC;

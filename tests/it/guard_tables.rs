@@ -1,15 +1,11 @@
-//! Users' tables that refuse unguarded writes, whom `fencegate.guard` obeys, and its order with a seal
-//! that was there first.
+//! Users' tables that refuse unguarded writes, and the roles that may use `fencegate.guard`.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
-#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use fence_core::wire::Lock;
-use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use sqlx::PgConnection;
-use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
-use crate::forced::{Ground, R, run, seal, sealing};
+use crate::forced::run;
 use crate::guard::{Site, guard, refused};
 
 async fn count(connection: &mut PgConnection, table: &str) -> i64 {
@@ -75,7 +71,7 @@ async fn a_table_refuses_what_is_written_without_a_guard_in_the_same_transaction
     run(c, "RESET fencegate.guarded").await;
     // A caught error rolls back to before the block, and so takes the guard back.
     let caught = format!(
-        "DO $$ BEGIN BEGIN PERFORM 1 / 0 FROM (SELECT fencegate.guard('job:1', {})) g;
+        "DO $$ BEGIN BEGIN PERFORM fencegate.guard('job:1', {}); PERFORM 1 / 0;
          EXCEPTION WHEN division_by_zero THEN NULL; END; {update}; END $$",
         lock.token
     );
@@ -248,14 +244,14 @@ async fn a_role_needs_no_more_than_to_be_granted_the_functions() {
     assert_eq!(refused(as_app, &guard(&lock)).await.0, "42501");
     run(operator, &format!("GRANT USAGE ON SCHEMA fencegate TO {app}, {owner}")).await;
     assert_eq!(refused(as_app, &guard(&lock)).await.0, "42501");
-    let many = format!("SELECT fencegate.guard('{{job:1}}', '{{{}}}'::bigint[])", lock.token);
+    let many = format!("SELECT fencegate.guard_all('{{job:1}}', '{{{}}}')", lock.token);
     assert_eq!(refused(as_app, &many).await.0, "42501");
     assert_eq!(refused(as_owner, require).await.0, "42501");
     run(
         operator,
         &format!(
             "GRANT EXECUTE ON FUNCTION fencegate.guard(text, bigint),
-        fencegate.guard(text[], bigint[]) TO {app};
+        fencegate.guard_all(text[], bigint[]) TO {app};
         GRANT EXECUTE ON FUNCTION fencegate.require_guard(regclass, name),
         fencegate.refuse_unguarded() TO {owner}"
         ),
@@ -296,47 +292,4 @@ async fn a_role_needs_no_more_than_to_be_granted_the_functions() {
     run(as_app, "CREATE TEMP TABLE fences (resource text); SET search_path = pg_temp, public")
         .await;
     commits(as_app, &[&guard(&lock), "UPDATE public.accounts SET balance = 2"]).await;
-}
-
-/// A seal whose act is under way, by a session of its own; a guard that comes then waits for it.
-async fn guard_beside_a_seal(isolation: &str) -> String {
-    let ground = Ground::new().await;
-    ground.sealed(R, 1).await;
-    run(&mut ground.connect().await, "ALTER FUNCTION fencegate.flushed() RENAME TO flushed_only")
-        .await;
-    let pause = "
-        CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-        BEGIN
-            IF current_setting('test.pause', true) = 'on' THEN
-                PERFORM set_config('lock_timeout', '0', true);
-                PERFORM pg_advisory_xact_lock(42);
-            END IF;
-            RETURN fencegate.flushed_only();
-        END $$";
-    run(&mut ground.connect().await, pause).await;
-    let held = ground.hold("SELECT pg_advisory_xact_lock(42)").await;
-    let options: PgConnectOptions = ground.server.url(&ground.database).parse().unwrap();
-    let options = options.options([("test.pause", "on")]);
-    let timeout = std::time::Duration::from_secs(40);
-    let sealer = PgLedger::new(PgSettings { options, connections_max: 1, timeout });
-    let seal = tokio::spawn(async move { seal(&sealer, sealing(R, 2)).await });
-    ground.waiting(1).await;
-
-    let mut late = ground.connect().await;
-    run(&mut late, &format!("BEGIN ISOLATION LEVEL {isolation}")).await;
-    let late = tokio::spawn(async move {
-        refused(&mut late, &format!("SELECT fencegate.guard('{R}', 1)")).await.0
-    });
-    ground.waiting(2).await;
-    assert!(!late.is_finished());
-    held.let_go().await;
-    seal.await.unwrap().unwrap();
-    late.await.unwrap()
-}
-
-#[tokio::test]
-async fn a_guard_waits_for_a_seal_under_way_and_then_refuses() {
-    assert_eq!(guard_beside_a_seal("READ COMMITTED").await, "FG403");
-    assert_eq!(guard_beside_a_seal("REPEATABLE READ").await, "40001");
-    assert_eq!(guard_beside_a_seal("SERIALIZABLE").await, "40001");
 }

@@ -23,6 +23,7 @@ mod fences;
 mod forced;
 mod ghosts;
 mod guard;
+mod guard_order;
 mod guard_tables;
 mod hangups;
 mod history;
