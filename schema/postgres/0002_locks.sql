@@ -54,7 +54,7 @@ CREATE FUNCTION fencegate.gate(p_resource text) RETURNS bigint LANGUAGE sql IMMU
 $$;
 
 -- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody
--- else has locked are skipped; else it waits that long, for gates and rows, and then fails with 55P03.
+-- else has locked are skipped; else it waits that long, for each gate and row, and then fails with 55P03.
 CREATE FUNCTION fencegate.lock_fences(p_names text[], p_wait_ms int)
 RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

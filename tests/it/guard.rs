@@ -79,6 +79,13 @@ pub fn set(balance: i32) -> String {
     format!("UPDATE accounts SET balance = {balance} WHERE id = 'a'")
 }
 
+/// The statements of `docs/tables.md` that begin with these words, up to the end of their block.
+pub fn documented(words: &str) -> &'static str {
+    let page = include_str!("../../docs/tables.md");
+    let begun = page.find(words).map(|at| &page[at..]).unwrap();
+    begun.split("```").next().unwrap()
+}
+
 /// Runs a statement that must fail: its SQLSTATE, and all that is told.
 pub async fn refused(connection: &mut PgConnection, statement: &str) -> (String, String) {
     let outcome = connection.execute(sqlx::AssertSqlSafe(statement.to_owned())).await;

@@ -10,10 +10,10 @@ use fence_tests::process::eventually;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Executor, PgConnection};
+use sqlx::{Executor, PgConnection, Row};
 
 use crate::forced::{Ground, R, run, seal, sealing};
-use crate::guard::{Site, guard, post, refused, set};
+use crate::guard::{Site, documented, guard, post, refused, set};
 use crate::setup::until_state;
 use crate::stuck_rows::{median, waiting};
 
@@ -85,6 +85,12 @@ async fn the_holders_own_writes_and_renewals_go_on_after_it() {
     let renewal = tokio::spawn(site.client.renew(&lock, None).send());
     waiting(&site.database, 2).await;
     assert!(!put.is_finished() && !renewal.is_finished());
+    let who = documented("SELECT a.pid").replace("invoices:2026", "job:1");
+    let who = sqlx::raw_sql(sqlx::AssertSqlSafe(who)).fetch_all(&mut site.connect().await).await;
+    let who: Vec<i32> = who.unwrap().iter().map(|row| row.get(0)).collect();
+    let own: i32 =
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut guarded).await.unwrap();
+    assert_eq!(who, [own]);
     run(&mut guarded, "COMMIT").await;
     put.await.unwrap().expect(201);
     renewal.await.unwrap().expect(200);
@@ -109,7 +115,7 @@ async fn guarded_transactions_of_one_holder_run_side_by_side() {
 }
 
 /// Runs guarded transactions one after the other until the token is stale; returns how many were good.
-async fn keep_writing(mut connection: PgConnection, lock: Lock) -> usize {
+async fn keep_writing(mut connection: PgConnection, lock: Lock, pause: Duration) -> usize {
     for count in 0.. {
         run(&mut connection, "BEGIN").await;
         let call = sqlx::AssertSqlSafe(guard(&lock));
@@ -117,7 +123,7 @@ async fn keep_writing(mut connection: PgConnection, lock: Lock) -> usize {
             assert_eq!(error.as_database_error().unwrap().code().unwrap(), "FG403", "{error}");
             return count;
         }
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        tokio::time::sleep(pause).await;
         run(&mut connection, "COMMIT").await;
     }
     unreachable!("the count ends only so")
@@ -128,9 +134,10 @@ async fn transactions_that_overlap_without_end_do_not_keep_the_next_holder_out()
     let site = Site::new().await;
     let lock = site.client.acquire("job:1", "1s").await;
     let mut writers = Vec::new();
-    for _ in 0..8 {
-        writers.push(tokio::spawn(keep_writing(site.connect().await, lock.clone())));
-        tokio::time::sleep(Duration::from_millis(7)).await;
+    // Of different lengths: commits that wait for one flush would bring them into step.
+    for ms in [41, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97] {
+        let pause = Duration::from_millis(ms);
+        writers.push(tokio::spawn(keep_writing(site.connect().await, lock.clone(), pause)));
     }
     until_state(&site.client, "job:1", "expired").await;
     assert!(writers.iter().all(|writer| !writer.is_finished()));
@@ -191,6 +198,31 @@ async fn a_refence_does_not_wait_for_a_guarded_transaction_but_the_next_grant_do
         };
         tokio::join!(next, end);
         assert_eq!(site.balance().await, 7);
+    }
+}
+
+#[tokio::test]
+async fn a_guard_goes_with_the_savepoint_that_it_was_called_in_and_no_other_does() {
+    let site = Site::new().await;
+    let lock = site.client.acquire("job:1", "10m").await;
+    let guard = guard(&lock);
+    let free =
+        "SELECT count(*) FROM (SELECT FROM fencegate.fences FOR NO KEY UPDATE SKIP LOCKED) f";
+    let mut look = site.connect().await;
+    let mut connection = site.connect().await;
+    for (steps, expected) in [
+        (["SAVEPOINT s", &guard, "ROLLBACK TO s"].as_slice(), 1),
+        (&["SAVEPOINT s", &guard, "RELEASE s"], 0),
+        (&[&guard, "SAVEPOINT s", &guard, "ROLLBACK TO s"], 0),
+        (&["SAVEPOINT s", &guard, "ROLLBACK TO s", &guard], 0),
+    ] {
+        run(&mut connection, "BEGIN").await;
+        for step in steps {
+            run(&mut connection, step).await;
+        }
+        let found: i64 = sqlx::query_scalar(free).fetch_one(&mut look).await.unwrap();
+        assert_eq!(found, expected, "{steps:?}");
+        run(&mut connection, "ROLLBACK").await;
     }
 }
 

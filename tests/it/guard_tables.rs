@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::forced::run;
-use crate::guard::{Site, guard, refused};
+use crate::guard::{Site, documented, guard, refused};
 
 async fn count(connection: &mut PgConnection, table: &str) -> i64 {
     let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
@@ -46,7 +46,8 @@ async fn a_table_refuses_what_is_written_without_a_guard_in_the_same_transaction
     let update = "UPDATE accounts SET balance = 1 WHERE id = 'a'";
     let delete = "DELETE FROM accounts WHERE id = 'a'";
     let upsert = "INSERT INTO accounts VALUES ('a', 1) ON CONFLICT (id) DO UPDATE SET balance = 1";
-    let writes = [insert, update, delete, upsert, "TRUNCATE accounts"];
+    let copy = "COPY accounts FROM PROGRAM 'echo c,1' WITH (FORMAT csv)";
+    let writes = [insert, update, delete, upsert, copy, "TRUNCATE accounts"];
     for write in writes {
         assert_eq!(refused(c, write).await.0, "FG408", "{write}");
         // A guard of its own transaction guards nothing after it.
@@ -247,16 +248,10 @@ async fn a_role_needs_no_more_than_to_be_granted_the_functions() {
     let many = format!("SELECT fencegate.guard_all('{{job:1}}', '{{{}}}')", lock.token);
     assert_eq!(refused(as_app, &many).await.0, "42501");
     assert_eq!(refused(as_owner, require).await.0, "42501");
-    run(
-        operator,
-        &format!(
-            "GRANT EXECUTE ON FUNCTION fencegate.guard(text, bigint),
-        fencegate.guard_all(text[], bigint[]) TO {app};
-        GRANT EXECUTE ON FUNCTION fencegate.require_guard(regclass, name),
-        fencegate.refuse_unguarded() TO {owner}"
-        ),
-    )
-    .await;
+    let to_app = documented("GRANT USAGE ON SCHEMA fencegate TO app");
+    run(operator, &to_app.replace(" TO app", &format!(" TO {app}"))).await;
+    let to_owner = documented("GRANT USAGE ON SCHEMA fencegate TO owner");
+    run(operator, &to_owner.replace(" TO owner", &format!(" TO {owner}"))).await;
     run(as_owner, require).await;
     assert_eq!(refused(as_app, require).await.0, "42501");
 
