@@ -1,5 +1,6 @@
 //! Users' tables that refuse unguarded writes, and the roles that may use `fencegate.guard`.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test makes names of its own")]
 
 use fence_core::wire::Lock;
 use sqlx::PgConnection;
@@ -198,6 +199,13 @@ async fn partitions_and_cascades_are_guarded_and_views_are_refused() {
         &[guard, "INSERT INTO parts VALUES (1), (11)", "UPDATE parts SET id = 12 WHERE id = 1"],
     )
     .await;
+
+    // Again, with a column: also where the first time made no trigger for TRUNCATE.
+    run(c, "SELECT fencegate.require_guard('parts', 'id')").await;
+    for write in ["INSERT INTO parts VALUES (1)", "INSERT INTO high VALUES (13)", "TRUNCATE high"] {
+        assert_eq!(refused(c, write).await.0, "FG408", "{write}");
+        assert_eq!(fails(c, &[guard, write]).await, "FG409", "{write}");
+    }
 
     run(
         c,
