@@ -47,8 +47,15 @@ BEGIN
     RETURN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
 END $$;
 
+-- The gate of a fence: an advisory lock, which guarded transactions of users (0008) share until they end.
+-- Rows are not granted in the order of asking: transactions that share one could keep an act out for
+-- ever, each beginning before the last one ends. Advisory locks are.
+CREATE FUNCTION fencegate.gate(p_resource text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtextextended(p_resource, 1)
+$$;
+
 -- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody
--- else has locked are skipped; else it waits that long and then fails with 55P03.
+-- else has locked are skipped; else it waits that long, for each gate and row, and then fails with 55P03.
 CREATE FUNCTION fencegate.lock_fences(p_names text[], p_wait_ms int)
 RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -59,6 +66,16 @@ BEGIN
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE SKIP LOCKED) l;
     ELSE
+        -- Through the gates, and on: they are let go by rolling back, so that an act that waits for a
+        -- row keeps none of them.
+        BEGIN
+            PERFORM pg_advisory_xact_lock(g.key) FROM (
+                SELECT DISTINCT name COLLATE "C" AS name, fencegate.gate(name) AS key
+                FROM unnest(p_names) name ORDER BY 1) g;
+            RAISE EXCEPTION USING ERRCODE = 'FG4ZZ';
+        EXCEPTION WHEN SQLSTATE 'FG4ZZ' THEN
+            NULL;
+        END;
         SELECT array_agg(l.resource) INTO got FROM (
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE) l;

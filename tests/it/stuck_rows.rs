@@ -34,7 +34,7 @@ async fn idle_transaction(database: &str, resources: &str) -> PgConnection {
 }
 
 /// Waits until this many calls of the gateway wait for a row.
-async fn waiting(database: &str, count: i64) {
+pub async fn waiting(database: &str, count: i64) {
     let mut connection = Postgres::shared().await.connect(database).await;
     eventually(&format!("{count} calls wait for a row"), async || {
         let waiting: i64 = sqlx::query_scalar(
@@ -73,7 +73,7 @@ async fn go_on(client: &Client, resource: &str) -> Vec<Duration> {
 }
 
 /// The median over all calls on all other resources at once.
-async fn median(client: &Client) -> Duration {
+pub async fn median(client: &Client) -> Duration {
     let others = (0..OTHERS).map(|i| async move { go_on(client, &format!("other-{i}")).await });
     let mut took = join_all(others).await.concat();
     took.sort_unstable();

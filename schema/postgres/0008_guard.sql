@@ -1,0 +1,195 @@
+-- Fenced writes to users' own tables in the database of the ledger; docs/tables.md tells users how.
+--
+-- guard() applies the rule to a token inside a transaction of the user's, and keeps the fence until that
+-- transaction ends: whoever seals, releases, breaks or freezes waits for it, so what it wrote is visible
+-- before anybody holds a newer token. Its lock on the fence is FOR SHARE: guarded transactions of one
+-- holder run side by side. FOR KEY SHARE would not keep a seal out.
+--
+-- It takes no lock on write_guard: an idle transaction of a user must not hold up a re-fence, behind
+-- which all writes would queue. A re-fence seals nothing, and the next seal waits for the fence.
+
+-- Why guard() refuses: raises it. Nothing tells the current token.
+CREATE FUNCTION fencegate.refuse(p_code text, p_message text, p_detail text, p_hint text)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = p_code, MESSAGE = p_message, DETAIL = coalesce(p_detail, ''),
+        HINT = p_hint;
+END $$;
+
+-- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends.
+-- In the order of the acts: lock, read, decide.
+CREATE FUNCTION fencegate.guard_all(resources text[], tokens bigint[])
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    names   text[] := guard_all.resources;
+    got     text[];
+    floor   bigint;
+    halted  text;
+    t       timestamptz;
+    item    record;
+    old     record;
+    mark    text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
+    again   constant text := 'Roll back, forget what was read, take the lock again.';
+BEGIN
+    IF cardinality(names) <> cardinality(guard_all.tokens) OR cardinality(names) NOT BETWEEN 1 AND 100
+       OR names IS NULL OR guard_all.tokens IS NULL OR array_ndims(names) <> 1
+       OR array_position(names, NULL) IS NOT NULL OR array_position(guard_all.tokens, NULL) IS NOT NULL
+       OR 1 > ANY (guard_all.tokens) THEN
+        PERFORM fencegate.refuse('FG400', 'request-malformed: guard() needs resources and their tokens',
+            'One token, a positive number, for each resource, of which there are 1 to 100; no NULL.',
+            'Use the token of the answer that granted the lock.');
+    END IF;
+
+    -- Lock, in name order. First the gate: who waits for it on a lane is not overtaken for ever by
+    -- transactions that share the row with each other.
+    PERFORM pg_advisory_xact_lock_shared(g.key) FROM (
+        SELECT DISTINCT name COLLATE "C" AS name, fencegate.gate(name) AS key FROM unnest(names) name
+        ORDER BY 1) g;
+    SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
+        SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (names)
+        ORDER BY f.resource FOR SHARE) l;
+    t := clock_timestamp();
+
+    -- Read. Under READ COMMITTED these statements see the present. Elsewhere they see the transaction's
+    -- snapshot: then the row of the write guard is locked, which fails with 40001 if it was changed since,
+    -- and let go again by rolling that back.
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        BEGIN
+            PERFORM FROM fencegate.write_guard FOR SHARE;
+            RAISE EXCEPTION USING ERRCODE = 'FG4ZZ';
+        EXCEPTION WHEN SQLSTATE 'FG4ZZ' THEN
+            NULL;
+        END;
+    END IF;
+    halted := fencegate.refence_called_for();
+    IF halted IS NOT NULL THEN
+        PERFORM fencegate.refuse('FG407', 'refence-required: ' || halted, NULL,
+            'Nothing is written until the ledger has been re-fenced, which voids all tokens.');
+    END IF;
+    SELECT greatest(s.floor, w.floor) INTO floor
+    FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
+
+    -- Decide, by the rule. A fence that was born since is not locked, and not looked at.
+    FOR item IN
+        SELECT p.resource, p.token, f.token AS sealed, f.frozen,
+               CASE WHEN f.hold = 'held' AND f.break_due <= t THEN 'broken' ELSE f.hold END AS hold
+        FROM unnest(names, guard_all.tokens) p (resource, token)
+        LEFT JOIN fencegate.fences f
+               ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
+        ORDER BY p.resource COLLATE "C"
+    LOOP
+        IF item.token <= floor THEN
+            PERFORM fencegate.refuse('FG401', 'fence-token-void: the ledger was re-fenced since',
+                format('resource %s', item.resource), again);
+        ELSIF item.token IS DISTINCT FROM item.sealed THEN
+            SELECT g.superseded_by AS how, g.superseded_at AS at INTO old FROM fencegate.grants g
+            WHERE g.resource = item.resource AND g.token = item.token;
+            IF FOUND AND item.token < item.sealed THEN
+                PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
+                    format('resource %s, superseded by %s at %s', item.resource, old.how, old.at), again);
+            END IF;
+            PERFORM fencegate.refuse('FG402', 'fence-token-unknown: never granted on this resource',
+                format('resource %s', item.resource),
+                'Take the lock before the transaction begins, and use its token.');
+        ELSIF item.hold = 'released' THEN
+            PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
+                format('resource %s', item.resource), again);
+        ELSIF item.hold <> 'held' THEN
+            PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
+                format('resource %s', item.resource), again);
+        ELSIF item.frozen IS NOT NULL THEN
+            PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
+                format('resource %s: %s', item.resource, item.frozen),
+                'The token stays good: try again later.');
+        END IF;
+    END LOOP;
+
+    -- The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
+    -- with the transaction, and with a savepoint that is rolled back, as the locks do.
+    IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN
+        mark := ARRAY[pg_current_xact_id()::text];
+    END IF;
+    SELECT mark || coalesce(array_agg(DISTINCT name), '{}') INTO mark FROM unnest(names) name
+    WHERE name <> ALL (mark[2:]);
+    PERFORM set_config('fencegate.guarded', array_to_string(mark, ' '), true);
+END $$;
+
+-- The same for one resource. Another name, so that a token may be given as text, as JSON has it.
+CREATE FUNCTION fencegate.guard(resource text, token bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM fencegate.guard_all(ARRAY[guard.resource], ARRAY[guard.token]);
+END $$;
+
+-- Refuses what was written to a table unless this very transaction is guarded; with the name of a column,
+-- guarded for the resource that this column names, before the change and after it. Runs after each row:
+-- only then are generated columns and what other triggers did to the row settled. Needs no right on
+-- anything, and sets no search_path, which would cost as much as the rest.
+CREATE FUNCTION fencegate.refuse_unguarded() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    mark   text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
+    named  text := TG_ARGV[0];
+    wanted text;
+BEGIN
+    IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN
+        RAISE EXCEPTION USING ERRCODE = 'FG408', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+            MESSAGE = format('this transaction is not guarded: %s of %I refused', TG_OP, TG_TABLE_NAME),
+            HINT = 'Call fencegate.guard(resource, token) first, in the same transaction. '
+                   'A rolled-back savepoint takes the guards back that were called in it.';
+    END IF;
+    IF named IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'TRUNCATE' THEN
+        RAISE EXCEPTION USING ERRCODE = 'FG409', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+            MESSAGE = format('TRUNCATE of %I refused: it is about the rows of all resources',
+                             TG_TABLE_NAME),
+            HINT = 'DELETE the rows of one resource.';
+    END IF;
+    FOREACH wanted IN ARRAY CASE TG_OP
+        WHEN 'INSERT' THEN ARRAY[to_jsonb(NEW) ->> named]
+        WHEN 'DELETE' THEN ARRAY[to_jsonb(OLD) ->> named]
+        ELSE ARRAY[to_jsonb(OLD) ->> named, to_jsonb(NEW) ->> named] END
+    LOOP
+        IF wanted IS NULL OR wanted <> ALL (mark[2:]) THEN
+            RAISE EXCEPTION USING ERRCODE = 'FG409', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+                COLUMN = named, MESSAGE = format('this transaction is not guarded for %s: %s of %I refused',
+                    coalesce(quote_literal(wanted), 'NULL'), TG_OP, TG_TABLE_NAME),
+                HINT = format('Call fencegate.guard() for the resource in column %I of each row.', named);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- Makes a table refuse unguarded writes, for whoever owns it. Again: with the new column, or none.
+CREATE FUNCTION fencegate.require_guard(target regclass, resource_column name DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    part regclass;
+    args text := coalesce(quote_literal(resource_column), '');
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND c.relkind IN ('r', 'p')
+                   AND c.relnamespace <> 'fencegate'::regnamespace) THEN
+        RAISE EXCEPTION '% is not a table of yours', target USING ERRCODE = '42809';
+    END IF;
+    IF resource_column IS NOT NULL AND NOT EXISTS (
+            SELECT FROM pg_attribute a WHERE a.attrelid = target AND a.attname = resource_column
+            AND a.attnum > 0 AND NOT a.attisdropped) THEN
+        RAISE EXCEPTION '% has no column %', target, resource_column USING ERRCODE = '42703';
+    END IF;
+    EXECUTE format(
+        'CREATE OR REPLACE TRIGGER fencegate_guard AFTER INSERT OR UPDATE OR DELETE ON %s
+         FOR EACH ROW EXECUTE FUNCTION fencegate.refuse_unguarded(%s)', target, args);
+    -- The partitions, now and later, have that one by themselves. This one they do not.
+    FOR part IN SELECT target UNION SELECT p.relid FROM pg_partition_tree(target) p LOOP
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER fencegate_guard_truncate BEFORE TRUNCATE ON %s
+             FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_unguarded(%s)', part, args);
+    END LOOP;
+END $$;
+
+-- Whom an operator trusts with them is theirs to say.
+REVOKE ALL ON FUNCTION fencegate.refuse(text, text, text, text), fencegate.guard_all(text[], bigint[]),
+    fencegate.guard(text, bigint), fencegate.refuse_unguarded(),
+    fencegate.require_guard(regclass, name) FROM PUBLIC;
