@@ -3,8 +3,10 @@
 //!
 //! While somebody reads it takes a step about every 300 ms, which reaches every gateway whatever was
 //! written through which one, and at once after writes of this very gateway. While nobody reads it goes
-//! on slowly, so that what is left to number stays little. Readers read for themselves.
+//! on slowly, so that what is left to number stays little. What is new is read once for all readers that
+//! are waiting for it; whoever is further back reads for itself.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,11 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// How often a newcomer asks for a step that another gateway's does not come in the way of.
 const TRIES_MAX: u32 = 5;
 
+/// The events that one step reads for all readers.
+const NEWS_MAX: i64 = 1_000;
+/// The events that are kept for readers that are a little behind.
+const RECENT_MAX: usize = 2_000;
+
 /// The feed; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Feed {
@@ -37,6 +44,7 @@ struct Inner {
     readers: AtomicUsize,
     poked: Notify,
     newcomers: Mutex<Vec<oneshot::Sender<()>>>,
+    recent: Mutex<Recent>,
     /// How far the numbering has come, as far as this gateway knows.
     head: watch::Sender<Option<EventCursor>>,
 }
@@ -52,6 +60,7 @@ impl Feed {
             readers: AtomicUsize::new(0),
             poked: Notify::new(),
             newcomers: Mutex::default(),
+            recent: Mutex::default(),
             head: watch::Sender::new(None),
         });
         let task = Arc::clone(&inner).run(ledger, runtime.clone(), closing);
@@ -90,6 +99,24 @@ impl Inner {
         self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is new for everybody who waits for it. If that fails they read for themselves.
+    async fn remember(&self, ledger: &dyn Ledger, last: EventCursor) {
+        let known = *self.head.borrow();
+        let Some(known) = known.filter(|known| known.generation == last.generation) else { return };
+        if known == last || self.readers.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Ok(page) = ledger.events(known, NEWS_MAX).await
+            && page.void(known).is_none()
+        {
+            self.recent().append(page);
+        }
+    }
+
     async fn run(
         self: Arc<Self>,
         ledger: Arc<dyn Ledger>,
@@ -106,6 +133,7 @@ impl Inner {
                     if std::mem::take(&mut failed) {
                         tracing::info!("events are numbered again");
                     }
+                    self.remember(&*ledger, head.last).await;
                     self.head.send_if_modified(|known| known.replace(head.last) != Some(head.last));
                     head.whole
                 }
@@ -140,6 +168,39 @@ impl Inner {
     }
 }
 
+/// The last events, without gaps.
+#[derive(Default)]
+struct Recent {
+    generation: i64,
+    events: VecDeque<(i64, Applied)>,
+}
+
+impl Recent {
+    fn append(&mut self, page: EventsPage) {
+        let follows = self.events.back().zip(page.events.first());
+        let follows = follows.is_some_and(|((last, _), (first, _))| *first == last + 1);
+        if !follows || self.generation != page.last.generation {
+            self.events.clear();
+        }
+        self.generation = page.last.generation;
+        self.events.extend(page.events);
+        let old = self.events.len().saturating_sub(RECENT_MAX);
+        self.events.drain(..old);
+    }
+
+    /// What is behind this place; nothing if that is not known here.
+    fn after(&self, at: EventCursor, limit: i64) -> Vec<(EventCursor, Applied)> {
+        let first = self.events.front().map(|(number, _)| *number);
+        let known =
+            first.filter(|first| self.generation == at.generation && at.number + 1 >= *first);
+        let Some(first) = known else { return Vec::new() };
+        let skipped = usize::try_from(at.number + 1 - first).unwrap_or(usize::MAX);
+        let place = |number| EventCursor { generation: self.generation, number };
+        let found = self.events.iter().skip(skipped).take(usize::try_from(limit).unwrap_or(0));
+        found.map(|(number, event)| (place(*number), event.clone())).collect()
+    }
+}
+
 /// A place among the readers, until it is dropped.
 struct Place {
     inner: Arc<Inner>,
@@ -167,7 +228,7 @@ pub struct EventReader {
     engine: Engine,
     at: EventCursor,
     news: watch::Receiver<Option<EventCursor>>,
-    _place: Place,
+    place: Place,
 }
 
 impl EventReader {
@@ -198,6 +259,11 @@ impl EventReader {
     pub async fn next(&mut self, limit: i64) -> Result<Vec<(EventCursor, Applied)>, EngineError> {
         loop {
             self.news.borrow_and_update();
+            let events = self.place.inner.recent().after(self.at, limit);
+            if let Some((last, _)) = events.last() {
+                self.at = *last;
+                return Ok(events);
+            }
             let events = self.page(limit).await?;
             if !events.is_empty() {
                 return Ok(events);
@@ -231,7 +297,7 @@ impl Engine {
                 }
             }
         };
-        Ok(EventReader { engine: self.clone(), at, news, _place: place })
+        Ok(EventReader { engine: self.clone(), at, news, place })
     }
 
     async fn event_page(&self, after: EventCursor, limit: i64) -> Result<EventsPage, EngineError> {
@@ -248,5 +314,63 @@ impl Engine {
         self.resource(resource.clone()).await?;
         let ledger = Arc::clone(&self.inner.ledger);
         self.query(async move { ledger.versions(&resource, filter).await }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fence_core::OperationId;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NONE: [i64; 0] = [];
+
+    fn page(generation: i64, numbers: std::ops::RangeInclusive<i64>) -> EventsPage {
+        let event = |number| Applied {
+            operation: OperationId(Uuid::nil()),
+            resource: ResourceName::new("r").unwrap(),
+            kind: "put".into(),
+            key: None,
+            version: Some(number),
+            generation,
+            created: false,
+            size: 0,
+            sha256: None,
+            owner: String::new(),
+            committed_at: Timestamp::UNIX_EPOCH,
+        };
+        EventsPage {
+            last: EventCursor { generation, number: *numbers.end() },
+            rewound: None,
+            events: numbers.map(|number| (number, event(number))).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_has_no_gaps_and_is_of_one_generation() {
+        let mut recent = Recent::default();
+        let numbers = |recent: &Recent, generation, number, limit| {
+            let found = recent.after(EventCursor { generation, number }, limit);
+            found.iter().map(|(at, _)| at.number).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&recent, 0, 0, 10), NONE);
+        recent.append(page(0, 5..=7));
+        recent.append(page(0, 8..=9));
+        assert_eq!(numbers(&recent, 0, 3, 10), NONE, "4 is missing");
+        assert_eq!(numbers(&recent, 0, 4, 10), [5, 6, 7, 8, 9]);
+        assert_eq!(numbers(&recent, 0, 6, 2), [7, 8]);
+        assert_eq!(numbers(&recent, 0, 9, 10), NONE);
+        assert_eq!(numbers(&recent, 1, 6, 10), NONE);
+        recent.append(page(0, 12..=13));
+        assert_eq!(numbers(&recent, 0, 8, 10), NONE, "10 and 11 were not read");
+        assert_eq!(numbers(&recent, 0, 11, 10), [12, 13]);
+        recent.append(page(1, 14..=14));
+        assert_eq!(numbers(&recent, 0, 13, 10), NONE);
+        assert_eq!(numbers(&recent, 1, 13, 10), [14]);
+        recent.append(page(1, 15..=14 + RECENT_MAX as i64));
+        assert_eq!(recent.events.len(), RECENT_MAX);
+        assert_eq!(numbers(&recent, 1, 13, 10), NONE);
     }
 }
