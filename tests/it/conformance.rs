@@ -99,6 +99,12 @@ on_every_ledger! {
         metadata_stays_with_the_lock
         the_largest_metadata_fits
     }
+    feed {
+        the_history_of_a_resource_is_newest_first
+        every_write_is_one_event_in_version_order
+        events_are_read_in_pages
+        a_re_fence_voids_the_cursors_before_it
+    }
     fences {
         a_fence_admits_its_token_alone
         a_fence_keeps_nobody_out

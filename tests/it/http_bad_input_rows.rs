@@ -32,6 +32,7 @@ pub fn rows() -> Vec<Row> {
         marks(),
         terms(),
         fences(),
+        feed(),
     ] {
         rows.extend(table);
     }
@@ -412,6 +413,73 @@ fn watching() -> Vec<Row> {
         absent("waiting for an unknown lock", "?wait=50s"),
         absent("waiting for another word of an unknown lock", "?wait=50s&since=leased"),
         absent("events of an unknown lock", "/events"),
+    ]
+}
+
+/// The feed of committed writes, and the history of a resource.
+fn feed() -> Vec<Row> {
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let stream = |lines: &str| {
+        format!("GET /events HTTP/1.1\r\nHost: test\r\nAccept: text/event-stream\r\n{lines}\r\n")
+    };
+    let feed =
+        |name, query: &str| row(name, get(&format!("/events?{query}")), 400, "query-malformed");
+    let versions = |name, query: &str| {
+        row(name, get(&format!("/resources/live/versions?{query}")), 400, "query-malformed")
+    };
+    let id = |name, id: &str| {
+        row(name, stream(&format!("Last-Event-ID: {id}\r\n")), 400, "request-malformed")
+    };
+    vec![
+        feed("an empty place", "after="),
+        feed("a place that is a number", "after=17"),
+        feed("a place without number", "after=g0-"),
+        feed("a place with a sign", "after=g0-%2B1"),
+        feed("a place below zero", "after=g0--1"),
+        feed("a place that overflows", "after=g0-9223372036854775808"),
+        feed("a place with a zero ahead", "after=g00-1"),
+        feed("a place of Arabic digits", "after=g0-%D9%A3"),
+        feed("two places", "after=g0-0&after=g0-0"),
+        feed("no events", "limit=0"),
+        feed("many events", "limit=1001"),
+        feed("a wait for events that is long", "wait=51s"),
+        feed("a wait for events for ever", "wait=infinite"),
+        feed("a wait for events without unit", "wait=5"),
+        feed("a cursor of another list", "cursor=g0-0"),
+        row("a place not reached", get("/events?after=g0-999999"), 410, "events-cursor-void"),
+        row("a place of another generation", get("/events?after=g7-0"), 410, "events-cursor-void"),
+        id("an id that is a number", "17"),
+        id("an id with a letter", "g0-x"),
+        row(
+            "two ids",
+            stream("Last-Event-ID: g0-0\r\nLast-Event-ID: g0-0\r\n"),
+            400,
+            "request-malformed",
+        ),
+        row(
+            "events by another method",
+            "DELETE /events HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(),
+            405,
+            "method-not-allowed",
+        ),
+        versions("a version that is none", "cursor=x"),
+        versions("version zero", "cursor=0"),
+        versions("a version that overflows", "cursor=9223372036854775808"),
+        versions("many versions", "limit=1001"),
+        versions("versions with a bad prefix", "prefix=a%00"),
+        versions("versions of an unknown parameter", "since=1"),
+        row(
+            "versions of what was never locked",
+            get("/resources/nowhere/versions"),
+            404,
+            "resource-not-found",
+        ),
+        row(
+            "versions of a bad name",
+            get("/resources/a%2Fb/versions"),
+            400,
+            "resource-name-invalid",
+        ),
     ]
 }
 

@@ -11,6 +11,7 @@ pub mod client;
 pub mod conformance;
 pub mod etcd;
 pub mod events;
+pub mod feed;
 pub mod gateway;
 pub mod nginx;
 pub mod postgres;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, EventCursor,
+    EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -315,6 +316,22 @@ impl Ledger for ScriptedLedger {
         key: &str,
     ) -> Result<Option<Applied>, LedgerError> {
         self.memory.operation_by_key(resource, key).await
+    }
+
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        self.memory.versions(resource, filter).await
+    }
+
+    async fn number_events(&self) -> Result<EventsHead, LedgerError> {
+        self.memory.number_events().await
+    }
+
+    async fn events(&self, after: EventCursor, limit: i64) -> Result<EventsPage, LedgerError> {
+        self.memory.events(after, limit).await
     }
 
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {

@@ -101,6 +101,9 @@ codes! {
     /// The ledger holds no trace of this operation.
     OperationNotFound, "operation-not-found", 404, false, "There is no record of this operation";
 
+    /// The ledger was re-fenced since the cursor was given out.
+    EventsCursorVoid, "events-cursor-void", 410, false, "The place in the feed of events is void";
+
     /// The request breaks a rule of HTTP or of this API.
     RequestMalformed, "request-malformed", 400, false, "The request is malformed";
     /// The body is not the JSON that the call takes.

@@ -1,6 +1,6 @@
 //! Why the engine did not do what was asked. The edge turns each into one error code.
 
-use fence_core::ports::{Holder, LedgerError, MintError};
+use fence_core::ports::{EventCursor, Holder, LedgerError, MintError};
 use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
 
 use super::batcher::Failure;
@@ -65,6 +65,12 @@ pub enum EngineError {
     /// This one of several resources was never locked.
     #[error("{0} was never locked; nothing was granted")]
     NeverLocked(ResourceName),
+    /// The ledger was re-fenced since the place in the feed was given out.
+    #[error("the ledger was re-fenced; begin again behind {begin}, where events may differ")]
+    EventsVoid {
+        /// Up to here nothing has changed.
+        begin: EventCursor,
+    },
     /// An operator has frozen the resource.
     #[error("{0} is frozen: no lock is granted")]
     Frozen(ResourceName),
@@ -150,6 +156,7 @@ impl EngineError {
             Self::LockConflict => ErrorCode::LockIdConflict,
             Self::LockNotFound | Self::LockWaiting { .. } => ErrorCode::LockNotFound,
             Self::ResourceNotFound | Self::NeverLocked(_) => ErrorCode::ResourceNotFound,
+            Self::EventsVoid { .. } => ErrorCode::EventsCursorVoid,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,

@@ -7,6 +7,7 @@ mod batcher;
 mod deliveries;
 mod epochs;
 pub mod error;
+mod feed;
 mod granting;
 mod grants;
 mod line;
@@ -38,6 +39,8 @@ use tokio_util::sync::CancellationToken;
 use batcher::Batcher;
 use deliveries::GiveBack;
 pub use error::EngineError;
+use feed::Feed;
+pub use feed::{EventReader, EventsFrom, READERS_MAX};
 use grants::Grants;
 pub use grants::{Acquire, Acquired, Fence, Transfer};
 use locks::Locks;
@@ -103,6 +106,7 @@ struct Inner {
     looked: CancellationToken,
     give_back: GiveBack,
     watches: Watches,
+    feed: Feed,
     closing: CancellationToken,
 }
 
@@ -256,7 +260,11 @@ impl Engine {
     /// Decides a write and applies it if it is admitted.
     #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
-        self.inner.writes.write(request).await
+        let outcome = self.inner.writes.write(request).await;
+        if outcome.is_ok() {
+            self.inner.feed.poke();
+        }
+        outcome
     }
 
     /// Waits until ledger and mint were held against each other once, or could not be.

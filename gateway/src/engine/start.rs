@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::batcher::{self, Batcher, Limits};
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
+use super::feed::Feed;
 use super::granting::Granting;
 use super::grants::{self, Grants, Look};
 use super::line::Line;
@@ -117,6 +118,7 @@ impl Engine {
         }
         let retention = settings.retention.clone();
         let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
+        let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
         let inner = Inner {
             ledger,
             mint,
@@ -130,6 +132,7 @@ impl Engine {
             looked,
             give_back,
             watches,
+            feed,
             closing,
         };
         Self { inner: Arc::new(inner) }

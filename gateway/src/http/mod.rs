@@ -30,8 +30,8 @@ pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
 use routes::{
-    audit, fences, health, locks, objects, operations, operators, rejections, resources, watching,
-    writes,
+    audit, feed, fences, health, locks, objects, operations, operators, rejections, resources,
+    watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -53,6 +53,8 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(fences::fence))
         .routes(routes!(objects::list))
         .routes(routes!(objects::get, objects::head, writes::put, writes::delete))
+        .routes(routes!(feed::versions))
+        .routes(routes!(feed::events))
         .routes(routes!(operations::get))
         .routes(routes!(operations::find))
         .routes(routes!(rejections::list))

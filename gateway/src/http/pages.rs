@@ -42,6 +42,7 @@ pages! {
     "resource-not-found"
     "object-not-found"
     "operation-not-found"
+    "events-cursor-void"
     "request-malformed"
     "body-malformed"
     "query-malformed"

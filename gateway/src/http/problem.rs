@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::ports::Holder;
+use fence_core::ports::{EventCursor, Holder};
 use fence_core::{ErrorCode, OperationId, Refusal, ResourceName, Token, wire};
 
 use crate::engine::error::EngineError;
@@ -50,6 +50,7 @@ impl Problem {
             holder: None,
             holder_age_ms: None,
             operation: None,
+            begin_after: None,
             outcome: None,
         };
         Self(Box::new(Inner { code, document, close: false, operation: None, object_size: None }))
@@ -134,6 +135,11 @@ impl Problem {
         self
     }
 
+    fn begin_after(mut self, begin: EventCursor) -> Self {
+        self.0.document.begin_after = Some(begin.to_string());
+        self
+    }
+
     fn with_unknown_outcome(mut self) -> Self {
         self.0.document.outcome = Some("unknown".into());
         self
@@ -195,6 +201,7 @@ impl From<EngineError> for Problem {
             EngineError::Frozen(resource)
             | EngineError::NeverLocked(resource)
             | EngineError::OrderStale(resource) => problem.about(&resource),
+            EngineError::EventsVoid { begin } => problem.begin_after(begin),
             EngineError::OutcomeUnknown { operation } => {
                 problem.with_operation(operation).with_unknown_outcome().retry_after(1_000)
             }

@@ -20,7 +20,7 @@ use super::problem::PROBLEM_JSON;
         description = "A fenced-write storage gateway: it takes no write without a fence token, \
                        and refuses every token but the one granted last."
     ),
-    components(schemas(wire::Problem, wire::LockEvent, wire::LockWord)),
+    components(schemas(wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent)),
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
@@ -127,6 +127,9 @@ problems! {
     LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
     /// A stream of events.
     EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound, ErrorCode::ShuttingDown]];
+    /// The feed of committed writes.
+    FeedProblems =
+        [EVERYWHERE, LEDGER, &[ErrorCode::EventsCursorVoid, ErrorCode::ShuttingDown]];
     /// A release.
     ReleaseProblems = [EVERYWHERE, LEDGER, &[ErrorCode::RefenceRequired]];
     /// A look at a resource.

@@ -109,6 +109,9 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
         committed_at: now.wall,
     };
     rows.operations.insert(item.operation, applied.clone());
+    if applied.version.is_some() {
+        rows.written.push(item.operation);
+    }
     rows.journal.insert(Change::Operation(item.operation));
     if let Some(key) = &item.idempotency {
         rows.keys.insert(

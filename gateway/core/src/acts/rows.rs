@@ -357,6 +357,8 @@ pub struct Rows {
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
+    /// The writes that have a version, in the order in which they were made.
+    pub written: Vec<OperationId>,
     /// Who waits. Not in the journal: it lives as long as the callers' connections do.
     pub queue: Queue,
     /// What changed since the journal was last taken.
@@ -376,6 +378,7 @@ impl Rows {
             operations: HashMap::new(),
             keys: BTreeMap::new(),
             audited: Vec::new(),
+            written: Vec::new(),
             queue: Queue::default(),
             journal: BTreeSet::new(),
         }

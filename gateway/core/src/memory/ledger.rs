@@ -13,16 +13,19 @@ use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
-    Epoch, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 
 struct State {
     rows: Rows,
     rejections: VecDeque<(i64, Rejection)>,
     rejections_seen: i64,
+    /// Where each generation but the first began.
+    rewound: Vec<(i64, i64)>,
 }
 
 /// A ledger that forgets everything with the process.
@@ -42,6 +45,7 @@ impl MemoryLedger {
                 rows: Rows::new(guard),
                 rejections: VecDeque::new(),
                 rejections_seen: 0,
+                rewound: Vec::new(),
             }),
         }
     }
@@ -59,11 +63,15 @@ impl MemoryLedger {
 
     /// Changes the guard, knowing the highest token, and records why if that changed anything.
     fn change_guard(&self, entry: AuditEntry, act: impl FnOnce(&mut Guard, i64)) -> Epoch {
-        let rows = &mut self.state().rows;
+        let state = &mut *self.state();
+        let rows = &mut state.rows;
         let (before, highest) = (rows.guard.clone(), highest(rows));
         act(&mut rows.guard, highest);
         if rows.guard != before {
             rows.audited.push(entry);
+        }
+        if rows.guard.generation > before.generation {
+            state.rewound.push((rows.guard.generation, count(&rows.written)));
         }
         epoch_of(rows)
     }
@@ -91,6 +99,15 @@ fn highest(rows: &Rows) -> i64 {
 /// Whether a name belongs to a page.
 fn on_page(name: &str, page: &Page) -> bool {
     name.starts_with(&page.prefix) && page.after.as_deref().is_none_or(|after| name > after)
+}
+
+/// The number of the last event.
+fn count(written: &[OperationId]) -> i64 {
+    i64::try_from(written.len()).unwrap_or(i64::MAX)
+}
+
+fn last_event(rows: &Rows) -> EventCursor {
+    EventCursor { generation: rows.guard.generation, number: count(&rows.written) }
 }
 
 fn limit(rows: i64) -> usize {
@@ -286,6 +303,40 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let row = state.rows.keys.get(&(resource.clone(), key.to_owned()));
         Ok(row.and_then(|row| state.rows.operations.get(&row.operation).cloned()))
+    }
+
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        let state = self.state();
+        let wanted = |applied: &&Applied| {
+            applied.resource == *resource
+                && applied.version.is_some()
+                && filter.before.is_none_or(|before| applied.version < Some(before))
+                && applied.key.as_ref().is_none_or(|key| key.as_str().starts_with(&filter.prefix))
+        };
+        let mut found: Vec<_> = state.rows.operations.values().filter(wanted).cloned().collect();
+        found.sort_by_key(|applied| std::cmp::Reverse(applied.version));
+        found.truncate(limit(filter.limit));
+        Ok(found)
+    }
+
+    async fn number_events(&self) -> Result<EventsHead, LedgerError> {
+        Ok(EventsHead { last: last_event(&self.state().rows), whole: true })
+    }
+
+    async fn events(&self, after: EventCursor, most: i64) -> Result<EventsPage, LedgerError> {
+        let state = self.state();
+        let later = state.rewound.iter().filter(|(generation, _)| *generation > after.generation);
+        let numbered = (1..).zip(&state.rows.written).skip(limit(after.number));
+        let event = |(number, id)| Some((number, state.rows.operations.get(id)?.clone()));
+        Ok(EventsPage {
+            last: last_event(&state.rows),
+            rewound: later.map(|(_, number)| *number).min(),
+            events: numbered.filter_map(event).take(limit(most)).collect(),
+        })
     }
 
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::disasters::{Place, Refence};
+use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
 use super::locks::{
     BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
     SealVerdict,
@@ -216,6 +217,21 @@ pub trait Ledger: Send + Sync {
         resource: &ResourceName,
         key: &str,
     ) -> Result<Option<Applied>, LedgerError>;
+
+    /// The writes of a resource that have a version, newest first.
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError>;
+
+    /// Numbers what was committed since the last time, one step at a time whichever gateway asks, and
+    /// tells how far that has come. Numbers rise without gaps in the order in which they become
+    /// visible, and within a resource in the order of versions; a delete of nothing has none.
+    async fn number_events(&self) -> Result<EventsHead, LedgerError>;
+
+    /// At most so many of the events that have numbers, behind this place.
+    async fn events(&self, after: EventCursor, limit: i64) -> Result<EventsPage, LedgerError>;
 
     /// Keeps refused writes for the operator.
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError>;

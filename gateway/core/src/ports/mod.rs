@@ -5,6 +5,7 @@
 //! behaviour.
 
 mod disasters;
+mod events;
 mod ledger;
 mod locks;
 mod mint;
@@ -15,6 +16,7 @@ mod views;
 mod writes;
 
 pub use disasters::*;
+pub use events::*;
 pub use ledger::*;
 pub use locks::*;
 pub use mint::*;

@@ -3,10 +3,12 @@
 //! Durations are strings in requests (`30s`) and integers of milliseconds in answers; times are
 //! RFC 3339; tokens are decimal strings. Unknown fields are refused.
 
+mod events;
 mod locks;
 mod resources;
 mod seeing;
 
+pub use events::*;
 pub use locks::*;
 pub use resources::*;
 pub use seeing::*;

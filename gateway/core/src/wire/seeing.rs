@@ -156,6 +156,9 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub operation: Option<OperationId>,
+    /// Behind which event to begin again, if the cursor is void.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin_after: Option<String>,
     /// `unknown` if the request may have taken effect or not; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,

@@ -1,6 +1,7 @@
 //! The calls, one file per resource of the API. A handler parses, asks the engine once, answers.
 
 pub mod audit;
+pub mod feed;
 pub mod fences;
 pub mod health;
 pub mod locks;

@@ -26,7 +26,7 @@ use crate::http::spec::{EventsProblems, LockProblems};
 use crate::http::state::App;
 
 /// How often a stream shows that it is alive.
-const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+pub(super) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The parameters of a look.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]

@@ -5,6 +5,7 @@
 
 mod commit;
 mod disasters;
+mod events;
 mod locks;
 mod migrate;
 mod operators;
@@ -16,11 +17,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, EventCursor,
+    EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -198,6 +200,22 @@ impl Ledger for PgLedger {
         key: &str,
     ) -> Result<Option<Applied>, LedgerError> {
         reads::operation_by_key(&self.sessions, resource, key).await
+    }
+
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        events::versions(&self.sessions, resource, &filter).await
+    }
+
+    async fn number_events(&self) -> Result<EventsHead, LedgerError> {
+        events::number(&self.sessions).await
+    }
+
+    async fn events(&self, after: EventCursor, limit: i64) -> Result<EventsPage, LedgerError> {
+        events::events(&self.sessions, after, limit).await
     }
 
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {

@@ -274,7 +274,7 @@ pub(super) async fn locks(
 }
 
 #[derive(FromRow)]
-struct OperationRow {
+pub(super) struct OperationRow {
     id: Uuid,
     resource: String,
     version: Option<i64>,
@@ -289,7 +289,7 @@ struct OperationRow {
 }
 
 impl OperationRow {
-    fn applied(self) -> Result<Applied, LedgerError> {
+    pub(super) fn applied(self) -> Result<Applied, LedgerError> {
         Ok(Applied {
             operation: OperationId(self.id),
             resource: resource_name(self.resource)?,

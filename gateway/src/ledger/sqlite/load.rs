@@ -365,7 +365,7 @@ async fn load_keys(
 }
 
 #[derive(FromRow)]
-struct OperationColumns {
+pub(super) struct OperationColumns {
     id: String,
     resource: String,
     version: Option<i64>,
@@ -389,22 +389,25 @@ pub(super) async fn operations(
             .fetch_all(connection)
             .await
             .map_err(rolled_back)?;
-    let applied = |row: OperationColumns| {
+    found.into_iter().map(OperationColumns::applied).collect()
+}
+
+impl OperationColumns {
+    pub(super) fn applied(self) -> Result<Applied, LedgerError> {
         Ok(Applied {
-            operation: OperationId(id(&row.id)?),
-            resource: resource_name(row.resource)?,
-            kind: row.kind,
-            key: row.key.map(object_key).transpose()?,
-            version: row.version,
-            generation: row.generation,
-            created: row.created,
-            size: row.size,
-            sha256: row.sha256.map(digest).transpose()?,
-            owner: row.owner,
-            committed_at: time(row.committed_at),
+            operation: OperationId(id(&self.id)?),
+            resource: resource_name(self.resource)?,
+            kind: self.kind,
+            key: self.key.map(object_key).transpose()?,
+            version: self.version,
+            generation: self.generation,
+            created: self.created,
+            size: self.size,
+            sha256: self.sha256.map(digest).transpose()?,
+            owner: self.owner,
+            committed_at: time(self.committed_at),
         })
-    };
-    found.into_iter().map(applied).collect()
+    }
 }
 
 #[derive(FromRow)]

@@ -6,6 +6,7 @@
 
 mod audit;
 mod disasters;
+mod events;
 mod load;
 mod open;
 mod queue;
@@ -19,10 +20,11 @@ use async_trait::async_trait;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
-    Epoch, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, WriteItem, WriteVerdict,
+    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
@@ -374,6 +376,22 @@ impl Ledger for SqliteLedger {
         key: &str,
     ) -> Result<Option<Applied>, LedgerError> {
         self.read_operation_by_key(resource, key).await
+    }
+
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        self.list_versions(resource, &filter).await
+    }
+
+    async fn number_events(&self) -> Result<EventsHead, LedgerError> {
+        self.events_head().await
+    }
+
+    async fn events(&self, after: EventCursor, limit: i64) -> Result<EventsPage, LedgerError> {
+        self.list_events(after, limit).await
     }
 
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {

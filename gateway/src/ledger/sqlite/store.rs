@@ -102,6 +102,7 @@ pub(super) async fn store(
             }
         }
     }
+    super::events::append(connection, &rows.written).await?;
     super::audit::append(connection, &rows.audited).await
 }
 

@@ -7,6 +7,7 @@ pub mod breaks;
 mod build;
 pub mod compare;
 pub mod disasters;
+pub mod feed;
 pub mod fences;
 pub mod holds;
 pub mod infinite;

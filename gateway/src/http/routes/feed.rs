@@ -1,0 +1,322 @@
+//! `/events` and the history of a resource: what was written, by whom.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use fence_core::lock::duration_text;
+use fence_core::ports::{Applied, EventCursor, VersionsFilter};
+use fence_core::wire::{self, WAIT_MAX};
+use fence_core::{ErrorCode, names::KEY_BYTES_MAX};
+use futures::{Stream, StreamExt as _, stream};
+use serde::{Deserialize, Deserializer};
+use tokio_util::sync::CancellationToken;
+
+use super::watching::COMMENT_INTERVAL;
+use crate::engine::error::EngineError;
+use crate::engine::{EventReader, EventsFrom};
+use crate::http::extract::{InResource, LIST_LIMIT_DEFAULT, Query, limit};
+use crate::http::problem::Problem;
+use crate::http::spec::{FeedProblems, ResourceProblems};
+use crate::http::state::App;
+
+/// The parameters of a list of versions.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct History {
+    /// Only of objects whose keys begin with this, and deletions of all objects.
+    #[serde(default)]
+    #[param(required = false)]
+    prefix: String,
+    /// At most this many items.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List the versions of a resource
+///
+/// Newest first: every write that took effect, and whose it was.
+#[utoipa::path(
+    get, path = "/resources/{resource}/versions", operation_id = "listVersions", tag = "resources",
+    params(("resource" = String, Path, description = "The resource."), History),
+    responses((status = 200, description = "A page.", body = wire::VersionList), ResourceProblems)
+)]
+pub async fn versions(
+    State(app): State<App>,
+    InResource(name): InResource,
+    Query(query): Query<History>,
+) -> Result<Json<wire::VersionList>, Problem> {
+    let limit = limit(query.limit)?;
+    let filter = history(query, limit)?;
+    let found = app.engine.versions(name.clone(), filter).await;
+    let mut found = found.map_err(|error| Problem::from(error).about(&name))?;
+    let keep = usize::try_from(limit).unwrap_or_default();
+    let more = found.len() > keep;
+    found.truncate(keep);
+    let last = found.last().filter(|_| more).and_then(|applied| applied.version);
+    let next_cursor = last.map(|version| version.to_string());
+    let items = found.into_iter().map(version).collect();
+    Ok(Json(wire::VersionList { items, next_cursor }))
+}
+
+/// One item more than asked for, which tells whether there is another page.
+fn history(query: History, limit: i64) -> Result<VersionsFilter, Problem> {
+    let malformed = |why| Problem::new(ErrorCode::QueryMalformed, why);
+    if query.prefix.len() > KEY_BYTES_MAX || query.prefix.chars().any(char::is_control) {
+        return Err(malformed("bad prefix"));
+    }
+    let before = query
+        .cursor
+        .map(|cursor| cursor.parse().ok().filter(|version: &i64| *version > 0))
+        .map(|version| version.ok_or_else(|| malformed("cursor is not the next_cursor of a page")))
+        .transpose()?;
+    Ok(VersionsFilter { prefix: query.prefix, before, limit: limit + 1 })
+}
+
+fn version(applied: Applied) -> wire::Version {
+    wire::Version {
+        version: applied.version.unwrap_or_default(),
+        operation: applied.operation,
+        kind: applied.kind,
+        key: applied.key.map(|key| key.to_string()),
+        size: applied.sha256.map(|_| applied.size),
+        sha256: applied.sha256.map(hex::encode),
+        owner: applied.owner,
+        committed_at: applied.committed_at,
+    }
+}
+
+/// The parameters of a look at the feed.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Go on behind this `event`, or this `next_cursor`. With `now`, only what is committed from now
+    /// on; from the beginning by default. `Last-Event-ID` takes its place.
+    #[param(example = "g0-17")]
+    after: Option<String>,
+    /// At most this many items; a stream has no end.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<i64>,
+    /// Answer only when there is an event, or after this time: at most `50s`. At once by default. A
+    /// gateway that begins to shut down answers at once, too.
+    #[serde(default, deserialize_with = "wait")]
+    #[param(value_type = Option<String>, example = "30s")]
+    wait: Option<Duration>,
+}
+
+fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let wait = duration_text(deserializer)?;
+    if wait > WAIT_MAX {
+        return Err(serde::de::Error::custom("wait is at most 50s"));
+    }
+    Ok(Some(wait))
+}
+
+/// What `Last-Event-ID` says, for the documentation.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its documentation is used")]
+pub struct FeedParams {
+    /// `text/event-stream` for a stream.
+    #[param(rename = "Accept")]
+    accept: Option<String>,
+    /// Go on behind this event: browsers send it when they connect again.
+    #[param(rename = "Last-Event-ID")]
+    last_event_id: Option<String>,
+}
+
+/// Follow what is written
+///
+/// Every committed write of every resource, once, and those of one resource in the order of their
+/// versions; whatever was committed before the call is seen by it, whichever gateway took it. An event
+/// comes within a second. Deletes of nothing are no events.
+///
+/// With `Accept: text/event-stream` as server-sent events named `write`, each with its cursor as its id
+/// and a `WriteEvent` as its data; the first thing sent is the cursor at which the stream begins. A
+/// comment comes every 15 seconds. When the gateway begins to shut down, or the ledger cannot be read,
+/// the stream ends; connect again.
+///
+/// A re-fence makes earlier cursors void, 410: events that were read may have been lost, and
+/// `begin_after` in the problem says behind which event that begins.
+#[utoipa::path(
+    get, path = "/events", operation_id = "listEvents", tag = "seeing", params(Look, FeedParams),
+    responses(
+        (status = 200, description = "Events.", content(
+            (wire::EventList = "application/json"), (String = "text/event-stream"),
+        )),
+        FeedProblems,
+    )
+)]
+pub async fn events(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(look): Query<Look>,
+) -> Result<Response, Problem> {
+    let limit = limit(look.limit)?;
+    let from = from(&headers, look.after.as_deref())?;
+    let streamed = wants_stream(&headers);
+    if streamed && app.draining.is_cancelled() {
+        return Err(EngineError::ShuttingDown.into());
+    }
+    let mut reader = app.engine.read_events(from).await?;
+    // Also for a stream: a void cursor is an answer of its own.
+    let mut found = reader.page(limit).await?;
+    if streamed {
+        return Ok(stream_of(reader, found, app.draining.clone()));
+    }
+    if let Some(wait) = look.wait.filter(|wait| found.is_empty() && !wait.is_zero()) {
+        let next = async {
+            tokio::select! {
+                biased;
+                next = reader.next(limit) => next,
+                () = app.draining.cancelled() => Ok(Vec::new()),
+            }
+        };
+        found = app.engine.runtime().within(wait, next).await.unwrap_or(Ok(Vec::new()))?;
+    }
+    let next_cursor = reader.at().to_string();
+    let items = found.into_iter().map(|(at, applied)| event(at, applied)).collect();
+    Ok(Json(wire::EventList { items, next_cursor }).into_response())
+}
+
+/// `Last-Event-ID` comes from a client that has read on since it made its URL.
+fn from(headers: &HeaderMap, after: Option<&str>) -> Result<EventsFrom, Problem> {
+    let mut ids = headers.get_all("last-event-id").iter();
+    let (text, problem) = match (ids.next(), ids.next()) {
+        (None, _) => (after, ErrorCode::QueryMalformed),
+        // Empty: nothing was read yet.
+        (Some(id), None) if id.is_empty() => (after, ErrorCode::QueryMalformed),
+        (Some(id), None) => (Some(id.to_str().unwrap_or("?")), ErrorCode::RequestMalformed),
+        (Some(_), Some(_)) => {
+            return Err(Problem::malformed("more than one Last-Event-ID"));
+        }
+    };
+    match text {
+        None => Ok(EventsFrom::Beginning),
+        Some("now") => Ok(EventsFrom::Now),
+        Some(text) => EventCursor::parse(text)
+            .map(EventsFrom::After)
+            .ok_or_else(|| Problem::new(problem, "a place in the feed looks like g0-17")),
+    }
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let types = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut types = types.flat_map(|line| line.split(','));
+    types.any(|one| {
+        let name = one.split(';').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+fn event(at: EventCursor, applied: Applied) -> wire::WriteEvent {
+    wire::WriteEvent {
+        event: at.to_string(),
+        resource: applied.resource.to_string(),
+        version: applied.version.unwrap_or_default(),
+        operation: applied.operation,
+        kind: applied.kind,
+        key: applied.key.map(|key| key.to_string()),
+        size: applied.sha256.map(|_| applied.size),
+        owner: applied.owner,
+        committed_at: applied.committed_at,
+    }
+}
+
+type Found = Vec<(EventCursor, Applied)>;
+
+fn stream_of(reader: EventReader, found: Found, draining: CancellationToken) -> Response {
+    // Where it begins, so that a stream on which nothing came yet is resumed there, too.
+    let begin = found
+        .first()
+        .map_or(reader.at(), |(first, _)| EventCursor { number: first.number - 1, ..*first });
+    let begin = stream::iter([Ok(Event::default().id(begin.to_string()))]);
+    let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
+    let events = begin.chain(following(reader, found, draining));
+    let mut response = Sse::new(events).keep_alive(alive).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+/// What was found, and what comes then, until the gateway drains or the ledger cannot be read.
+fn following(
+    reader: EventReader,
+    found: Found,
+    draining: CancellationToken,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let pages = stream::unfold(
+        (reader, Some(found), draining),
+        |(mut reader, found, draining)| async move {
+            let page = match found {
+                Some(found) => found,
+                None => tokio::select! {
+                    biased;
+                    () = draining.cancelled() => return None,
+                    page = reader.next(LIST_LIMIT_DEFAULT) => page.ok()?,
+                },
+            };
+            Some((stream::iter(page), (reader, None, draining)))
+        },
+    );
+    pages.flatten().map(|(at, applied)| {
+        // INVARIANT: a struct of strings and numbers always serializes, and to one line.
+        let data = serde_json::to_string(&event(at, applied)).expect("an event is JSON");
+        Ok(Event::default().event("write").id(at.to_string()).data(data))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_stream_is_asked_for_by_its_type() {
+        let asked = |value| wants_stream(&headers(&[("accept", value)]));
+        assert!(asked("text/event-stream") && asked("text/html, TEXT/Event-Stream;q=0.9"));
+        assert!(!asked("application/json") && !asked("*/*"));
+        assert!(!wants_stream(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_stream_that_is_resumed_goes_on_where_it_was() {
+        let at = EventsFrom::After(EventCursor { generation: 0, number: 7 });
+        let id = |value| headers(&[("last-event-id", value)]);
+        assert_eq!(from(&id("g0-7"), Some("g0-3")).unwrap(), at);
+        assert_eq!(from(&id(""), Some("g0-7")).unwrap(), at);
+        assert_eq!(from(&HeaderMap::new(), Some("now")).unwrap(), EventsFrom::Now);
+        assert_eq!(from(&HeaderMap::new(), None).unwrap(), EventsFrom::Beginning);
+        assert!(from(&id("7"), None).is_err());
+        assert!(from(&HeaderMap::new(), Some("7")).is_err());
+        let twice = headers(&[("last-event-id", "g0-7"), ("last-event-id", "g0-7")]);
+        assert!(from(&twice, None).is_err());
+    }
+
+    #[test]
+    fn a_history_is_paged_by_version() {
+        let query = |cursor: &str| History { cursor: Some(cursor.into()), ..History::default() };
+        assert_eq!(history(query("17"), 5).unwrap().before, Some(17));
+        assert_eq!(history(History::default(), 5).unwrap().limit, 6);
+        for bad in ["x", "0", "-1", "9223372036854775808", ""] {
+            assert!(history(query(bad), 5).is_err(), "{bad}");
+        }
+        assert!(history(History { prefix: "a\0".into(), ..History::default() }, 5).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The history of a resource, and the feed of committed writes: numbered by the acts themselves, for
+//! there is one writer.
+
+use fence_core::ports::{
+    Applied, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
+};
+use fence_core::{OperationId, ResourceName};
+use sqlx::{FromRow, SqliteConnection};
+
+use super::load::OperationColumns;
+use super::{SqliteLedger, rolled_back};
+
+/// Numbers what an act has written.
+pub(super) async fn append(
+    connection: &mut SqliteConnection,
+    written: &[OperationId],
+) -> Result<(), sqlx::Error> {
+    for operation in written {
+        sqlx::query("INSERT INTO events (operation) VALUES (?1)")
+            .bind(operation.to_string())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct HeadColumns {
+    last_generation: i64,
+    last_number: i64,
+    rewound: Option<i64>,
+}
+
+impl HeadColumns {
+    fn last(&self) -> EventCursor {
+        EventCursor { generation: self.last_generation, number: self.last_number }
+    }
+}
+
+#[derive(FromRow)]
+struct EventColumns {
+    number: i64,
+    #[sqlx(flatten)]
+    operation: OperationColumns,
+}
+
+impl SqliteLedger {
+    pub(super) async fn list_versions(
+        &self,
+        resource: &ResourceName,
+        filter: &VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let rows: Result<Vec<OperationColumns>, _> = sqlx::query_as(
+            "SELECT * FROM operations
+             WHERE resource = ?1 AND version < ?2
+               AND (key IS NULL OR substr(key, 1, length(?3)) = ?3)
+             ORDER BY version DESC LIMIT ?4",
+        )
+        .bind(resource.as_str())
+        .bind(filter.before.unwrap_or(i64::MAX))
+        .bind(&filter.prefix)
+        .bind(filter.limit)
+        .fetch_all(&mut reader)
+        .await;
+        self.keep(reader, rows)?.into_iter().map(OperationColumns::applied).collect()
+    }
+
+    pub(super) async fn events_head(&self) -> Result<EventsHead, LedgerError> {
+        let mut reader = self.reader().await?;
+        let head = head(&mut reader, i64::MAX).await;
+        Ok(EventsHead { last: self.keep(reader, head)?.last(), whole: true })
+    }
+
+    /// The head is read first: what comes in between is only more.
+    pub(super) async fn list_events(
+        &self,
+        after: EventCursor,
+        limit: i64,
+    ) -> Result<EventsPage, LedgerError> {
+        self.with_reader(async |reader| {
+            let head = head(reader, after.generation).await.map_err(rolled_back)?;
+            let rows: Vec<EventColumns> = sqlx::query_as(
+                "SELECT e.number, o.* FROM events e JOIN operations o ON o.id = e.operation
+                 WHERE e.number > ?1 AND e.number <= ?2 ORDER BY e.number LIMIT ?3",
+            )
+            .bind(after.number)
+            .bind(head.last_number)
+            .bind(limit)
+            .fetch_all(reader)
+            .await
+            .map_err(rolled_back)?;
+            let event = |row: EventColumns| Ok((row.number, row.operation.applied()?));
+            Ok(EventsPage {
+                last: head.last(),
+                rewound: head.rewound,
+                events: rows.into_iter().map(event).collect::<Result<_, LedgerError>>()?,
+            })
+        })
+        .await
+    }
+}
+
+async fn head(
+    connection: &mut SqliteConnection,
+    generation: i64,
+) -> Result<HeadColumns, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT g.generation AS last_generation,
+                (SELECT coalesce(max(number), 0) FROM events) AS last_number,
+                (SELECT min(r.number) FROM events_rewound r WHERE r.generation > ?1) AS rewound
+         FROM guard g",
+    )
+    .bind(generation)
+    .fetch_one(connection)
+    .await
+}
