@@ -106,6 +106,10 @@ impl Engine {
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
         let mint = match (&ledger, mint) {
+            // The first epoch of a fresh ledger is opened by the first lock.
+            (Ok(epoch), Ok(_)) if !epoch.open && epoch.number > 0 => {
+                Err("the epoch of the mint is changing".into())
+            }
             (Ok(epoch), Ok(head)) if epoch.open && head.incarnation != Some(epoch.nonce) => {
                 let other = Err("the mint is not the one that the ledger knows".into());
                 head.check_owner(epoch.ledger).map_err(|error| error.to_string()).and(other)
