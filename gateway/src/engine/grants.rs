@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Attempt, Grant, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
+    Attempt, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
     SealItem, SealKind, SealVerdict, Standing,
 };
-use fence_core::{LockEnd, LockId, MaxHold, Metadata, ResourceName, Ttl};
+use fence_core::{LockId, MaxHold, Metadata, ResourceName, Ttl};
 
+use super::acquired::{Acquired, acquired, seal};
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
-use super::granting::{GrantVerdict, Granting, Pending};
-use super::metrics::{self, record_hold};
+use super::granting::{Granting, Pending};
+use super::metrics;
 use super::waiting::Waiting;
 
 /// A wish for a lock.
@@ -66,15 +67,6 @@ pub struct Transfer {
     pub owner: String,
     /// The id that the successor's lock is to have, with which the call can be repeated.
     pub to: Option<LockId>,
-}
-
-/// A lock that was acquired.
-#[derive(Debug, Clone)]
-pub struct Acquired {
-    /// The lock.
-    pub grant: Grant,
-    /// Whether it had been granted before under the same id.
-    pub again: bool,
 }
 
 /// What a look at the resources of a lock finds.
@@ -257,43 +249,6 @@ impl Grants {
             }
             verdict => acquired(verdict),
         }
-    }
-}
-
-/// Queues a grant and takes delivery of the verdict.
-pub(super) async fn seal(
-    queue: &Batcher<Granting>,
-    pending: Pending,
-) -> Result<SealVerdict, EngineError> {
-    match queue.submit(pending).await {
-        Ok(GrantVerdict::Sealed(sealed)) => sealed.take().ok_or_else(EngineError::locked_out),
-        Ok(GrantVerdict::NoNumber(error)) => Err(error),
-        Err(failure) => Err(EngineError::unsent(failure, "locks")),
-    }
-}
-
-pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
-    match verdict {
-        SealVerdict::Sealed(grant, taken_over) => {
-            for taken in taken_over {
-                record_hold(taken.held_ms, LockEnd::Superseded);
-            }
-            Ok(Acquired { grant, again: false })
-        }
-        SealVerdict::Again(grant) => Ok(Acquired { grant, again: true }),
-        SealVerdict::Held(holder) => Err(EngineError::Held(holder)),
-        SealVerdict::Queued => Err(EngineError::Queued),
-        SealVerdict::Frozen(resource) => Err(EngineError::Frozen(resource)),
-        SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
-        SealVerdict::OrderStale(resource) => Err(EngineError::OrderStale(resource)),
-        SealVerdict::HoldExceeded => Err(EngineError::HoldExceeded),
-        SealVerdict::Conflict => Err(EngineError::LockConflict),
-        SealVerdict::Breaking => Err(EngineError::LockBreaking),
-        SealVerdict::NotFound => Err(EngineError::LockNotFound),
-        SealVerdict::NumberTooLow => Err(EngineError::LedgerUnavailable(
-            "other grants were faster; nothing was granted".into(),
-        )),
-        SealVerdict::Busy => Err(EngineError::locked_out()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every method may be dropped at any await: it only waits on channels, and what it started goes its
 //! way regardless. Clock, ids and spawning come in from outside.
 
+mod acquired;
 mod batcher;
 mod deliveries;
 mod epochs;
@@ -36,13 +37,14 @@ use fence_core::{LockId, LockState, ObjectKey, ResourceName, Ttl};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use acquired::Acquired;
 use batcher::Batcher;
 use deliveries::GiveBack;
 pub use error::EngineError;
 use feed::Feed;
 pub use feed::{EventReader, EventsFrom, READERS_MAX};
 use grants::Grants;
-pub use grants::{Acquire, Acquired, Fence, Transfer};
+pub use grants::{Acquire, Fence, Transfer};
 use locks::Locks;
 pub use locks::Renewed;
 pub use lookout::Refencing;

@@ -10,10 +10,10 @@ use fence_core::ports::{
 use fence_core::{LockId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
 
+use super::acquired::{Acquired, acquired, seal};
 use super::batcher::{Act, Batcher, Failure};
 use super::error::EngineError;
 use super::granting::{Granting, Pending};
-use super::grants::{Acquired, acquired, seal};
 use super::line::{Line, Seat};
 use super::locks::Release;
 

@@ -4,7 +4,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ledger::Epoch;
+/// How the ledger and the mint belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epoch {
+    /// Rises with each new incarnation of the mint.
+    pub number: i64,
+    /// What the mint must carry.
+    pub nonce: Uuid,
+    /// Added to each number of the mint.
+    pub base: i64,
+    /// Whether the mint has been seen to carry the nonce.
+    pub open: bool,
+    /// Which ledger this is: the mint serves no other one.
+    pub ledger: Uuid,
+}
 
 /// By how much a re-fence goes beyond the highest token that anybody remembers: when both stores
 /// went back, nobody remembers the highest. 79 days of 10,000 grants a second.

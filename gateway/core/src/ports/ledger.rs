@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::disasters::{Place, Refence};
+use super::disasters::{Epoch, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
 use super::locks::{
     BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
@@ -72,21 +72,6 @@ pub enum Patience {
     Skip,
     /// Up to this long; for a batch of one, on a lane of its own.
     Wait(Duration),
-}
-
-/// How the ledger and the mint belong together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Epoch {
-    /// Rises with each new incarnation of the mint.
-    pub number: i64,
-    /// What the mint must carry.
-    pub nonce: Uuid,
-    /// Added to each number of the mint.
-    pub base: i64,
-    /// Whether the mint has been seen to carry the nonce.
-    pub open: bool,
-    /// Which ledger this is: the mint serves no other one.
-    pub ledger: Uuid,
 }
 
 /// How much to keep, and how much to tidy in one pass.
