@@ -14,7 +14,7 @@ use sqlx::{Executor, PgConnection, Row};
 
 use crate::forced::{Ground, R, run, seal, sealing};
 use crate::guard::{Site, documented, guard, post, refused, set};
-use crate::setup::until_state;
+use crate::setup::{random_id, until_state};
 use crate::stuck_rows::{median, waiting};
 
 /// Somebody else's acquire, in a task of its own.
@@ -141,7 +141,11 @@ async fn transactions_that_overlap_without_end_do_not_keep_the_next_holder_out()
     }
     until_state(&site.client, "job:1", "expired").await;
     assert!(writers.iter().all(|writer| !writer.is_finished()));
-    next_holder(&site.client, "job:1").await.unwrap();
+    let body = json!({ "resource": "job:1", "ttl": "10m", "owner": "next", "id": random_id() });
+    eventually("the next holder gets in", async || {
+        site.client.lock(&body).send().await.status.is_success().then_some(())
+    })
+    .await;
     for writer in writers {
         assert!(writer.await.unwrap() > 0);
     }
