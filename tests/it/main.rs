@@ -29,7 +29,6 @@ mod guard_order;
 mod guard_tables;
 mod hangups;
 mod history;
-mod http_bad_input_rows;
 mod http_bad_inputs;
 mod http_contract;
 mod http_problems;

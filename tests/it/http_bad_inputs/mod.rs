@@ -1,6 +1,10 @@
 //! Requests that no well-behaved client sends, over a raw socket: each gets its answer, changes
 //! nothing, and leaves the gateway working.
 
+mod calls;
+mod row;
+mod writes;
+
 use std::time::Duration;
 
 use fence_core::wire::Lock;
@@ -10,7 +14,7 @@ use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::Postgres;
 use fence_tests::raw::{RawConnection, exchange};
 
-use crate::http_bad_input_rows::{Row, rows};
+use row::Row;
 
 /// Locks in every condition, and one object that must not change.
 struct Scene {
@@ -95,7 +99,7 @@ impl Scene {
 async fn every_bad_input_gets_its_answer(settings: Settings) {
     let scene = Scene::set(settings).await;
     let mut failures = Vec::new();
-    for row in rows() {
+    for row in writes::rows().into_iter().chain(calls::rows()) {
         if let Err(why) = scene.play(&row).await {
             failures.push(format!("{} (expected {} {}): {why}", row.name, row.status, row.code));
         }
