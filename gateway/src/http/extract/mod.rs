@@ -13,5 +13,8 @@ pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use headers::{Fenced, Payload, WriteHeaders, is_idempotency_key, single};
 pub use json::{OptionalJson, StrictJson};
 pub use path::{InLock, InObject, InOperation, InResource, resource_in};
-pub use query::{LIST_LIMIT_DEFAULT, List, NoQuery, Query, cursor_after, limit};
+pub use query::{
+    LIST_LIMIT_DEFAULT, List, NoQuery, Query, before, cursor_after, cursor_before, limit,
+    narrowed_to, prefix,
+};
 pub use range::{Selection, select};

@@ -2,9 +2,9 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use fence_core::ErrorCode;
 use fence_core::names::KEY_BYTES_MAX;
 use fence_core::ports::Page;
+use fence_core::{ErrorCode, ResourceName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -35,6 +35,10 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 
 fn malformed(why: impl Into<String>) -> Problem {
     Problem::new(ErrorCode::QueryMalformed, why)
+}
+
+fn bad_cursor() -> Problem {
+    malformed("cursor is not the next_cursor of a page")
 }
 
 /// A call without parameters.
@@ -71,7 +75,7 @@ impl List {
     /// The page to fetch: one item more than asked for, which tells whether there is another page.
     pub fn page(&self) -> Result<Page, Problem> {
         Ok(Page {
-            prefix: name_part(self.prefix.clone()).ok_or_else(|| malformed("bad prefix"))?,
+            prefix: prefix(self.prefix.clone())?,
             after: self.after()?,
             limit: limit(self.limit)? + 1,
         })
@@ -86,13 +90,18 @@ impl List {
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .and_then(name_part)
             .map(Some)
-            .ok_or_else(|| malformed("cursor is not the next_cursor of a page"))
+            .ok_or_else(bad_cursor)
     }
 }
 
 /// Text that a name may begin with: bounded, and without the NUL that databases choke on.
 fn name_part(text: String) -> Option<String> {
     (text.len() <= KEY_BYTES_MAX && !text.chars().any(char::is_control)).then_some(text)
+}
+
+/// What the names in a list begin with.
+pub fn prefix(text: String) -> Result<String, Problem> {
+    name_part(text).ok_or_else(|| malformed("bad prefix"))
 }
 
 /// A limit within its bounds.
@@ -106,12 +115,37 @@ pub fn limit(asked: Option<i64>) -> Result<i64, Problem> {
 /// Cuts the item that was fetched beyond the limit; if there was one, the cursor is the last name
 /// that stays, in hexadecimal so that nobody builds on its form.
 pub fn cursor_after<T>(items: &mut Vec<T>, page: &Page, name: fn(&T) -> &str) -> Option<String> {
-    let keep = usize::try_from(page.limit - 1).unwrap_or_default();
-    if items.len() <= keep {
-        return None;
-    }
-    items.truncate(keep);
+    cut(items, page.limit - 1)?;
     items.last().map(|last| hex::encode(name(last)))
+}
+
+/// Cuts what is beyond the limit; `None` if nothing was.
+fn cut<T>(items: &mut Vec<T>, limit: i64) -> Option<()> {
+    let keep = usize::try_from(limit).unwrap_or_default();
+    (items.len() > keep).then(|| items.truncate(keep))
+}
+
+/// The number below which a page of numbered entries, newest first, begins.
+pub fn before(cursor: Option<&str>) -> Result<Option<i64>, Problem> {
+    cursor
+        .map(|text| text.parse().ok().filter(|number| *number > 0).ok_or_else(bad_cursor))
+        .transpose()
+}
+
+/// Like [`cursor_after`], for numbered entries: the cursor is the number of the last one that stays.
+pub fn cursor_before<T>(
+    items: &mut Vec<T>,
+    limit: i64,
+    number: impl Fn(&T) -> i64,
+) -> Option<String> {
+    cut(items, limit)?;
+    items.last().map(|last| number(last).to_string())
+}
+
+/// The resource to which a list is narrowed.
+pub fn narrowed_to(resource: Option<String>) -> Result<Option<ResourceName>, Problem> {
+    let name = resource.map(ResourceName::new).transpose();
+    name.map_err(|error| malformed(format!("resource: {error}")))
 }
 
 #[cfg(test)]
@@ -151,5 +185,18 @@ mod tests {
         assert_eq!(next.after.as_deref(), Some("b"));
         let mut last = vec!["c".to_owned()];
         assert_eq!(cursor_after(&mut last, &page, |item| item), None);
+    }
+
+    #[test]
+    fn numbered_entries_have_cursors_too() {
+        let mut items = vec![9, 7, 4];
+        assert_eq!(cursor_before(&mut items, 2, |item| *item).as_deref(), Some("7"));
+        assert_eq!(items, [9, 7]);
+        assert_eq!(cursor_before(&mut items, 2, |item| *item), None);
+        assert_eq!(before(Some("7")).unwrap(), Some(7));
+        assert_eq!(before(None).unwrap(), None);
+        for bad in ["", "x", "0", "-1", "9223372036854775808"] {
+            assert!(before(Some(bad)).is_err(), "{bad}");
+        }
     }
 }

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use fence_core::ports::{AuditAction, AuditFilter};
-use fence_core::{ErrorCode, ResourceName, wire};
+use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
 use super::views;
-use crate::http::extract::{Query, limit};
+use crate::http::extract::{Query, before, cursor_before, limit, narrowed_to};
 use crate::http::problem::Problem;
 use crate::http::spec::ListProblems;
 use crate::http::state::App;
@@ -43,30 +43,18 @@ pub async fn list(
 ) -> Result<Json<wire::AuditList>, Problem> {
     let limit = limit(query.limit)?;
     let mut found = app.engine.audit(filter(query, limit)?).await?;
-    let keep = usize::try_from(limit).unwrap_or_default();
-    let more = found.len() > keep;
-    found.truncate(keep);
-    let next_cursor = found.last().filter(|_| more).map(|(number, _)| number.to_string());
+    let next_cursor = cursor_before(&mut found, limit, |(number, _)| *number);
     let items = found.into_iter().map(|(_, entry)| views::audit(entry)).collect();
     Ok(Json(wire::AuditList { items, next_cursor }))
 }
 
 /// One item more than asked for, which tells whether there is another page.
 fn filter(query: Filter, limit: i64) -> Result<AuditFilter, Problem> {
-    let malformed = |why: String| Problem::new(ErrorCode::QueryMalformed, why);
-    let action = |word: String| {
-        AuditAction::parse(&word).ok_or_else(|| malformed(format!("{word:?} is not an action")))
-    };
-    let resource = query
-        .resource
-        .map(ResourceName::new)
-        .transpose()
-        .map_err(|error| malformed(format!("resource: {error}")))?;
-    let before = query
-        .cursor
-        .map(|cursor| cursor.parse::<i64>())
-        .transpose()
-        .map_err(|_| malformed("cursor is not the next_cursor of a page".into()))?;
+    let unknown =
+        |word| Problem::new(ErrorCode::QueryMalformed, format!("{word:?} is not an action"));
+    let action = |word: String| AuditAction::parse(&word).ok_or_else(|| unknown(word));
+    let resource = narrowed_to(query.resource)?;
+    let before = before(query.cursor.as_deref())?;
     let action = query.action.map(action).transpose()?;
     Ok(AuditFilter { resource, action, before, limit: limit + 1 })
 }

@@ -8,10 +8,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use fence_core::ErrorCode;
 use fence_core::lock::duration_text;
 use fence_core::ports::{Applied, EventCursor, VersionsFilter};
 use fence_core::wire::{self, WAIT_MAX};
-use fence_core::{ErrorCode, names::KEY_BYTES_MAX};
 use futures::{Stream, StreamExt as _, stream};
 use serde::{Deserialize, Deserializer};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::watching::COMMENT_INTERVAL;
 use crate::engine::error::EngineError;
 use crate::engine::{EventReader, EventsFrom};
-use crate::http::extract::{InResource, LIST_LIMIT_DEFAULT, Query, limit};
+use crate::http::extract::{
+    InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix,
+};
 use crate::http::problem::Problem;
 use crate::http::spec::{FeedProblems, ResourceProblems};
 use crate::http::state::App;
@@ -57,27 +59,16 @@ pub async fn versions(
     let filter = history(query, limit)?;
     let found = app.engine.versions(name.clone(), filter).await;
     let mut found = found.map_err(|error| Problem::from(error).about(&name))?;
-    let keep = usize::try_from(limit).unwrap_or_default();
-    let more = found.len() > keep;
-    found.truncate(keep);
-    let last = found.last().filter(|_| more).and_then(|applied| applied.version);
-    let next_cursor = last.map(|version| version.to_string());
+    let number = |applied: &Applied| applied.version.unwrap_or_default();
+    let next_cursor = cursor_before(&mut found, limit, number);
     let items = found.into_iter().map(version).collect();
     Ok(Json(wire::VersionList { items, next_cursor }))
 }
 
 /// One item more than asked for, which tells whether there is another page.
 fn history(query: History, limit: i64) -> Result<VersionsFilter, Problem> {
-    let malformed = |why| Problem::new(ErrorCode::QueryMalformed, why);
-    if query.prefix.len() > KEY_BYTES_MAX || query.prefix.chars().any(char::is_control) {
-        return Err(malformed("bad prefix"));
-    }
-    let before = query
-        .cursor
-        .map(|cursor| cursor.parse().ok().filter(|version: &i64| *version > 0))
-        .map(|version| version.ok_or_else(|| malformed("cursor is not the next_cursor of a page")))
-        .transpose()?;
-    Ok(VersionsFilter { prefix: query.prefix, before, limit: limit + 1 })
+    let before = before(query.cursor.as_deref())?;
+    Ok(VersionsFilter { prefix: prefix(query.prefix)?, before, limit: limit + 1 })
 }
 
 fn version(applied: Applied) -> wire::Version {

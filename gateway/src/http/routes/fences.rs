@@ -1,15 +1,13 @@
 //! `/resources/{resource}/fence`: a fence for those who keep another lock.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use fence_core::wire;
 
 use super::locks;
 use crate::engine::Fence;
 use crate::http::extract::{InResource, NoQuery, StrictJson};
-use crate::http::problem::{Problem, text};
+use crate::http::problem::Problem;
 use crate::http::spec::FenceProblems;
 use crate::http::state::App;
 
@@ -53,11 +51,6 @@ pub async fn fence(
     let fence = Fence { resource: resource.clone(), id, owner, order, force };
     let set = app.engine.fence(fence).await;
     let set = set.map_err(|error| Problem::from(error).about(&resource))?;
-    let status = if set.again { StatusCode::OK } else { StatusCode::CREATED };
     let (token, version) = (set.grant.token, set.grant.versions.first().copied().unwrap_or(0));
-    let headers = [
-        (header::LOCATION, text(format_args!("/locks/{id}"))),
-        (HeaderName::from_static("x-fence-token"), text(token)),
-    ];
-    Ok((status, headers, Json(wire::Fence { resource, token, version })).into_response())
+    Ok(locks::gives_out(set.again, id, token, wire::Fence { resource, token, version }))
 }

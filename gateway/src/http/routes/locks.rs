@@ -8,8 +8,9 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
-use fence_core::{ErrorCode, LockId, ResourceName, Ttl};
+use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl};
 use futures::{StreamExt, stream};
+use serde::Serialize;
 
 use super::views;
 use crate::engine::error::EngineError;
@@ -94,21 +95,26 @@ pub async fn acquire(
     Ok(granted(&app, acquired, proposed))
 }
 
-/// The answer to a grant: 201, or 200 if it had been granted before. `proposed` says whether the caller
-/// chose the id. If the answer cannot be written out, its receipt gives the lock back.
+/// The answer to a grant. `proposed` says whether the caller chose the id. If the answer cannot be
+/// written out, its receipt gives the lock back.
 fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
     let receipt = Receipt::of(&app.engine, &acquired, proposed);
-    let status = if acquired.again { StatusCode::OK } else { StatusCode::CREATED };
     let lock = views::granted(acquired.grant);
-    let headers = [
-        (header::LOCATION, text(format_args!("/locks/{}", lock.id))),
-        (HeaderName::from_static("x-fence-token"), text(lock.token)),
-    ];
-    let mut response = (status, headers, Json(lock)).into_response();
+    let mut response = gives_out(acquired.again, lock.id, lock.token, lock);
     if let Some(receipt) = receipt {
         response.extensions_mut().insert(receipt);
     }
     response
+}
+
+/// The answer that gives out a token: 201, or 200 if it had been given out before.
+pub(super) fn gives_out(again: bool, id: LockId, token: Token, body: impl Serialize) -> Response {
+    let status = if again { StatusCode::OK } else { StatusCode::CREATED };
+    let headers = [
+        (header::LOCATION, text(format_args!("/locks/{id}"))),
+        (HeaderName::from_static("x-fence-token"), text(token)),
+    ];
+    (status, headers, Json(body)).into_response()
 }
 
 pub(super) fn owner(owner: String) -> Result<String, Problem> {

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use fence_core::ports::RejectionFilter;
-use fence_core::{ErrorCode, ResourceName, wire};
+use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
 use super::views;
-use crate::http::extract::{Query, limit};
+use crate::http::extract::{Query, before, cursor_before, limit, narrowed_to};
 use crate::http::problem::Problem;
 use crate::http::spec::ListProblems;
 use crate::http::state::App;
@@ -41,31 +41,20 @@ pub async fn list(
 ) -> Result<Json<wire::RejectionList>, Problem> {
     let limit = limit(query.limit)?;
     let mut found = app.engine.rejections(filter(query, limit)?).await?;
-    let keep = usize::try_from(limit).unwrap_or_default();
-    let more = found.len() > keep;
-    found.truncate(keep);
-    let next_cursor = found.last().filter(|_| more).map(|(number, _)| number.to_string());
+    let next_cursor = cursor_before(&mut found, limit, |(number, _)| *number);
     let items = found.into_iter().map(|(_, rejection)| views::rejection(rejection)).collect();
     Ok(Json(wire::RejectionList { items, next_cursor }))
 }
 
 /// One item more than asked for, which tells whether there is another page.
 fn filter(query: Filter, limit: i64) -> Result<RejectionFilter, Problem> {
-    let malformed = |why: String| Problem::new(ErrorCode::QueryMalformed, why);
     let known = |reason: &String| ErrorCode::ALL.iter().any(|code| code.as_str() == reason);
     if let Some(reason) = query.reason.as_ref().filter(|reason| !known(reason)) {
-        return Err(malformed(format!("{reason:?} is not an error code")));
+        let why = format!("{reason:?} is not an error code");
+        return Err(Problem::new(ErrorCode::QueryMalformed, why));
     }
-    let resource = query
-        .resource
-        .map(ResourceName::new)
-        .transpose()
-        .map_err(|error| malformed(format!("resource: {error}")))?;
-    let before = query
-        .cursor
-        .map(|cursor| cursor.parse::<i64>())
-        .transpose()
-        .map_err(|_| malformed("cursor is not the next_cursor of a page".into()))?;
+    let resource = narrowed_to(query.resource)?;
+    let before = before(query.cursor.as_deref())?;
     Ok(RejectionFilter { resource, reason: query.reason, before, limit: limit + 1 })
 }
 
