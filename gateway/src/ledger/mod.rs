@@ -1,6 +1,7 @@
 //! The ledgers: Postgres for many gateways, SQLite for one. What is alike is written once, here.
 
 pub mod postgres;
+mod rows;
 pub mod sqlite;
 
 use fence_core::ports::{AuditAction, LedgerError};

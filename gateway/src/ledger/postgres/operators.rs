@@ -7,7 +7,7 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 
 use super::session::{Sessions, harmless, unreadable};
 use super::wait_ms;
-use crate::ledger::{audit_action, resource_name, time, token};
+use crate::ledger::rows::AuditRow;
 
 /// What `fencegate.mark` returns per item.
 #[derive(FromRow)]
@@ -45,35 +45,6 @@ pub(super) async fn mark(
         })
     };
     rows.iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
-}
-
-#[derive(FromRow)]
-struct AuditRow {
-    number: i64,
-    at_us: i64,
-    action: String,
-    resource: Option<String>,
-    owner: Option<String>,
-    previous_owner: Option<String>,
-    token: Option<i64>,
-    reason: Option<String>,
-    request_id: Option<String>,
-}
-
-impl AuditRow {
-    fn entry(self) -> Result<(i64, AuditEntry), LedgerError> {
-        let entry = AuditEntry {
-            at: time(self.at_us),
-            action: audit_action(&self.action)?,
-            resource: self.resource.map(resource_name).transpose()?,
-            owner: self.owner,
-            previous_owner: self.previous_owner,
-            token: self.token.map(token).transpose()?,
-            reason: self.reason,
-            request_id: self.request_id,
-        };
-        Ok((self.number, entry))
-    }
 }
 
 /// The statement names only the filters in use: plans are made once, and one for all of them could

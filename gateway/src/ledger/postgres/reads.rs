@@ -15,6 +15,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
+use crate::ledger::rows::RejectionRow;
 use crate::ledger::{digest, end, metadata, object_key, prefix_end, resource_name, time, token};
 
 /// Runs a query that only reads, on a session of its own.
@@ -379,20 +380,6 @@ pub(super) async fn record_rejections(
     Ok(())
 }
 
-#[derive(FromRow)]
-struct RejectionRow {
-    number: i64,
-    at_us: i64,
-    resource: String,
-    key: Option<String>,
-    reason: String,
-    token: Option<i64>,
-    grants_behind: Option<i64>,
-    superseded_ms: Option<i64>,
-    owner: Option<String>,
-    request_id: String,
-}
-
 pub(super) async fn rejections(
     sessions: &Sessions,
     filter: &RejectionFilter,
@@ -408,21 +395,5 @@ pub(super) async fn rejections(
     .bind(filter.before)
     .bind(filter.limit);
     let rows: Vec<RejectionRow> = fetch!(sessions, fetch_all, query)?;
-    let entry = |row: RejectionRow| {
-        Ok((
-            row.number,
-            Rejection {
-                at: time(row.at_us),
-                resource: resource_name(row.resource)?,
-                key: row.key.map(object_key).transpose()?,
-                reason: row.reason,
-                token: row.token.map(token).transpose()?,
-                grants_behind: row.grants_behind,
-                superseded_ms: row.superseded_ms,
-                owner: row.owner,
-                request_id: row.request_id,
-            },
-        ))
-    };
-    rows.into_iter().map(entry).collect()
+    rows.into_iter().map(RejectionRow::rejection).collect()
 }

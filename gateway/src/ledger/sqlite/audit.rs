@@ -1,10 +1,10 @@
 //! The audit: appended by the acts in their own transaction, and listed.
 
 use fence_core::ports::{AuditAction, AuditEntry, AuditFilter, LedgerError};
-use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
 use super::SqliteLedger;
-use crate::ledger::{audit_action, resource_name, time, token};
+use crate::ledger::rows::AuditRow;
 
 /// Appends what an act recorded.
 pub(super) async fn append(
@@ -31,38 +31,9 @@ pub(super) async fn append(
     Ok(())
 }
 
-#[derive(FromRow)]
-struct AuditColumns {
-    number: i64,
-    at: i64,
-    action: String,
-    resource: Option<String>,
-    owner: Option<String>,
-    previous_owner: Option<String>,
-    token: Option<i64>,
-    reason: Option<String>,
-    request_id: Option<String>,
-}
-
-impl AuditColumns {
-    fn entry(self) -> Result<(i64, AuditEntry), LedgerError> {
-        let entry = AuditEntry {
-            at: time(self.at),
-            action: audit_action(&self.action)?,
-            resource: self.resource.map(resource_name).transpose()?,
-            owner: self.owner,
-            previous_owner: self.previous_owner,
-            token: self.token.map(token).transpose()?,
-            reason: self.reason,
-            request_id: self.request_id,
-        };
-        Ok((self.number, entry))
-    }
-}
-
 /// The statement names only the filters in use, so that each finds its index.
 fn listing(filter: &AuditFilter) -> QueryBuilder<Sqlite> {
-    let mut query = QueryBuilder::new("SELECT * FROM audit WHERE number < ");
+    let mut query = QueryBuilder::new("SELECT *, at AS at_us FROM audit WHERE number < ");
     query.push_bind(filter.before.unwrap_or(i64::MAX));
     if let Some(resource) = &filter.resource {
         query.push(" AND resource = ").push_bind(resource.to_string());
@@ -84,7 +55,7 @@ impl SqliteLedger {
     ) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
         let mut query = listing(filter);
         let mut reader = self.reader().await?;
-        let rows = query.build_query_as::<AuditColumns>().fetch_all(&mut reader).await;
-        self.keep(reader, rows)?.into_iter().map(AuditColumns::entry).collect()
+        let rows = query.build_query_as::<AuditRow>().fetch_all(&mut reader).await;
+        self.keep(reader, rows)?.into_iter().map(AuditRow::entry).collect()
     }
 }

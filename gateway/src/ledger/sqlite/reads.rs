@@ -13,7 +13,8 @@ use sqlx::{FromRow, SqliteConnection};
 
 use super::load::{self, FenceColumns, ObjectColumns};
 use super::{SqliteLedger, rolled_back};
-use crate::ledger::{object_key, prefix_end, resource_name, time, token};
+use crate::ledger::rows::RejectionRow;
+use crate::ledger::{prefix_end, resource_name};
 
 /// An object beside the version of its resource.
 #[derive(FromRow)]
@@ -205,8 +206,8 @@ impl SqliteLedger {
         filter: &RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
         let mut reader = self.reader().await?;
-        let rows: Result<Vec<RejectionColumns>, _> = sqlx::query_as(
-            "SELECT * FROM rejections
+        let rows: Result<Vec<RejectionRow>, _> = sqlx::query_as(
+            "SELECT *, at AS at_us FROM rejections
              WHERE (?1 IS NULL OR resource = ?1) AND (?2 IS NULL OR reason = ?2)
                AND (?3 IS NULL OR number < ?3)
              ORDER BY number DESC LIMIT ?4",
@@ -217,7 +218,7 @@ impl SqliteLedger {
         .bind(filter.limit)
         .fetch_all(&mut reader)
         .await;
-        self.keep(reader, rows)?.into_iter().map(RejectionColumns::rejection).collect()
+        self.keep(reader, rows)?.into_iter().map(RejectionRow::rejection).collect()
     }
 
     pub(super) async fn read_epoch(&self) -> Result<Epoch, LedgerError> {
@@ -242,36 +243,5 @@ impl SqliteLedger {
         .fetch_all(&mut reader)
         .await;
         self.keep(reader, names)?.into_iter().map(resource_name).collect()
-    }
-}
-
-#[derive(FromRow)]
-struct RejectionColumns {
-    number: i64,
-    at: i64,
-    resource: String,
-    key: Option<String>,
-    reason: String,
-    token: Option<i64>,
-    grants_behind: Option<i64>,
-    superseded_ms: Option<i64>,
-    owner: Option<String>,
-    request_id: String,
-}
-
-impl RejectionColumns {
-    fn rejection(self) -> Result<(i64, Rejection), LedgerError> {
-        let rejection = Rejection {
-            at: time(self.at),
-            resource: resource_name(self.resource)?,
-            key: self.key.map(object_key).transpose()?,
-            reason: self.reason,
-            token: self.token.map(token).transpose()?,
-            grants_behind: self.grants_behind,
-            superseded_ms: self.superseded_ms,
-            owner: self.owner,
-            request_id: self.request_id,
-        };
-        Ok((self.number, rejection))
     }
 }

@@ -1,0 +1,68 @@
+//! Rows that both ledgers read alike.
+
+use fence_core::ports::{AuditEntry, LedgerError, Rejection};
+use sqlx::FromRow;
+
+use super::{audit_action, object_key, resource_name, time, token};
+
+/// An entry of the audit, its time in microseconds since 1970.
+#[derive(FromRow)]
+pub(super) struct AuditRow {
+    number: i64,
+    at_us: i64,
+    action: String,
+    resource: Option<String>,
+    owner: Option<String>,
+    previous_owner: Option<String>,
+    token: Option<i64>,
+    reason: Option<String>,
+    request_id: Option<String>,
+}
+
+impl AuditRow {
+    pub(super) fn entry(self) -> Result<(i64, AuditEntry), LedgerError> {
+        let entry = AuditEntry {
+            at: time(self.at_us),
+            action: audit_action(&self.action)?,
+            resource: self.resource.map(resource_name).transpose()?,
+            owner: self.owner,
+            previous_owner: self.previous_owner,
+            token: self.token.map(token).transpose()?,
+            reason: self.reason,
+            request_id: self.request_id,
+        };
+        Ok((self.number, entry))
+    }
+}
+
+/// A refused write, its time in microseconds since 1970.
+#[derive(FromRow)]
+pub(super) struct RejectionRow {
+    number: i64,
+    at_us: i64,
+    resource: String,
+    key: Option<String>,
+    reason: String,
+    token: Option<i64>,
+    grants_behind: Option<i64>,
+    superseded_ms: Option<i64>,
+    owner: Option<String>,
+    request_id: String,
+}
+
+impl RejectionRow {
+    pub(super) fn rejection(self) -> Result<(i64, Rejection), LedgerError> {
+        let rejection = Rejection {
+            at: time(self.at_us),
+            resource: resource_name(self.resource)?,
+            key: self.key.map(object_key).transpose()?,
+            reason: self.reason,
+            token: self.token.map(token).transpose()?,
+            grants_behind: self.grants_behind,
+            superseded_ms: self.superseded_ms,
+            owner: self.owner,
+            request_id: self.request_id,
+        };
+        Ok((self.number, rejection))
+    }
+}
