@@ -19,7 +19,8 @@ has() {
 
 # What is needed: a program, and the package that brings it on Debian and Ubuntu.
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
-openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx redis-server:redis-server setpriv:util-linux'
+openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx
+redis-server:redis-server setpriv:util-linux'
 
 missing() {
     for need in $needs; do

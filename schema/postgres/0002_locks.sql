@@ -228,10 +228,10 @@ END $$;
 --
 -- 1. The guard: the epoch that the number was minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
--- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by another;
---    an order that does not rise; somebody
---    ahead in the queue (for a lock); a number that does not rise. p_attempt: 0 first,
---    1 rerun (a refusal also buries the id, unless it waits), 2 bury (unless it is known).
+-- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by
+--    another; an order that does not rise; somebody ahead in the queue (for a lock); a number that
+--    does not rise. p_attempt: 0 first, 1 rerun (a refusal also buries the id, unless it waits),
+--    2 bury (unless it is known).
 --    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
 --    it is true. A successor has the longest hold and the metadata of its predecessor.
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.

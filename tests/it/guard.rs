@@ -174,7 +174,9 @@ async fn each_reason_has_its_code() {
         ("SELECT fencegate.guard_all('{good,good}', '{1}')".into(), "FG400"),
         ("SELECT fencegate.guard_all('{{good}}', '{1}')".into(), "FG400"),
         (
-            "SELECT fencegate.guard_all(array_fill('x'::text, '{101}'), array_fill(1::bigint, '{101}'))".into(),
+            "SELECT fencegate.guard_all(array_fill('x'::text, '{101}'), \
+             array_fill(1::bigint, '{101}'))"
+                .into(),
             "FG400",
         ),
     ] {

@@ -141,7 +141,11 @@ async fn metadata_is_shown_to_the_holder_alone(setup: SetUp) {
     let client = gateway.client();
     let words = json!({ "run": "4711", "warum?": "Umzug \"grün\"\n", "empty": "" });
     let id = random_id().to_string();
-    let body = |metadata: &Value| json!({ "resource": "job:1", "ttl": "10m", "owner": "test", "id": id, "metadata": metadata });
+    let body = |metadata: &Value| {
+        json!({
+            "resource": "job:1", "ttl": "10m", "owner": "test", "id": id, "metadata": metadata
+        })
+    };
     let granted = client.lock(&body(&words)).send().await.expect(201);
     assert_eq!(granted.json()["metadata"], words);
     let lock: Lock = granted.parse();

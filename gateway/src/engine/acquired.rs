@@ -29,6 +29,7 @@ pub(super) async fn seal(
     }
 }
 
+/// What a seal's verdict means to the one who asked for the lock; counts what it took over.
 pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
     match verdict {
         SealVerdict::Sealed(grant, taken_over) => {

@@ -1,8 +1,8 @@
 //! Grants: look, mint, seal, answer.
 //!
-//! The look refuses a held resource, or sends the caller to the queue, without touching the mint. The mint numbers all grants that are
-//! waiting in one call, and one ledger act seals them. An answer goes out only once the ledger holds
-//! the token (I5).
+//! The look refuses a held resource, or sends the caller to the queue, without touching the mint. The
+//! mint numbers all grants that are waiting in one call, and one ledger act seals them. An answer goes
+//! out only once the ledger holds the token (I5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Acquires a lock, or says who holds it.
+    /// Acquires a lock, waits in line for it as long as the request says, or says who holds it.
     pub(super) async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {
         let began = self.runtime.clock.elapsed();
         let outcome = self.look_and_seal(request).await;

@@ -13,8 +13,9 @@ use crate::token::Token;
 /// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
 /// first, whatever the verdict.
 /// 1. A buried id was given up: `Ended(Released)`.
-/// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry: `Again`, `Ended`, `Conflict`, `Breaking` or
-///    `HoldExceeded`. One that is unknown and no longer wanted is buried.
+/// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry:
+///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`. One that is unknown and no longer
+///    wanted is buried.
 /// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, or held for as
 ///    long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,

@@ -239,8 +239,8 @@ pub trait Ledger: Send + Sync {
 
     /// Begins a new epoch in place of `expected`, not open yet, with a base above every token that
     /// was ever sealed and no lower than `above`: the mint has lost its place. Seals under way come
-    /// before it or fail after it; writes go on. If the epoch is another one already, nothing changes. Returns the epoch as
-    /// it stands then.
+    /// before it or fail after it; writes go on. If the epoch is another one already, nothing changes.
+    /// Returns the epoch as it stands then.
     async fn switch_epoch(
         &self,
         expected: i64,

@@ -5,7 +5,8 @@
 //! 1. Not sent yet when its caller's time is up: taken back, definitely not applied.
 //! 2. Its batch was rolled back: sent again as it was.
 //! 3. Its row is locked by somebody else, its batch was rolled back again and again, or the answer to
-//!    its batch was lost: it moves to a lane, and later items of that lane queue behind it. Others go on, so that no item holds up those it has nothing to do with.
+//!    its batch was lost: it moves to a lane, and later items of that lane queue behind it. Others go
+//!    on, so that no item holds up those it has nothing to do with.
 //! 4. Once an answer was lost, it is sent again as a rerun until the ledger decides, also when the
 //!    caller has long been told that the outcome is unknown.
 
