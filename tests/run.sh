@@ -20,7 +20,7 @@ has() {
 # What is needed: a program, and the package that brings it on Debian and Ubuntu.
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx
-redis-server:redis-server setpriv:util-linux'
+redis-server:redis-server setpriv:util-linux node:nodejs npm:npm'
 
 missing() {
     for need in $needs; do
@@ -52,6 +52,22 @@ fi
 if ! command -v cargo >/dev/null; then
     [ ! -x "$HOME/.cargo/bin/cargo" ] || PATH="$HOME/.cargo/bin:$PATH"
     command -v cargo >/dev/null || { echo "Rust is missing: see https://rustup.rs"; exit 1; }
+fi
+
+# Object stores that the tests start: an S3 server on files, and Azurite.
+tools=${CARGO_TARGET_DIR:-target}/tools
+s3s=0.14.1
+azurite=3.37.0
+case $("$tools/bin/s3s-fs" --version 2>/dev/null) in
+*" $s3s") ;;
+*)
+    say "tools: s3s-fs $s3s"
+    cargo install --quiet --locked --root "$tools" --version "$s3s" --features binary s3s-fs
+    ;;
+esac
+if ! grep -q "\"version\": \"$azurite\"" "$tools/node_modules/azurite/package.json" 2>/dev/null; then
+    say "tools: azurite $azurite"
+    npm install --prefix "$tools" --no-save --no-audit --no-fund --loglevel=error "azurite@$azurite"
 fi
 
 say 'layout: cargo fmt'

@@ -49,6 +49,12 @@ enum Command {
     /// gateways; and for a data directory that was restored in part or from an older copy, while
     /// no gateway uses it. Ends with 1, and changes nothing, if nothing calls for it.
     Refence(Refence),
+    /// Compare the ledger with the blob store
+    ///
+    /// Beside running gateways on Postgres; for a data directory, while no gateway uses it. Tells what
+    /// the ledger points at that is missing, and what is in the store that the ledger knows nothing of.
+    /// Ends with 1 if readers do not get everything.
+    Scrub(Scrub),
     /// Print the HTTP interface as OpenAPI 3.1
     Openapi,
 }
@@ -62,6 +68,16 @@ struct Refence {
     /// Also if nothing calls for it
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+struct Scrub {
+    /// Delete what the ledger knows nothing of, unless it is younger than `rollback_horizon`
+    #[arg(long)]
+    fix: bool,
 
     #[command(flatten)]
     flags: Flags,
@@ -114,6 +130,19 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 Ok(())
             })?;
             print(&told)?;
+        }
+        Command::Scrub(Scrub { fix, flags }) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            telemetry::start(&config)?;
+            let mut scrubbed = wiring::Scrubbed::default();
+            block_on(async {
+                scrubbed = wiring::scrub(&config, fix).await?;
+                Ok(())
+            })?;
+            print(&scrubbed.told)?;
+            if !scrubbed.whole {
+                return Err(anyhow::anyhow!("the ledger points at blobs that are missing").into());
+            }
         }
         Command::CheckConfig(flags) => {
             let config = Config::load(&flags).map_err(Failure::misused)?;

@@ -3,6 +3,7 @@
 //! Data flows one way: `http -> engine -> ports <- adapters`. `wiring` alone names concrete
 //! adapters; the engine knows no HTTP, SQL or etcd; a handler reaches storage only through it.
 
+pub mod blobs;
 pub mod cli;
 pub mod config;
 pub mod data_dir;

@@ -98,7 +98,7 @@ CREATE TABLE fencegate.buried (
 );
 CREATE INDEX buried_at ON fencegate.buried (buried_at);
 
--- Objects that are small enough to live here.
+-- Objects: their bytes, if they are small enough to live here, or the blob that has them.
 CREATE TABLE fencegate.objects (
     resource     text COLLATE "C" NOT NULL,
     key          text COLLATE "C" NOT NULL
@@ -109,10 +109,13 @@ CREATE TABLE fencegate.objects (
     size         bigint NOT NULL,
     sha256       bytea  NOT NULL,
     written_at   timestamptz NOT NULL,
-    body         bytea  NOT NULL,
-    PRIMARY KEY (resource, key)
+    body         bytea,
+    blob         uuid,                    -- its name in the blob store
+    PRIMARY KEY (resource, key),
+    CONSTRAINT objects_payload_somewhere CHECK ((body IS NULL) <> (blob IS NULL))
 ) WITH (fillfactor = 70);
 ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX objects_blob ON fencegate.objects (blob) WHERE blob IS NOT NULL;
 
 -- One row per committed write; never changed.
 CREATE TABLE fencegate.operations (

@@ -5,11 +5,13 @@
 -- 2. In later statements, each with a fresh snapshot, everything else that decides: operations,
 --    buried ids, idempotency keys, tags of objects.
 -- 3. Items are decided one after the other on what was read and on what the items before them did.
--- 4. What they did is stored: a few statements for the whole batch.
+-- 4. What they did is stored: a few statements for the whole batch. Intents of blobs that items made
+--    objects' are consumed, and versions that were replaced are kept as far as need be.
 --
 -- Items name their resource, object and key by position: p_resources is distinct and sorted,
 -- p_objects and p_keys are distinct per resource. p_if_object: NULL, '*' exists, '-' absent, or tags
--- separated by commas. p_attempt: 0 first, 1 rerun, 2 bury.
+-- separated by commas. p_attempt: 0 first, 1 rerun, 2 bury. A put has p_body or p_blob. p_keep: whether
+-- replaced versions are kept that have no blob.
 CREATE FUNCTION fencegate.commit(
     p_seen bigint, p_wait_ms int,
     p_resources text[],
@@ -17,7 +19,8 @@ CREATE FUNCTION fencegate.commit(
     p_keys text[], p_key_resource int[],
     p_operation uuid[], p_attempt int[], p_resource int[], p_token bigint[], p_lock uuid[],
     p_seq bigint[], p_key int[], p_fingerprint bytea[], p_if_object text[], p_if_version bigint[],
-    p_kind text[], p_object int[], p_content_type text[], p_sha256 bytea[], p_body bytea[])
+    p_kind text[], p_object int[], p_content_type text[], p_size bigint[], p_sha256 bytea[],
+    p_body bytea[], p_blob uuid[], p_keep boolean)
 RETURNS TABLE (
     verdict text, original uuid, version bigint, generation bigint, created boolean, at_us bigint,
     owner text, superseded_by text, behind bigint, flushed bigint)
@@ -50,6 +53,11 @@ DECLARE
     o_tag        text[];
     o_put        int[] := array_fill(0, ARRAY[cardinality(p_objects)]);
     o_gone       int[] := '{}';
+    o_blob       boolean[];
+    -- Intents: those locked here, those there are, those consumed.
+    b_mine       uuid[] := '{}';
+    b_there      uuid[] := '{}';
+    b_used       uuid[] := '{}';
     -- Keys, by position in p_keys.
     k_operation  uuid[];
     k_print      bytea[];
@@ -67,6 +75,7 @@ DECLARE
     v_behind     bigint[] := array_fill(NULL::bigint, ARRAY[n]);
     any_applied  boolean := false;
     any_put      boolean := false;
+    any_blob     boolean := cardinality(array_remove(p_blob, NULL)) > 0;
     any_key      boolean := false;
     r int; o int; k int; found_at int; why text; changed boolean; old record;
 BEGIN
@@ -109,10 +118,27 @@ BEGIN
     END IF;
 
     IF cardinality(p_objects) > 0 THEN
-        SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) INTO o_tag
+        SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i),
+               array_agg(b.blob IS NOT NULL ORDER BY p.i)
+        INTO o_tag, o_blob
         FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
         LEFT JOIN fencegate.objects b
                ON b.resource = p_resources[p.resource] AND b.key = p.key;
+    END IF;
+
+    -- The sweeper takes intents by the same rows. One that it is just looking at is busy.
+    IF any_blob THEN
+        IF p_wait_ms = 0 THEN
+            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
+                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
+                ORDER BY s.blob FOR UPDATE SKIP LOCKED) l;
+        ELSE
+            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
+                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
+                ORDER BY s.blob FOR UPDATE) l;
+        END IF;
+        SELECT coalesce(array_agg(s.blob), '{}') INTO b_there
+        FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob);
     END IF;
 
     -- Step 3. The first that applies decides.
@@ -192,6 +218,15 @@ BEGIN
         ELSIF p_kind[i] = 'delete_all' AND f_protected[r] THEN
             why := 'protected';
         END IF;
+        -- The intent of its blob.
+        IF why IS NULL AND p_blob[i] IS NOT NULL AND p_blob[i] <> ALL (b_mine) THEN
+            IF p_blob[i] = ANY (b_there) THEN
+                f_busy[r] := true;
+                v_verdict[i] := 'busy';
+                CONTINUE;
+            END IF;
+            why := 'upload_expired';
+        END IF;
         IF why IS NOT NULL THEN
             v_verdict[i] := why;
             IF p_attempt[i] = 1 THEN
@@ -212,6 +247,11 @@ BEGIN
                 f_objects[r] := f_objects[r] + 1;
             END IF;
             o_put[o] := i;
+            IF p_blob[i] IS NOT NULL THEN
+                b_used := b_used || p_blob[i];
+                b_mine := array_remove(b_mine, p_blob[i]);
+                b_there := array_remove(b_there, p_blob[i]);
+            END IF;
             o_tag[o] := 'g' || guard.generation || '-v' || (f_version[r] + 1);
             any_put := true;
         ELSIF p_kind[i] = 'delete' THEN
@@ -264,12 +304,41 @@ BEGIN
         INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq,
                                           created, size, sha256, owner, committed_at)
         SELECT a.id, p_resources[a.resource], a.version, a.kind, p_objects[a.object],
-               guard.generation, a.token, a.seq, a.created, coalesce(octet_length(a.body), 0),
+               guard.generation, a.token, a.seq, a.created, coalesce(a.size, 0),
                a.sha256, a.owner, t
         FROM unnest(p_operation, p_resource, v_version, p_kind, p_object, p_token, p_seq, v_created,
-                    p_body, p_sha256, v_owner, v_verdict)
-             a (id, resource, version, kind, object, token, seq, created, body, sha256, owner, verdict)
+                    p_size, p_sha256, v_owner, v_verdict)
+             a (id, resource, version, kind, object, token, seq, created, size, sha256, owner, verdict)
         WHERE a.verdict = 'applied';
+        IF any_blob THEN
+            DELETE FROM fencegate.blob_intents s WHERE s.blob = ANY (b_used);
+        END IF;
+        -- What was there before the batch, and what the batch itself replaced again.
+        IF p_keep OR any_blob OR cardinality(wiped) > 0 OR true = ANY (o_blob) THEN
+            INSERT INTO fencegate.replaced_versions
+                   (resource, key, version, generation, content_type, size, sha256, written_at,
+                    body, blob, replaced_at, replaced_lsn)
+            SELECT b.resource, b.key, b.version, b.generation, b.content_type, b.size, b.sha256,
+                   b.written_at, b.body, b.blob, t, pg_current_wal_insert_lsn()
+            FROM (
+                SELECT w.* FROM fencegate.objects w WHERE w.resource = ANY (wiped)
+                UNION ALL
+                SELECT o.* FROM unnest(p_objects, p_object_resource, o_put) WITH ORDINALITY
+                                p (key, resource, put, i)
+                JOIN fencegate.objects o ON o.resource = p_resources[p.resource] AND o.key = p.key
+                WHERE (p.put > 0 OR p.i = ANY (o_gone)) AND o.resource <> ALL (wiped)) b
+            WHERE p_keep OR b.blob IS NOT NULL;
+            INSERT INTO fencegate.replaced_versions
+                   (resource, key, version, generation, content_type, size, sha256, written_at,
+                    body, blob, replaced_at, replaced_lsn)
+            SELECT p_resources[a.resource], p_objects[a.object], a.version, guard.generation,
+                   a.content_type, a.size, a.sha256, t, a.body, a.blob, t, pg_current_wal_insert_lsn()
+            FROM unnest(p_resource, p_object, v_version, p_kind, p_content_type, p_size, p_sha256,
+                        p_body, p_blob, v_verdict) WITH ORDINALITY
+                 a (resource, object, version, kind, content_type, size, sha256, body, blob, verdict, i)
+            WHERE a.verdict = 'applied' AND a.kind = 'put' AND (p_keep OR a.blob IS NOT NULL)
+              AND o_put[nullif(a.object, 0)] <> a.i;
+        END IF;
         IF cardinality(wiped) > 0 THEN
             DELETE FROM fencegate.objects b WHERE b.resource = ANY (wiped);
         END IF;
@@ -280,16 +349,18 @@ BEGIN
         END IF;
         IF any_put THEN
             INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size,
-                                           sha256, written_at, body)
+                                           sha256, written_at, body, blob)
             SELECT p_resources[a.resource], p_objects[a.object], a.version, guard.generation,
-                   a.content_type, octet_length(a.body), a.sha256, t, a.body
-            FROM unnest(p_resource, p_object, v_version, p_content_type, p_sha256, p_body, v_verdict)
-                 WITH ORDINALITY a (resource, object, version, content_type, sha256, body, verdict, i)
+                   a.content_type, a.size, a.sha256, t, a.body, a.blob
+            FROM unnest(p_resource, p_object, v_version, p_content_type, p_size, p_sha256, p_body,
+                        p_blob, v_verdict) WITH ORDINALITY
+                 a (resource, object, version, content_type, size, sha256, body, blob, verdict, i)
             WHERE a.verdict = 'applied' AND o_put[nullif(a.object, 0)] = a.i
             ON CONFLICT (resource, key) DO UPDATE
             SET version = excluded.version, generation = excluded.generation,
                 content_type = excluded.content_type, size = excluded.size,
-                sha256 = excluded.sha256, written_at = excluded.written_at, body = excluded.body;
+                sha256 = excluded.sha256, written_at = excluded.written_at, body = excluded.body,
+                blob = excluded.blob;
         END IF;
         IF any_key THEN
             INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at)

@@ -80,9 +80,12 @@ CREATE TABLE objects (
     size         INTEGER NOT NULL,
     sha256       BLOB    NOT NULL,
     written_at   INTEGER NOT NULL,
-    body         BLOB    NOT NULL,
-    PRIMARY KEY (resource, key)
+    body         BLOB,
+    blob         TEXT,
+    PRIMARY KEY (resource, key),
+    CHECK ((body IS NULL) <> (blob IS NULL))
 ) STRICT;
+CREATE INDEX objects_blob ON objects (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE operations (
     id           TEXT PRIMARY KEY,

@@ -1,8 +1,9 @@
 //! The conformance suites, on every adapter: one test per case and adapter.
 
-use fence_core::memory::MemoryMint;
-use fence_tests::conformance::{self, ledger as cases, mint};
+use fence_core::memory::{MemoryBlobs, MemoryMint};
+use fence_tests::conformance::{self, blobs as store, ledger as cases, mint};
 use fence_tests::etcd::Etcd;
+use fence_tests::stores::{Kind, Store};
 use tempfile::TempDir;
 
 /// Cases on every ledger.
@@ -84,6 +85,24 @@ macro_rules! on_every_mint {
 }
 
 on_every_ledger! {
+    blobs {
+        a_put_makes_a_blob_an_objects
+        a_put_without_an_intent_has_no_effect
+        an_intent_is_consumed_once
+        an_upload_that_was_given_up_is_not_committed
+        a_refused_put_leaves_its_intent
+        a_replaced_blob_stays_for_a_while
+        garbage_is_deleted_twice
+        garbage_is_forgotten_after_the_second_time
+        deletions_replace_blobs_as_well
+        blobs_replaced_in_their_own_batch_are_found
+        what_is_being_read_is_no_garbage
+        uploads_in_vain_are_refused_early
+        a_replayed_put_leaves_its_blob
+        a_ledger_is_bound_to_one_store
+        passes_are_bounded
+        replaced_versions_are_gone
+    }
     infinite {
         an_infinite_lock_lasts_a_minute_until_it_is_renewed
         a_re_entry_never_shortens_an_infinite_lock
@@ -440,4 +459,68 @@ async fn etcd_shows_the_live_locks() {
 #[tokio::test]
 async fn etcd_goes_on_after_it_was_killed() {
     mint::etcd_goes_on_after_it_was_killed(&Etcd::dedicated().await).await;
+}
+
+/// Ledgers that keep replaced versions of payloads that they have themselves.
+mod keeping_versions {
+    use super::{cases, conformance};
+
+    #[tokio::test]
+    async fn in_memory() {
+        let ledger = conformance::memory_ledger().keeping_versions();
+        cases::blobs::replaced_versions_stay_readable(&ledger).await;
+    }
+
+    #[tokio::test]
+    async fn on_sqlite() {
+        let opened = conformance::sqlite_ledger().await;
+        cases::blobs::replaced_versions_stay_readable(&opened.ledger.keeping_versions(true)).await;
+    }
+
+    #[tokio::test]
+    async fn on_postgres() {
+        let opened = conformance::postgres_ledger().await;
+        cases::blobs::replaced_versions_stay_readable(&opened.ledger.keeping_versions(true)).await;
+    }
+}
+
+/// Cases on every blob store.
+macro_rules! on_every_store {
+    ($($case:ident)+) => { mod stores { $(mod $case {
+        use super::super::*;
+
+        #[tokio::test]
+        async fn in_memory() {
+            store::$case(&MemoryBlobs::new(conformance::clock())).await;
+        }
+
+        #[tokio::test]
+        async fn in_a_folder() {
+            let started = Store::start(Kind::Folder).await;
+            store::$case(&store::open(&started)).await;
+        }
+
+        #[tokio::test]
+        async fn on_s3() {
+            let started = Store::start(Kind::S3).await;
+            store::$case(&store::open(&started)).await;
+        }
+
+        #[tokio::test]
+        async fn on_azure() {
+            let started = Store::start(Kind::Azure).await;
+            store::$case(&store::open(&started)).await;
+        }
+    })+ } };
+}
+
+on_every_store! {
+    what_is_stored_is_read
+    parts_of_a_blob_are_read
+    large_blobs_are_stored_in_parts
+    deletions_may_come_twice
+    an_upload_that_was_given_up_leaves_nothing
+    an_upload_that_others_end_leaves_nothing
+    all_blobs_are_listed
+    the_first_mark_stays
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::{EntityTag, ObjectCondition};
 use fence_core::ports::{
-    Applied, Attempt, Effect, Grant, IdempotencyKey, Ledger, LedgerError, Patience, ReleaseVerdict,
-    SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
+    Applied, Attempt, Effect, Grant, IdempotencyKey, Ledger, LedgerError, Patience, Payload,
+    ReleaseVerdict, SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
 use fence_tests::postgres::Postgres;
@@ -192,7 +192,8 @@ pub fn put(resource: &str, token: i64, body: &str) -> WriteItem {
         effect: Effect::Put {
             key: ObjectKey::new("k").expect("a key"),
             content_type: "text/plain".to_owned(),
-            body: Bytes::copy_from_slice(body.as_bytes()),
+            payload: Payload::Inline(Bytes::copy_from_slice(body.as_bytes())),
+            size: body.len() as i64,
             sha256: [7; 32],
         },
         attempt: Attempt::First,

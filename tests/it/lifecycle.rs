@@ -149,7 +149,8 @@ async fn stop(gateway: &mut Gateway) {
 }
 
 fn files(gateway: &Gateway) -> Vec<(PathBuf, Vec<u8>)> {
-    let files = std::fs::read_dir(gateway.data_dir()).unwrap().map(|file| file.unwrap().path());
+    let entries = std::fs::read_dir(gateway.data_dir()).unwrap();
+    let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     files.map(|file| (file.clone(), std::fs::read(file).unwrap())).collect()
 }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
-    Attempt, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem, SealKind,
-    SealVerdict,
+    Attempt, BlobTimes, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem,
+    SealKind, SealVerdict,
 };
 use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
 use fence_tests::process::eventually;
 use fence_tests::scripted::ScriptedLedger;
 use fencegate::engine::{
-    Acquire, Acquired, Engine, EngineError, Settings, Write, WriteEffect, WriteFailure,
+    Acquire, Acquired, Engine, EngineError, PutBody, Settings, Write, WriteEffect, WriteFailure,
     WriteOutcome,
 };
 use fencegate::runtime::runtime;
@@ -57,9 +57,17 @@ impl Rig {
                 rows_per_pass: 100,
             },
             sweep_interval: LONG,
+            blob_times: BlobTimes {
+                upload: LONG,
+                reader_grace: LONG,
+                rollback_horizon: LONG,
+                versions: Duration::ZERO,
+                redelete: LONG,
+            },
+            uploads_max: 4,
             refencing: None,
         };
-        let engine = Engine::new(ledger.clone(), mint.clone(), runtime, settings);
+        let engine = Engine::new(ledger.clone(), mint.clone(), None, runtime, settings);
         Self { engine, ledger, mint }
     }
 
@@ -145,7 +153,7 @@ pub fn put(resource: &str, token: Token) -> Write {
         effect: WriteEffect::Put {
             key: ObjectKey::new("k").unwrap(),
             content_type: "text/plain".into(),
-            body: Bytes::from_static(b"x"),
+            body: PutBody::Inline(Bytes::from_static(b"x")),
         },
         request_id: "test".into(),
     }

@@ -158,7 +158,7 @@ async fn sequence_numbers_must_rise_under_one_token(setup: SetUp) {
 }
 
 async fn payloads_go_up_to_the_limit_and_not_beyond(setup: SetUp) {
-    let settings = setup.settings().await.flag("--inline-bytes-max", "70000");
+    let settings = setup.settings().await.env("FENCEGATE_OBJECT_BYTES_MAX", "70000");
     let gateway = settings.start().await;
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;

@@ -20,3 +20,4 @@ pub mod raw;
 pub mod redis;
 pub mod scripted;
 pub mod spec;
+pub mod stores;

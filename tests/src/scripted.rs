@@ -3,16 +3,17 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Epoch, EventCursor,
-    EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
-    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
-    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem,
-    WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
+    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -378,5 +379,48 @@ impl Ledger for ScriptedLedger {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         self.memory.sweep(retention).await
+    }
+}
+
+#[async_trait]
+impl Uploads for ScriptedLedger {
+    async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
+        self.memory.begin_upload(item).await
+    }
+
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+        self.memory.note_upload(blob, handle).await
+    }
+
+    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+        self.memory.tidy_blobs(times, limit).await
+    }
+
+    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+        self.memory.blobs_deleted(blobs, times).await
+    }
+
+    async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
+        self.memory.pin_blobs(blobs, keep).await
+    }
+
+    async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
+        self.memory.known_blobs(blobs).await
+    }
+
+    async fn pointers(
+        &self,
+        after: Option<BlobId>,
+        limit: i64,
+    ) -> Result<Vec<Pointer>, LedgerError> {
+        self.memory.pointers(after, limit).await
+    }
+
+    async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
+        self.memory.blob_store().await
+    }
+
+    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+        self.memory.bind_blob_store(mark).await
     }
 }

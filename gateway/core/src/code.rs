@@ -98,6 +98,8 @@ codes! {
     ResourceNotFound, "resource-not-found", 404, false, "There is no such resource";
     /// There is no such object.
     ObjectNotFound, "object-not-found", 404, false, "There is no such object";
+    /// This version did not write the object, or is kept no longer.
+    VersionNotRetained, "version-not-retained", 404, false, "There is no such version of the object";
     /// The ledger holds no trace of this operation.
     OperationNotFound, "operation-not-found", 404, false, "There is no record of this operation";
 
@@ -110,6 +112,8 @@ codes! {
     BodyMalformed, "body-malformed", 400, false, "The body is not what this call takes";
     /// A query parameter is unknown or has a bad value.
     QueryMalformed, "query-malformed", 400, false, "The query is not what this call takes";
+    /// The body is not what its digest says.
+    DigestMismatch, "digest-mismatch", 400, true, "The body does not match its digest";
     /// The resource name breaks the grammar.
     ResourceNameInvalid, "resource-name-invalid", 400, false, "The resource name is not allowed";
     /// The object key breaks the grammar.
@@ -133,10 +137,16 @@ codes! {
 
     /// A defect of the gateway.
     Internal, "internal", 500, false, "The gateway failed";
+    /// The ledger points at a blob that the store does not have.
+    BlobMissing, "blob-missing", 500, false, "The bytes of the object are missing";
     /// A queue is full.
     Overloaded, "overloaded", 503, true, "The gateway is overloaded";
     /// The ledger cannot be reached; nothing was applied.
     LedgerUnavailable, "ledger-unavailable", 503, true, "The ledger cannot be reached";
+    /// The blob store cannot be reached; nothing was applied.
+    BlobsUnavailable, "blobs-unavailable", 503, true, "The blob store cannot be reached";
+    /// The upload took so long that it was given up.
+    UploadExpired, "upload-expired", 503, true, "The upload took too long";
     /// The mint cannot be reached; nothing was granted.
     MintUnavailable, "mint-unavailable", 503, true, "No new tokens can be minted";
     /// The mint is not the one that the ledger knows, or its numbers do not rise.

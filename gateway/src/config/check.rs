@@ -9,7 +9,7 @@ use figment::Figment;
 use tracing_subscriber::EnvFilter;
 
 use super::layers::place;
-use super::{Config, ConfigError, INLINE_BYTES_LIMIT};
+use super::{Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,6 +31,8 @@ impl Config {
 
     fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         check.range("inline_bytes_max", self.inline_bytes_max, 1..=INLINE_BYTES_LIMIT)?;
+        check.range("object_bytes_max", self.object_bytes_max, 1..=OBJECT_BYTES_LIMIT)?;
+        check.range("uploads_max", self.uploads_max, 1..=10_000)?;
         check.range("queue_max", self.queue_max, 1..=1_000_000)?;
         check.range("waiters_max", self.waiters_max, 1..=1_000_000)?;
         check.range("batch_max", self.batch_max, 1..=256)?;
@@ -49,6 +51,16 @@ impl Config {
         check.duration("drain_timeout", self.drain_timeout, Duration::ZERO..=HOUR)?;
         check.duration("keys_kept", self.keys_kept, MINUTE..=3650 * DAY)?;
         check.duration("ended_locks_kept", self.ended_locks_kept, MINUTE..=3650 * DAY)?;
+        check.duration("upload_timeout", self.upload_timeout, SECOND..=30 * DAY)?;
+        for (name, value) in [
+            ("versions_kept", self.versions_kept),
+            ("uploads_kept", self.uploads_kept),
+            ("reader_grace", self.reader_grace),
+            ("rollback_horizon", self.rollback_horizon),
+            ("redelete_after", self.redelete_after),
+        ] {
+            check.duration(name, value, Duration::ZERO..=3650 * DAY)?;
+        }
         check.duration("sweep_interval", self.sweep_interval, tenth..=HOUR)
     }
 

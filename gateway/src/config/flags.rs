@@ -47,7 +47,12 @@ pub struct Flags {
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
 
-    /// Refuse payloads above this many bytes [default: 262144]
+    /// Keep large payloads here: file:///folder, s3://bucket/prefix or az://container/prefix, with
+    /// credentials from the environment [default: the folder blobs in the data directory]
+    #[arg(long, value_name = "URL")]
+    pub blobs: Option<String>,
+
+    /// Keep payloads up to this many bytes in the ledger [default: 262144]
     #[arg(long, value_name = "BYTES")]
     pub inline_bytes_max: Option<u64>,
 
@@ -82,6 +87,7 @@ impl Flags {
             ("refence", refence.map(Value::from)),
             ("metrics_prefix", list(&self.metrics_prefix)),
             ("cors_origin", list(&self.cors_origin)),
+            ("blobs", self.blobs.clone().map(Value::from)),
             ("inline_bytes_max", self.inline_bytes_max.map(Value::from)),
             ("log", self.log.clone().map(Value::from)),
             ("log_format", format.map(Value::from)),

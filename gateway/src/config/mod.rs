@@ -19,8 +19,12 @@ pub use flags::Flags;
 pub use layers::SETTINGS;
 pub use secret::{PostgresUrl, Secret};
 
+use crate::blobs::BlobsUrl;
+
 /// The largest payload that the ledger takes, whatever is configured.
 pub const INLINE_BYTES_LIMIT: u64 = 1024 * 1024;
+/// The largest payload that any store takes: 5 TiB, as S3 does.
+pub const OBJECT_BYTES_LIMIT: u64 = 5 << 40;
 /// The file that is read if it exists and no other is named.
 const DEFAULT_FILE: &str = "fencegate.toml";
 
@@ -63,8 +67,18 @@ pub struct Config {
     pub etcd_key_file: Option<PathBuf>,
     /// Who re-fences a Postgres that may have lost commits.
     pub refence: RefenceMode,
-    /// The largest payload of a write, in bytes.
+    /// Where large payloads go; a folder in the data directory by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blobs: Option<BlobsUrl>,
+    /// The largest payload that is kept in the ledger, in bytes.
     pub inline_bytes_max: u64,
+    /// The largest payload of a put, in bytes.
+    pub object_bytes_max: u64,
+    /// How many payloads may be on their way to the blob store.
+    pub uploads_max: usize,
+    /// How long a payload may be on its way to the blob store.
+    #[serde(with = "duration")]
+    pub upload_timeout: Duration,
     /// How long a caller waits for the ledger or the mint.
     #[serde(with = "duration")]
     pub request_timeout: Duration,
@@ -98,6 +112,21 @@ pub struct Config {
     /// How long locks that have ended are remembered.
     #[serde(with = "duration")]
     pub ended_locks_kept: Duration,
+    /// How long replaced versions of objects stay readable.
+    #[serde(with = "duration")]
+    pub versions_kept: Duration,
+    /// How long payloads in the blob store are kept that nobody has committed.
+    #[serde(with = "duration")]
+    pub uploads_kept: Duration,
+    /// How long a replaced payload in the blob store stays for readers that have begun.
+    #[serde(with = "duration")]
+    pub reader_grace: Duration,
+    /// How far back a failover or a restore may bring the ledger.
+    #[serde(with = "duration")]
+    pub rollback_horizon: Duration,
+    /// How long after its first deletion garbage in the blob store is deleted again.
+    #[serde(with = "duration")]
+    pub redelete_after: Duration,
     /// How many refused writes are kept for the operator.
     pub rejections_max: i64,
     /// How often the ledger is tidied.
@@ -135,6 +164,7 @@ pub enum RefenceMode {
 
 impl Default for Config {
     fn default() -> Self {
+        const HOUR: Duration = Duration::from_secs(60 * 60);
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
@@ -148,7 +178,11 @@ impl Default for Config {
             etcd_cert_file: None,
             etcd_key_file: None,
             refence: RefenceMode::Auto,
+            blobs: None,
             inline_bytes_max: 256 * 1024,
+            object_bytes_max: 64 << 30,
+            uploads_max: 16,
+            upload_timeout: HOUR,
             request_timeout: Duration::from_secs(4),
             queue_max: 4096,
             waiters_max: 10_000,
@@ -162,6 +196,11 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(30),
             keys_kept: 7 * DAY,
             ended_locks_kept: DAY,
+            versions_kept: Duration::ZERO,
+            uploads_kept: 2 * HOUR,
+            reader_grace: HOUR,
+            rollback_horizon: DAY,
+            redelete_after: HOUR,
             rejections_max: 100_000,
             sweep_interval: Duration::from_secs(10),
             metrics_prefix: Vec::new(),
@@ -210,6 +249,15 @@ impl Config {
         let config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
         config.check(&figment)?;
         Ok(config)
+    }
+
+    /// Where large payloads go.
+    pub fn blobs_url(&self) -> BlobsUrl {
+        let folder = || {
+            let folder = self.data_dir.join("blobs");
+            BlobsUrl::Folder(std::path::absolute(&folder).unwrap_or(folder))
+        };
+        self.blobs.clone().unwrap_or_else(folder)
     }
 
     /// Whether the gateway works on Postgres and etcd, so that several may run side by side.

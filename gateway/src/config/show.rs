@@ -21,6 +21,14 @@ impl Config {
     }
 
     fn parts(&self) -> String {
+        let blobs = match &self.blobs {
+            Some(url) => url.to_string(),
+            None => format!("in {}", self.data_dir.join("blobs").display()),
+        };
+        format!("{}# blobs: {blobs}\n", self.ledger_and_mint())
+    }
+
+    fn ledger_and_mint(&self) -> String {
         match &self.postgres {
             Some(url) => format!(
                 "# ledger: postgres, {url}\n\

@@ -42,6 +42,7 @@ const POSTGRES: &str = "postgres://gw:hush@db:5432/fence";
 /// Every setting set to something that is not its default.
 fn full() -> Config {
     Config {
+        blobs: Some(BlobsUrl::parse("s3://bucket/prefix").unwrap()),
         postgres: Some(PostgresUrl::new(POSTGRES).unwrap()),
         etcd: vec!["a:2379".into(), "b:2379".into()],
         etcd_user: Some("gw".into()),

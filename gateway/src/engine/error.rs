@@ -1,6 +1,6 @@
 //! Why the engine did not do what was asked. The edge turns each into one error code.
 
-use fence_core::ports::{EventCursor, Holder, LedgerError, MintError};
+use fence_core::ports::{BlobError, EventCursor, Holder, LedgerError, MintError};
 use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
 
 use super::batcher::Failure;
@@ -62,6 +62,21 @@ pub enum EngineError {
     /// The resource was never locked.
     #[error("this resource was never locked")]
     ResourceNotFound,
+    /// The resource has no such object.
+    #[error("the resource has no object with this key")]
+    ObjectNotFound,
+    /// This version did not write the object, or is kept no longer.
+    #[error("this version did not write the object, or is kept no longer")]
+    VersionNotRetained,
+    /// The upload took so long that it was given up.
+    #[error("the upload took too long and was given up; nothing was applied")]
+    UploadExpired,
+    /// The blob store cannot be reached, or is not this ledger's.
+    #[error("{0}")]
+    BlobsUnavailable(String),
+    /// The ledger points at a blob that the store does not have.
+    #[error("the bytes of this object are missing from the blob store")]
+    BlobMissing,
     /// This one of several resources was never locked.
     #[error("{0} was never locked; nothing was granted")]
     NeverLocked(ResourceName),
@@ -156,6 +171,11 @@ impl EngineError {
             Self::LockConflict => ErrorCode::LockIdConflict,
             Self::LockNotFound | Self::LockWaiting { .. } => ErrorCode::LockNotFound,
             Self::ResourceNotFound | Self::NeverLocked(_) => ErrorCode::ResourceNotFound,
+            Self::ObjectNotFound => ErrorCode::ObjectNotFound,
+            Self::VersionNotRetained => ErrorCode::VersionNotRetained,
+            Self::UploadExpired => ErrorCode::UploadExpired,
+            Self::BlobsUnavailable(_) => ErrorCode::BlobsUnavailable,
+            Self::BlobMissing => ErrorCode::BlobMissing,
             Self::EventsVoid { .. } => ErrorCode::EventsCursorVoid,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
@@ -183,6 +203,12 @@ impl From<LedgerError> for EngineError {
             }
             LedgerError::Defect(why) => Self::Defect(why),
         }
+    }
+}
+
+impl From<BlobError> for EngineError {
+    fn from(error: BlobError) -> Self {
+        Self::BlobsUnavailable(error.0)
     }
 }
 

@@ -42,6 +42,17 @@ pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
 /// Re-fences by this gateway.
 pub(super) const REFENCES: &str = "fencegate_refences_total";
 
+/// Bytes uploaded into the blob store.
+pub(super) const UPLOADED_BYTES: &str = "fencegate_blob_uploaded_bytes_total";
+/// Uploads that were given up.
+pub(super) const UPLOADS_GIVEN_UP: &str = "fencegate_blob_uploads_given_up_total";
+/// Deletions of blobs; each blob is deleted twice.
+pub(super) const BLOBS_DELETED: &str = "fencegate_blob_deletions_total";
+/// Deletions that failed.
+pub(super) const BLOB_DELETIONS_FAILED: &str = "fencegate_blob_deletions_failed_total";
+/// Reads that found no blob where the ledger points.
+pub(super) const BLOBS_MISSING: &str = "fencegate_blobs_missing_total";
+
 /// Counts a refused write.
 pub fn count_rejection(reason: ErrorCode) {
     metrics::counter!(REJECTIONS, "reason" => reason.as_str()).increment(1);
@@ -92,6 +103,20 @@ pub fn describe() {
         UNDELIVERED,
         "Grants whose answers could not be written out: released, ended, taken_up by their callers \
          after all, or left until it expires"
+    );
+    describe_counter!(UPLOADED_BYTES, Unit::Bytes, "Bytes uploaded into the blob store");
+    describe_counter!(
+        UPLOADS_GIVEN_UP,
+        "Uploads that were not committed in time and became garbage"
+    );
+    describe_counter!(BLOBS_DELETED, "Blobs deleted from the store; each is deleted twice");
+    describe_counter!(
+        BLOB_DELETIONS_FAILED,
+        "Deletions that the blob store refused; tried again later"
+    );
+    describe_counter!(
+        BLOBS_MISSING,
+        "Reads that found no blob where the ledger points: alert on it"
     );
     describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");

@@ -5,6 +5,7 @@
 
 mod acquired;
 mod batcher;
+mod blobs;
 mod deliveries;
 mod epochs;
 pub mod error;
@@ -31,14 +32,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    BreakItem, Grant, Ledger, Mint, ReadItem, ReadVerdict, ResourceView, Retention, Runtime,
+    BlobTimes, BreakItem, Grant, Ledger, Mint, ResourceView, Retention, Runtime,
 };
-use fence_core::{LockId, LockState, ObjectKey, ResourceName, Ttl};
+use fence_core::{LockId, LockState, ResourceName, Ttl};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use acquired::Acquired;
 use batcher::Batcher;
+pub use blobs::{
+    Content, Fetched, Scrub, ScrubProgress, ScrubReport, Upload, UploadHead, Uploaded, Wanted,
+};
 use deliveries::GiveBack;
 pub use error::EngineError;
 use feed::Feed;
@@ -53,7 +57,7 @@ pub use refencing::{Refenced, refence_now};
 use watch::Watches;
 pub use watch::{WATCHERS_MAX, Watcher};
 use writes::Writes;
-pub use writes::{Write, WriteEffect, WriteFailure, WriteOutcome};
+pub use writes::{PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
 
 /// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
 const BREAK_ATTEMPTS_MAX: u32 = 3;
@@ -75,6 +79,10 @@ pub struct Settings {
     pub retention: Retention,
     /// How often it does.
     pub sweep_interval: Duration,
+    /// How long blobs stay that no object points at.
+    pub blob_times: BlobTimes,
+    /// How many uploads may be under way.
+    pub uploads_max: usize,
     /// Who re-fences a ledger that may have lost commits; `None` for one whose files tell at start,
     /// and which is not looked after.
     pub refencing: Option<Refencing>,
@@ -87,6 +95,8 @@ pub struct Readiness {
     pub ledger: Result<(), String>,
     /// The mint, or why it does not. Without it only new grants stop.
     pub mint: Result<(), String>,
+    /// The blob store, or why it does not. Without it only large objects cannot be written or read.
+    pub blobs: Result<(), String>,
 }
 
 /// The engine; cheap to clone.
@@ -105,6 +115,7 @@ struct Inner {
     writes: Writes,
     reads: Batcher<Read>,
     queries: Arc<Semaphore>,
+    blobs: blobs::Parts,
     looked: CancellationToken,
     give_back: GiveBack,
     watches: Watches,
@@ -246,17 +257,6 @@ impl Engine {
             }
         }
         Err(EngineError::LedgerUnavailable("the lock changes hands too fast to be broken".into()))
-    }
-
-    /// Reads an object and the version of its resource.
-    #[tracing::instrument(level = "debug", skip_all, fields(%resource))]
-    pub async fn read(
-        &self,
-        resource: ResourceName,
-        key: ObjectKey,
-    ) -> Result<ReadVerdict, EngineError> {
-        let verdict = self.inner.reads.submit(ReadItem { resource, key }).await;
-        verdict.map_err(|failure| EngineError::unread(failure, "reads"))
     }
 
     /// Decides a write and applies it if it is admitted.

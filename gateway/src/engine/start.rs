@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use fence_core::ports::{Ledger, Mint, Runtime};
+use fence_core::ports::{Blobs, Ledger, Mint, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::batcher::{self, Batcher, Limits};
+use super::blobs;
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::feed::Feed;
@@ -35,6 +36,7 @@ impl Engine {
     pub fn new(
         ledger: Arc<dyn Ledger>,
         mint: Arc<dyn Mint>,
+        blobs: Option<Arc<dyn Blobs>>,
         runtime: Runtime,
         settings: Settings,
     ) -> Self {
@@ -102,6 +104,7 @@ impl Engine {
         };
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
+        let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &closing);
         let looked = CancellationToken::new();
         match settings.refencing {
             Some(refencing) => Lookout {
@@ -129,6 +132,7 @@ impl Engine {
             writes,
             reads,
             queries,
+            blobs,
             looked,
             give_back,
             watches,

@@ -102,7 +102,17 @@ impl Engine {
         // Not in line with other queries: readiness is asked for when they are stuck, too.
         let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
         let mint = self.detached(None, async move { Ok(mint.head().await?) });
-        let (ledger, mint) = futures::join!(ledger, mint);
+        let inner = Arc::clone(&self.inner);
+        let blobs = self.detached(None, async move {
+            let mark = inner.blobs.store()?.mark().await?;
+            match inner.ledger.blob_store().await? {
+                Some(known) if mark != Some(known) => Err(EngineError::BlobsUnavailable(
+                    "the blobs of this ledger are in another store".into(),
+                )),
+                _ => Ok(()),
+            }
+        });
+        let (ledger, mint, blobs) = futures::join!(ledger, mint, blobs);
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
         let mint = match (&ledger, mint) {
@@ -120,7 +130,7 @@ impl Engine {
             (Err(_), Ok(_)) => Ok(()),
             (_, Err(error)) => Err(error.to_string()),
         };
-        Readiness { ledger: ledger.map(drop), mint }
+        Readiness { ledger: ledger.map(drop), mint, blobs: blobs.map_err(text) }
     }
 
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Rejection, Runtime,
-    WriteItem, WriteVerdict,
+    Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Payload, Rejection,
+    Runtime, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, ObjectKey, OperationId, Refusal, ResourceName, Token};
 use sha2::{Digest, Sha256};
 
 use super::batcher::{Act, Batcher, Failure};
+use super::blobs::Uploaded;
 use super::error::EngineError;
 use super::metrics;
 use super::rejections::Rejections;
@@ -27,8 +28,8 @@ pub enum WriteEffect {
         key: ObjectKey,
         /// Its content type.
         content_type: String,
-        /// Its bytes.
-        body: Bytes,
+        /// Its bytes, or what they were uploaded as.
+        body: PutBody,
     },
     /// Removes an object, if it is there.
     Delete {
@@ -37,6 +38,15 @@ pub enum WriteEffect {
     },
     /// Removes all objects of the resource.
     DeleteAll,
+}
+
+/// The bytes of a put.
+#[derive(Debug, Clone)]
+pub enum PutBody {
+    /// Here: they will live in the ledger.
+    Inline(Bytes),
+    /// In the blob store already.
+    Uploaded(Uploaded),
 }
 
 /// A wish to write.
@@ -99,8 +109,10 @@ impl Act for Commit {
 
     fn bytes(item: &WriteItem) -> usize {
         match &item.effect {
-            Effect::Put { body, .. } => body.len(),
-            Effect::Delete { .. } | Effect::DeleteAll => 0,
+            Effect::Put { payload: Payload::Inline(body), .. } => body.len(),
+            Effect::Put { payload: Payload::Blob(_), .. }
+            | Effect::Delete { .. }
+            | Effect::DeleteAll => 0,
         }
     }
 
@@ -155,6 +167,7 @@ impl Writes {
                 Err(EngineError::Refused(refusal))
             }
             Ok(WriteVerdict::KeyReused { first }) => Err(EngineError::KeyReused { first }),
+            Ok(WriteVerdict::UploadExpired) => Err(EngineError::UploadExpired),
             // Only a rerun whose caller had gone is buried unseen.
             Ok(WriteVerdict::Buried) => Err(EngineError::LedgerUnavailable(
                 "the write was given up after its answer was lost; it took no effect".into(),
@@ -178,7 +191,7 @@ impl Writes {
     }
 
     /// Keeps a refusal for the operator, off the hot path.
-    fn reject(&self, record: &Record, refusal: &Refusal) {
+    pub(super) fn reject(&self, record: &Record, refusal: &Refusal) {
         let reason = refusal.code().as_str();
         metrics::count_rejection(refusal.code());
         let at = self.runtime.clock.now();
@@ -210,11 +223,11 @@ impl Writes {
 }
 
 /// What the operator's record needs of a write.
-struct Record {
-    resource: ResourceName,
-    key: Option<ObjectKey>,
-    token: Token,
-    request_id: String,
+pub(super) struct Record {
+    pub(super) resource: ResourceName,
+    pub(super) key: Option<ObjectKey>,
+    pub(super) token: Token,
+    pub(super) request_id: String,
 }
 
 fn count(outcome: &Result<WriteOutcome, EngineError>) {
@@ -232,9 +245,18 @@ fn count(outcome: &Result<WriteOutcome, EngineError>) {
 fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
     let (effect, fingerprint) = match request.effect {
         WriteEffect::Put { key, content_type, body } => {
-            let sha256: [u8; 32] = Sha256::digest(&body).into();
+            let (payload, size, sha256) = match body {
+                PutBody::Inline(bytes) => {
+                    let sha256 = Sha256::digest(&bytes).into();
+                    (Payload::Inline(bytes.clone()), bytes.len() as u64, sha256)
+                }
+                PutBody::Uploaded(Uploaded { blob, size, sha256 }) => {
+                    (Payload::Blob(blob), size, sha256)
+                }
+            };
             let print = fingerprint("PUT", key.as_str(), &content_type, &sha256);
-            (Effect::Put { key, content_type, body, sha256 }, print)
+            let size = i64::try_from(size).unwrap_or(i64::MAX);
+            (Effect::Put { key, content_type, payload, size, sha256 }, print)
         }
         WriteEffect::Delete { key } => {
             let print = fingerprint("DELETE", key.as_str(), "", &[]);

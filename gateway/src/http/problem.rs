@@ -226,6 +226,11 @@ fn detail(error: &EngineError) -> String {
             tracing::warn!(why, "the mint is unavailable");
             "the mint does not answer; no lock was granted, and existing locks stay usable".into()
         }
+        EngineError::BlobsUnavailable(why) => {
+            tracing::warn!(why, "the blob store is unavailable");
+            "the blob store does not answer, or is not the one of this ledger; nothing was applied"
+                .into()
+        }
         EngineError::Defect(why) => {
             tracing::error!(why, "a defect of the gateway");
             "see the gateway's log under this request id".into()

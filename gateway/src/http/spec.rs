@@ -141,14 +141,16 @@ problems! {
     ]];
     /// A put.
     PutProblems = [EVERYWHERE, LEDGER, WRITE, &[
-        ErrorCode::PayloadTooLarge, ErrorCode::UnsupportedMediaType,
+        ErrorCode::PayloadTooLarge, ErrorCode::UnsupportedMediaType, ErrorCode::DigestMismatch,
+        ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
     ]];
     /// A delete.
     DeleteProblems = [EVERYWHERE, LEDGER, WRITE];
     /// A read of an object.
     ReadProblems = [EVERYWHERE, LEDGER, &[
         ErrorCode::ResourceNameInvalid, ErrorCode::ObjectKeyInvalid, ErrorCode::ResourceNotFound,
-        ErrorCode::ObjectNotFound, ErrorCode::VersionMismatch, ErrorCode::RangeNotSatisfiable,
+        ErrorCode::ObjectNotFound, ErrorCode::VersionNotRetained, ErrorCode::VersionMismatch,
+        ErrorCode::RangeNotSatisfiable, ErrorCode::BlobsUnavailable, ErrorCode::BlobMissing,
     ]];
     /// A look at an operation.
     OperationProblems = [EVERYWHERE, LEDGER, &[ErrorCode::OperationNotFound]];
@@ -222,6 +224,22 @@ pub struct ConditionParams {
     /// Only `*`: the object does not exist.
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,
+}
+
+/// What a put may say of its body.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its documentation is used")]
+pub struct DigestParams {
+    /// The MD5 of the body in base64; another body is refused.
+    #[param(rename = "Content-MD5")]
+    content_md5: Option<String>,
+    /// `sha-256=:...:` or `sha-512=:...:`, in base64 (RFC 9530); another body is refused.
+    #[param(rename = "Repr-Digest")]
+    repr_digest: Option<String>,
+    /// With `100-continue` a write that is refused for good is refused before the body is sent.
+    #[param(rename = "Expect")]
+    expect: Option<String>,
 }
 
 /// The conditions of a read.

@@ -13,8 +13,12 @@ use crate::engine::Engine;
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest payload of a write, in bytes.
+    /// The largest payload that is kept in the ledger, in bytes; larger ones become blobs.
     pub inline_bytes_max: usize,
+    /// The largest payload of a put, in bytes.
+    pub object_bytes_max: u64,
+    /// The longest time a body may take that goes to the blob store.
+    pub upload_timeout: Duration,
     /// The largest JSON body, in bytes.
     pub json_bytes_max: usize,
     /// The longest pause in the middle of a body.
@@ -39,6 +43,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             inline_bytes_max: 256 * 1024,
+            object_bytes_max: 64 << 30,
+            upload_timeout: Duration::from_secs(60 * 60),
             json_bytes_max: 64 * 1024,
             body_idle_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),

@@ -1,6 +1,8 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+mod blobs;
 mod refence;
+mod scrub;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
 pub use refence::refence;
+pub use scrub::{Scrubbed, scrub};
 
 /// Connections to Postgres, at most: committers, the other queues, lanes and queries.
 const POSTGRES_CONNECTIONS_MAX: usize = 24;
@@ -70,7 +73,9 @@ pub async fn serve(
     let parts = open(&config, &runtime).await?;
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
-    let engine = Engine::new(Arc::clone(&parts.ledger), mint, runtime.clone(), settings);
+    let blobs = blobs::open(&config, &parts.ledger, &runtime).await?;
+    let ledger = Arc::clone(&parts.ledger);
+    let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
 
     // A ledger that went back while no gateway ran is noticed before anybody is listened to.
     engine.looked_around().await;
@@ -149,7 +154,8 @@ async fn open_shared(
         options: options.clone(),
         connections_max: POSTGRES_CONNECTIONS_MAX,
         timeout: config.request_timeout,
-    });
+    })
+    .keeping_versions(!config.versions_kept.is_zero());
     // Before anything is changed there: is it a server that keeps what it acknowledges?
     ledger.check().await.context("cannot use the Postgres server")?;
     let version = postgres::migrate(&options).await?;
@@ -197,6 +203,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     let mint = EmbeddedMint::open(directory)?;
     let clock = Arc::clone(&runtime.clock);
     let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+    let ledger = ledger.keeping_versions(!config.versions_kept.is_zero());
     compare(directory, &ledger, &mint).await?;
     raise_mark(&ledger, &mint).await?;
     tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
@@ -301,6 +308,8 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
             rows_per_pass: SWEEP_ROWS_MAX,
         },
         sweep_interval: config.sweep_interval,
+        blob_times: blobs::times(config),
+        uploads_max: config.uploads_max,
         refencing: config.is_shared().then_some(match config.refence {
             RefenceMode::Auto => Refencing::Auto,
             RefenceMode::Manual => Refencing::Manual,
@@ -311,6 +320,8 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
 fn limits(config: &Config) -> Limits {
     Limits {
         inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
+        object_bytes_max: config.object_bytes_max,
+        upload_timeout: config.upload_timeout,
         body_idle_timeout: config.body_idle_timeout,
         body_timeout: config.body_timeout,
         connections_max: config.connections_max,

@@ -29,7 +29,8 @@ struct Scene {
 impl Scene {
     async fn set(settings: Settings) -> Self {
         let settings = settings
-            .flag("--inline-bytes-max", "1024")
+            .flag("--inline-bytes-max", "512")
+            .env("FENCEGATE_OBJECT_BYTES_MAX", "1024")
             .env("FENCEGATE_BODY_IDLE_TIMEOUT", "300ms")
             .env("FENCEGATE_BODY_TIMEOUT", "1s");
         let gateway = settings.start().await;

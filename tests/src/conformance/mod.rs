@@ -3,6 +3,7 @@
 //! A case is a plain async function on a port. `tests/it/conformance.rs` runs each of them on each
 //! adapter, so that whatever a fast reference does in memory, the real ones do too.
 
+pub mod blobs;
 pub mod ledger;
 pub mod mint;
 

@@ -1,7 +1,5 @@
 //! Commit: decide a write and apply it, in one act.
 
-use bytes::Bytes;
-
 use super::rows::{Buried, Change, KeyRow, Now, ObjectRow, Rows};
 use crate::etag::EntityTag;
 use crate::names::{ObjectKey, ResourceName};
@@ -17,7 +15,10 @@ use crate::rule::{Presented, Refusal, judge};
 ///    `KeyReused` for another payload.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. The rule, then preconditions: refused; a rerun also buries its id.
-/// 6. The effect, the operation and the key are stored, and the version rises by one. A delete of
+/// 6. A blob whose intent is gone: `UploadExpired`; a rerun also buries its id. Else the intent is
+///    consumed. The sweeper takes intents by the same row, so the blob is not garbage, nor ever will be
+///    while an object points at it.
+/// 7. The effect, the operation and the key are stored, and the version rises by one. A delete of
 ///    nothing takes no version, but stores its operation and key: else its retry would delete the
 ///    successor's object.
 pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
@@ -40,6 +41,15 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
             rows.bury(Buried::Operation(item.operation), now);
         }
         return WriteVerdict::Refused(refusal);
+    }
+    if let Some(blob) = item.effect.blob() {
+        if rows.intents.remove(&blob).is_none() {
+            if item.attempt == Attempt::Rerun {
+                rows.bury(Buried::Operation(item.operation), now);
+            }
+            return WriteVerdict::UploadExpired;
+        }
+        rows.journal.insert(Change::Intent(blob));
     }
     WriteVerdict::Applied { applied: apply(rows, item, now), replayed: false }
 }
@@ -80,7 +90,7 @@ fn admit(rows: &Rows, item: &WriteItem, now: Now) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Step 6.
+/// Step 7.
 fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
     let generation = rows.guard.generation;
     let before = rows.fences.get(&item.resource).cloned();
@@ -141,37 +151,46 @@ fn carry_out(
     now: Now,
 ) -> Done {
     match effect {
-        Effect::Put { key, content_type, body, sha256 } => {
+        Effect::Put { key, content_type, payload, size, sha256 } => {
             let object = Object {
                 key: key.clone(),
                 tag,
                 content_type: content_type.clone(),
-                size: i64::try_from(body.len()).unwrap_or(i64::MAX),
+                size: *size,
                 sha256: *sha256,
                 written_at: now.wall,
-                body: Bytes::clone(body),
+                payload: payload.clone(),
             };
-            let size = object.size;
             let at = (resource.clone(), key.clone());
-            let created = rows.objects.insert(at, ObjectRow { object }).is_none();
+            let before = rows.objects.insert(at, ObjectRow { object });
+            let created = before.is_none();
+            if let Some(before) = before {
+                rows.replaced(resource, before.object, now);
+            }
             rows.journal.insert(Change::Object(resource.clone(), key.clone()));
             Done {
                 changed: true,
                 created,
                 objects: objects + i64::from(created),
-                size,
+                size: *size,
                 sha256: Some(*sha256),
             }
         }
         Effect::Delete { key } => {
-            let found = rows.objects.remove(&(resource.clone(), ObjectKey::clone(key))).is_some();
-            if found {
+            let before = rows.objects.remove(&(resource.clone(), ObjectKey::clone(key)));
+            let found = before.is_some();
+            if let Some(before) = before {
+                rows.replaced(resource, before.object, now);
                 rows.journal.insert(Change::Object(resource.clone(), key.clone()));
             }
             gone(found, objects - i64::from(found))
         }
         Effect::DeleteAll => {
-            rows.objects.retain(|(name, _), _| name != resource);
+            let of_it = |(name, _): &(ResourceName, ObjectKey), _: &mut ObjectRow| name == resource;
+            let removed: Vec<_> = rows.objects.extract_if(.., of_it).collect();
+            for (_, before) in removed {
+                rows.replaced(resource, before.object, now);
+            }
             rows.journal.insert(Change::Wiped(resource.clone()));
             gone(objects > 0, 0)
         }

@@ -5,6 +5,7 @@
 //! Postgres ledger says the same in PL/pgSQL, under the same conformance suite. Nothing here waits,
 //! reads a clock or fails: what decides comes in as an argument.
 
+mod blobs;
 mod commit;
 mod disasters;
 mod locks;
@@ -13,10 +14,14 @@ mod queue;
 mod rows;
 mod seal;
 
+pub use blobs::begin_upload;
 pub use commit::commit;
 pub use disasters::{refence, switch_epoch};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;
 pub use queue::{call_next, join};
-pub use rows::{Buried, Change, FenceRow, GrantRow, Guard, KeyRow, LockRow, Now, ObjectRow, Rows};
+pub use rows::{
+    Buried, Change, FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, Now, ObjectRow,
+    ReplacedRow, Rows,
+};
 pub use seal::seal;

@@ -10,8 +10,8 @@ use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, BreakDue, Epoch, Grant, Holder, LockRecord, Object, Place,
-    ResourceView,
+    Applied, AuditAction, AuditEntry, BlobId, BreakDue, Epoch, Grant, Holder, LockRecord, Object,
+    Place, ResourceView,
 };
 use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
@@ -278,6 +278,26 @@ pub struct ObjectRow {
     pub object: Object,
 }
 
+/// The intent of a blob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntentRow {
+    /// When it was stored.
+    pub begun_at: Timestamp,
+    /// The store's handle of the unfinished upload.
+    pub handle: Option<String>,
+}
+
+/// A version of an object that is no longer the current one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedRow {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The object as it was.
+    pub object: Object,
+    /// When it was replaced or deleted.
+    pub at: Timestamp,
+}
+
 /// An idempotency key that took effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
@@ -330,6 +350,8 @@ pub enum Change {
     Operation(OperationId),
     /// An idempotency key.
     Key(ResourceName, String),
+    /// The intent of a blob was stored or consumed.
+    Intent(BlobId),
     /// An object was put, or removed if it is not there now.
     Object(ResourceName, ObjectKey),
     /// A fence.
@@ -355,6 +377,12 @@ pub struct Rows {
     pub operations: HashMap<OperationId, Applied>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
+    /// Blobs that are on their way.
+    pub intents: HashMap<BlobId, IntentRow>,
+    /// Versions of objects that were replaced or deleted, as far as they are kept.
+    pub replaced: Vec<ReplacedRow>,
+    /// Whether replaced versions with their bytes in the ledger are kept; blobs always are, for a while.
+    pub keeps_versions: bool,
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
     /// The writes that have a version, in the order in which they were made.
@@ -377,6 +405,9 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
+            intents: HashMap::new(),
+            replaced: Vec::new(),
+            keeps_versions: false,
             audited: Vec::new(),
             written: Vec::new(),
             queue: Queue::default(),
@@ -387,6 +418,13 @@ impl Rows {
     /// The tag of an object.
     pub fn tag(&self, resource: &ResourceName, key: &ObjectKey) -> Option<EntityTag> {
         self.objects.get(&(resource.clone(), key.clone())).map(|row| row.object.tag)
+    }
+
+    /// Keeps a version that is no longer the current one, if it is to be kept.
+    pub(super) fn replaced(&mut self, resource: &ResourceName, object: Object, now: Now) {
+        if self.keeps_versions || object.payload.blob().is_some() {
+            self.replaced.push(ReplacedRow { resource: resource.clone(), object, at: now.wall });
+        }
     }
 
     /// A lock as its holder sees it; `None` if the id was never granted.

@@ -4,28 +4,29 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::uploads::BlobRows;
 use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
     Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Payload,
+    Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
     RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
     VersionsFilter, WriteItem, WriteVerdict,
 };
 
-struct State {
-    rows: Rows,
+pub(super) struct State {
+    pub(super) rows: Rows,
     rejections: VecDeque<(i64, Rejection)>,
     rejections_seen: i64,
     /// Where each generation but the first began.
     rewound: Vec<(i64, i64)>,
+    pub(super) blobs: BlobRows,
 }
 
 /// A ledger that forgets everything with the process.
@@ -35,6 +36,12 @@ pub struct MemoryLedger {
 }
 
 impl MemoryLedger {
+    /// Keeps replaced versions whose bytes are in the ledger, too.
+    pub fn keeping_versions(self) -> Self {
+        self.state().rows.keeps_versions = true;
+        self
+    }
+
     /// An empty ledger in epoch 0, not open yet.
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
         let guard =
@@ -46,15 +53,16 @@ impl MemoryLedger {
                 rejections: VecDeque::new(),
                 rejections_seen: 0,
                 rewound: Vec::new(),
+                blobs: BlobRows::default(),
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now {
             wall: self.clock.now(),
             elapsed_ms: i64::try_from(self.clock.elapsed().as_millis()).unwrap_or(i64::MAX),
@@ -99,6 +107,18 @@ fn highest(rows: &Rows) -> i64 {
 /// Whether a name belongs to a page.
 fn on_page(name: &str, page: &Page) -> bool {
     name.starts_with(&page.prefix) && page.after.as_deref().is_none_or(|after| name > after)
+}
+
+/// An object, or the version of it that is asked for.
+fn object_at(rows: &Rows, item: &ReadItem) -> Option<Object> {
+    let current = rows.objects.get(&(item.resource.clone(), item.key.clone()));
+    let Some(version) = item.version else { return current.map(|row| row.object.clone()) };
+    let replaced = rows.replaced.iter().filter(|row| row.resource == item.resource);
+    let replaced = replaced.map(|row| &row.object).filter(|object| object.key == item.key);
+    let all = replaced.chain(current.map(|row| &row.object));
+    // A version that a re-fence made possible twice: the newer one.
+    let found = all.filter(|object| object.tag.version == version);
+    found.max_by_key(|object| object.tag.generation).cloned()
 }
 
 /// The number of the last event.
@@ -171,11 +191,7 @@ impl Ledger for MemoryLedger {
     async fn read(&self, items: Arc<[ReadItem]>) -> Result<Vec<ReadVerdict>, LedgerError> {
         let state = self.state();
         let read = |item: &ReadItem| ReadVerdict {
-            object: state
-                .rows
-                .objects
-                .get(&(item.resource.clone(), item.key.clone()))
-                .map(|row| row.object.clone()),
+            object: object_at(&state.rows, item),
             resource_version: state.rows.fences.get(&item.resource).map(|fence| fence.version),
         };
         Ok(items.iter().map(read).collect())
@@ -277,7 +293,7 @@ impl Ledger for MemoryLedger {
         let rows = state.rows.objects.iter().filter(|((name, _), _)| name == resource);
         Ok(rows
             .filter(|((_, key), _)| on_page(key.as_str(), &page))
-            .map(|(_, row)| Object { body: Bytes::new(), ..row.object.clone() })
+            .map(|(_, row)| Object { payload: Payload::NONE, ..row.object.clone() })
             .take(limit(page.limit))
             .collect())
     }

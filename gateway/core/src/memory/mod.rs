@@ -1,7 +1,10 @@
-//! Ledger and mint in memory: the reference for every adapter, and what a simulation runs on.
+//! Ledger, mint and blobs in memory: the reference for every adapter, and what a simulation runs on.
 
+mod blobs;
 mod ledger;
 mod mint;
+mod uploads;
 
+pub use blobs::MemoryBlobs;
 pub use ledger::MemoryLedger;
 pub use mint::MemoryMint;

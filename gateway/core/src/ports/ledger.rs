@@ -17,6 +17,7 @@ use super::locks::{
 };
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
+use super::uploads::Uploads;
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ResourceView,
@@ -91,7 +92,7 @@ pub struct Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Send + Sync {
+pub trait Ledger: Uploads {
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(

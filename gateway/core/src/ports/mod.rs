@@ -4,6 +4,7 @@
 //! decide". Adapters implement these traits; one conformance suite holds them all to the same
 //! behaviour.
 
+mod blobs;
 mod disasters;
 mod events;
 mod ledger;
@@ -12,9 +13,11 @@ mod mint;
 mod operators;
 mod queue;
 mod runtime;
+mod uploads;
 mod views;
 mod writes;
 
+pub use blobs::*;
 pub use disasters::*;
 pub use events::*;
 pub use ledger::*;
@@ -23,5 +26,6 @@ pub use mint::*;
 pub use operators::*;
 pub use queue::*;
 pub use runtime::*;
+pub use uploads::*;
 pub use views::*;
 pub use writes::*;

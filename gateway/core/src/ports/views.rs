@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, Grant};
+use super::{Applied, BlobId, Grant};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
@@ -24,8 +24,30 @@ pub struct Object {
     pub sha256: [u8; 32],
     /// When it was written.
     pub written_at: Timestamp,
-    /// Its bytes; empty in lists.
-    pub body: Bytes,
+    /// Its bytes, or where they are; nothing in lists.
+    pub payload: Payload,
+}
+
+/// The bytes of an object, or where they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Here, in the ledger.
+    Inline(Bytes),
+    /// In the blob store.
+    Blob(BlobId),
+}
+
+impl Payload {
+    /// No bytes, where they are not asked for.
+    pub const NONE: Self = Self::Inline(Bytes::new());
+
+    /// The blob, if it is one.
+    pub fn blob(&self) -> Option<BlobId> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Blob(blob) => Some(*blob),
+        }
+    }
 }
 
 /// One object to read.
@@ -35,12 +57,14 @@ pub struct ReadItem {
     pub resource: ResourceName,
     /// The object.
     pub key: ObjectKey,
+    /// The version that wrote it, if another than the current one may be meant.
+    pub version: Option<i64>,
 }
 
 /// An object and the version of its resource, from one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadVerdict {
-    /// The object, if it is there.
+    /// The object, if it is there, or this version of it, if it is still kept.
     pub object: Option<Object>,
     /// The version of the resource; `None` if it was never locked.
     pub resource_version: Option<i64>,

@@ -1,9 +1,8 @@
 //! What goes into the act on data, and what comes out.
 
-use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::Attempt;
+use super::{Attempt, BlobId, Payload};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};
 use crate::names::{ObjectKey, ResourceName};
@@ -29,8 +28,10 @@ pub enum Effect {
         key: ObjectKey,
         /// Its content type.
         content_type: String,
-        /// Its bytes.
-        body: Bytes,
+        /// Its bytes, or the blob that they were uploaded as.
+        payload: Payload,
+        /// Its number of bytes.
+        size: i64,
         /// The SHA-256 of its bytes.
         sha256: [u8; 32],
     },
@@ -44,6 +45,14 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The blob that it makes an object's, if it does.
+    pub fn blob(&self) -> Option<BlobId> {
+        match self {
+            Self::Put { payload, .. } => payload.blob(),
+            Self::Delete { .. } | Self::DeleteAll => None,
+        }
+    }
+
     /// The object it is about, if it is about one.
     pub fn key(&self) -> Option<&ObjectKey> {
         match self {
@@ -133,6 +142,8 @@ pub enum WriteVerdict {
     },
     /// The operation is buried: it took no effect and never will.
     Buried,
+    /// The blob has no intent (any more): the upload took too long and is garbage. No effect.
+    UploadExpired,
     /// The fence row is locked by somebody else; nothing was decided.
     Busy,
 }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
@@ -14,17 +15,16 @@ use tokio::time::{Instant, timeout_at};
 use crate::http::problem::Problem;
 use crate::http::state::Limits;
 
+/// `Content-Length`, if there is one; that it is well-formed the server has checked.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// Refuses a body whose `Content-Length` already tells that it is too large, before a byte of it
 /// is read.
 pub fn declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.parse::<u64>().ok());
-    match declared {
-        Some(length) if usize::try_from(length).map_or(true, |length| length > max) => {
-            Err(too_large(max))
-        }
+    match content_length(headers) {
+        Some(length) if length > max as u64 => Err(too_large(max as u64)),
         _ => Ok(()),
     }
 }
@@ -42,48 +42,93 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// Reads the whole body. Trailers are ignored.
-pub async fn read_body(
-    mut body: Body,
-    max: usize,
-    limits: &Limits,
-    budget: &Arc<Semaphore>,
-) -> Result<Bytes, Problem> {
-    let mut share: Option<OwnedSemaphorePermit> = None;
-    let end = Instant::now() + limits.body_timeout;
-    let mut read = Gathered::default();
-    loop {
-        let pause = (Instant::now() + limits.body_idle_timeout).min(end);
-        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let Ok(frame) = timeout_at(pause, frame).await else {
-            return Err(Problem::new(
-                ErrorCode::RequestTimeout,
-                "the body did not arrive in time; nothing was applied",
-            )
-            .and_close());
-        };
-        let Some(frame) = frame else {
-            let bytes = read.into_bytes();
-            return Ok(match share {
-                Some(share) => Bytes::from_owner(Shared { bytes, _share: share }),
-                None => bytes,
-            });
-        };
-        let frame = frame.map_err(|_| {
-            Problem::malformed("the body ended early or is wrongly framed; nothing was applied")
-                .and_close()
-        })?;
-        if let Ok(data) = frame.into_data() {
-            if read.len() + data.len() > max {
-                return Err(too_large(max).and_close());
+/// A body that is being read, within times. Trailers are ignored.
+pub struct Incoming {
+    body: Body,
+    idle: Duration,
+    end: Instant,
+}
+
+/// What was read of a body.
+pub enum Gathered {
+    /// All of it.
+    Whole(Bytes),
+    /// As much as was asked for, or a little more; more is to come.
+    More(Bytes),
+}
+
+impl Incoming {
+    /// A body that may take so long in all.
+    pub fn new(body: Body, limits: &Limits, whole: Duration) -> Self {
+        Self { body, idle: limits.body_idle_timeout, end: Instant::now() + whole }
+    }
+
+    /// From now on, it may take so long in all.
+    pub fn extend(&mut self, whole: Duration) {
+        self.end = Instant::now() + whole;
+    }
+
+    /// The next bytes; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let pause = (Instant::now() + self.idle).min(self.end);
+            let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
+            let Ok(frame) = timeout_at(pause, frame).await else {
+                return Err(Problem::new(
+                    ErrorCode::RequestTimeout,
+                    "the body did not arrive in time; nothing was applied",
+                )
+                .and_close());
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|_| {
+                Problem::malformed("the body ended early or is wrongly framed; nothing was applied")
+                    .and_close()
+            })?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
             }
+        }
+    }
+
+    /// Reads until the end, or until more than `max` bytes have come. What is kept takes its share of
+    /// what all bodies together may take.
+    pub async fn gather(
+        &mut self,
+        max: usize,
+        budget: &Arc<Semaphore>,
+    ) -> Result<Gathered, Problem> {
+        let mut share: Option<OwnedSemaphorePermit> = None;
+        let mut read = Parts::default();
+        let shared = |bytes: Bytes, share: Option<OwnedSemaphorePermit>| match share {
+            Some(share) => Bytes::from_owner(Shared { bytes, _share: share }),
+            None => bytes,
+        };
+        while let Some(data) = self.next().await? {
             let more = take_share(budget, data.len())?;
             match &mut share {
                 Some(share) => share.merge(more),
                 None => share = Some(more),
             }
             read.push(data);
+            if read.len() > max {
+                return Ok(Gathered::More(shared(read.into_bytes(), share)));
+            }
         }
+        Ok(Gathered::Whole(shared(read.into_bytes(), share)))
+    }
+}
+
+/// Reads the whole body.
+pub async fn read_body(
+    body: Body,
+    max: usize,
+    limits: &Limits,
+    budget: &Arc<Semaphore>,
+) -> Result<Bytes, Problem> {
+    match Incoming::new(body, limits, limits.body_timeout).gather(max, budget).await? {
+        Gathered::Whole(bytes) => Ok(bytes),
+        Gathered::More(_) => Err(too_large(max as u64).and_close()),
     }
 }
 
@@ -99,18 +144,19 @@ fn take_share(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePer
     })
 }
 
-fn too_large(max: usize) -> Problem {
+/// What a body is told that is too large.
+pub fn too_large(max: u64) -> Problem {
     Problem::new(ErrorCode::PayloadTooLarge, format!("the body may have at most {max} bytes"))
 }
 
 /// The parts of a body; a body of one part, which most are, is never copied.
 #[derive(Default)]
-struct Gathered {
+struct Parts {
     first: Bytes,
     rest: BytesMut,
 }
 
-impl Gathered {
+impl Parts {
     fn len(&self) -> usize {
         self.first.len() + self.rest.len()
     }
@@ -138,7 +184,6 @@ impl Gathered {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use std::time::Duration;
 
     use futures::stream;
 

@@ -2,14 +2,16 @@
 
 mod body;
 mod conditions;
+mod digest;
 mod headers;
 mod json;
 mod path;
 mod query;
 mod range;
 
-pub use body::{declared_length, read_body};
+pub use body::{Gathered, Incoming, content_length, declared_length, read_body, too_large};
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
+pub use digest::Digests;
 pub use headers::{Fenced, Payload, WriteHeaders, is_idempotency_key, single};
 pub use json::{OptionalJson, StrictJson};
 pub use path::{InLock, InObject, InOperation, InResource, resource_in};

@@ -70,8 +70,12 @@ pub async fn readyz(
         false => Ok(()),
     };
     let ready = gateway.is_ok() && state.ledger.is_ok() && (state.mint.is_ok() || !grants);
-    let parts =
-        vec![part("gateway", gateway), part("ledger", state.ledger), part("mint", state.mint)];
+    let parts = vec![
+        part("gateway", gateway),
+        part("ledger", state.ledger),
+        part("mint", state.mint),
+        part("blobs", state.blobs),
+    ];
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok((status, Json(wire::Readiness { ready, parts })).into_response())
 }

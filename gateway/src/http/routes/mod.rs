@@ -8,6 +8,7 @@ pub mod locks;
 pub mod objects;
 pub mod operations;
 pub mod operators;
+mod puts;
 pub mod rejections;
 pub mod resources;
 mod views;

@@ -7,11 +7,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::Object;
 use fence_core::{ErrorCode, wire};
+use serde::Deserialize;
 
 use super::views;
+use crate::engine::{Content, Fetched, Wanted};
 use crate::http::extract::{
-    InObject, InResource, List, NoQuery, Query, ReadAnswer, ReadConditions, Selection,
-    cursor_after, select,
+    InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after, select,
 };
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ReadParams, ReadProblems, ResourceProblems};
@@ -23,7 +24,7 @@ use crate::http::state::App;
     params(
         ("resource" = String, Path, description = "The resource."),
         ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
-        ReadParams,
+        AtVersion, ReadParams,
     ),
     responses(
         (status = 200, description = "The bytes, with the content type of the put.",
@@ -48,39 +49,37 @@ use crate::http::state::App;
 pub async fn get(
     State(app): State<App>,
     target: InObject,
-    _: NoQuery,
+    Query(query): Query<AtVersion>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let conditions = ReadConditions::parse(&headers)?;
     let InObject { resource, key } = target;
-    let verdict = app
-        .engine
-        .read(resource.clone(), key)
-        .await
-        .map_err(|error| Problem::from(error).about(&resource))?;
-    let Some(version) = verdict.resource_version else {
-        let why = "this resource was never locked";
-        return Err(Problem::new(ErrorCode::ResourceNotFound, why).about(&resource));
+    let mut answer = Answer::NotModified;
+    let wanted = |object: &Object| {
+        answer = Answer::to(&conditions, &method, &headers, object);
+        answer.wanted(size(object))
     };
-    let Some(object) = verdict.object else {
-        let why = "the resource has no object with this key";
-        return Err(Problem::new(ErrorCode::ObjectNotFound, why).about(&resource));
-    };
-    let facts = facts(&object, version);
-    match conditions.judge(object.tag) {
-        ReadAnswer::Mismatch => {
-            let why = "the object is not at a version that If-Match names";
-            Err(Problem::new(ErrorCode::VersionMismatch, why).about(&resource))
-        }
-        ReadAnswer::NotModified => Ok((StatusCode::NOT_MODIFIED, facts).into_response()),
-        ReadAnswer::Send => {
-            // Ranges are defined for GET alone.
-            let selection = match method {
-                Method::GET => select(&headers, object.tag, object.body.len() as u64),
-                _ => Selection::Whole,
-            };
-            send(object, facts, selection)
+    let fetched = app.engine.fetch(resource.clone(), key, query.version()?, wanted).await;
+    let fetched = fetched.map_err(|error| Problem::from(error).about(&resource))?;
+    answer.send(fetched).map_err(|problem| problem.about(&resource))
+}
+
+/// The parameters of a read.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct AtVersion {
+    /// The object as the write with this version left it, if that is still kept.
+    #[param(minimum = 1)]
+    version: Option<i64>,
+}
+
+impl AtVersion {
+    fn version(&self) -> Result<Option<i64>, Problem> {
+        match self.version {
+            Some(..=0) => Err(Problem::new(ErrorCode::QueryMalformed, "version is 1 or more")),
+            version => Ok(version),
         }
     }
 }
@@ -91,7 +90,7 @@ pub async fn get(
     params(
         ("resource" = String, Path, description = "The resource."),
         ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
-        ReadParams,
+        AtVersion, ReadParams,
     ),
     responses(
         (status = 200, description = "It is there; the headers are those of a get.", headers(
@@ -109,11 +108,97 @@ pub async fn get(
 pub async fn head(
     state: State<App>,
     target: InObject,
-    query: NoQuery,
+    query: Query<AtVersion>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     get(state, target, query, method, headers).await
+}
+
+/// What becomes of a read, once it is known what the object is like.
+enum Answer {
+    Mismatch,
+    NotModified,
+    /// Its headers alone.
+    Facts,
+    Bytes(Selection),
+}
+
+impl Answer {
+    fn to(
+        conditions: &ReadConditions,
+        method: &Method,
+        headers: &HeaderMap,
+        object: &Object,
+    ) -> Self {
+        match conditions.judge(object.tag) {
+            ReadAnswer::Mismatch => Self::Mismatch,
+            ReadAnswer::NotModified => Self::NotModified,
+            // Ranges are defined for GET alone.
+            ReadAnswer::Send if *method == Method::GET => {
+                Self::Bytes(select(headers, object.tag, size(object)))
+            }
+            ReadAnswer::Send => Self::Facts,
+        }
+    }
+
+    /// The bytes that it needs of an object of this size.
+    fn wanted(&self, size: u64) -> Wanted {
+        match self {
+            Self::Bytes(Selection::Whole) => Wanted::Bytes(0..size),
+            Self::Bytes(Selection::Part { first, last }) => Wanted::Bytes(*first..*last + 1),
+            Self::Bytes(Selection::Outside) | Self::Mismatch | Self::NotModified | Self::Facts => {
+                Wanted::Nothing
+            }
+        }
+    }
+
+    fn send(
+        self,
+        Fetched { object, resource_version, content }: Fetched,
+    ) -> Result<Response, Problem> {
+        let mut headers = facts(&object, resource_version);
+        let size = size(&object);
+        let described = |headers: &mut HeaderMap, length: u64| {
+            headers.insert(header::CONTENT_TYPE, text(&object.content_type));
+            headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+            headers.insert(header::CONTENT_LENGTH, length.into());
+        };
+        let status = match self {
+            Self::Mismatch => {
+                let why = "the object is not at a version that If-Match names";
+                return Err(Problem::new(ErrorCode::VersionMismatch, why));
+            }
+            Self::NotModified => return Ok((StatusCode::NOT_MODIFIED, headers).into_response()),
+            Self::Bytes(Selection::Outside) => {
+                let why = format!("the object has {size} bytes");
+                return Err(Problem::new(ErrorCode::RangeNotSatisfiable, why).of_size(size));
+            }
+            Self::Facts => {
+                described(&mut headers, size);
+                return Ok((StatusCode::OK, headers, Body::empty()).into_response());
+            }
+            Self::Bytes(Selection::Whole) => {
+                described(&mut headers, size);
+                StatusCode::OK
+            }
+            Self::Bytes(Selection::Part { first, last }) => {
+                described(&mut headers, last - first + 1);
+                let range = format_args!("bytes {first}-{last}/{size}");
+                headers.insert(header::CONTENT_RANGE, text(range));
+                StatusCode::PARTIAL_CONTENT
+            }
+        };
+        let body = match content {
+            Content::Here(bytes) => Body::from(bytes),
+            Content::Stream(stream) => Body::from_stream(stream),
+        };
+        Ok((status, headers, body).into_response())
+    }
+}
+
+fn size(object: &Object) -> u64 {
+    object.size.unsigned_abs()
 }
 
 /// The headers that come with and without the bytes.
@@ -127,28 +212,6 @@ fn facts(object: &Object, resource_version: i64) -> HeaderMap {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers
-}
-
-fn send(object: Object, mut headers: HeaderMap, selection: Selection) -> Result<Response, Problem> {
-    let size = object.body.len();
-    headers.insert(header::CONTENT_TYPE, text(&object.content_type));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let (status, body) = match selection {
-        Selection::Whole => (StatusCode::OK, object.body),
-        Selection::Part { first, last } => {
-            let range = format_args!("bytes {first}-{last}/{size}");
-            headers.insert(header::CONTENT_RANGE, text(range));
-            // INVARIANT: `select` only names bytes inside the object, whose length is a usize.
-            let at = |byte: u64| usize::try_from(byte).expect("the range lies inside");
-            (StatusCode::PARTIAL_CONTENT, object.body.slice(at(first)..=at(last)))
-        }
-        Selection::Outside => {
-            let why = format!("the object has {size} bytes");
-            let problem = Problem::new(ErrorCode::RangeNotSatisfiable, why);
-            return Err(problem.of_size(size as u64));
-        }
-    };
-    Ok((status, headers, Body::from(body)).into_response())
 }
 
 /// List the objects of a resource

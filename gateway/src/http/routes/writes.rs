@@ -7,23 +7,23 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ports::Applied;
 use fence_core::{EntityTag, ResourceName, Token, wire};
 
-use crate::engine::{Write, WriteEffect, WriteOutcome};
-use crate::http::extract::{
-    Fenced, InObject, InResource, NoQuery, Payload, WriteHeaders, declared_length, read_body,
-};
+use super::puts::Intake;
+use crate::engine::{UploadHead, Write, WriteEffect, WriteOutcome};
+use crate::http::extract::{Fenced, InObject, InResource, NoQuery, Payload, WriteHeaders};
 use crate::http::problem::{Problem, text};
-use crate::http::spec::{ConditionParams, DeleteProblems, PutProblems, WriteParams};
+use crate::http::spec::{ConditionParams, DeleteProblems, DigestParams, PutProblems, WriteParams};
 use crate::http::state::App;
 
 /// Put an object
 ///
-/// The token is checked and the bytes are stored in one act, so that no pause fits between.
+/// The token is checked and the bytes are stored in one act, so that no pause fits between. Large bodies
+/// are stored beside the ledger first, where nobody sees them, and become the object's in that act.
 #[utoipa::path(
     put, path = "/resources/{resource}/objects/{*key}", operation_id = "putObject", tag = "data",
     params(
         ("resource" = String, Path, description = "The resource."),
         ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
-        WriteParams, ConditionParams,
+        WriteParams, ConditionParams, DigestParams,
     ),
     request_body(content = String, content_type = "*/*", description = "The bytes."),
     responses(
@@ -53,9 +53,16 @@ pub async fn put(
     _: NoQuery,
     request: Request,
 ) -> Result<Response, Problem> {
-    let max = app.limits.inline_bytes_max;
-    declared_length(request.headers(), max)?;
-    let body = read_body(request.into_body(), max, &app.limits, &app.bodies).await?;
+    let head = UploadHead {
+        resource: resource.clone(),
+        key: key.clone(),
+        token,
+        lock: headers.lock,
+        idempotency_key: headers.idempotency_key.clone(),
+        request_id: headers.request_id.clone(),
+    };
+    let intake = Intake::new(&app, head, request.headers())?;
+    let body = intake.read(request.into_body()).await?;
     let effect = WriteEffect::Put { key, content_type, body };
     let outcome = write(&app, resource, token, headers, effect).await?;
     let applied = &outcome.applied;

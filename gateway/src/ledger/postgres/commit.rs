@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use fence_core::etag::ObjectCondition;
-use fence_core::ports::{Applied, Effect, LedgerError, Patience, WriteItem, WriteVerdict};
+use fence_core::ports::{Applied, Effect, LedgerError, Patience, Payload, WriteItem, WriteVerdict};
 use fence_core::{OperationId, Refusal, Supersession};
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -60,11 +60,22 @@ fn condition(condition: &ObjectCondition) -> String {
     }
 }
 
-/// The payload of a put: content type, digest, bytes.
-fn payload(item: &WriteItem) -> Option<(&str, &[u8], &[u8])> {
-    match &item.effect {
-        Effect::Put { content_type, sha256, body, .. } => Some((content_type, sha256, body)),
-        Effect::Delete { .. } | Effect::DeleteAll => None,
+/// What a put stores.
+struct Stored<'a> {
+    content_type: &'a str,
+    size: i64,
+    sha256: &'a [u8; 32],
+    payload: &'a Payload,
+}
+
+impl Stored<'_> {
+    fn of(effect: &Effect) -> Option<Stored<'_>> {
+        match effect {
+            Effect::Put { content_type, size, sha256, payload, .. } => {
+                Some(Stored { content_type, size: *size, sha256, payload })
+            }
+            Effect::Delete { .. } | Effect::DeleteAll => None,
+        }
     }
 }
 
@@ -84,14 +95,17 @@ struct Columns<'a> {
     kind: Vec<&'a str>,
     object: Vec<i32>,
     content_type: Vec<Option<&'a str>>,
+    size: Vec<Option<i64>>,
     sha256: Vec<Option<&'a [u8]>>,
     body: Vec<Option<&'a [u8]>>,
+    blob: Vec<Option<Uuid>>,
 }
 
 pub(super) async fn commit(
     sessions: &Sessions,
     items: &[WriteItem],
     patience: Patience,
+    keeps_versions: bool,
 ) -> Result<Vec<WriteVerdict>, LedgerError> {
     let mut resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
     resources.sort_unstable();
@@ -102,7 +116,7 @@ pub(super) async fn commit(
     let mut columns = Columns::default();
     for item in items {
         let resource = position[item.resource.as_str()];
-        let payload = payload(item);
+        let stored = Stored::of(&item.effect);
         columns.operation.push(item.operation.0);
         columns.attempt.push(attempt(item.attempt));
         columns.resource.push(resource);
@@ -117,9 +131,14 @@ pub(super) async fn commit(
         columns.kind.push(item.effect.word());
         let object = item.effect.key();
         columns.object.push(object.map_or(0, |key| objects.of((key.as_str(), resource))));
-        columns.content_type.push(payload.map(|(content_type, _, _)| content_type));
-        columns.sha256.push(payload.map(|(_, sha256, _)| sha256));
-        columns.body.push(payload.map(|(_, _, body)| body));
+        columns.content_type.push(stored.as_ref().map(|put| put.content_type));
+        columns.size.push(stored.as_ref().map(|put| put.size));
+        columns.sha256.push(stored.as_ref().map(|put| put.sha256.as_slice()));
+        columns.body.push(stored.as_ref().and_then(|put| match put.payload {
+            Payload::Inline(body) => Some(body.as_ref()),
+            Payload::Blob(_) => None,
+        }));
+        columns.blob.push(item.effect.blob().map(|blob| blob.0));
     }
     let (objects, object_resources): (Vec<_>, Vec<_>) = objects.values.into_iter().unzip();
     let (keys, key_resources): (Vec<_>, Vec<_>) = keys.values.into_iter().unzip();
@@ -127,7 +146,7 @@ pub(super) async fn commit(
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, CommitRow>(
         "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                        $15, $16, $17, $18, $19, $20, $21, $22)",
+                                        $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)",
     )
     .bind(sessions.seen())
     .bind(wait_ms(patience))
@@ -149,8 +168,11 @@ pub(super) async fn commit(
     .bind(columns.kind)
     .bind(columns.object)
     .bind(columns.content_type)
+    .bind(columns.size)
     .bind(columns.sha256)
     .bind(columns.body)
+    .bind(columns.blob)
+    .bind(keeps_versions)
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
@@ -191,10 +213,9 @@ fn verdict(
     earlier: &HashMap<Uuid, Applied>,
 ) -> Result<WriteVerdict, LedgerError> {
     let original = row.original.unwrap_or_default();
-    let refused = |refusal| Ok(WriteVerdict::Refused(refusal));
     match row.verdict.as_str() {
         "applied" => {
-            let payload = payload(item);
+            let stored = Stored::of(&item.effect);
             Ok(WriteVerdict::Applied {
                 applied: Applied {
                     operation: item.operation,
@@ -204,8 +225,8 @@ fn verdict(
                     version: row.version,
                     generation: row.generation,
                     created: row.created,
-                    size: payload.map_or(0, |(_, _, body)| body.len() as i64),
-                    sha256: payload.and_then(|(_, sha256, _)| sha256.try_into().ok()),
+                    size: stored.as_ref().map_or(0, |put| put.size),
+                    sha256: stored.map(|put| *put.sha256),
                     owner: row.owner.unwrap_or_default(),
                     committed_at: time(row.at_us.unwrap_or(0)),
                 },
@@ -220,22 +241,46 @@ fn verdict(
         },
         "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),
         "buried" => Ok(WriteVerdict::Buried),
+        "upload_expired" => Ok(WriteVerdict::UploadExpired),
         "busy" => Ok(WriteVerdict::Busy),
-        "void" => refused(Refusal::Void),
-        "unknown" => refused(Refusal::Unknown),
-        "stale" => refused(Refusal::Stale {
-            by: row.superseded_by.as_deref().and_then(Supersession::parse),
-            at: row.at_us.map(time),
-            grants_behind: row.behind,
-            owner: row.owner,
-        }),
-        "released" => refused(Refusal::Released),
-        "broken" => refused(Refusal::Broken),
-        "lock_id_mismatch" => refused(Refusal::LockIdMismatch),
-        "frozen" => refused(Refusal::Frozen),
-        "protected" => refused(Refusal::Protected),
-        "sequence_out_of_order" => refused(Refusal::SequenceOutOfOrder),
-        "version_mismatch" => refused(Refusal::VersionMismatch),
-        other => Err(LedgerError::Defect(format!("the schema answered {other:?}"))),
+        word => {
+            let superseded = Superseded {
+                by: row.superseded_by,
+                at_us: row.at_us,
+                owner: row.owner,
+                behind: row.behind,
+            };
+            refusal(word, superseded).map(WriteVerdict::Refused)
+        }
     }
+}
+
+/// What the schema says of the grant of a stale token.
+pub(super) struct Superseded {
+    pub(super) by: Option<String>,
+    pub(super) at_us: Option<i64>,
+    pub(super) owner: Option<String>,
+    pub(super) behind: Option<i64>,
+}
+
+/// A refusal, by the schema's word for it.
+pub(super) fn refusal(word: &str, superseded: Superseded) -> Result<Refusal, LedgerError> {
+    Ok(match word {
+        "void" => Refusal::Void,
+        "unknown" => Refusal::Unknown,
+        "stale" => Refusal::Stale {
+            by: superseded.by.as_deref().and_then(Supersession::parse),
+            at: superseded.at_us.map(time),
+            grants_behind: superseded.behind,
+            owner: superseded.owner,
+        },
+        "released" => Refusal::Released,
+        "broken" => Refusal::Broken,
+        "lock_id_mismatch" => Refusal::LockIdMismatch,
+        "frozen" => Refusal::Frozen,
+        "protected" => Refusal::Protected,
+        "sequence_out_of_order" => Refusal::SequenceOutOfOrder,
+        "version_mismatch" => Refusal::VersionMismatch,
+        other => return Err(LedgerError::Defect(format!("the schema answered {other:?}"))),
+    })
 }

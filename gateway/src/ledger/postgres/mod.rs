@@ -12,6 +12,7 @@ mod operators;
 mod queue;
 mod reads;
 mod session;
+mod uploads;
 
 use std::sync::Arc;
 
@@ -33,12 +34,18 @@ pub use session::{PgSettings, Sessions};
 /// The ledger on Postgres 14 or newer.
 pub struct PgLedger {
     sessions: Sessions,
+    keeps_versions: bool,
 }
 
 impl PgLedger {
     /// A ledger that connects when it is first used, and again whenever a connection is lost.
     pub fn new(settings: PgSettings) -> Self {
-        Self { sessions: Sessions::new(settings) }
+        Self { sessions: Sessions::new(settings), keeps_versions: false }
+    }
+
+    /// Keeps replaced versions whose bytes are in the ledger, too.
+    pub fn keeping_versions(self, keeps_versions: bool) -> Self {
+        Self { keeps_versions, ..self }
     }
 
     /// Connects once, so that a server that must not be used is refused at start.
@@ -119,7 +126,7 @@ impl Ledger for PgLedger {
         items: Arc<[WriteItem]>,
         patience: Patience,
     ) -> Result<Vec<WriteVerdict>, LedgerError> {
-        commit::commit(&self.sessions, &items, patience).await
+        commit::commit(&self.sessions, &items, patience, self.keeps_versions).await
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.read", skip_all)]

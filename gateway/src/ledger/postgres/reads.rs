@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem,
-    ReadVerdict, Rejection, RejectionFilter, ResourceView,
+    Applied, BlobId, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page,
+    Payload, ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView,
 };
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
@@ -40,6 +40,7 @@ struct ObjectRow {
     sha256: Option<Vec<u8>>,
     written_us: Option<i64>,
     body: Option<Vec<u8>>,
+    blob: Option<Uuid>,
 }
 
 impl ObjectRow {
@@ -55,7 +56,10 @@ impl ObjectRow {
             size: self.size.unwrap_or(0),
             sha256: digest(self.sha256.unwrap_or_default())?,
             written_at: time(self.written_us.unwrap_or(0)),
-            body: Bytes::from(self.body.unwrap_or_default()),
+            payload: match self.blob {
+                Some(blob) => Payload::Blob(BlobId(blob)),
+                None => Payload::Inline(Bytes::from(self.body.unwrap_or_default())),
+            },
         }))
     }
 }
@@ -66,24 +70,52 @@ pub(super) async fn read(
 ) -> Result<Vec<ReadVerdict>, LedgerError> {
     let resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
     let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
+    let versions: Vec<Option<i64>> = items.iter().map(|item| item.version).collect();
     let query = sqlx::query_as::<_, ObjectRow>(
         "SELECT CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
                 b.generation, b.content_type, b.size, b.sha256,
-                fencegate.micros(b.written_at) AS written_us, b.body
+                fencegate.micros(b.written_at) AS written_us, b.body, b.blob
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY r (resource, key, i)
          LEFT JOIN fencegate.fences f ON f.resource = r.resource
          LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key
          ORDER BY r.i",
     )
-    .bind(resources)
-    .bind(keys);
-    let rows: Vec<ObjectRow> = fetch!(sessions, fetch_all, query)?;
+    .bind(&resources)
+    .bind(&keys);
     let verdict = |row: ObjectRow| {
         let resource_version = row.resource_version;
         Ok(ReadVerdict { object: row.object()?, resource_version })
     };
+    let rows: Vec<ObjectRow> = if versions.iter().all(Option::is_none) {
+        fetch!(sessions, fetch_all, query)?
+    } else {
+        let query =
+            sqlx::query_as::<_, ObjectRow>(VERSIONS).bind(&resources).bind(&keys).bind(versions);
+        fetch!(sessions, fetch_all, query)?
+    };
     rows.into_iter().map(verdict).collect()
 }
+
+/// Objects as some version wrote them, or as they are. Of a version that a re-fence made possible twice,
+/// the newer one.
+const VERSIONS: &str = "
+    SELECT CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
+           b.generation, b.content_type, b.size, b.sha256,
+           fencegate.micros(b.written_at) AS written_us, b.body, b.blob
+    FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY r (resource, key, version, i)
+    LEFT JOIN fencegate.fences f ON f.resource = r.resource
+    LEFT JOIN LATERAL (
+        SELECT o.key, o.version, o.generation, o.content_type, o.size, o.sha256, o.written_at, o.body,
+               o.blob
+        FROM fencegate.objects o
+        WHERE o.resource = r.resource AND o.key = r.key AND coalesce(r.version, o.version) = o.version
+        UNION ALL
+        SELECT v.key, v.version, v.generation, v.content_type, v.size, v.sha256, v.written_at, v.body,
+               v.blob
+        FROM fencegate.replaced_versions v
+        WHERE v.resource = r.resource AND v.key = r.key AND v.version = r.version
+        ORDER BY 3 DESC LIMIT 1) b ON true
+    ORDER BY r.i";
 
 pub(super) async fn objects(
     sessions: &Sessions,
@@ -92,7 +124,8 @@ pub(super) async fn objects(
 ) -> Result<Vec<Object>, LedgerError> {
     let query = sqlx::query_as::<_, ObjectRow>(
         "SELECT NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
-                b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body
+                b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body,
+                NULL::uuid AS blob
          FROM fencegate.objects b
          WHERE b.resource = $1 AND b.key >= $2 AND ($3::text IS NULL OR b.key < $3)
            AND ($4::text IS NULL OR b.key > $4)

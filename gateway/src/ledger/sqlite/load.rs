@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use fence_core::acts::{Buried, FenceRow, GrantRow, Guard, KeyRow, LockRow, ObjectRow, Rows};
+use fence_core::acts::{
+    Buried, FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, ObjectRow, Rows,
+};
 use fence_core::etag::EntityTag;
-use fence_core::ports::{Applied, JoinItem, LedgerError, Object, SealItem, WriteItem};
+use fence_core::ports::{
+    Applied, BlobId, JoinItem, LedgerError, Object, Payload, SealItem, UploadItem, WriteItem,
+};
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
 use sqlx::{FromRow, SqliteConnection};
@@ -24,6 +28,7 @@ pub(super) struct Needs {
     operations: BTreeSet<OperationId>,
     keys: BTreeSet<(ResourceName, String)>,
     objects: BTreeSet<(ResourceName, ObjectKey)>,
+    intents: BTreeSet<BlobId>,
     /// Whether the locks and grants of the current tokens are needed.
     holders: bool,
 }
@@ -63,8 +68,18 @@ impl Needs {
             needs.operations.insert(item.operation);
             needs.keys.extend(item.idempotency.iter().map(|key| (at(), key.key.clone())));
             needs.objects.extend(item.effect.key().map(|key| (at(), key.clone())));
+            needs.intents.extend(item.effect.blob());
         }
         needs
+    }
+
+    pub(super) fn of_upload(item: &UploadItem) -> Self {
+        Self {
+            resources: BTreeSet::from([item.resource.clone()]),
+            grants: BTreeSet::from([(item.resource.clone(), item.token)]),
+            keys: item.key.iter().map(|key| (item.resource.clone(), key.clone())).collect(),
+            ..Self::default()
+        }
     }
 }
 
@@ -105,6 +120,7 @@ pub(super) async fn load(
         rows.operations.insert(applied.operation, applied);
     }
     load_objects(connection, &mut rows, &needs.objects).await?;
+    load_intents(connection, &mut rows, &needs.intents).await?;
     Ok(rows)
 }
 
@@ -420,7 +436,8 @@ pub(super) struct ObjectColumns {
     size: i64,
     sha256: Vec<u8>,
     written_at: i64,
-    body: Vec<u8>,
+    body: Option<Vec<u8>>,
+    blob: Option<String>,
 }
 
 impl ObjectColumns {
@@ -432,7 +449,10 @@ impl ObjectColumns {
             size: self.size,
             sha256: digest(self.sha256)?,
             written_at: time(self.written_at),
-            body: Bytes::from(self.body),
+            payload: match self.blob {
+                Some(blob) => Payload::Blob(BlobId(id(&blob)?)),
+                None => Payload::Inline(Bytes::from(self.body.unwrap_or_default())),
+            },
         })
     }
 }
@@ -448,7 +468,7 @@ async fn load_objects(
     }
     let found: Vec<ObjectColumns> = sqlx::query_as(
         "SELECT o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256,
-                o.written_at, x'' AS body
+                o.written_at, NULL AS body, o.blob
          FROM json_each(?1) n CROSS JOIN objects o
              ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1",
     )
@@ -460,6 +480,29 @@ async fn load_objects(
         let name = resource_name(row.resource.clone())?;
         let object = row.object()?;
         rows.objects.insert((name, object.key.clone()), ObjectRow { object });
+    }
+    Ok(())
+}
+
+async fn load_intents(
+    connection: &mut SqliteConnection,
+    rows: &mut Rows,
+    wanted: &BTreeSet<BlobId>,
+) -> Result<(), LedgerError> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let found: Vec<(String, i64, Option<String>)> = sqlx::query_as(
+        "SELECT i.blob, i.begun_at, i.handle
+         FROM json_each(?1) n CROSS JOIN blob_intents i ON i.blob = n.value",
+    )
+    .bind(json(wanted.iter().map(|blob| blob.0)))
+    .fetch_all(connection)
+    .await
+    .map_err(rolled_back)?;
+    for (blob, begun_at, handle) in found {
+        let row = IntentRow { begun_at: time(begun_at), handle };
+        rows.intents.insert(BlobId(id(&blob)?), row);
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ mod open;
 mod queue;
 mod reads;
 mod store;
+mod uploads;
+mod versions;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,9 +45,15 @@ pub struct SqliteLedger {
     /// Who waits. In memory: the callers' connections end with the process, too.
     waiting: Mutex<Queue>,
     disk_failed: AtomicBool,
+    keeps_versions: bool,
 }
 
 impl SqliteLedger {
+    /// Keeps replaced versions whose bytes are in the ledger, too.
+    pub fn keeping_versions(self, keeps_versions: bool) -> Self {
+        Self { keeps_versions, ..self }
+    }
+
     /// The highest token that was ever sealed; 0 for none.
     pub async fn highest_token(&self) -> Result<i64, LedgerError> {
         let mut reader = self.reader().await?;
@@ -110,8 +118,10 @@ impl SqliteLedger {
         let prepared = async {
             sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
             let mut rows = load::load(&mut connection, &needs).await?;
-            let verdicts = self.with_waiting(&mut rows, |rows| run(rows, self.now()))?;
-            store::store(&mut connection, &rows).await.map_err(rolled_back)?;
+            rows.keeps_versions = self.keeps_versions;
+            let now = self.now();
+            let verdicts = self.with_waiting(&mut rows, |rows| run(rows, now))?;
+            store::store(&mut connection, &rows, now).await.map_err(rolled_back)?;
             Ok(verdicts)
         };
         let prepared: Result<V, LedgerError> = prepared.await;

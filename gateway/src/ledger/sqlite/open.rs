@@ -101,6 +101,7 @@ impl SqliteLedger {
             readers: Mutex::default(),
             waiting: Mutex::default(),
             disk_failed: AtomicBool::new(false),
+            keeps_versions: false,
         })
     }
 }

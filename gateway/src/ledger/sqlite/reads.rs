@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use fence_core::acts::{FenceRow, Now, Rows};
 use fence_core::ports::{
     Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
@@ -39,20 +38,32 @@ impl SqliteLedger {
         &self,
         items: &[ReadItem],
     ) -> Result<Vec<ReadVerdict>, LedgerError> {
-        let pairs: Vec<_> = items.iter().map(|item| (&item.resource, &item.key)).collect();
-        let pairs = serde_json::to_string(&pairs).unwrap_or_default();
+        let wanted = |item: &ReadItem| (item.resource.clone(), item.key.clone(), item.version);
+        let wanted = serde_json::to_string(&items.iter().map(wanted).collect::<Vec<_>>());
         let mut reader = self.reader().await?;
         // One statement, so that version and object are of one snapshot.
         let rows = sqlx::query(
-            "SELECT n.key AS position, f.version AS resource_version, o.key IS NOT NULL AS found,
-                    o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256,
-                    o.written_at, o.body
+            "SELECT n.key AS position, f.version AS resource_version,
+                    coalesce(c.key, r.key) IS NOT NULL AS found,
+                    coalesce(c.resource, r.resource) AS resource, coalesce(c.key, r.key) AS key,
+                    coalesce(c.version, r.version) AS version,
+                    coalesce(c.generation, r.generation) AS generation,
+                    coalesce(c.content_type, r.content_type) AS content_type,
+                    coalesce(c.size, r.size) AS size, coalesce(c.sha256, r.sha256) AS sha256,
+                    coalesce(c.written_at, r.written_at) AS written_at,
+                    coalesce(c.body, r.body) AS body, coalesce(c.blob, r.blob) AS blob
              FROM json_each(?1) n
              LEFT JOIN fences f ON f.resource = n.value ->> 0
-             LEFT JOIN objects o ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1
+             LEFT JOIN objects c ON c.resource = n.value ->> 0 AND c.key = n.value ->> 1
+                 AND (n.value ->> 2 IS NULL OR c.version = n.value ->> 2)
+             LEFT JOIN replaced_versions r ON c.key IS NULL AND r.rowid = (
+                 SELECT v.rowid FROM replaced_versions v
+                 WHERE v.resource = n.value ->> 0 AND v.key = n.value ->> 1
+                   AND v.version = n.value ->> 2
+                 ORDER BY v.generation DESC LIMIT 1)
              ORDER BY n.key",
         )
-        .bind(pairs)
+        .bind(wanted.unwrap_or_default())
         .fetch_all(&mut reader)
         .await;
         let rows = self.keep(reader, rows)?;
@@ -146,7 +157,7 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let rows: Result<Vec<ObjectColumns>, _> = sqlx::query_as(
             "SELECT resource, key, version, generation, content_type, size, sha256, written_at,
-                    x'' AS body
+                    NULL AS body, NULL AS blob
              FROM objects
              WHERE resource = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3)
                AND (?4 IS NULL OR key > ?4)
@@ -159,7 +170,7 @@ impl SqliteLedger {
         .bind(page.limit)
         .fetch_all(&mut reader)
         .await;
-        let object = |row: ObjectColumns| Ok(Object { body: Bytes::new(), ..row.object()? });
+        let object = |row: ObjectColumns| row.object();
         self.keep(reader, rows)?.into_iter().map(object).collect()
     }
 

@@ -11,7 +11,9 @@ use sqlx::SqliteConnection;
 pub(super) async fn store(
     connection: &mut SqliteConnection,
     rows: &Rows,
+    now: Now,
 ) -> Result<(), sqlx::Error> {
+    super::versions::keep(connection, rows, now).await?;
     for change in &rows.journal {
         match change {
             Change::Wiped(resource) => {
@@ -94,6 +96,10 @@ pub(super) async fn store(
                 .execute(&mut *connection)
                 .await?;
             }
+            Change::Intent(blob) => {
+                // Consumed, or begun.
+                super::versions::intent(connection, *blob, rows.intents.get(blob)).await?;
+            }
             Change::Object(resource, key) => object(connection, rows, resource, key).await?,
             Change::Fence(resource) => {
                 if let Some(row) = rows.fences.get(resource) {
@@ -148,11 +154,11 @@ async fn object(
     let object = &row.object;
     sqlx::query(
         "INSERT INTO objects (resource, key, version, generation, content_type, size, sha256,
-                              written_at, body)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                              written_at, body, blob)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
          ON CONFLICT (resource, key) DO UPDATE
          SET version = ?3, generation = ?4, content_type = ?5, size = ?6, sha256 = ?7,
-             written_at = ?8, body = ?9",
+             written_at = ?8, body = ?9, blob = ?10",
     )
     .bind(resource.as_str())
     .bind(key.as_str())
@@ -162,7 +168,8 @@ async fn object(
     .bind(object.size)
     .bind(object.sha256.as_slice())
     .bind(object.written_at.as_microsecond())
-    .bind(object.body.as_ref())
+    .bind(super::versions::body(&object.payload))
+    .bind(object.payload.blob().map(|blob| blob.to_string()))
     .execute(connection)
     .await?;
     Ok(())

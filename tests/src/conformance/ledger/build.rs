@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
     Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, Holder, IdempotencyKey, JoinItem,
-    JoinVerdict, Ledger, Patience, ReadItem, ReadVerdict, ReleaseVerdict, RenewItem, RenewVerdict,
-    SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
+    JoinVerdict, Ledger, Object, Patience, Payload, ReadItem, ReadVerdict, ReleaseVerdict,
+    RenewItem, RenewVerdict, SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{
     EntityTag, LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl,
@@ -251,8 +251,17 @@ pub fn put_effect(object: &str, body: &[u8]) -> Effect {
     Effect::Put {
         key: key(object),
         content_type: "text/plain".into(),
-        body: Bytes::copy_from_slice(body),
+        payload: Payload::Inline(Bytes::copy_from_slice(body)),
+        size: body.len() as i64,
         sha256: digest(body),
+    }
+}
+
+/// The bytes of an object that the ledger has.
+pub fn body(object: &Object) -> &[u8] {
+    match &object.payload {
+        Payload::Inline(body) => body,
+        Payload::Blob(blob) => panic!("its bytes are in blob {blob}"),
     }
 }
 
@@ -318,14 +327,24 @@ pub fn refused(verdict: WriteVerdict) -> Refusal {
 
 /// An object, and the version of its resource.
 pub async fn look(ledger: &dyn Ledger, resource: &str, object: &str) -> ReadVerdict {
-    let items = Arc::from([ReadItem { resource: name(resource), key: key(object) }]);
+    look_at(ledger, resource, object, None).await
+}
+
+/// An object as some version left it, and the version of its resource.
+pub async fn look_at(
+    ledger: &dyn Ledger,
+    resource: &str,
+    object: &str,
+    version: Option<i64>,
+) -> ReadVerdict {
+    let items = Arc::from([ReadItem { resource: name(resource), key: key(object), version }]);
     only(ledger.read(items).await.expect("the object is read"))
 }
 
 /// The text of an object.
 pub async fn text(ledger: &dyn Ledger, resource: &str, object: &str) -> Option<String> {
     let object = look(ledger, resource, object).await.object?;
-    Some(String::from_utf8(object.body.to_vec()).expect("tests write text"))
+    Some(String::from_utf8(body(&object).to_vec()).expect("tests write text"))
 }
 
 /// The version and the number of objects of a resource that was locked.

@@ -209,10 +209,14 @@ pub async fn everything(
         for object in ledger.objects(&resource, all.clone()).await.expect("read") {
             seen.push(format!("{resource} {} {} {}", object.key, object.tag, object.size));
         }
-        let read = OBJECTS.map(|object| ReadItem { resource: resource.clone(), key: key(object) });
+        let read = OBJECTS.map(|object| ReadItem {
+            resource: resource.clone(),
+            key: key(object),
+            version: None,
+        });
         for verdict in ledger.read(Arc::from(read)).await.expect("read") {
             let object = verdict.object.map(|object| {
-                (object.key, object.tag, object.content_type, object.sha256, object.body)
+                (object.key, object.tag, object.content_type, object.sha256, object.payload)
             });
             seen.push(format!("{resource} {:?} {object:?}", verdict.resource_version));
         }

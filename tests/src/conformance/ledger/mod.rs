@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod batches;
 pub mod belts;
+pub mod blobs;
 pub mod breaks;
 mod build;
 pub mod compare;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, RenewItem, Retention,
-    SealItem, SealKind, WriteItem,
+    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, Payload, RenewItem,
+    Retention, SealItem, SealKind, WriteItem,
 };
 use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
@@ -366,7 +366,9 @@ impl Mover {
                 let body: Vec<u8> = (0..self.below(40)).map(|_| self.rng.random()).collect();
                 let content_type = self.one_of(&["text/plain", "a/b; c=\"d\"", ""]).to_owned();
                 let sha256 = digest(&body);
-                Effect::Put { key: object, content_type, body: Bytes::from(body), sha256 }
+                let size = body.len() as i64;
+                let payload = Payload::Inline(Bytes::from(body));
+                Effect::Put { key: object, content_type, payload, size, sha256 }
             }
         }
     }

@@ -1,0 +1,50 @@
+//! Beginning an upload: an intent, unless the write is refused for good anyway.
+
+use super::rows::{Change, IntentRow, Now, Rows};
+use crate::ports::{UploadItem, UploadVerdict};
+use crate::rule::{Presented, Refusal, judge};
+
+/// Stores the intent to upload a blob.
+///
+/// The caller may see one snapshot only and holds no lock. First that applies:
+/// 1. The idempotency key is known: `KnownKey`, and no intent. The commit will replay or refuse it.
+/// 2. The rule refuses the write for a reason that stays: void, stale, released, broken. What may still
+///    change, and what is admitted, only the commit decides (I6).
+/// 3. The intent is stored, if there is a blob.
+pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdict {
+    if let Some(key) = &item.key
+        && rows.keys.contains_key(&(item.resource.clone(), key.clone()))
+    {
+        return UploadVerdict::KnownKey;
+    }
+    let fence = rows.fences.get(&item.resource);
+    let facts = fence.map(|fence| fence.facts(now));
+    let old = rows
+        .grants
+        .get(&(item.resource.clone(), item.token))
+        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let presented = Presented { token: item.token, lock: item.lock, sequence: None };
+    if let Err(refusal) = judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)
+        && is_final(&refusal)
+    {
+        return UploadVerdict::Refused(refusal);
+    }
+    if let Some(blob) = item.blob {
+        rows.intents.insert(blob, IntentRow { begun_at: now.wall, handle: None });
+        rows.journal.insert(Change::Intent(blob));
+    }
+    UploadVerdict::Begun
+}
+
+/// Whether nothing that may still happen makes the write good.
+fn is_final(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Void | Refusal::Stale { .. } | Refusal::Released | Refusal::Broken => true,
+        Refusal::Unknown
+        | Refusal::LockIdMismatch
+        | Refusal::Frozen
+        | Refusal::Protected
+        | Refusal::SequenceOutOfOrder
+        | Refusal::VersionMismatch => false,
+    }
+}

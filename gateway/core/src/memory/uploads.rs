@@ -1,0 +1,189 @@
+//! What the ledger in memory knows of blobs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use super::MemoryLedger;
+use super::ledger::State;
+use crate::acts;
+use crate::ports::{
+    BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
+};
+
+/// How long nobody else is told of garbage that was handed out.
+const CLAIMED_FOR: Duration = Duration::from_secs(60);
+
+/// Garbage, and what keeps blobs from becoming it.
+#[derive(Default)]
+pub(super) struct BlobRows {
+    garbage: BTreeMap<BlobId, GarbageRow>,
+    pins: HashMap<BlobId, Timestamp>,
+    store: Option<Uuid>,
+}
+
+struct GarbageRow {
+    handle: Option<String>,
+    due_at: Timestamp,
+    deleted: bool,
+}
+
+fn before(now: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    now.checked_sub(by).unwrap_or(Timestamp::MIN)
+}
+
+fn after(now: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    now.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+impl State {
+    fn discard(&mut self, blob: BlobId, handle: Option<String>, now: Timestamp) {
+        let row = GarbageRow { handle, due_at: now, deleted: false };
+        self.blobs.garbage.insert(blob, row);
+    }
+
+    /// Intents that are too old become garbage.
+    fn give_up_uploads(&mut self, times: BlobTimes, limit: usize, now: Timestamp) -> u64 {
+        let old = before(now, times.upload);
+        let intents = self.rows.intents.iter().filter(|(_, row)| row.begun_at <= old);
+        let found: Vec<_> = intents.map(|(blob, _)| *blob).take(limit).collect();
+        for blob in &found {
+            let handle = self.rows.intents.remove(blob).and_then(|row| row.handle);
+            self.discard(*blob, handle, now);
+        }
+        found.len() as u64
+    }
+
+    /// Replaced versions that nobody reads or may ask for are forgotten.
+    fn forget_versions(&mut self, times: BlobTimes, limit: usize, now: Timestamp) -> u64 {
+        let (plain, blob) = (before(now, times.versions), before(now, times.replaced_blobs()));
+        let pins = &self.blobs.pins;
+        let mut gone = Vec::new();
+        self.rows.replaced.retain(|row| {
+            let goes = gone.len() < limit
+                && match row.object.payload.blob() {
+                    None => row.at <= plain,
+                    Some(id) => row.at <= blob && pins.get(&id).is_none_or(|until| *until <= now),
+                };
+            if goes {
+                gone.push(row.object.payload.blob());
+            }
+            !goes
+        });
+        gone.iter().flatten().for_each(|blob| self.discard(*blob, None, now));
+        gone.len() as u64
+    }
+}
+
+#[async_trait]
+impl Uploads for MemoryLedger {
+    async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
+        let now = self.now();
+        Ok(acts::begin_upload(&mut self.state().rows, &item, now))
+    }
+
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+        if let Some(row) = self.state().rows.intents.get_mut(&blob) {
+            row.handle = Some(handle.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+        let now = self.now().wall;
+        let limit = usize::try_from(limit).unwrap_or(0);
+        let state = &mut *self.state();
+        let uploads = state.give_up_uploads(times, limit, now);
+        let versions = state.forget_versions(times, limit, now);
+        let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
+        let claim = |(blob, row): (&BlobId, &mut GarbageRow)| {
+            row.due_at = after(now, CLAIMED_FOR);
+            Garbage { blob: *blob, handle: row.handle.clone() }
+        };
+        let garbage = due.take(limit).map(claim).collect();
+        state.blobs.pins.retain(|_, until| *until > now);
+        Ok(Tidied { uploads, versions, garbage })
+    }
+
+    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+        let now = self.now().wall;
+        let garbage = &mut self.state().blobs.garbage;
+        for blob in blobs {
+            match garbage.get_mut(blob) {
+                Some(row) if !row.deleted => {
+                    row.deleted = true;
+                    row.due_at = after(now, times.redelete);
+                }
+                _ => drop(garbage.remove(blob)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
+        let until = after(self.now().wall, keep);
+        let pins = &mut self.state().blobs.pins;
+        for blob in blobs {
+            let pin = pins.entry(*blob).or_insert(until);
+            *pin = until.max(*pin);
+        }
+        Ok(())
+    }
+
+    async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
+        let state = self.state();
+        let known = |blob: &BlobId| {
+            let of_object =
+                state.rows.objects.values().any(|row| row.object.payload.blob() == Some(*blob));
+            let of_version =
+                state.rows.replaced.iter().any(|row| row.object.payload.blob() == Some(*blob));
+            of_object
+                || of_version
+                || state.rows.intents.contains_key(blob)
+                || state.blobs.garbage.contains_key(blob)
+        };
+        Ok(blobs.iter().map(known).collect())
+    }
+
+    async fn pointers(
+        &self,
+        after: Option<BlobId>,
+        limit: i64,
+    ) -> Result<Vec<Pointer>, LedgerError> {
+        let state = self.state();
+        let current = state.rows.objects.iter();
+        let current = current.map(|((resource, _), row)| (resource, &row.object, true));
+        let replaced = state.rows.replaced.iter();
+        let replaced = replaced.map(|row| (&row.resource, &row.object, false));
+        let mut found: Vec<Pointer> = current
+            .chain(replaced)
+            .filter_map(|(resource, object, current)| {
+                Some(Pointer {
+                    blob: object.payload.blob()?,
+                    resource: resource.clone(),
+                    key: object.key.clone(),
+                    version: object.tag.version,
+                    size: object.size,
+                    current,
+                })
+            })
+            .filter(|pointer| after.is_none_or(|after| pointer.blob > after))
+            .collect();
+        found.sort_by_key(|pointer| pointer.blob);
+        found.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(found)
+    }
+
+    async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
+        Ok(self.state().blobs.store)
+    }
+
+    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+        Ok(*self.state().blobs.store.get_or_insert(mark))
+    }
+}

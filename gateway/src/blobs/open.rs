@@ -1,0 +1,249 @@
+//! Opening a store by its URL: `file:///...`, `s3://...` or `az://...`.
+//!
+//! Credentials and endpoints come from the environment, under the names that the stores' own tools
+//! use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `AZURE_STORAGE_ACCOUNT_NAME` and so on.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientOptions, RetryConfig};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::ObjectBlobs;
+
+/// How long a store may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a store may be silent in the middle of something.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a request is tried again.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often.
+const RETRIES_MAX: usize = 4;
+
+/// Where the blobs are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlobsUrl {
+    /// A folder on this machine.
+    Folder(PathBuf),
+    /// S3, or what speaks like it.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// What all names begin with.
+        prefix: String,
+    },
+    /// Azure Blob Storage.
+    Azure {
+        /// The container.
+        container: String,
+        /// What all names begin with.
+        prefix: String,
+    },
+}
+
+/// A URL that names no store that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a blob store: give file:///folder, s3://bucket/prefix or az://container/prefix"
+)]
+pub struct BlobsUrlError(String);
+
+impl BlobsUrl {
+    /// Reads a URL. It has no credentials, query or fragment: flags and files are seen by many.
+    pub fn parse(text: &str) -> Result<Self, BlobsUrlError> {
+        let wrong = || BlobsUrlError(text.to_owned());
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        if rest.contains(['?', '#', '@', '\\', '%']) || rest.chars().any(char::is_control) {
+            return Err(wrong());
+        }
+        if scheme == "file" {
+            let path = PathBuf::from(rest);
+            let plain = path.components().all(|part| part != std::path::Component::ParentDir);
+            return (path.is_absolute() && plain).then_some(Self::Folder(path)).ok_or_else(wrong);
+        }
+        let (root, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        let plain = |part: &str| !matches!(part, "" | "." | "..");
+        if root.is_empty() || !(prefix.is_empty() || prefix.split('/').all(plain)) {
+            return Err(wrong());
+        }
+        match scheme {
+            "s3" => Ok(Self::S3 { bucket: root.to_owned(), prefix }),
+            "az" => Ok(Self::Azure { container: root.to_owned(), prefix }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for BlobsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "file://{}", path.display()),
+            Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+            Self::Azure { container, prefix } => write!(f, "az://{container}/{prefix}"),
+        }
+    }
+}
+
+impl Serialize for BlobsUrl {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for BlobsUrl {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl ObjectBlobs {
+    /// Opens a store, with the environment of this process. A folder is made if it is not there;
+    /// nothing else is asked of the store yet.
+    pub fn open(url: &BlobsUrl) -> anyhow::Result<Self> {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::open_with(url, std::env::vars_os().filter_map(text))
+    }
+
+    /// Opens a store with the environment that is given.
+    pub fn open_with(
+        url: &BlobsUrl,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> anyhow::Result<Self> {
+        let environment: Vec<_> =
+            environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+        match url {
+            BlobsUrl::Folder(path) => Self::folder(path),
+            BlobsUrl::S3 { bucket, prefix } => {
+                let mut builder = AmazonS3Builder::new();
+                for (name, value) in environment.iter().filter(|(name, _)| name.starts_with("aws_"))
+                {
+                    if let Ok(key) = name.parse() {
+                        builder = builder.with_config(key, value);
+                    }
+                }
+                let builder = builder
+                    .with_bucket_name(bucket)
+                    .with_client_options(client(&environment, "aws_allow_http"))
+                    .with_retry(retries());
+                let store = Arc::new(builder.build().context("the S3 store")?);
+                Ok(Self {
+                    objects: Arc::clone(&store) as _,
+                    multipart: Some(store),
+                    folder: None,
+                    prefix: Path::from(prefix.as_str()),
+                })
+            }
+            BlobsUrl::Azure { container, prefix } => {
+                let mut builder = MicrosoftAzureBuilder::new();
+                for (name, value) in
+                    environment.iter().filter(|(name, _)| name.starts_with("azure_"))
+                {
+                    if let Ok(key) = name.parse() {
+                        builder = builder.with_config(key, value);
+                    }
+                }
+                let builder = builder
+                    .with_container_name(container)
+                    .with_client_options(client(&environment, "azure_allow_http"))
+                    .with_retry(retries());
+                let store = builder.build().context("the Azure store")?;
+                Ok(Self {
+                    objects: Arc::new(store),
+                    // Azure forgets blocks that were never committed, by itself.
+                    multipart: None,
+                    folder: None,
+                    prefix: Path::from(prefix.as_str()),
+                })
+            }
+        }
+    }
+
+    /// A folder. What is stored there is on disk before anybody is told so.
+    fn folder(path: &FilePath) -> anyhow::Result<Self> {
+        let failed = || format!("cannot use the folder {} for blobs", path.display());
+        private(path).with_context(failed)?;
+        let path = path.canonicalize().with_context(failed)?;
+        let store = LocalFileSystem::new_with_prefix(&path).with_context(failed)?.with_fsync(true);
+        Ok(Self {
+            objects: Arc::new(store),
+            multipart: None,
+            folder: Some(path),
+            prefix: Path::default(),
+        })
+    }
+}
+
+/// Makes a folder, if it is new, for nobody else to read.
+fn private(path: &FilePath) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: RETRIES_MAX, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() }
+}
+
+/// A stream may take as long as it likes, but not stand still. Plain HTTP only where the environment
+/// asks for it.
+fn client(environment: &[(String, String)], allow_http: &str) -> ClientOptions {
+    let said = |(name, value): &(String, String)| {
+        name == allow_http && matches!(value.as_str(), "true" | "1")
+    };
+    ClientOptions::new()
+        .with_timeout_disabled()
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_read_timeout(READ_TIMEOUT)
+        .with_allow_http(environment.iter().any(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_named_by_urls() {
+        let s3 = |bucket: &str, prefix: &str| BlobsUrl::S3 {
+            bucket: bucket.into(),
+            prefix: prefix.into(),
+        };
+        assert_eq!(BlobsUrl::parse("file:///var/blobs"), Ok(BlobsUrl::Folder("/var/blobs".into())));
+        assert_eq!(BlobsUrl::parse("s3://b"), Ok(s3("b", "")));
+        assert_eq!(BlobsUrl::parse("s3://b/a/c/"), Ok(s3("b", "a/c")));
+        for text in ["s3://b/a/c", "az://c/", "file:///x"] {
+            assert_eq!(BlobsUrl::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "b",
+            "s3://",
+            "s3:///a",
+            "gs://b",
+            "file://blobs",
+            "file:///a/../b",
+            "s3://b/../c",
+            "s3://b//c",
+            "s3://key:secret@b",
+            "s3://b?x=1",
+            "s3://b#x",
+            "http://b",
+            "s3://b/%2e",
+        ] {
+            assert!(BlobsUrl::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Compares the ledger with the blob store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{BlobId, Blobs, Clock, Ledger, Listed, Pointer, StoredBlob};
+use futures::TryStreamExt as _;
+use jiff::SignedDuration;
+
+use crate::engine::EngineError;
+
+/// Blobs asked about at a time.
+const BATCH: usize = 500;
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Blobs in the store.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Pointers in the ledger.
+    pub pointers: u64,
+    /// Blobs that the ledger knows nothing of.
+    pub orphans: Vec<StoredBlob>,
+    /// Of these, how many were deleted.
+    pub deleted: u64,
+    /// Of these, how many are so young that they may be all that is left of writes that a failover or a
+    /// restore has undone.
+    pub kept: u64,
+    /// Pointers whose blob is missing.
+    pub dangling: Vec<Pointer>,
+    /// Pointers whose blob has another size, and that size.
+    pub wrong_size: Vec<(Pointer, u64)>,
+    /// What is not named like a blob.
+    pub strangers: Vec<String>,
+}
+
+impl ScrubReport {
+    /// Whether readers get everything that the ledger promises them.
+    pub fn is_whole(&self) -> bool {
+        !self
+            .dangling
+            .iter()
+            .chain(self.wrong_size.iter().map(|(pointer, _)| pointer))
+            .any(|p| p.current)
+    }
+}
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScrubProgress {
+    /// So many blobs of the store were looked up in the ledger.
+    Listed(u64),
+    /// So many pointers of the ledger were looked up in the store.
+    Followed(u64),
+}
+
+/// A comparison.
+pub struct Scrub {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The store.
+    pub blobs: Arc<dyn Blobs>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Orphans younger than this stay, also with `fix`.
+    pub rollback_horizon: Duration,
+    /// Whether to delete orphans.
+    pub fix: bool,
+}
+
+impl Scrub {
+    /// Runs it, beside gateways that go on.
+    ///
+    /// 1. What the store lists is looked up in the ledger *afterwards*. An intent comes before its
+    ///    upload, and stays known until its blob is an object's or has been deleted twice; so a blob that
+    ///    is unknown then is an orphan, and stays one.
+    /// 2. What the ledger points at is looked up in the store; what is missing, again in the ledger,
+    ///    which may have moved on.
+    pub async fn run(
+        &self,
+        mut progress: impl FnMut(ScrubProgress) + Send,
+    ) -> Result<ScrubReport, EngineError> {
+        let mut report = ScrubReport::default();
+        let mut listed = self.blobs.list().try_chunks(BATCH);
+        while let Some(chunk) = listed.try_next().await.map_err(|error| error.1)? {
+            self.look_up(chunk, &mut report).await?;
+            progress(ScrubProgress::Listed(report.blobs));
+        }
+        let mut after = None;
+        loop {
+            let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
+            let pointers = self.ledger.pointers(after, limit).await?;
+            let Some(last) = pointers.last() else { return Ok(report) };
+            after = Some(last.blob);
+            for pointer in pointers {
+                self.follow(pointer, &mut report).await?;
+            }
+            progress(ScrubProgress::Followed(report.pointers));
+        }
+    }
+
+    /// Step 1, for some.
+    async fn look_up(
+        &self,
+        listed: Vec<Listed>,
+        report: &mut ScrubReport,
+    ) -> Result<(), EngineError> {
+        let mut found = Vec::with_capacity(listed.len());
+        for one in listed {
+            match one {
+                Listed::Blob(blob) => found.push(blob),
+                Listed::Stranger(name) => report.strangers.push(name),
+            }
+        }
+        report.blobs += found.len() as u64;
+        report.bytes += found.iter().map(|blob| blob.size).sum::<u64>();
+        let ids: Vec<BlobId> = found.iter().map(|blob| blob.blob).collect();
+        let known = self.ledger.known_blobs(&ids).await?;
+        let unknown = found.into_iter().zip(known).filter(|(_, known)| !known);
+        for (orphan, _) in unknown {
+            if self.fix {
+                self.delete(&orphan, report).await?;
+            }
+            report.orphans.push(orphan);
+        }
+        Ok(())
+    }
+
+    async fn delete(
+        &self,
+        orphan: &StoredBlob,
+        report: &mut ScrubReport,
+    ) -> Result<(), EngineError> {
+        let horizon =
+            SignedDuration::try_from(self.rollback_horizon).unwrap_or(SignedDuration::MAX);
+        if self.clock.now().duration_since(orphan.stored_at) < horizon {
+            report.kept += 1;
+            return Ok(());
+        }
+        self.blobs.delete(orphan.blob, None).await?;
+        report.deleted += 1;
+        Ok(())
+    }
+
+    /// Step 2, for one.
+    async fn follow(&self, pointer: Pointer, report: &mut ScrubReport) -> Result<(), EngineError> {
+        report.pointers += 1;
+        let size = self.blobs.size(pointer.blob).await?;
+        if size == u64::try_from(pointer.size).ok() {
+            return Ok(());
+        }
+        if !self.still_points(&pointer).await? {
+            return Ok(());
+        }
+        match size {
+            None => report.dangling.push(pointer),
+            Some(size) => report.wrong_size.push((pointer, size)),
+        }
+        Ok(())
+    }
+
+    async fn still_points(&self, pointer: &Pointer) -> Result<bool, EngineError> {
+        let before = BlobId(uuid::Uuid::from_u128(pointer.blob.0.as_u128().wrapping_sub(1)));
+        let now = self.ledger.pointers(Some(before), 1).await?;
+        Ok(now.first().is_some_and(|now| now.blob == pointer.blob))
+    }
+}

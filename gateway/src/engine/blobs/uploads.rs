@@ -1,0 +1,178 @@
+//! Uploads: refused early if they are in vain, streamed into the store, hashed in passing. Nothing here
+//! has an effect: only the commit that follows does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fence_core::ports::{BlobId, BlobUpload, UploadItem, UploadVerdict};
+use fence_core::{LockId, ObjectKey, ResourceName, Token};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::engine::writes::Record;
+use crate::engine::{Engine, EngineError, WriteFailure, metrics};
+
+/// What is known of a write before its body has been read.
+#[derive(Debug, Clone)]
+pub struct UploadHead {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The object.
+    pub key: ObjectKey,
+    /// The fence token.
+    pub token: Token,
+    /// The lock id, if sent.
+    pub lock: Option<LockId>,
+    /// The idempotency key, if sent.
+    pub idempotency_key: Option<String>,
+    /// The request, for the operator's record.
+    pub request_id: String,
+}
+
+/// A body on its way into the blob store.
+pub struct Upload {
+    engine: Engine,
+    blob: BlobId,
+    /// `None` if the bytes are wanted for their digest only, since the write took effect earlier.
+    sink: Option<Box<dyn BlobUpload>>,
+    noted: bool,
+    digest: Sha256,
+    size: u64,
+    _room: OwnedSemaphorePermit,
+}
+
+/// A body that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uploaded {
+    /// The blob.
+    pub blob: BlobId,
+    /// Its number of bytes.
+    pub size: u64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+}
+
+impl Engine {
+    /// Refuses a write that is refused for good, before a byte of its body has been read.
+    ///
+    /// # Errors
+    /// The refusal, unless the idempotency key took effect earlier.
+    pub async fn refuse_early(&self, head: &UploadHead) -> Result<(), WriteFailure> {
+        self.intend(head, None).await.map(drop)
+    }
+
+    /// Begins to upload the body of a put.
+    ///
+    /// 1. Room among the uploads of this gateway.
+    /// 2. One act of the ledger: refuse for good, or store the intent (rule 1 of
+    ///    `fence_core::ports::Uploads`).
+    /// 3. Only then the upload.
+    ///
+    /// # Errors
+    /// The refusal; `Overloaded`; what does not answer. The object is as it was.
+    pub async fn begin_upload(
+        &self,
+        head: &UploadHead,
+        size: Option<u64>,
+    ) -> Result<Upload, WriteFailure> {
+        let unsent = |error| WriteFailure { operation: self.inner.runtime.ids.operation(), error };
+        let room = Arc::clone(&self.inner.blobs.room).acquire_owned();
+        let limit = self.inner.settings.request_timeout;
+        let room = match self.inner.runtime.within(limit, room).await {
+            Some(Ok(room)) => room,
+            _ => return Err(unsent(EngineError::Overloaded("uploads"))),
+        };
+        self.bind_store().await.map_err(unsent)?;
+        let blob = BlobId(self.inner.runtime.ids.lock().0);
+        let sink = match self.intend(head, Some(blob)).await? {
+            UploadVerdict::KnownKey => None,
+            _ => {
+                let blobs = self.inner.blobs.store.blobs().map_err(unsent)?;
+                Some(blobs.upload(blob, size).await.map_err(|error| unsent(error.into()))?)
+            }
+        };
+        Ok(Upload {
+            engine: self.clone(),
+            blob,
+            sink,
+            noted: false,
+            digest: Sha256::new(),
+            size: 0,
+            _room: room,
+        })
+    }
+
+    async fn bind_store(&self) -> Result<(), EngineError> {
+        let proposed = self.inner.runtime.ids.lock().0;
+        let inner = Arc::clone(&self.inner);
+        self.detached(None, async move { inner.blobs.store.bind(proposed).await }).await
+    }
+
+    async fn intend(
+        &self,
+        head: &UploadHead,
+        blob: Option<BlobId>,
+    ) -> Result<UploadVerdict, WriteFailure> {
+        let operation = self.inner.runtime.ids.operation();
+        let item = UploadItem {
+            blob,
+            resource: head.resource.clone(),
+            token: head.token,
+            lock: head.lock,
+            key: head.idempotency_key.clone(),
+        };
+        let ledger = Arc::clone(&self.inner.ledger);
+        let error = match self.query(async move { ledger.begin_upload(item).await }).await {
+            Ok(UploadVerdict::Refused(refusal)) => {
+                let record = Record {
+                    resource: head.resource.clone(),
+                    key: Some(head.key.clone()),
+                    token: head.token,
+                    request_id: head.request_id.clone(),
+                };
+                self.inner.writes.reject(&record, &refusal);
+                ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
+                EngineError::Refused(refusal)
+            }
+            Ok(verdict) => return Ok(verdict),
+            Err(error) => error,
+        };
+        Err(WriteFailure { operation, error })
+    }
+}
+
+impl Upload {
+    /// Takes more of the body. Waits while the store is slower.
+    pub async fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
+        self.digest.update(&bytes);
+        self.size += bytes.len() as u64;
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        sink.push(bytes).await?;
+        // So that others can end it in the store if this gateway does not live to do so.
+        if !self.noted
+            && let Some(handle) = sink.handle().map(ToOwned::to_owned)
+        {
+            let (ledger, blob) = (Arc::clone(&self.engine.inner.ledger), self.blob);
+            let note = async move { ledger.note_upload(blob, &handle).await };
+            self.engine.query(note).await?;
+            self.noted = true;
+        }
+        Ok(())
+    }
+
+    /// The body is whole: once this returns it is stored for good, and not an object's yet.
+    pub async fn finish(self) -> Result<Uploaded, EngineError> {
+        if let Some(sink) = self.sink {
+            sink.finish().await?;
+            ::metrics::counter!(metrics::UPLOADED_BYTES).increment(self.size);
+        }
+        Ok(Uploaded { blob: self.blob, size: self.size, sha256: self.digest.finalize().into() })
+    }
+
+    /// The body did not arrive whole. What is left the sweeper finds by its intent.
+    pub async fn give_up(self) {
+        if let Some(sink) = self.sink {
+            sink.abort().await;
+        }
+    }
+}

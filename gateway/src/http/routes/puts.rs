@@ -1,0 +1,107 @@
+//! The body of a put: read into memory if it is small, else streamed into the blob store.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+
+use crate::engine::{PutBody, UploadHead, WriteFailure};
+use crate::http::extract::{Digests, Gathered, Incoming, content_length, too_large};
+use crate::http::problem::Problem;
+use crate::http::state::App;
+
+/// A put whose body has not been read.
+pub struct Intake<'a> {
+    pub app: &'a App,
+    pub head: UploadHead,
+    pub digests: Digests,
+    /// `Content-Length`, if there is one.
+    pub declared: Option<u64>,
+    /// Whether the client waits to be told that its body is wanted.
+    pub expects: bool,
+}
+
+impl<'a> Intake<'a> {
+    /// Looks at the headers of the body.
+    pub fn new(app: &'a App, head: UploadHead, headers: &HeaderMap) -> Result<Self, Problem> {
+        let declared = content_length(headers);
+        if declared.is_some_and(|length| length > app.limits.object_bytes_max) {
+            return Err(too_large(app.limits.object_bytes_max));
+        }
+        let expects = headers
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects })
+    }
+
+    /// Reads the body.
+    ///
+    /// 1. Where the client waits for it, or much would come: a write that is refused for good is refused
+    ///    before a byte is read.
+    /// 2. What fits into the ledger is read into memory; what turns out not to goes on as step 3.
+    /// 3. The rest is uploaded.
+    pub async fn read(self, body: Body) -> Result<PutBody, Problem> {
+        let limits = &self.app.limits;
+        let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
+        let inline_max = limits.inline_bytes_max.min(object_max);
+        let large = self.declared.is_some_and(|length| length > inline_max as u64);
+        if large {
+            let incoming = Incoming::new(body, limits, limits.upload_timeout);
+            return self.upload(Bytes::new(), incoming).await;
+        }
+        if self.expects {
+            let refused = self.app.engine.refuse_early(&self.head).await;
+            refused.map_err(|failure| self.refused(failure))?;
+        }
+        let mut incoming = Incoming::new(body, limits, limits.body_timeout);
+        match incoming.gather(inline_max, &self.app.bodies).await? {
+            Gathered::Whole(bytes) => {
+                self.digests.check_whole(&bytes)?;
+                Ok(PutBody::Inline(bytes))
+            }
+            Gathered::More(start) => {
+                incoming.extend(limits.upload_timeout);
+                self.upload(start, incoming).await
+            }
+        }
+    }
+
+    /// A body of which much may still come is not waited for.
+    fn refused(&self, failure: WriteFailure) -> Problem {
+        Problem::from(failure.error)
+            .about(&self.head.resource)
+            .presented(self.head.token)
+            .of_operation(failure.operation)
+            .and_close()
+    }
+
+    async fn upload(mut self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
+        let begun = self.app.engine.begin_upload(&self.head, self.declared).await;
+        let mut upload = begun.map_err(|failure| self.refused(failure))?;
+        let max = self.app.limits.object_bytes_max;
+        let mut size = 0;
+        let mut next = Some(start);
+        while let Some(bytes) = next {
+            size += bytes.len() as u64;
+            if size > max {
+                upload.give_up().await;
+                return Err(too_large(max).and_close());
+            }
+            self.digests.update(&bytes);
+            if let Err(error) = upload.push(bytes).await {
+                upload.give_up().await;
+                return Err(Problem::from(error).about(&self.head.resource).and_close());
+            }
+            next = match incoming.next().await {
+                Ok(bytes) => bytes,
+                Err(problem) => {
+                    upload.give_up().await;
+                    return Err(problem);
+                }
+            };
+        }
+        let uploaded = upload.finish().await;
+        let uploaded = uploaded.map_err(|error| Problem::from(error).about(&self.head.resource))?;
+        self.digests.check(&uploaded.sha256)?;
+        Ok(PutBody::Uploaded(uploaded))
+    }
+}

@@ -1,0 +1,191 @@
+//! What the ledger knows of blobs, as calls of `schema/postgres/0010_blobs.sql`.
+//!
+//! A lost answer does no harm here: an intent that nobody uploads for is given up, garbage that was
+//! handed out is handed out again, and deleting twice is what is done anyway.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::ports::{
+    BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
+};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::PgLedger;
+use super::commit::{Superseded, refusal};
+use super::reads::fetch;
+use super::session::harmless;
+use crate::ledger::{object_key, resource_name};
+
+#[derive(FromRow)]
+struct BeginRow {
+    verdict: String,
+    superseded_by: Option<String>,
+    at_us: Option<i64>,
+    owner: Option<String>,
+    behind: Option<i64>,
+}
+
+/// The first row has the counts, the others the garbage.
+#[derive(FromRow)]
+struct TidyRow {
+    uploads: Option<i64>,
+    versions: Option<i64>,
+    blob: Option<Uuid>,
+    handle: Option<String>,
+}
+
+#[derive(FromRow)]
+struct PointerRow {
+    blob: Uuid,
+    resource: String,
+    key: String,
+    version: i64,
+    size: i64,
+    current: bool,
+}
+
+fn ids(blobs: &[BlobId]) -> Vec<Uuid> {
+    blobs.iter().map(|blob| blob.0).collect()
+}
+
+#[async_trait]
+impl Uploads for PgLedger {
+    async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_as::<_, BeginRow>(
+            "SELECT * FROM fencegate.begin_upload($1, $2, $3, $4, $5)",
+        )
+        .bind(sessions.seen())
+        .bind(item.blob.map(|blob| blob.0))
+        .bind(item.resource.as_str())
+        .bind(item.token.get())
+        .bind(&item.key);
+        let row: BeginRow = fetch!(sessions, fetch_one, query)?;
+        Ok(match row.verdict.as_str() {
+            "begun" => UploadVerdict::Begun,
+            "known_key" => UploadVerdict::KnownKey,
+            word => {
+                let superseded = Superseded {
+                    by: row.superseded_by,
+                    at_us: row.at_us,
+                    owner: row.owner,
+                    behind: row.behind,
+                };
+                UploadVerdict::Refused(refusal(word, superseded)?)
+            }
+        })
+    }
+
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query("UPDATE fencegate.blob_intents SET handle = $2 WHERE blob = $1")
+            .bind(blob.0)
+            .bind(handle);
+        fetch!(sessions, execute, query).map(drop)
+    }
+
+    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+        let sessions = &self.sessions;
+        let query =
+            sqlx::query_as::<_, TidyRow>("SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5)")
+                .bind(sessions.seen())
+                .bind(times.upload.as_secs_f64())
+                .bind(times.versions.as_secs_f64())
+                .bind(times.replaced_blobs().as_secs_f64())
+                .bind(limit);
+        let rows: Vec<TidyRow> = fetch!(sessions, fetch_all, query)?;
+        let mut tidied = Tidied::default();
+        for row in rows {
+            match row.blob {
+                Some(blob) => {
+                    tidied.garbage.push(Garbage { blob: BlobId(blob), handle: row.handle });
+                }
+                None => {
+                    tidied.uploads = row.uploads.unwrap_or(0).unsigned_abs();
+                    tidied.versions = row.versions.unwrap_or(0).unsigned_abs();
+                }
+            }
+        }
+        Ok(tidied)
+    }
+
+    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3)")
+            .bind(sessions.seen())
+            .bind(ids(blobs))
+            .bind(times.redelete.as_secs_f64());
+        fetch!(sessions, execute, query).map(drop)
+    }
+
+    async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query(
+            "INSERT INTO fencegate.blob_pins AS p (blob, keep_until)
+             SELECT b.id, clock_timestamp() + $2 * interval '1 second'
+             FROM (SELECT DISTINCT u.id FROM unnest($1::uuid[]) u (id)) b ORDER BY b.id
+             ON CONFLICT (blob) DO UPDATE
+             SET keep_until = greatest(p.keep_until, excluded.keep_until)",
+        )
+        .bind(ids(blobs))
+        .bind(keep.as_secs_f64());
+        fetch!(sessions, execute, query).map(drop)
+    }
+
+    async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_scalar::<_, bool>(
+            "SELECT EXISTS (SELECT FROM fencegate.objects o WHERE o.blob = b.id)
+                 OR EXISTS (SELECT FROM fencegate.replaced_versions r WHERE r.blob = b.id)
+                 OR EXISTS (SELECT FROM fencegate.blob_intents i WHERE i.blob = b.id)
+                 OR EXISTS (SELECT FROM fencegate.blob_garbage g WHERE g.blob = b.id)
+             FROM unnest($1::uuid[]) WITH ORDINALITY b (id, i) ORDER BY b.i",
+        )
+        .bind(ids(blobs));
+        fetch!(sessions, fetch_all, query)
+    }
+
+    async fn pointers(
+        &self,
+        after: Option<BlobId>,
+        limit: i64,
+    ) -> Result<Vec<Pointer>, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_as::<_, PointerRow>(
+            "SELECT * FROM fencegate.blob_pointers p WHERE p.blob > $1 ORDER BY p.blob LIMIT $2",
+        )
+        .bind(after.map_or(Uuid::nil(), |blob| blob.0))
+        .bind(limit);
+        let rows: Vec<PointerRow> = fetch!(sessions, fetch_all, query)?;
+        let pointer = |row: PointerRow| {
+            Ok(Pointer {
+                blob: BlobId(row.blob),
+                resource: resource_name(row.resource)?,
+                key: object_key(row.key)?,
+                version: row.version,
+                size: row.size,
+                current: row.current,
+            })
+        };
+        rows.into_iter().map(pointer).collect()
+    }
+
+    async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_scalar::<_, Uuid>("SELECT mark FROM fencegate.blob_store");
+        fetch!(sessions, fetch_optional, query)
+    }
+
+    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query(
+            "INSERT INTO fencegate.blob_store (mark) VALUES ($1) ON CONFLICT DO NOTHING",
+        )
+        .bind(mark);
+        fetch!(sessions, execute, query)?;
+        let query = sqlx::query_scalar::<_, Uuid>("SELECT mark FROM fencegate.blob_store");
+        fetch!(sessions, fetch_one, query)
+    }
+}

@@ -1,0 +1,229 @@
+//! What the SQLite ledger knows of blobs. One writer, so each call is a transaction like any other.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::acts;
+use fence_core::ports::{
+    BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
+};
+use sqlx::{Connection as _, FromRow, SqliteConnection};
+use uuid::Uuid;
+
+use super::load::{self, Needs};
+use super::{SqliteLedger, rolled_back};
+use crate::ledger::{object_key, resource_name};
+
+/// How long nobody else is told of garbage that was handed out.
+const CLAIMED_FOR: Duration = Duration::from_secs(60);
+
+#[derive(FromRow)]
+struct PointerColumns {
+    blob: String,
+    resource: String,
+    key: String,
+    version: i64,
+    size: i64,
+    current: bool,
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn json(blobs: &[BlobId]) -> String {
+    let ids: Vec<Uuid> = blobs.iter().map(|blob| blob.0).collect();
+    serde_json::to_string(&ids).unwrap_or_default()
+}
+
+/// Intents that are too old become garbage, as do blobs of versions that nobody needs any more.
+async fn collect(
+    connection: &mut SqliteConnection,
+    times: BlobTimes,
+    limit: i64,
+    now: i64,
+) -> Result<Tidied, sqlx::Error> {
+    let before = |keep: Duration| now.saturating_sub(micros(keep));
+    let uploads: Vec<(String, Option<String>)> = sqlx::query_as(
+        "DELETE FROM blob_intents WHERE blob IN (
+             SELECT blob FROM blob_intents WHERE begun_at <= ?1 ORDER BY begun_at LIMIT ?2)
+         RETURNING blob, handle",
+    )
+    .bind(before(times.upload))
+    .bind(limit)
+    .fetch_all(&mut *connection)
+    .await?;
+    let versions: Vec<(Option<String>,)> = sqlx::query_as(
+        "DELETE FROM replaced_versions WHERE rowid IN (
+             SELECT r.rowid FROM replaced_versions r
+             WHERE r.replaced_at <= ?1
+               AND (r.blob IS NULL OR r.replaced_at <= ?2 AND NOT EXISTS (
+                   SELECT 1 FROM blob_pins p WHERE p.blob = r.blob AND p.keep_until > ?4))
+             ORDER BY r.replaced_at LIMIT ?3)
+         RETURNING blob",
+    )
+    .bind(before(times.versions))
+    .bind(before(times.replaced_blobs()))
+    .bind(limit)
+    .bind(now)
+    .fetch_all(&mut *connection)
+    .await?;
+    let counts = (uploads.len() as u64, versions.len() as u64);
+    let replaced = versions.into_iter().filter_map(|(blob,)| Some((blob?, None)));
+    for (blob, handle) in uploads.into_iter().chain(replaced) {
+        sqlx::query("INSERT INTO blob_garbage (blob, handle, due_at) VALUES (?1, ?2, ?3)")
+            .bind(blob)
+            .bind(handle)
+            .bind(now)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(Tidied { uploads: counts.0, versions: counts.1, garbage: Vec::new() })
+}
+
+#[async_trait]
+impl Uploads for SqliteLedger {
+    async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
+        self.act(Needs::of_upload(&item), |rows, now| Ok(acts::begin_upload(rows, &item, now)))
+            .await
+    }
+
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+        let mut writer = self.writer.lock().await;
+        sqlx::query("UPDATE blob_intents SET handle = ?2 WHERE blob = ?1")
+            .bind(blob.to_string())
+            .bind(handle)
+            .execute(self.connected(&mut writer).await?)
+            .await
+            .map(drop)
+            .map_err(rolled_back)
+    }
+
+    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+        let now = self.now().wall.as_microsecond();
+        let mut writer = self.writer.lock().await;
+        self.working()?;
+        let connection = self.connected(&mut writer).await?;
+        let mut transaction = connection.begin().await.map_err(rolled_back)?;
+        let tidied = collect(&mut transaction, times, limit, now).await.map_err(rolled_back)?;
+        sqlx::query("DELETE FROM blob_pins WHERE keep_until <= ?1")
+            .bind(now)
+            .execute(&mut *transaction)
+            .await
+            .map_err(rolled_back)?;
+        let due: Vec<(String, Option<String>)> = sqlx::query_as(
+            "UPDATE blob_garbage SET due_at = ?2 WHERE blob IN (
+                 SELECT blob FROM blob_garbage WHERE due_at <= ?1 ORDER BY due_at LIMIT ?3)
+             RETURNING blob, handle",
+        )
+        .bind(now)
+        .bind(now.saturating_add(micros(CLAIMED_FOR)))
+        .bind(limit)
+        .fetch_all(&mut *transaction)
+        .await
+        .map_err(rolled_back)?;
+        transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))?;
+        let garbage =
+            |(blob, handle): (String, _)| Ok(Garbage { blob: BlobId(load::id(&blob)?), handle });
+        let garbage = due.into_iter().map(garbage).collect::<Result<_, LedgerError>>()?;
+        Ok(Tidied { garbage, ..tidied })
+    }
+
+    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+        let due_at = self.now().wall.as_microsecond().saturating_add(micros(times.redelete));
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let mut transaction = connection.begin().await.map_err(rolled_back)?;
+        for statement in [
+            "DELETE FROM blob_garbage
+             WHERE deleted AND ?2 IS NOT NULL AND blob IN (SELECT value FROM json_each(?1))",
+            "UPDATE blob_garbage SET deleted = 1, due_at = ?2
+             WHERE blob IN (SELECT value FROM json_each(?1))",
+        ] {
+            sqlx::query(statement)
+                .bind(json(blobs))
+                .bind(due_at)
+                .execute(&mut *transaction)
+                .await
+                .map_err(rolled_back)?;
+        }
+        transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))
+    }
+
+    async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
+        let until = self.now().wall.as_microsecond().saturating_add(micros(keep));
+        let mut writer = self.writer.lock().await;
+        sqlx::query(
+            "INSERT INTO blob_pins (blob, keep_until) SELECT value, ?2 FROM json_each(?1) WHERE true
+             ON CONFLICT (blob) DO UPDATE SET keep_until = max(keep_until, excluded.keep_until)",
+        )
+        .bind(json(blobs))
+        .bind(until)
+        .execute(self.connected(&mut writer).await?)
+        .await
+        .map(drop)
+        .map_err(rolled_back)
+    }
+
+    async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let known = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM objects WHERE blob = b.value)
+                 OR EXISTS (SELECT 1 FROM replaced_versions WHERE blob = b.value)
+                 OR EXISTS (SELECT 1 FROM blob_intents WHERE blob = b.value)
+                 OR EXISTS (SELECT 1 FROM blob_garbage WHERE blob = b.value)
+             FROM json_each(?1) b ORDER BY b.key",
+        )
+        .bind(json(blobs))
+        .fetch_all(&mut reader)
+        .await;
+        self.keep(reader, known)
+    }
+
+    async fn pointers(
+        &self,
+        after: Option<BlobId>,
+        limit: i64,
+    ) -> Result<Vec<Pointer>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let rows =
+            sqlx::query_as("SELECT * FROM blob_pointers WHERE blob > ?1 ORDER BY blob LIMIT ?2")
+                .bind(after.map_or(Uuid::nil(), |blob| blob.0).to_string())
+                .bind(limit)
+                .fetch_all(&mut reader)
+                .await;
+        let pointer = |row: PointerColumns| {
+            Ok(Pointer {
+                blob: BlobId(load::id(&row.blob)?),
+                resource: resource_name(row.resource)?,
+                key: object_key(row.key)?,
+                version: row.version,
+                size: row.size,
+                current: row.current,
+            })
+        };
+        self.keep(reader, rows)?.into_iter().map(pointer).collect()
+    }
+
+    async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
+        let mut reader = self.reader().await?;
+        let mark: Result<Option<String>, _> =
+            sqlx::query_scalar("SELECT mark FROM blob_store").fetch_optional(&mut reader).await;
+        self.keep(reader, mark)?.as_deref().map(load::id).transpose()
+    }
+
+    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        sqlx::query("INSERT INTO blob_store VALUES (1, ?1) ON CONFLICT DO NOTHING")
+            .bind(mark.to_string())
+            .execute(&mut *connection)
+            .await
+            .map_err(rolled_back)?;
+        let mark: String = sqlx::query_scalar("SELECT mark FROM blob_store")
+            .fetch_one(connection)
+            .await
+            .map_err(rolled_back)?;
+        load::id(&mark)
+    }
+}

@@ -1,0 +1,129 @@
+//! `fencegate scrub`: compares the ledger with the blob store.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fence_core::ports::{Blobs, Ledger, Pointer};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::blobs::ObjectBlobs;
+use crate::config::Config;
+use crate::data_dir::DataDir;
+use crate::engine::{Scrub, ScrubProgress, ScrubReport};
+use crate::ledger::postgres::{self, PgLedger, PgSettings};
+use crate::ledger::sqlite::SqliteLedger;
+use crate::runtime;
+
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+/// How many findings of a kind are listed.
+const LISTED_MAX: usize = 100;
+
+/// What a scrub has to tell.
+#[derive(Debug, Default)]
+pub struct Scrubbed {
+    /// The report, for people.
+    pub told: String,
+    /// Whether readers get everything that the ledger points at.
+    pub whole: bool,
+}
+
+/// Compares what the settings name; with `fix`, deletes orphans.
+pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
+    let runtime = runtime::runtime(TaskTracker::new());
+    // Held until the end: no gateway may use the directory meanwhile.
+    let mut _data_dir = None;
+    let ledger: Arc<dyn Ledger> = match &config.postgres {
+        Some(url) => {
+            let options = super::postgres_options(url)?;
+            let ledger = PgLedger::new(PgSettings {
+                options: options.clone(),
+                connections_max: super::POSTGRES_CONNECTIONS_MAX,
+                timeout: config.request_timeout,
+            });
+            ledger.check().await.context("cannot use the Postgres server")?;
+            postgres::migrate(&options).await?;
+            Arc::new(ledger)
+        }
+        None => {
+            let path = SqliteLedger::path(&config.data_dir);
+            if !path.exists() {
+                bail!("{} has no ledger", config.data_dir.display());
+            }
+            _data_dir = Some(DataDir::lock(&config.data_dir)?);
+            let clock = Arc::clone(&runtime.clock);
+            Arc::new(SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?)
+        }
+    };
+    let url = config.blobs_url();
+    let blobs = ObjectBlobs::open(&url)?;
+    let known = ledger.blob_store().await.context("cannot read the ledger")?;
+    let mark = blobs.mark().await.with_context(|| format!("cannot use the blob store {url}"))?;
+    if known.is_some() && mark != known {
+        bail!("the blobs of this ledger are in another store than {url}; nothing was compared");
+    }
+    let scrub = Scrub {
+        ledger,
+        blobs: Arc::new(blobs),
+        clock: runtime.clock,
+        rollback_horizon: config.rollback_horizon,
+        fix,
+    };
+    let mut told_at = Instant::now();
+    let progress = |progress| {
+        if told_at.elapsed() >= PROGRESS_INTERVAL {
+            told_at = Instant::now();
+            match progress {
+                ScrubProgress::Listed(blobs) => {
+                    tracing::info!(blobs, "looking up the store's blobs")
+                }
+                ScrubProgress::Followed(pointers) => {
+                    tracing::info!(pointers, "following the ledger's pointers");
+                }
+            }
+        }
+    };
+    let report = scrub.run(progress).await.context("cannot compare the ledger with the store")?;
+    Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix)? })
+}
+
+fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    writeln!(text, "blobs in the store:       {} ({} bytes)", report.blobs, report.bytes)?;
+    writeln!(text, "pointers in the ledger:   {}", report.pointers)?;
+    writeln!(text, "pointers without a blob:  {}", report.dangling.len())?;
+    for pointer in report.dangling.iter().take(LISTED_MAX) {
+        writeln!(text, "  {}", place(pointer))?;
+    }
+    writeln!(text, "blobs of another size:    {}", report.wrong_size.len())?;
+    for (pointer, size) in report.wrong_size.iter().take(LISTED_MAX) {
+        writeln!(text, "  {}: {} bytes, not {}", place(pointer), size, pointer.size)?;
+    }
+    writeln!(text, "blobs unknown to the ledger: {}", report.orphans.len())?;
+    for orphan in report.orphans.iter().take(LISTED_MAX) {
+        writeln!(text, "  {} ({} bytes, stored {})", orphan.blob, orphan.size, orphan.stored_at)?;
+    }
+    if fix {
+        writeln!(
+            text,
+            "  of these deleted: {}; kept, younger than rollback_horizon: {}",
+            report.deleted, report.kept
+        )?;
+    }
+    if !report.strangers.is_empty() {
+        writeln!(text, "not named like a blob, let be: {}", report.strangers.len())?;
+        for name in report.strangers.iter().take(LISTED_MAX) {
+            writeln!(text, "  {name}")?;
+        }
+    }
+    Ok(text)
+}
+
+fn place(pointer: &Pointer) -> String {
+    let Pointer { resource, key, version, blob, current, .. } = pointer;
+    let what = if *current { "current" } else { "replaced" };
+    format!("{resource} {key}, version {version} ({what}), blob {blob}")
+}

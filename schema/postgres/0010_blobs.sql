@@ -1,0 +1,182 @@
+-- Blobs: payloads too large for the ledger. Which are on their way, which versions were replaced, and
+-- which are garbage. `gateway/core/src/ports/uploads.rs` gives the five rules that make deleting safe.
+
+-- A blob that is being uploaded, or was and has not been committed yet. The act that points at the
+-- blob deletes the row; so does the sweeper, once the upload has taken too long. One of the two.
+CREATE TABLE fencegate.blob_intents (
+    blob     uuid PRIMARY KEY,
+    begun_at timestamptz NOT NULL,
+    handle   text CONSTRAINT blob_intents_handle_short CHECK (octet_length(handle) <= 4096)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX blob_intents_begun_at ON fencegate.blob_intents (begun_at);
+
+-- Versions of objects that are no longer the current ones: those with blobs, for as long as readers,
+-- a failover or a restore may need them; others if replaced versions are kept at all.
+CREATE TABLE fencegate.replaced_versions (
+    resource     text COLLATE "C" NOT NULL,
+    key          text COLLATE "C" NOT NULL,
+    version      bigint NOT NULL,
+    generation   bigint NOT NULL,
+    content_type text   NOT NULL,
+    size         bigint NOT NULL,
+    sha256       bytea  NOT NULL,
+    written_at   timestamptz NOT NULL,
+    body         bytea,
+    blob         uuid,
+    replaced_at  timestamptz NOT NULL,
+    replaced_lsn pg_lsn NOT NULL,         -- about where the log was then, for synchronous standbys
+    PRIMARY KEY (resource, key, version, generation),
+    CONSTRAINT replaced_versions_payload_somewhere CHECK ((body IS NULL) <> (blob IS NULL))
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE fencegate.replaced_versions ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX replaced_versions_replaced_at ON fencegate.replaced_versions (replaced_at);
+CREATE INDEX replaced_versions_blob ON fencegate.replaced_versions (blob) WHERE blob IS NOT NULL;
+
+-- Blobs that nothing points at, nor ever will again. Deleted twice: a paused gateway may finish its
+-- upload after the first time.
+CREATE TABLE fencegate.blob_garbage (
+    blob    uuid PRIMARY KEY,
+    handle  text,                         -- of the unfinished upload, if there was one
+    due_at  timestamptz NOT NULL,
+    deleted boolean NOT NULL DEFAULT false -- whether it has been deleted once
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX blob_garbage_due_at ON fencegate.blob_garbage (due_at);
+
+-- Blobs that are being read from for long.
+CREATE TABLE fencegate.blob_pins (
+    blob       uuid PRIMARY KEY,
+    keep_until timestamptz NOT NULL
+);
+
+-- Which store the blobs are in.
+CREATE TABLE fencegate.blob_store (
+    only_row boolean PRIMARY KEY DEFAULT true CONSTRAINT blob_store_only_row CHECK (only_row),
+    mark     uuid NOT NULL
+);
+
+-- Begin upload: store the intent, unless the write is refused for good.
+--
+-- One snapshot and no lock. Of what is refused here nothing can change; nothing is admitted here.
+-- 1. A known idempotency key: 'known_key', and no intent.
+-- 2. Void, stale, released, broken: refused. A key that took effect is in the same snapshot.
+-- 3. The intent, if there is a blob.
+CREATE FUNCTION fencegate.begin_upload(
+    p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text)
+RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    seen  record;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    SELECT f.token, f.hold, f.grants, g.ordinal, g.superseded_by AS how, g.superseded_at, g.owner,
+           EXISTS (SELECT FROM fencegate.idempotency_keys k
+                   WHERE k.resource = p_resource AND k.key = p_key) AS known_key
+    INTO seen
+    FROM (SELECT) one
+    LEFT JOIN fencegate.fences f ON f.resource = p_resource AND f.hold <> 'none'
+    LEFT JOIN fencegate.grants g ON g.resource = p_resource AND g.token = p_token;
+
+    verdict := CASE
+        WHEN seen.known_key THEN 'known_key'
+        WHEN p_token <= guard.floor THEN 'void'
+        WHEN p_token < seen.token AND seen.ordinal IS NOT NULL THEN 'stale'
+        WHEN p_token = seen.token AND seen.hold IN ('released', 'broken') THEN seen.hold
+        ELSE 'begun' END;
+    IF verdict = 'stale' THEN
+        superseded_by := seen.how;
+        at_us := fencegate.micros(seen.superseded_at);
+        owner := seen.owner;
+        behind := seen.grants - seen.ordinal;
+    END IF;
+    IF verdict = 'begun' AND p_blob IS NOT NULL THEN
+        INSERT INTO fencegate.blob_intents (blob, begun_at) VALUES (p_blob, clock_timestamp());
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
+-- somebody is using are left to the next pass; garbage that was handed out, for a minute.
+CREATE FUNCTION fencegate.tidy_blobs(
+    p_seen bigint, p_upload_s double precision, p_versions_s double precision,
+    p_replaced_blobs_s double precision, p_rows bigint)
+RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard      fencegate.write_guard;
+    t          timestamptz := clock_timestamp();
+    given_up   bigint;
+    forgotten  bigint;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+
+    WITH old AS (
+        SELECT i.blob FROM fencegate.blob_intents i
+        WHERE i.begun_at <= t - p_upload_s * interval '1 second'
+        ORDER BY i.begun_at LIMIT p_rows FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM fencegate.blob_intents i USING old WHERE i.blob = old.blob
+             RETURNING i.blob, i.handle),
+    garbage AS (INSERT INTO fencegate.blob_garbage (blob, handle, due_at)
+                SELECT g.blob, g.handle, t FROM gone g)
+    SELECT count(*) INTO given_up FROM gone;
+
+    -- A synchronous standby that has not got as far as the replacement may be promoted without it.
+    WITH old AS (
+        SELECT r.resource, r.key, r.version, r.generation FROM fencegate.replaced_versions r
+        WHERE r.replaced_at <= t - p_versions_s * interval '1 second'
+          AND (r.blob IS NULL
+               OR r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'
+                  AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
+                                  WHERE p.blob = r.blob AND p.keep_until > t)
+                  AND NOT EXISTS (SELECT FROM pg_stat_replication s
+                                  WHERE s.sync_state IN ('sync', 'quorum')
+                                    AND s.flush_lsn < r.replaced_lsn))
+        ORDER BY r.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM fencegate.replaced_versions r USING old
+             WHERE r.resource = old.resource AND r.key = old.key AND r.version = old.version
+               AND r.generation = old.generation
+             RETURNING r.blob),
+    garbage AS (INSERT INTO fencegate.blob_garbage (blob, due_at)
+                SELECT g.blob, t FROM gone g WHERE g.blob IS NOT NULL)
+    SELECT count(*) INTO forgotten FROM gone;
+
+    DELETE FROM fencegate.blob_pins p WHERE p.blob IN (
+        SELECT o.blob FROM fencegate.blob_pins o WHERE o.keep_until <= t
+        LIMIT p_rows FOR UPDATE SKIP LOCKED);
+
+    RETURN QUERY SELECT given_up, forgotten, NULL::uuid, NULL::text;
+    RETURN QUERY
+    WITH due AS (
+        SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t
+        ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED)
+    UPDATE fencegate.blob_garbage g SET due_at = t + interval '1 minute'
+    FROM due WHERE g.blob = due.blob
+    RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle;
+END $$;
+
+-- Notes that blobs were deleted: the first time, or for good.
+CREATE FUNCTION fencegate.blobs_deleted(p_seen bigint, p_blobs uuid[], p_redelete_s double precision)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM 1 FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) ORDER BY g.blob FOR UPDATE;
+    DELETE FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) AND g.deleted;
+    UPDATE fencegate.blob_garbage g
+    SET deleted = true, due_at = clock_timestamp() + p_redelete_s * interval '1 second'
+    WHERE g.blob = ANY (p_blobs);
+END $$;
+
+-- Everything that points at a blob.
+CREATE VIEW fencegate.blob_pointers AS
+SELECT b.blob, b.resource, b.key, b.version, b.size, true AS current
+FROM fencegate.objects b WHERE b.blob IS NOT NULL
+UNION ALL
+SELECT r.blob, r.resource, r.key, r.version, r.size, false
+FROM fencegate.replaced_versions r WHERE r.blob IS NOT NULL;
