@@ -57,7 +57,7 @@ fi
 # Object stores that the tests start: an S3 server on files, and Azurite.
 tools=${CARGO_TARGET_DIR:-target}/tools
 s3s=0.14.1
-azurite=3.37.0
+azurite=3.35.0
 case $("$tools/bin/s3s-fs" --version 2>/dev/null) in
 *" $s3s") ;;
 *)
