@@ -1,6 +1,8 @@
 //! All tests over real servers, in one binary.
 
 mod azure_leases;
+mod blob_rig;
+mod blobs;
 mod commands;
 mod conformance;
 mod contract;

@@ -16,7 +16,6 @@ use crate::process::{Home, eventually, free_port, loopback};
 pub struct Settings {
     args: Vec<String>,
     env: Vec<(String, String)>,
-    embedded: bool,
 }
 
 impl Settings {
@@ -69,12 +68,12 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway on the embedded default, with a data directory of its own.
     pub fn embedded() -> Settings {
-        Settings { args: Vec::new(), env: Vec::new(), embedded: true }
+        Settings { args: Vec::new(), env: Vec::new() }
     }
 
     /// A gateway on a Postgres database and etcd, under a prefix of its own.
     pub fn clustered(postgres: &str, etcd: &str, prefix: &str) -> Settings {
-        Settings { args: Vec::new(), env: Vec::new(), embedded: false }
+        Settings { args: Vec::new(), env: Vec::new() }
             .flag("--postgres", postgres)
             .flag("--etcd", etcd)
             .flag("--etcd-prefix", prefix)
@@ -159,9 +158,7 @@ impl Gateway {
         let dir = self.home.path().to_owned();
         let child = self.home.spawn(&binary, |command| {
             command.arg("serve").args(["--listen", &address.to_string()]);
-            if settings.embedded {
-                command.arg("--data-dir").arg(data);
-            }
+            command.arg("--data-dir").arg(data);
             for (name, _) in std::env::vars_os() {
                 if name.to_string_lossy().starts_with("FENCEGATE_") {
                     command.env_remove(name);
