@@ -98,11 +98,11 @@ BEGIN
 END $$;
 
 -- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
--- somebody is using are left to the next pass; garbage that was handed out, for a minute.
+-- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s.
 CREATE FUNCTION fencegate.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
-    p_replaced_blobs_s double precision, p_rows bigint)
-RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text)
+    p_replaced_blobs_s double precision, p_claim_s double precision, p_rows bigint)
+RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text, again boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -148,18 +148,20 @@ BEGIN
         SELECT o.blob FROM fencegate.blob_pins o WHERE o.keep_until <= t
         LIMIT p_rows FOR UPDATE SKIP LOCKED);
 
-    RETURN QUERY SELECT given_up, forgotten, NULL::uuid, NULL::text;
+    RETURN QUERY SELECT given_up, forgotten, NULL::uuid, NULL::text, NULL::boolean;
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t
         ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED)
-    UPDATE fencegate.blob_garbage g SET due_at = t + interval '1 minute'
+    UPDATE fencegate.blob_garbage g SET due_at = t + p_claim_s * interval '1 second'
     FROM due WHERE g.blob = due.blob
-    RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle;
+    RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle, g.deleted;
 END $$;
 
--- Notes that blobs were deleted: the first time, or for good.
-CREATE FUNCTION fencegate.blobs_deleted(p_seen bigint, p_blobs uuid[], p_redelete_s double precision)
+-- Notes that blobs were deleted: the first time, or for good if they were handed out again. Of two that
+-- delete one for the first time, only one is noted: the time before the second is never cut short.
+CREATE FUNCTION fencegate.blobs_deleted(
+    p_seen bigint, p_blobs uuid[], p_again boolean[], p_redelete_s double precision)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
@@ -167,10 +169,11 @@ BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM 1 FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) ORDER BY g.blob FOR UPDATE;
-    DELETE FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) AND g.deleted;
+    DELETE FROM fencegate.blob_garbage g USING unnest(p_blobs, p_again) d (blob, again)
+    WHERE g.blob = d.blob AND g.deleted AND d.again;
     UPDATE fencegate.blob_garbage g
     SET deleted = true, due_at = clock_timestamp() + p_redelete_s * interval '1 second'
-    WHERE g.blob = ANY (p_blobs);
+    WHERE g.blob = ANY (p_blobs) AND NOT g.deleted;
 END $$;
 
 -- Everything that points at a blob.

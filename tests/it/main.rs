@@ -1,7 +1,11 @@
 //! All tests over real servers, in one binary.
 
 mod azure_leases;
+mod blob_kills;
+mod blob_pauses;
 mod blob_rig;
+mod blob_sizes;
+mod blob_sweeping;
 mod blobs;
 mod commands;
 mod conformance;
@@ -56,6 +60,7 @@ mod schedules_disasters;
 mod schedules_events;
 mod schedules_fences;
 mod schedules_guard;
+mod scrub;
 mod seeing;
 mod setup;
 mod sql_races;

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::process::{Home, eventually, free_port, loopback};
+use crate::process::{DEADLINE, Home, eventually, free_port, loopback};
 
 /// How a gateway is started.
 #[derive(Debug, Clone)]
@@ -206,6 +206,25 @@ impl Gateway {
             self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
         })
         .await
+    }
+
+    /// Runs another command of the binary on what this gateway stands on: its exit code, and what it
+    /// printed on standard output and standard error.
+    pub async fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = tokio::process::Command::new(binary());
+        let settings = &self.settings;
+        command.args(args).arg("--data-dir").arg(self.data_dir()).args(&settings.args);
+        command.envs(settings.env.iter().map(|(name, value)| (name, value)));
+        command.current_dir(self.home.path()).kill_on_drop(true);
+        let output = tokio::time::timeout(DEADLINE, command.output()).await;
+        let output = output.expect("the command ends").expect("the command starts");
+        let text = |bytes| String::from_utf8(bytes).expect("it prints text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Sets an environment variable for its next start.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.settings.env.push((name.to_owned(), value.to_owned()));
     }
 
     /// Its resident memory.

@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
-    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Epoch, EventCursor, EventsHead, EventsPage, Garbage, JoinItem, JoinVerdict, Ledger,
+    LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page,
+    Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
+    SealVerdict, Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -396,8 +397,12 @@ impl Uploads for ScriptedLedger {
         self.memory.tidy_blobs(times, limit).await
     }
 
-    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
-        self.memory.blobs_deleted(blobs, times).await
+    async fn blobs_deleted(
+        &self,
+        garbage: &[Garbage],
+        times: BlobTimes,
+    ) -> Result<(), LedgerError> {
+        self.memory.blobs_deleted(garbage, times).await
     }
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {

@@ -65,9 +65,7 @@ impl Upload {
 
     /// Sends what has filled, once the part before it has been sent.
     async fn send_part(&mut self) -> Result<(), BlobError> {
-        if matches!(self.parts, Parts::None) {
-            self.begin_parts().await?;
-        }
+        self.begin_parts().await?;
         self.sent().await?;
         let payload = self.take_filled();
         match &mut self.parts {
@@ -91,20 +89,6 @@ impl Upload {
                 Ok(())
             }
         }
-    }
-
-    async fn begin_parts(&mut self) -> Result<(), BlobError> {
-        self.parts = match &self.into.multipart {
-            Some(store) => {
-                let handle = store.create_multipart(&self.path).await.map_err(failed)?;
-                Parts::Named { store: Arc::clone(store), handle, done: Vec::new() }
-            }
-            None => {
-                let upload = self.into.objects.put_multipart(&self.path).await.map_err(failed)?;
-                Parts::Own { upload, sent: 0 }
-            }
-        };
-        Ok(())
     }
 
     /// Waits until the part on its way has been sent.
@@ -131,11 +115,27 @@ fn check_number(sent: u64) -> Result<(), BlobError> {
 
 #[async_trait]
 impl BlobUpload for Upload {
-    fn handle(&self) -> Option<&str> {
-        match &self.parts {
-            Parts::Named { handle, .. } => Some(handle),
-            Parts::None | Parts::Own { .. } => None,
+    fn outgrows(&self, more: usize) -> bool {
+        self.filled + more as u64 > self.part_bytes
+    }
+
+    async fn begin_parts(&mut self) -> Result<Option<String>, BlobError> {
+        if matches!(self.parts, Parts::None) {
+            self.parts = match &self.into.multipart {
+                Some(store) => {
+                    let handle = store.create_multipart(&self.path).await.map_err(failed)?;
+                    Parts::Named { store: Arc::clone(store), handle, done: Vec::new() }
+                }
+                None => {
+                    let begun = self.into.objects.put_multipart(&self.path).await;
+                    Parts::Own { upload: begun.map_err(failed)?, sent: 0 }
+                }
+            };
         }
+        Ok(match &self.parts {
+            Parts::Named { handle, .. } => Some(handle.clone()),
+            Parts::None | Parts::Own { .. } => None,
+        })
     }
 
     async fn push(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {

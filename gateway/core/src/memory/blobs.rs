@@ -44,8 +44,12 @@ struct Upload {
 
 #[async_trait]
 impl BlobUpload for Upload {
-    fn handle(&self) -> Option<&str> {
-        None
+    fn outgrows(&self, _: usize) -> bool {
+        false
+    }
+
+    async fn begin_parts(&mut self) -> Result<Option<String>, BlobError> {
+        Ok(None)
     }
 
     async fn push(&mut self, bytes: Bytes) -> Result<(), BlobError> {

@@ -14,9 +14,6 @@ use crate::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
 };
 
-/// How long nobody else is told of garbage that was handed out.
-const CLAIMED_FOR: Duration = Duration::from_secs(60);
-
 /// Garbage, and what keeps blobs from becoming it.
 #[derive(Default)]
 pub(super) struct BlobRows {
@@ -102,24 +99,29 @@ impl Uploads for MemoryLedger {
         let versions = state.forget_versions(times, limit, now);
         let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
         let claim = |(blob, row): (&BlobId, &mut GarbageRow)| {
-            row.due_at = after(now, CLAIMED_FOR);
-            Garbage { blob: *blob, handle: row.handle.clone() }
+            row.due_at = after(now, times.claim());
+            Garbage { blob: *blob, handle: row.handle.clone(), again: row.deleted }
         };
         let garbage = due.take(limit).map(claim).collect();
         state.blobs.pins.retain(|_, until| *until > now);
         Ok(Tidied { uploads, versions, garbage })
     }
 
-    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+    async fn blobs_deleted(
+        &self,
+        garbage: &[Garbage],
+        times: BlobTimes,
+    ) -> Result<(), LedgerError> {
         let now = self.now().wall;
-        let garbage = &mut self.state().blobs.garbage;
-        for blob in blobs {
-            match garbage.get_mut(blob) {
+        let rows = &mut self.state().blobs.garbage;
+        for one in garbage {
+            match rows.get_mut(&one.blob) {
+                Some(row) if row.deleted && one.again => drop(rows.remove(&one.blob)),
                 Some(row) if !row.deleted => {
                     row.deleted = true;
                     row.due_at = after(now, times.redelete);
                 }
-                _ => drop(garbage.remove(blob)),
+                _ => {}
             }
         }
         Ok(())

@@ -93,9 +93,12 @@ pub trait Blobs: Send + Sync {
 /// without waiting; the sweeper does the rest.
 #[async_trait]
 pub trait BlobUpload: Send {
-    /// What the store needs to be told to forget what it has of an unfinished upload, once there is
-    /// such a thing.
-    fn handle(&self) -> Option<&str>;
+    /// Whether, with so many more bytes, it no longer goes into the store in one piece.
+    fn outgrows(&self, more: usize) -> bool;
+
+    /// Begins to store it in parts, unless that was begun; no part is sent yet. Returns what the store
+    /// needs to be told, by anybody, to forget those that will be, if there is such a thing.
+    async fn begin_parts(&mut self) -> Result<Option<String>, BlobError>;
 
     /// Takes more bytes. Waits while the store is slower than they come: memory stays flat.
     async fn push(&mut self, bytes: Bytes) -> Result<(), BlobError>;

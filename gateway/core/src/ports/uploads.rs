@@ -70,6 +70,12 @@ impl BlobTimes {
     pub fn replaced_blobs(&self) -> Duration {
         self.reader_grace.max(self.rollback_horizon).max(self.versions)
     }
+
+    /// How long garbage that was handed out is not handed out again: a minute, or less where no time is
+    /// to pass between its two deletions.
+    pub fn claim(&self) -> Duration {
+        self.redelete.min(Duration::from_secs(60))
+    }
 }
 
 /// A blob to delete.
@@ -79,6 +85,8 @@ pub struct Garbage {
     pub blob: BlobId,
     /// The store's handle of an unfinished upload.
     pub handle: Option<String>,
+    /// Whether it has been deleted once already.
+    pub again: bool,
 }
 
 /// What one pass found to do.
@@ -88,7 +96,7 @@ pub struct Tidied {
     pub uploads: u64,
     /// Replaced versions that were forgotten.
     pub versions: u64,
-    /// Blobs to delete now. Nobody else is told of them for a minute.
+    /// Blobs to delete now. Nobody else is told of them for [`BlobTimes::claim`].
     pub garbage: Vec<Garbage>,
 }
 
@@ -126,8 +134,10 @@ pub trait Uploads: Send + Sync {
     /// have gone back deletes nothing.
     async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError>;
 
-    /// Notes that these were deleted: for the first time, or for good.
-    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError>;
+    /// Notes that these were deleted: for the first time, or, if they were handed out again, for good.
+    /// Of two that delete a blob for the first time, only one is noted.
+    async fn blobs_deleted(&self, garbage: &[Garbage], times: BlobTimes)
+    -> Result<(), LedgerError>;
 
     /// Keeps blobs that are being read from becoming garbage for so long.
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError>;

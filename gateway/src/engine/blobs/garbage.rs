@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{BlobId, BlobTimes, Blobs, Garbage, Ledger, Runtime};
+use fence_core::ports::{BlobTimes, Blobs, Garbage, Ledger, Runtime};
 use futures::StreamExt as _;
 use futures::stream;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ impl Collector {
             let tidied = self.ledger.tidy_blobs(self.times, BATCH).await?;
             ::metrics::counter!(metrics::UPLOADS_GIVEN_UP).increment(tidied.uploads);
             let handed_out = tidied.garbage.len();
-            let deleted: Vec<BlobId> = stream::iter(tidied.garbage)
+            let deleted: Vec<Garbage> = stream::iter(tidied.garbage)
                 .map(|garbage| self.delete(garbage))
                 .buffer_unordered(DELETIONS_MAX)
                 .filter_map(|deleted| async move { deleted })
@@ -73,9 +73,9 @@ impl Collector {
         Ok(())
     }
 
-    async fn delete(&self, garbage: Garbage) -> Option<BlobId> {
+    async fn delete(&self, garbage: Garbage) -> Option<Garbage> {
         match self.blobs.delete(garbage.blob, garbage.handle.as_deref()).await {
-            Ok(()) => Some(garbage.blob),
+            Ok(()) => Some(garbage),
             Err(error) => {
                 ::metrics::counter!(metrics::BLOB_DELETIONS_FAILED).increment(1);
                 tracing::warn!(%error, blob = %garbage.blob, "garbage could not be deleted yet");

@@ -5,7 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use fence_core::ObjectKey;
 use fence_core::ResourceName;
-use fence_core::ports::{BlobId, BlobStream, Object, Payload, ReadItem};
+use fence_core::ports::{BlobError, BlobId, BlobStream, Object, Payload, ReadItem};
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::engine::{Engine, EngineError, metrics};
 
@@ -97,7 +98,10 @@ impl Engine {
     ) -> Result<Option<BlobStream>, EngineError> {
         let reader = self.inner.blobs.readers.enter(blob);
         let stream = self.inner.blobs.store.blobs()?.read(blob, range).await?;
-        Ok(stream.map(|stream| reader.guard(stream)))
+        let told = move |error: &BlobError| {
+            tracing::warn!(%error, %blob, "the bytes of an object broke off");
+        };
+        Ok(stream.map(|stream| reader.guard(stream).inspect_err(told).boxed()))
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Upload {
     blob: BlobId,
     /// `None` if the bytes are wanted for their digest only, since the write took effect earlier.
     sink: Option<Box<dyn BlobUpload>>,
-    noted: bool,
+    in_parts: bool,
     digest: Sha256,
     size: u64,
     _room: OwnedSemaphorePermit,
@@ -95,7 +95,7 @@ impl Engine {
             engine: self.clone(),
             blob,
             sink,
-            noted: false,
+            in_parts: false,
             digest: Sha256::new(),
             size: 0,
             _room: room,
@@ -143,21 +143,21 @@ impl Engine {
 
 impl Upload {
     /// Takes more of the body. Waits while the store is slower.
+    ///
+    /// The handle of an upload in parts is noted before the first part is sent: so that others can end
+    /// it in the store if this gateway does not live to do so.
     pub async fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         self.digest.update(&bytes);
         self.size += bytes.len() as u64;
         let Some(sink) = &mut self.sink else { return Ok(()) };
-        sink.push(bytes).await?;
-        // So that others can end it in the store if this gateway does not live to do so.
-        if !self.noted
-            && let Some(handle) = sink.handle().map(ToOwned::to_owned)
-        {
-            let (ledger, blob) = (Arc::clone(&self.engine.inner.ledger), self.blob);
-            let note = async move { ledger.note_upload(blob, &handle).await };
-            self.engine.query(note).await?;
-            self.noted = true;
+        if !self.in_parts && sink.outgrows(bytes.len()) {
+            if let Some(handle) = sink.begin_parts().await? {
+                let (ledger, blob) = (Arc::clone(&self.engine.inner.ledger), self.blob);
+                self.engine.query(async move { ledger.note_upload(blob, &handle).await }).await?;
+            }
+            self.in_parts = true;
         }
-        Ok(())
+        Ok(sink.push(bytes).await?)
     }
 
     /// The body is whole: once this returns it is stored for good, and not an object's yet.

@@ -34,6 +34,7 @@ struct TidyRow {
     versions: Option<i64>,
     blob: Option<Uuid>,
     handle: Option<String>,
+    again: Option<bool>,
 }
 
 #[derive(FromRow)]
@@ -88,19 +89,23 @@ impl Uploads for PgLedger {
 
     async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
         let sessions = &self.sessions;
-        let query =
-            sqlx::query_as::<_, TidyRow>("SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5)")
-                .bind(sessions.seen())
-                .bind(times.upload.as_secs_f64())
-                .bind(times.versions.as_secs_f64())
-                .bind(times.replaced_blobs().as_secs_f64())
-                .bind(limit);
+        let query = sqlx::query_as::<_, TidyRow>(
+            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(sessions.seen())
+        .bind(times.upload.as_secs_f64())
+        .bind(times.versions.as_secs_f64())
+        .bind(times.replaced_blobs().as_secs_f64())
+        .bind(times.claim().as_secs_f64())
+        .bind(limit);
         let rows: Vec<TidyRow> = fetch!(sessions, fetch_all, query)?;
         let mut tidied = Tidied::default();
         for row in rows {
             match row.blob {
                 Some(blob) => {
-                    tidied.garbage.push(Garbage { blob: BlobId(blob), handle: row.handle });
+                    let again = row.again.unwrap_or(false);
+                    let garbage = Garbage { blob: BlobId(blob), handle: row.handle, again };
+                    tidied.garbage.push(garbage);
                 }
                 None => {
                     tidied.uploads = row.uploads.unwrap_or(0).unsigned_abs();
@@ -111,11 +116,16 @@ impl Uploads for PgLedger {
         Ok(tidied)
     }
 
-    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+    async fn blobs_deleted(
+        &self,
+        garbage: &[Garbage],
+        times: BlobTimes,
+    ) -> Result<(), LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3)")
+        let query = sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3, $4)")
             .bind(sessions.seen())
-            .bind(ids(blobs))
+            .bind(garbage.iter().map(|garbage| garbage.blob.0).collect::<Vec<_>>())
+            .bind(garbage.iter().map(|garbage| garbage.again).collect::<Vec<_>>())
             .bind(times.redelete.as_secs_f64());
         fetch!(sessions, execute, query).map(drop)
     }

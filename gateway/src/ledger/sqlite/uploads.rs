@@ -14,9 +14,6 @@ use super::load::{self, Needs};
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::{object_key, resource_name};
 
-/// How long nobody else is told of garbage that was handed out.
-const CLAIMED_FOR: Duration = Duration::from_secs(60);
-
 #[derive(FromRow)]
 struct PointerColumns {
     blob: String,
@@ -111,41 +108,44 @@ impl Uploads for SqliteLedger {
             .execute(&mut *transaction)
             .await
             .map_err(rolled_back)?;
-        let due: Vec<(String, Option<String>)> = sqlx::query_as(
+        let due: Vec<(String, Option<String>, bool)> = sqlx::query_as(
             "UPDATE blob_garbage SET due_at = ?2 WHERE blob IN (
                  SELECT blob FROM blob_garbage WHERE due_at <= ?1 ORDER BY due_at LIMIT ?3)
-             RETURNING blob, handle",
+             RETURNING blob, handle, deleted",
         )
         .bind(now)
-        .bind(now.saturating_add(micros(CLAIMED_FOR)))
+        .bind(now.saturating_add(micros(times.claim())))
         .bind(limit)
         .fetch_all(&mut *transaction)
         .await
         .map_err(rolled_back)?;
         transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))?;
-        let garbage =
-            |(blob, handle): (String, _)| Ok(Garbage { blob: BlobId(load::id(&blob)?), handle });
+        let garbage = |(blob, handle, again): (String, _, _)| {
+            Ok(Garbage { blob: BlobId(load::id(&blob)?), handle, again })
+        };
         let garbage = due.into_iter().map(garbage).collect::<Result<_, LedgerError>>()?;
         Ok(Tidied { garbage, ..tidied })
     }
 
-    async fn blobs_deleted(&self, blobs: &[BlobId], times: BlobTimes) -> Result<(), LedgerError> {
+    async fn blobs_deleted(
+        &self,
+        garbage: &[Garbage],
+        times: BlobTimes,
+    ) -> Result<(), LedgerError> {
         let due_at = self.now().wall.as_microsecond().saturating_add(micros(times.redelete));
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         let mut transaction = connection.begin().await.map_err(rolled_back)?;
-        for statement in [
-            "DELETE FROM blob_garbage
-             WHERE deleted AND ?2 IS NOT NULL AND blob IN (SELECT value FROM json_each(?1))",
-            "UPDATE blob_garbage SET deleted = 1, due_at = ?2
-             WHERE blob IN (SELECT value FROM json_each(?1))",
-        ] {
-            sqlx::query(statement)
-                .bind(json(blobs))
-                .bind(due_at)
-                .execute(&mut *transaction)
-                .await
-                .map_err(rolled_back)?;
+        for one in garbage {
+            let blob = one.blob.to_string();
+            let noted = if one.again {
+                sqlx::query("DELETE FROM blob_garbage WHERE blob = ?1 AND deleted").bind(blob)
+            } else {
+                let first = "UPDATE blob_garbage SET deleted = 1, due_at = ?2
+                             WHERE blob = ?1 AND NOT deleted";
+                sqlx::query(first).bind(blob).bind(due_at)
+            };
+            noted.execute(&mut *transaction).await.map_err(rolled_back)?;
         }
         transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))
     }
