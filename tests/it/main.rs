@@ -15,6 +15,7 @@ mod cut_connections;
 mod deadlocks;
 mod deliveries;
 mod disasters;
+mod engine_blobs;
 mod engine_breaks;
 mod engine_fences;
 mod engine_grants;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
-    Attempt, BlobTimes, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention, SealItem,
-    SealKind, SealVerdict,
+    Attempt, BlobTimes, Blobs, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention,
+    SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
 use fence_tests::process::eventually;
@@ -40,6 +40,10 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
+        Self::on_blobs(None)
+    }
+
+    pub fn on_blobs(blobs: Option<Arc<dyn Blobs>>) -> Self {
         let runtime = runtime(TaskTracker::new());
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
@@ -67,7 +71,7 @@ impl Rig {
             uploads_max: 4,
             refencing: None,
         };
-        let engine = Engine::new(ledger.clone(), mint.clone(), None, runtime, settings);
+        let engine = Engine::new(ledger.clone(), mint.clone(), blobs, runtime, settings);
         Self { engine, ledger, mint }
     }
 

@@ -1,0 +1,230 @@
+//! Large payloads through the engine, with what happens in between forced: pointers that move while they
+//! are read, blobs that are gone, and commits whose answers are lost.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fence_core::memory::MemoryBlobs;
+use fence_core::ports::{
+    BlobError, BlobId, BlobStream, BlobTimes, BlobUpload, Blobs, Ledger as _, Listed, Uploads as _,
+};
+use fence_core::{ObjectKey, Token};
+use fence_tests::conformance;
+use fence_tests::scripted::{Step, lost};
+use fencegate::engine::{
+    Content, Engine, EngineError, PutBody, UploadHead, Wanted, Write, WriteEffect, WriteFailure,
+};
+use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use uuid::Uuid;
+
+use crate::rig::{R, Rig, name};
+
+/// Nothing is kept.
+const NOW: BlobTimes = BlobTimes {
+    upload: std::time::Duration::ZERO,
+    reader_grace: std::time::Duration::ZERO,
+    rollback_horizon: std::time::Duration::ZERO,
+    versions: std::time::Duration::ZERO,
+    redelete: std::time::Duration::ZERO,
+};
+
+type Between = BoxFuture<'static, ()>;
+
+/// Blobs in memory; before the next one is read, something else happens.
+struct Interrupted {
+    blobs: MemoryBlobs,
+    before_read: Mutex<Option<Between>>,
+}
+
+impl Interrupted {
+    fn new() -> Arc<Self> {
+        let blobs = MemoryBlobs::new(conformance::clock());
+        Arc::new(Self { blobs, before_read: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Blobs for Interrupted {
+    async fn upload(
+        &self,
+        blob: BlobId,
+        size: Option<u64>,
+    ) -> Result<Box<dyn BlobUpload>, BlobError> {
+        self.blobs.upload(blob, size).await
+    }
+
+    async fn read(&self, blob: BlobId, range: Range<u64>) -> Result<Option<BlobStream>, BlobError> {
+        let between = self.before_read.lock().unwrap().take();
+        if let Some(between) = between {
+            between.await;
+        }
+        self.blobs.read(blob, range).await
+    }
+
+    async fn delete(&self, blob: BlobId, handle: Option<&str>) -> Result<(), BlobError> {
+        self.blobs.delete(blob, handle).await
+    }
+
+    fn list(&self) -> BoxStream<'static, Result<Listed, BlobError>> {
+        self.blobs.list()
+    }
+
+    async fn size(&self, blob: BlobId) -> Result<Option<u64>, BlobError> {
+        self.blobs.size(blob).await
+    }
+
+    async fn mark(&self) -> Result<Option<Uuid>, BlobError> {
+        self.blobs.mark().await
+    }
+
+    async fn set_mark(&self, mark: Uuid) -> Result<(), BlobError> {
+        self.blobs.set_mark(mark).await
+    }
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("k").unwrap()
+}
+
+/// Uploads a body, and commits it.
+async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), WriteFailure> {
+    let head = UploadHead {
+        resource: name(R),
+        key: key(),
+        token,
+        lock: None,
+        idempotency_key: None,
+        request_id: "test".into(),
+    };
+    let mut upload = engine.begin_upload(&head, None).await?;
+    upload.push(Bytes::from_static(text.as_bytes())).await.unwrap();
+    let uploaded = upload.finish().await.unwrap();
+    let write = Write {
+        resource: head.resource,
+        token,
+        lock: None,
+        sequence: None,
+        idempotency_key: None,
+        object_condition: None,
+        resource_version: None,
+        effect: WriteEffect::Put {
+            key: head.key,
+            content_type: "text/plain".into(),
+            body: PutBody::Uploaded(uploaded),
+        },
+        request_id: head.request_id,
+    };
+    engine.write(write).await.map(drop)
+}
+
+/// Reads the whole object.
+async fn read(engine: &Engine) -> Result<(i64, String), EngineError> {
+    let whole = |object: &fence_core::ports::Object| Wanted::Bytes(0..object.size.unsigned_abs());
+    let fetched = engine.fetch(name(R), key(), None, whole).await?;
+    let Content::Stream(stream) = fetched.content else { panic!("its bytes are in a blob") };
+    let chunks: Vec<Bytes> = stream.try_collect().await.unwrap();
+    Ok((fetched.object.tag.version, String::from_utf8(chunks.concat()).unwrap()))
+}
+
+/// The blobs that nothing points at any more are deleted, for the first time.
+async fn sweep(rig: &Rig, blobs: &Interrupted) -> usize {
+    let tidied = rig.ledger.tidy_blobs(NOW, 100).await.unwrap();
+    for garbage in &tidied.garbage {
+        blobs.delete(garbage.blob, None).await.unwrap();
+    }
+    rig.ledger.blobs_deleted(&tidied.garbage, NOW).await.unwrap();
+    tidied.garbage.len()
+}
+
+#[tokio::test]
+async fn a_pointer_that_moved_is_followed() {
+    let blobs = Interrupted::new();
+    let rig = Arc::new(Rig::on_blobs(Some(blobs.clone())));
+    let token = rig.granted(R).await.token;
+    put(&rig.engine, token, "the first, and longer").await.unwrap();
+    let (other, store) = (Arc::clone(&rig), Arc::clone(&blobs));
+    *blobs.before_read.lock().unwrap() = Some(Box::pin(async move {
+        put(&other.engine, token, "the second").await.unwrap();
+        assert_eq!(sweep(&other, &store).await, 1, "the first is deleted");
+    }));
+    assert_eq!(read(&rig.engine).await.unwrap(), (2, "the second".into()));
+}
+
+#[tokio::test]
+async fn an_object_that_was_deleted_meanwhile_is_not_there() {
+    let blobs = Interrupted::new();
+    let rig = Arc::new(Rig::on_blobs(Some(blobs.clone())));
+    let token = rig.granted(R).await.token;
+    put(&rig.engine, token, "text").await.unwrap();
+    let (other, store) = (Arc::clone(&rig), Arc::clone(&blobs));
+    *blobs.before_read.lock().unwrap() = Some(Box::pin(async move {
+        let effect = WriteEffect::Delete { key: key() };
+        let delete = Write { effect, ..crate::rig::put(R, token) };
+        other.engine.write(delete).await.unwrap();
+        sweep(&other, &store).await;
+    }));
+    assert!(matches!(read(&rig.engine).await, Err(EngineError::ObjectNotFound)));
+}
+
+/// Nobody has moved the pointer: that is an alarm, and nothing is made up.
+#[tokio::test]
+async fn a_blob_that_is_missing_is_told_so() {
+    let blobs = Interrupted::new();
+    let rig = Rig::on_blobs(Some(blobs.clone()));
+    let token = rig.granted(R).await.token;
+    put(&rig.engine, token, "text").await.unwrap();
+    let pointer = rig.ledger.pointers(None, 1).await.unwrap().pop().unwrap();
+    blobs.delete(pointer.blob, None).await.unwrap();
+    assert!(matches!(read(&rig.engine).await, Err(EngineError::BlobMissing)));
+}
+
+/// The commit that was sent first took effect, and its answer was lost: its rerun finds that, although the
+/// intent is consumed and sweepers run.
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_keeps_its_blob() {
+    let blobs = Interrupted::new();
+    let rig = Rig::on_blobs(Some(blobs.clone()));
+    let token = rig.granted(R).await.token;
+    let mut sendings = 0;
+    rig.ledger.on_commit(move |_, _| {
+        sendings += 1;
+        match sendings {
+            1 => Step::act_but(lost()),
+            _ => Step::act(),
+        }
+    });
+    put(&rig.engine, token, "text").await.unwrap();
+    assert_eq!(sweep(&rig, &blobs).await, 0);
+    assert_eq!(read(&rig.engine).await.unwrap(), (1, "text".into()));
+}
+
+/// The one that was sent first has not reached the ledger, and a sweeper gives the upload up: the rerun is
+/// refused, and buries it.
+#[tokio::test]
+async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
+    let blobs = Interrupted::new();
+    let rig = Rig::on_blobs(Some(blobs.clone()));
+    let token = rig.granted(R).await.token;
+    let memory = rig.memory();
+    let mut sendings = 0;
+    rig.ledger.on_commit(move |_, _| {
+        sendings += 1;
+        if sendings > 1 {
+            return Step::act();
+        }
+        let memory = Arc::clone(&memory);
+        Step::fail(lost()).after(async move {
+            assert_eq!(memory.tidy_blobs(NOW, 10).await.unwrap().uploads, 1);
+        })
+    });
+    let failure = put(&rig.engine, token, "text").await.unwrap_err();
+    assert!(matches!(failure.error, EngineError::UploadExpired), "{failure:?}");
+    let record = rig.ledger.operation(failure.operation).await.unwrap();
+    assert_eq!(record, Some(fence_core::ports::OperationRecord::Buried));
+    assert!(matches!(read(&rig.engine).await, Err(EngineError::ObjectNotFound)));
+}
