@@ -23,7 +23,8 @@ CREATE TABLE fencegate.write_guard (
     generation bigint  NOT NULL,          -- rises with each re-fence; part of every ETag
     timeline   text    NOT NULL,
     system_id  bigint  NOT NULL,
-    halted     text                       -- why nothing may be written until a re-fence
+    halted     text,                      -- why nothing may be written until a re-fence
+    refenced_at timestamptz               -- the last time
 );
 
 -- One row per resource, for ever: the fence. Small and updated in place (HOT): no index on what

@@ -112,7 +112,7 @@ BEGIN
         UPDATE fencegate.write_guard g
         SET floor = raised, generation = greatest(g.generation, p_known_generation) + 1,
             timeline = fencegate.current_timeline(), system_id = fencegate.current_system_id(),
-            halted = NULL;
+            halted = NULL, refenced_at = clock_timestamp();
         PERFORM fencegate.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;

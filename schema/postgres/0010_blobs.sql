@@ -29,7 +29,8 @@ CREATE TABLE fencegate.replaced_versions (
     CONSTRAINT replaced_versions_payload_somewhere CHECK ((body IS NULL) <> (blob IS NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE fencegate.replaced_versions ALTER COLUMN body SET STORAGE EXTERNAL;
-CREATE INDEX replaced_versions_replaced_at ON fencegate.replaced_versions (replaced_at);
+CREATE INDEX replaced_versions_inline ON fencegate.replaced_versions (replaced_at) WHERE blob IS NULL;
+CREATE INDEX replaced_versions_blobs ON fencegate.replaced_versions (replaced_at) WHERE blob IS NOT NULL;
 CREATE INDEX replaced_versions_blob ON fencegate.replaced_versions (blob) WHERE blob IS NOT NULL;
 
 -- Blobs that nothing points at, nor ever will again. Deleted twice: a paused gateway may finish its
@@ -48,10 +49,10 @@ CREATE TABLE fencegate.blob_pins (
     keep_until timestamptz NOT NULL
 );
 
--- Which store the blobs are in.
+-- Which store the blobs are in; the store's mark names the ledger.
 CREATE TABLE fencegate.blob_store (
     only_row boolean PRIMARY KEY DEFAULT true CONSTRAINT blob_store_only_row CHECK (only_row),
-    mark     uuid NOT NULL
+    store    uuid NOT NULL
 );
 
 -- Begin upload: store the intent, unless the write is refused for good.
@@ -98,10 +99,12 @@ BEGIN
 END $$;
 
 -- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
--- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s.
+-- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s. For p_horizon_s
+-- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise.
 CREATE FUNCTION fencegate.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
-    p_replaced_blobs_s double precision, p_claim_s double precision, p_rows bigint)
+    p_replaced_blobs_s double precision, p_horizon_s double precision, p_claim_s double precision,
+    p_rows bigint, p_hand_out boolean)
 RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text, again boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -109,6 +112,7 @@ DECLARE
     guard      fencegate.write_guard;
     t          timestamptz := clock_timestamp();
     given_up   bigint;
+    inline     bigint;
     forgotten  bigint;
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
@@ -124,17 +128,20 @@ BEGIN
                 SELECT g.blob, g.handle, t FROM gone g)
     SELECT count(*) INTO given_up FROM gone;
 
+    DELETE FROM fencegate.replaced_versions r WHERE r.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.replaced_versions o
+        WHERE o.blob IS NULL AND o.replaced_at <= t - p_versions_s * interval '1 second'
+        ORDER BY o.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS inline = ROW_COUNT;
+
     -- A synchronous standby that has not got as far as the replacement may be promoted without it.
     WITH old AS (
         SELECT r.resource, r.key, r.version, r.generation FROM fencegate.replaced_versions r
-        WHERE r.replaced_at <= t - p_versions_s * interval '1 second'
-          AND (r.blob IS NULL
-               OR r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'
-                  AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
-                                  WHERE p.blob = r.blob AND p.keep_until > t)
-                  AND NOT EXISTS (SELECT FROM pg_stat_replication s
-                                  WHERE s.sync_state IN ('sync', 'quorum')
-                                    AND s.flush_lsn < r.replaced_lsn))
+        WHERE r.blob IS NOT NULL AND r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'
+          AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
+                          WHERE p.blob = r.blob AND p.keep_until > t)
+          AND NOT EXISTS (SELECT FROM pg_stat_replication s
+                          WHERE s.sync_state IN ('sync', 'quorum') AND s.flush_lsn < r.replaced_lsn)
         ORDER BY r.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED),
     gone AS (DELETE FROM fencegate.replaced_versions r USING old
              WHERE r.resource = old.resource AND r.key = old.key AND r.version = old.version
@@ -148,7 +155,10 @@ BEGIN
         SELECT o.blob FROM fencegate.blob_pins o WHERE o.keep_until <= t
         LIMIT p_rows FOR UPDATE SKIP LOCKED);
 
-    RETURN QUERY SELECT given_up, forgotten, NULL::uuid, NULL::text, NULL::boolean;
+    RETURN QUERY SELECT given_up, inline + forgotten, NULL::uuid, NULL::text, NULL::boolean;
+    IF NOT p_hand_out OR guard.refenced_at > t - p_horizon_s * interval '1 second' THEN
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t

@@ -10,7 +10,8 @@ CREATE TABLE guard (
     floor      INTEGER NOT NULL,
     generation INTEGER NOT NULL,
     mark       INTEGER NOT NULL,          -- raised here and in the mint together
-    ledger     TEXT    NOT NULL           -- which ledger this is
+    ledger     TEXT    NOT NULL,          -- which ledger this is
+    refenced_at INTEGER
 ) STRICT;
 
 CREATE TABLE fences (

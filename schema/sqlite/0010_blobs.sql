@@ -22,7 +22,8 @@ CREATE TABLE replaced_versions (
     PRIMARY KEY (resource, key, version, generation),
     CHECK ((body IS NULL) <> (blob IS NULL))
 ) STRICT;
-CREATE INDEX replaced_versions_replaced_at ON replaced_versions (replaced_at);
+CREATE INDEX replaced_versions_inline ON replaced_versions (replaced_at) WHERE blob IS NULL;
+CREATE INDEX replaced_versions_blobs ON replaced_versions (replaced_at) WHERE blob IS NOT NULL;
 CREATE INDEX replaced_versions_blob ON replaced_versions (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE blob_garbage (
@@ -40,7 +41,7 @@ CREATE TABLE blob_pins (
 
 CREATE TABLE blob_store (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-    mark     TEXT    NOT NULL
+    store    TEXT    NOT NULL
 ) STRICT;
 
 CREATE VIEW blob_pointers AS

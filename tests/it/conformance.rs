@@ -102,6 +102,8 @@ on_every_ledger! {
         a_ledger_is_bound_to_one_store
         passes_are_bounded
         replaced_versions_are_gone
+        garbage_is_handed_out_to_those_who_can_delete_it
+        nothing_is_deleted_for_a_while_after_a_re_fence
     }
     infinite {
         an_infinite_lock_lasts_a_minute_until_it_is_renewed
@@ -518,6 +520,7 @@ on_every_store! {
     what_is_stored_is_read
     parts_of_a_blob_are_read
     large_blobs_are_stored_in_parts
+    pieces_of_any_size_are_put_together
     deletions_may_come_twice
     an_upload_that_was_given_up_leaves_nothing
     an_upload_that_others_end_leaves_nothing

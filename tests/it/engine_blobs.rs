@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fence_core::memory::MemoryBlobs;
 use fence_core::ports::{
-    BlobError, BlobId, BlobStream, BlobTimes, BlobUpload, Blobs, Ledger as _, Listed, Uploads as _,
+    BlobError, BlobId, BlobStream, BlobTimes, BlobUpload, Blobs, Ledger as _, Listed, StoreMark,
+    Uploads as _,
 };
 use fence_core::{ObjectKey, Token};
 use fence_tests::conformance;
@@ -20,7 +21,6 @@ use fencegate::engine::{
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use uuid::Uuid;
 
 use crate::rig::{R, Rig, name};
 
@@ -78,11 +78,11 @@ impl Blobs for Interrupted {
         self.blobs.size(blob).await
     }
 
-    async fn mark(&self) -> Result<Option<Uuid>, BlobError> {
+    async fn mark(&self) -> Result<Option<StoreMark>, BlobError> {
         self.blobs.mark().await
     }
 
-    async fn set_mark(&self, mark: Uuid) -> Result<(), BlobError> {
+    async fn set_mark(&self, mark: StoreMark) -> Result<(), BlobError> {
         self.blobs.set_mark(mark).await
     }
 }
@@ -133,7 +133,7 @@ async fn read(engine: &Engine) -> Result<(i64, String), EngineError> {
 
 /// The blobs that nothing points at any more are deleted, for the first time.
 async fn sweep(rig: &Rig, blobs: &Interrupted) -> usize {
-    let tidied = rig.ledger.tidy_blobs(NOW, 100).await.unwrap();
+    let tidied = rig.ledger.tidy_blobs(NOW, 100, true).await.unwrap();
     for garbage in &tidied.garbage {
         blobs.delete(garbage.blob, None).await.unwrap();
     }
@@ -219,7 +219,7 @@ async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
         }
         let memory = Arc::clone(&memory);
         Step::fail(lost()).after(async move {
-            assert_eq!(memory.tidy_blobs(NOW, 10).await.unwrap().uploads, 1);
+            assert_eq!(memory.tidy_blobs(NOW, 10, true).await.unwrap().uploads, 1);
         })
     });
     let failure = put(&rig.engine, token, "text").await.unwrap_err();

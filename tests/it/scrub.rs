@@ -1,11 +1,13 @@
 //! `fencegate scrub`, and gateways whose blob store is not their ledger's.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::path::PathBuf;
 
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
+use fence_tests::process::eventually;
 use fence_tests::stores::{Kind, Store};
 
 use crate::blob_rig::{default_blobs, on_store, put, seed_of};
@@ -164,6 +166,58 @@ async fn gateways_of_one_ledger_share_a_store() {
     let second = on_store(settings(), &store).start().await;
     let read = second.client().read(R, "k").send().await.expect(200);
     assert_eq!(seed_of(&read.body), 1);
+}
+
+/// Started when there were no blobs, each on a folder of its own: whoever uploads first decides. The other
+/// one neither takes large payloads, nor misses any, nor deletes what it does not have.
+#[tokio::test]
+async fn a_gateway_on_the_wrong_folder_does_no_harm() {
+    let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
+    let (database, prefix) = (postgres.database().await, etcd.prefix());
+    let settings = || {
+        Gateway::clustered(&database, &etcd.endpoint(), &prefix)
+            .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
+            .env("FENCEGATE_READER_GRACE", "0s")
+            .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
+            .env("FENCEGATE_REDELETE_AFTER", "0s")
+    };
+    let (mut right, wrong) = (settings().start().await, settings().start().await);
+    let lock = right.client().acquire(R, "10m").await;
+    put(&right.client(), &lock, "k", 1, LENGTH).await;
+    right.kill9();
+    let client = wrong.client();
+    let large = client.put(R, "k", crate::blob_rig::body(2, LENGTH)).under(&lock).send().await;
+    large.refused(503, "blobs-unavailable");
+    client.read(R, "k").send().await.refused(503, "blobs-unavailable");
+    client.delete(R, "k").under(&lock).send().await.expect(204);
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(files(&right).len(), 1, "only who has it deletes it");
+    let metrics = client.get("/metrics").send().await.expect(200).text();
+    assert!(!metrics.contains("fencegate_blobs_missing_total 1"), "{metrics}");
+    right.restart().await;
+    eventually("it is deleted", async || files(&right).is_empty().then_some(())).await;
+}
+
+/// Whatever the ledger does not know of would be garbage to it.
+#[tokio::test]
+async fn the_store_of_another_ledger_is_refused() {
+    let store = Store::start(Kind::Folder).await;
+    let first = on_store(Gateway::embedded(), &store).start().await;
+    let lock = first.client().acquire(R, "10m").await;
+    put(&first.client(), &lock, "k", 1, LENGTH).await;
+    let second = on_store(Gateway::embedded(), &store);
+    let (status, log) = second.clone().start_refused().await;
+    assert_eq!(status.code(), Some(1), "{log}");
+    tells(&log, &["has the blobs of another ledger"]);
+
+    let mut other = Gateway::embedded().start().await;
+    other.set_env("FENCEGATE_BLOBS", &store.url());
+    other.set_env("FENCEGATE_ROLLBACK_HORIZON", "0s");
+    other.kill9();
+    let (code, told, log) = other.run(&["scrub", "--fix"]).await;
+    assert_eq!((code, told.as_str()), (Some(1), ""), "{log}");
+    tells(&log, &["nothing was compared"]);
+    assert_eq!(seed_of(&first.client().read(R, "k").send().await.expect(200).body), 1);
 }
 
 #[tokio::test]

@@ -393,8 +393,13 @@ impl Uploads for ScriptedLedger {
         self.memory.note_upload(blob, handle).await
     }
 
-    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
-        self.memory.tidy_blobs(times, limit).await
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError> {
+        self.memory.tidy_blobs(times, limit, hand_out).await
     }
 
     async fn blobs_deleted(
@@ -425,7 +430,7 @@ impl Uploads for ScriptedLedger {
         self.memory.blob_store().await
     }
 
-    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
-        self.memory.bind_blob_store(mark).await
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
+        self.memory.bind_blob_store(store).await
     }
 }

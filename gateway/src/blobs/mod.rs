@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fence_core::ports::{BlobError, BlobId, BlobStream, BlobUpload, Blobs, Listed, StoredBlob};
+use fence_core::ports::{
+    BlobError, BlobId, BlobStream, BlobUpload, Blobs, Listed, StoreMark, StoredBlob,
+};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
@@ -22,10 +24,8 @@ use object_store::path::Path;
 use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
 };
-use uuid::Uuid;
 
 pub use open::{BlobsUrl, BlobsUrlError};
-pub use probe::Abilities;
 
 const BLOBS: &str = "blobs";
 const MARK: &str = "fencegate-store";
@@ -162,17 +162,21 @@ impl Blobs for ObjectBlobs {
         Ok(meta.map(|meta| meta.size))
     }
 
-    async fn mark(&self) -> Result<Option<Uuid>, BlobError> {
+    async fn mark(&self) -> Result<Option<StoreMark>, BlobError> {
         let Some(got) = found(self.objects.get(&self.mark_path()).await)? else { return Ok(None) };
         let bytes = got.bytes().await.map_err(failed)?;
         let text = String::from_utf8_lossy(&bytes);
-        let wrong = |_| BlobError(format!("{} holds {text:?}, not a mark", self.mark_path()));
-        text.trim().parse().map(Some).map_err(wrong)
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        match (field("store"), field("ledger")) {
+            (Some(store), Some(ledger)) => Ok(Some(StoreMark { store, ledger })),
+            _ => Err(BlobError(format!("{} does not hold a mark", self.mark_path()))),
+        }
     }
 
-    async fn set_mark(&self, mark: Uuid) -> Result<(), BlobError> {
+    async fn set_mark(&self, mark: StoreMark) -> Result<(), BlobError> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let payload = PutPayload::from(format!("{mark}\n"));
+        let payload = PutPayload::from(format!("store {}\nledger {}\n", mark.store, mark.ledger));
         match self.objects.put_opts(&self.mark_path(), payload, options).await {
             Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(failed(error)),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use fence_core::ports::{BlobError, BlobUpload as _};
 use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{PutMode, PutOptions, PutPayload};
 use uuid::Uuid;
@@ -12,31 +13,29 @@ use super::{ObjectBlobs, failed};
 
 const PROBE: &str = "probe";
 
-/// What a store can do beyond what is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abilities {
-    /// It can be told not to overwrite.
-    pub creates_only: bool,
-}
+/// What is so old was left by a probe that was cut short; younger ones may be of a gateway that starts now.
+const LEFT_AFTER_S: i64 = 600;
 
 impl ObjectBlobs {
     /// Tries everything that is needed of a store, under a name that nobody else uses.
     ///
     /// # Errors
     /// What it cannot do.
-    pub async fn probe(&self, name: Uuid) -> Result<Abilities, BlobError> {
+    pub async fn probe(&self, name: Uuid, now: Timestamp) -> Result<(), BlobError> {
         let folder = self.prefix.clone().join(PROBE);
         let path = folder.clone().join(name.to_string());
-        let abilities = self.try_out(&path).await;
-        // Also what an earlier probe has left that was cut short.
+        let outcome = self.try_out(&path).await;
         let mut left = self.objects.list(Some(&folder));
         while let Some(Ok(meta)) = left.next().await {
-            let _ = self.delete_at(&meta.location).await;
+            let own = meta.location == path || meta.location.prefix_matches(&path);
+            if own || meta.last_modified.timestamp() < now.as_second() - LEFT_AFTER_S {
+                let _ = self.delete_at(&meta.location).await;
+            }
         }
-        abilities
+        outcome
     }
 
-    async fn try_out(&self, path: &Path) -> Result<Abilities, BlobError> {
+    async fn try_out(&self, path: &Path) -> Result<(), BlobError> {
         let cannot = |what: &str| BlobError(format!("it cannot {what}"));
         let step =
             |what: &'static str| move |error: BlobError| BlobError(format!("{what}: {}", error.0));
@@ -48,7 +47,9 @@ impl ObjectBlobs {
         if part.as_deref() != Some(b"gate") {
             return Err(cannot("read a part of a blob"));
         }
-        let creates_only = self.creates_only(path).await;
+        if !self.creates_only(path).await {
+            return Err(cannot("be told not to overwrite (If-None-Match)"));
+        }
         self.delete_at(path).await.map_err(step("deleting a blob"))?;
         if self.bytes(path, 0..1).await.map_err(step("reading what is not there"))?.is_some() {
             return Err(cannot("delete a blob so that it is gone at once"));
@@ -68,8 +69,7 @@ impl ObjectBlobs {
         if !listed.iter().any(|meta| meta.location == parts) {
             return Err(cannot("list what is there"));
         }
-        self.delete_at(&parts).await.map_err(step("deleting a blob"))?;
-        Ok(Abilities { creates_only })
+        self.delete_at(&parts).await.map_err(step("deleting a blob"))
     }
 
     async fn bytes(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fence_core::ports::{BlobError, BlobUpload};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
@@ -15,6 +15,8 @@ use super::{ObjectBlobs, failed};
 
 /// The size of a part, unless the body is so large that there would be too many.
 const PART_BYTES: u64 = 8 << 20;
+/// Pieces below this are put together.
+const CRUMB_BYTES: usize = 32 << 10;
 /// S3 takes 10,000.
 const PARTS_MAX: u64 = 9_900;
 
@@ -33,6 +35,8 @@ pub(super) struct Upload {
     path: Path,
     part_bytes: u64,
     filling: Vec<Bytes>,
+    /// Small pieces, put together: what comes in crumbs must not take many times its size.
+    crumbs: BytesMut,
     filled: u64,
     parts: Parts,
     /// The part that is being sent. Dropping it ends that.
@@ -47,6 +51,7 @@ impl Upload {
             path,
             part_bytes,
             filling: Vec::new(),
+            crumbs: BytesMut::new(),
             filled: 0,
             parts: Parts::None,
             sending: JoinSet::new(),
@@ -58,8 +63,15 @@ impl Upload {
         self.send_part().await
     }
 
+    fn sweep_up(&mut self) {
+        if !self.crumbs.is_empty() {
+            self.filling.push(self.crumbs.split().freeze());
+        }
+    }
+
     fn take_filled(&mut self) -> PutPayload {
         self.filled = 0;
+        self.sweep_up();
         std::mem::take(&mut self.filling).into_iter().collect()
     }
 
@@ -147,7 +159,15 @@ impl BlobUpload for Upload {
             let room = usize::try_from(self.part_bytes - self.filled).unwrap_or(usize::MAX);
             let piece = bytes.split_to(room.min(bytes.len()));
             self.filled += piece.len() as u64;
-            self.filling.push(piece);
+            if piece.len() < CRUMB_BYTES {
+                self.crumbs.extend_from_slice(&piece);
+                if self.crumbs.len() >= CRUMB_BYTES {
+                    self.sweep_up();
+                }
+            } else {
+                self.sweep_up();
+                self.filling.push(piece);
+            }
         }
         Ok(())
     }

@@ -41,7 +41,8 @@ use tokio_util::sync::CancellationToken;
 pub use acquired::Acquired;
 use batcher::Batcher;
 pub use blobs::{
-    Content, Fetched, Scrub, ScrubProgress, ScrubReport, Upload, UploadHead, Uploaded, Wanted,
+    Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
+    Wanted, store_standing,
 };
 use deliveries::GiveBack;
 pub use error::EngineError;

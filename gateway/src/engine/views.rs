@@ -10,7 +10,7 @@ use fence_core::ports::{
 use fence_core::{LockId, OperationId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{Engine, EngineError, Readiness};
+use super::{Engine, EngineError, Readiness, Standing};
 
 impl Engine {
     /// A lock by its id.
@@ -104,12 +104,11 @@ impl Engine {
         let mint = self.detached(None, async move { Ok(mint.head().await?) });
         let inner = Arc::clone(&self.inner);
         let blobs = self.detached(None, async move {
-            let mark = inner.blobs.store()?.mark().await?;
-            match inner.ledger.blob_store().await? {
-                Some(known) if mark != Some(known) => Err(EngineError::BlobsUnavailable(
-                    "the blobs of this ledger are in another store".into(),
-                )),
-                _ => Ok(()),
+            match inner.blobs.standing(&*inner.ledger).await? {
+                Standing::Ours | Standing::Unbound => Ok(()),
+                Standing::Other | Standing::Foreign => {
+                    Err(EngineError::BlobsUnavailable("it is not the one of this ledger".into()))
+                }
             }
         });
         let (ledger, mint, blobs) = futures::join!(ledger, mint, blobs);
@@ -130,7 +129,7 @@ impl Engine {
             (Err(_), Ok(_)) => Ok(()),
             (_, Err(error)) => Err(error.to_string()),
         };
-        Readiness { ledger: ledger.map(drop), mint, blobs: blobs.map_err(text) }
+        Readiness { ledger: ledger.map(drop), mint, blobs: blobs.map_err(blobs_trouble) }
     }
 
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
@@ -166,4 +165,10 @@ impl Engine {
             None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
         }
     }
+}
+
+/// What stores say of a refused request may hold what was sent, so it goes to the log alone.
+fn blobs_trouble(error: EngineError) -> String {
+    tracing::warn!(%error, "the blob store is not ready");
+    "the blob store does not answer, or is not the one of this ledger".into()
 }

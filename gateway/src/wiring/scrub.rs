@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use fence_core::ports::{Blobs, Ledger, Pointer};
+use fence_core::ports::{Ledger, Pointer};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::engine::{Scrub, ScrubProgress, ScrubReport};
-use crate::ledger::postgres::{self, PgLedger, PgSettings};
+use crate::engine::{Scrub, ScrubProgress, ScrubReport, Standing, store_standing};
+use crate::ledger::postgres::{PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::runtime;
 
@@ -38,14 +38,12 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
     let mut _data_dir = None;
     let ledger: Arc<dyn Ledger> = match &config.postgres {
         Some(url) => {
-            let options = super::postgres_options(url)?;
             let ledger = PgLedger::new(PgSettings {
-                options: options.clone(),
+                options: super::postgres_options(url)?,
                 connections_max: super::POSTGRES_CONNECTIONS_MAX,
                 timeout: config.request_timeout,
             });
             ledger.check().await.context("cannot use the Postgres server")?;
-            postgres::migrate(&options).await?;
             Arc::new(ledger)
         }
         None => {
@@ -60,10 +58,16 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
     };
     let url = config.blobs_url();
     let blobs = ObjectBlobs::open(&url)?;
-    let known = ledger.blob_store().await.context("cannot read the ledger")?;
-    let mark = blobs.mark().await.with_context(|| format!("cannot use the blob store {url}"))?;
-    if known.is_some() && mark != known {
-        bail!("the blobs of this ledger are in another store than {url}; nothing was compared");
+    let standing = store_standing(&*ledger, &blobs).await;
+    match standing.with_context(|| format!("cannot use the blob store {url}"))? {
+        Standing::Ours => {}
+        Standing::Unbound => {
+            let told = "this ledger has no blobs yet; there is nothing to compare\n".to_owned();
+            return Ok(Scrubbed { told, whole: true });
+        }
+        Standing::Other | Standing::Foreign => {
+            bail!("the blobs of this ledger are in another store than {url}; nothing was compared")
+        }
     }
     let scrub = Scrub {
         ledger,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use fence_core::ports::{BlobId, Blobs, Listed};
+use fence_core::ports::{BlobId, Blobs, Listed, StoreMark};
 use fencegate::blobs::{BlobsUrl, ObjectBlobs};
 use futures::TryStreamExt as _;
 use uuid::Uuid;
@@ -19,6 +19,10 @@ pub fn open(store: &Store) -> ObjectBlobs {
 
 fn new_blob() -> BlobId {
     BlobId(Uuid::new_v4())
+}
+
+fn new_mark() -> StoreMark {
+    StoreMark { store: Uuid::new_v4(), ledger: Uuid::new_v4() }
 }
 
 /// Bytes that are nowhere the same.
@@ -88,6 +92,22 @@ pub async fn large_blobs_are_stored_in_parts(blobs: &dyn Blobs) {
     assert!(across == Some(body.slice(8_388_600..8_388_620)));
 }
 
+/// Crumbs of one byte, and what is not.
+pub async fn pieces_of_any_size_are_put_together(blobs: &dyn Blobs) {
+    let (blob, body) = (new_blob(), bytes(200_000));
+    let mut upload = blobs.upload(blob, None).await.expect("an upload begins");
+    let mut rest = body.clone();
+    for size in [1, 1, 40_000, 3, 32_767, 32_768, 1].into_iter().chain(std::iter::repeat(11)) {
+        if rest.is_empty() {
+            break;
+        }
+        let piece = rest.split_to(size.min(rest.len()));
+        upload.push(piece).await.expect("bytes are taken");
+    }
+    upload.finish().await.expect("the blob is stored");
+    assert!(read(blobs, blob, 0..200_000).await == Some(body));
+}
+
 /// As the sweeper does it.
 pub async fn deletions_may_come_twice(blobs: &dyn Blobs) {
     let blob = new_blob();
@@ -135,7 +155,7 @@ pub async fn all_blobs_are_listed(blobs: &dyn Blobs) {
     for (blob, size) in &stored {
         store(blobs, *blob, &bytes(*size as usize), 100).await;
     }
-    blobs.set_mark(Uuid::new_v4()).await.expect("the mark is no blob");
+    blobs.set_mark(new_mark()).await.expect("the mark is no blob");
     stored.sort_unstable();
     assert_eq!(listed(blobs).await, stored);
 }
@@ -143,10 +163,10 @@ pub async fn all_blobs_are_listed(blobs: &dyn Blobs) {
 /// Of two gateways that set it, one prevails.
 pub async fn the_first_mark_stays(blobs: &dyn Blobs) {
     assert_eq!(blobs.mark().await, Ok(None));
-    let first = Uuid::new_v4();
+    let first = new_mark();
     blobs.set_mark(first).await.expect("the mark is set");
     assert_eq!(blobs.mark().await, Ok(Some(first)));
-    let second = blobs.set_mark(Uuid::new_v4()).await;
+    let second = blobs.set_mark(new_mark()).await;
     assert!(second.is_ok(), "{second:?}");
     assert_eq!(blobs.mark().await, Ok(Some(first)));
 }

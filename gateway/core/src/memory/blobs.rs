@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::ports::{
+    BlobError, BlobId, BlobStream, BlobUpload, Blobs, Clock, Listed, StoreMark, StoredBlob,
+};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use uuid::Uuid;
-
-use crate::ports::{BlobError, BlobId, BlobStream, BlobUpload, Blobs, Clock, Listed, StoredBlob};
 
 #[derive(Default)]
 struct Store {
     blobs: BTreeMap<BlobId, (Bytes, jiff::Timestamp)>,
-    mark: Option<Uuid>,
+    mark: Option<StoreMark>,
 }
 
 /// A store that forgets everything with the process.
@@ -98,11 +98,11 @@ impl Blobs for MemoryBlobs {
         Ok(self.store().blobs.get(&blob).map(|(bytes, _)| bytes.len() as u64))
     }
 
-    async fn mark(&self) -> Result<Option<Uuid>, BlobError> {
+    async fn mark(&self) -> Result<Option<StoreMark>, BlobError> {
         Ok(self.store().mark)
     }
 
-    async fn set_mark(&self, mark: Uuid) -> Result<(), BlobError> {
+    async fn set_mark(&self, mark: StoreMark) -> Result<(), BlobError> {
         self.store().mark.get_or_insert(mark);
         Ok(())
     }

@@ -27,6 +27,7 @@ pub(super) struct State {
     /// Where each generation but the first began.
     rewound: Vec<(i64, i64)>,
     pub(super) blobs: BlobRows,
+    pub(super) refenced_at: Option<Timestamp>,
 }
 
 /// A ledger that forgets everything with the process.
@@ -54,6 +55,7 @@ impl MemoryLedger {
                 rejections_seen: 0,
                 rewound: Vec::new(),
                 blobs: BlobRows::default(),
+                refenced_at: None,
             }),
         }
     }
@@ -71,6 +73,7 @@ impl MemoryLedger {
 
     /// Changes the guard, knowing the highest token, and records why if that changed anything.
     fn change_guard(&self, entry: AuditEntry, act: impl FnOnce(&mut Guard, i64)) -> Epoch {
+        let now = self.now().wall;
         let state = &mut *self.state();
         let rows = &mut state.rows;
         let (before, highest) = (rows.guard.clone(), highest(rows));
@@ -80,6 +83,7 @@ impl MemoryLedger {
         }
         if rows.guard.generation > before.generation {
             state.rewound.push((rows.guard.generation, count(&rows.written)));
+            state.refenced_at = Some(now);
         }
         epoch_of(rows)
     }

@@ -91,13 +91,20 @@ impl Uploads for MemoryLedger {
         Ok(())
     }
 
-    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError> {
         let now = self.now().wall;
         let limit = usize::try_from(limit).unwrap_or(0);
         let state = &mut *self.state();
         let uploads = state.give_up_uploads(times, limit, now);
         let versions = state.forget_versions(times, limit, now);
+        let held = state.refenced_at.is_some_and(|at| at > before(now, times.rollback_horizon));
         let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
+        let due = due.filter(|_| hand_out && !held);
         let claim = |(blob, row): (&BlobId, &mut GarbageRow)| {
             row.due_at = after(now, times.claim());
             Garbage { blob: *blob, handle: row.handle.clone(), again: row.deleted }
@@ -185,7 +192,7 @@ impl Uploads for MemoryLedger {
         Ok(self.state().blobs.store)
     }
 
-    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
-        Ok(*self.state().blobs.store.get_or_insert(mark))
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
+        Ok(*self.state().blobs.store.get_or_insert(store))
     }
 }

@@ -49,6 +49,15 @@ pub struct StoredBlob {
     pub stored_at: Timestamp,
 }
 
+/// Which store this is, and of which ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreMark {
+    /// The store.
+    pub store: Uuid,
+    /// The ledger that points at its blobs.
+    pub ledger: Uuid,
+}
+
 /// What a listing comes across.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listed {
@@ -82,11 +91,11 @@ pub trait Blobs: Send + Sync {
     /// The number of bytes of a blob; `None` if it is not there.
     async fn size(&self, blob: BlobId) -> Result<Option<u64>, BlobError>;
 
-    /// Which store this is, as its mark says; `None` for one that has no mark yet.
-    async fn mark(&self) -> Result<Option<Uuid>, BlobError>;
+    /// Its mark; `None` for a store that has none yet.
+    async fn mark(&self) -> Result<Option<StoreMark>, BlobError>;
 
     /// Sets the mark of a store that has none. Of two at once one prevails: read it afterwards.
-    async fn set_mark(&self, mark: Uuid) -> Result<(), BlobError>;
+    async fn set_mark(&self, mark: StoreMark) -> Result<(), BlobError>;
 }
 
 /// A blob on its way into a store. Dropping it gives it up, as far as the store lets that be done

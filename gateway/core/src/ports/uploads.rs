@@ -130,9 +130,16 @@ pub trait Uploads: Send + Sync {
     async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError>;
 
     /// Gives up uploads that take too long, forgets replaced versions that have been kept long enough,
-    /// and hands out garbage: at most `limit` of each. Carries the guard, so that a ledger that may
-    /// have gone back deletes nothing.
-    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError>;
+    /// and, with `hand_out`, hands out garbage: at most `limit` of each. Carries the guard, so that a
+    /// ledger that may have gone back deletes nothing; and for the rollback horizon after a re-fence none
+    /// is handed out: what the ledger knows of blobs then may be older than the store, and whoever
+    /// restored it may still decide otherwise.
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError>;
 
     /// Notes that these were deleted: for the first time, or, if they were handed out again, for good.
     /// Of two that delete a blob for the first time, only one is noted.
@@ -152,9 +159,9 @@ pub trait Uploads: Send + Sync {
         limit: i64,
     ) -> Result<Vec<Pointer>, LedgerError>;
 
-    /// Which store the blobs of this ledger are in, as its mark says; `None` while it has none.
+    /// Which store the blobs of this ledger are in; `None` while it has none.
     async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError>;
 
-    /// Settles which store the blobs of this ledger are in, unless that is settled. Returns its mark.
-    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError>;
+    /// Settles which store the blobs of this ledger are in, unless that is settled. Returns which.
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError>;
 }

@@ -8,19 +8,20 @@ use futures::StreamExt as _;
 use futures::stream;
 use tokio_util::sync::CancellationToken;
 
+use super::store::Store;
 use crate::engine::{EngineError, metrics};
 
 /// Deletions under way at a time.
 const DELETIONS_MAX: usize = 8;
-/// Blobs handed out at a time.
-const BATCH: i64 = 100;
-/// Batches in one pass.
-const BATCHES_MAX: usize = 20;
+/// Rows of each kind in one batch.
+const BATCH: u64 = 100;
+/// Batches in one pass; then others have their turn.
+const BATCHES_MAX: usize = 100;
 
 /// The collector of one gateway. Several may collect at once: garbage is handed out to one of them.
 pub struct Collector {
     pub ledger: Arc<dyn Ledger>,
-    pub blobs: Arc<dyn Blobs>,
+    pub store: Arc<Store>,
     pub times: BlobTimes,
 }
 
@@ -47,40 +48,55 @@ impl Collector {
 
     /// One pass, bounded.
     ///
-    /// 1. The ledger gives up uploads, forgets versions and hands out garbage (rules 2, 4, 5).
+    /// 1. The ledger gives up uploads, forgets versions, and hands out garbage if this gateway's store is
+    ///    the one that has it (rules 2, 4, 5).
     /// 2. The garbage is deleted in the store; what cannot be is handed out again later.
     /// 3. The ledger notes it: garbage is deleted a second time after a while (rule 3).
     pub async fn pass(&self) -> Result<(), EngineError> {
+        let ours = self.store.ours().await.ok();
         for _ in 0..BATCHES_MAX {
-            let tidied = self.ledger.tidy_blobs(self.times, BATCH).await?;
+            let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
+            let tidied = self.ledger.tidy_blobs(self.times, limit, ours.is_some()).await?;
             ::metrics::counter!(metrics::UPLOADS_GIVEN_UP).increment(tidied.uploads);
-            let handed_out = tidied.garbage.len();
-            let deleted: Vec<Garbage> = stream::iter(tidied.garbage)
-                .map(|garbage| self.delete(garbage))
-                .buffer_unordered(DELETIONS_MAX)
-                .filter_map(|deleted| async move { deleted })
-                .collect()
-                .await;
-            if !deleted.is_empty() {
-                self.ledger.blobs_deleted(&deleted, self.times).await?;
-                ::metrics::counter!(metrics::BLOBS_DELETED).increment(deleted.len() as u64);
-                tracing::debug!(deleted = deleted.len(), handed_out, "collected garbage");
+            let handed_out = tidied.garbage.len() as u64;
+            if let Some(blobs) = ours {
+                self.collect(blobs, tidied.garbage).await?;
             }
-            if handed_out < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+            if handed_out < BATCH && tidied.uploads < BATCH && tidied.versions < BATCH {
                 break;
             }
         }
         Ok(())
     }
 
-    async fn delete(&self, garbage: Garbage) -> Option<Garbage> {
-        match self.blobs.delete(garbage.blob, garbage.handle.as_deref()).await {
-            Ok(()) => Some(garbage),
-            Err(error) => {
-                ::metrics::counter!(metrics::BLOB_DELETIONS_FAILED).increment(1);
-                tracing::warn!(%error, blob = %garbage.blob, "garbage could not be deleted yet");
-                None
-            }
+    /// Steps 2 and 3.
+    async fn collect(
+        &self,
+        blobs: &Arc<dyn Blobs>,
+        garbage: Vec<Garbage>,
+    ) -> Result<(), EngineError> {
+        let deleted: Vec<Garbage> = stream::iter(garbage)
+            .map(|garbage| delete(blobs, garbage))
+            .buffer_unordered(DELETIONS_MAX)
+            .filter_map(|deleted| async move { deleted })
+            .collect()
+            .await;
+        if !deleted.is_empty() {
+            self.ledger.blobs_deleted(&deleted, self.times).await?;
+            ::metrics::counter!(metrics::BLOBS_DELETED).increment(deleted.len() as u64);
+            tracing::debug!(deleted = deleted.len(), "collected garbage");
+        }
+        Ok(())
+    }
+}
+
+async fn delete(blobs: &Arc<dyn Blobs>, garbage: Garbage) -> Option<Garbage> {
+    match blobs.delete(garbage.blob, garbage.handle.as_deref()).await {
+        Ok(()) => Some(garbage),
+        Err(error) => {
+            ::metrics::counter!(metrics::BLOB_DELETIONS_FAILED).increment(1);
+            tracing::warn!(%error, blob = %garbage.blob, "garbage could not be deleted yet");
+            None
         }
     }
 }

@@ -9,6 +9,7 @@ mod uploads;
 
 pub use reads::{Content, Fetched, Wanted};
 pub use scrub::{Scrub, ScrubProgress, ScrubReport};
+pub use store::{Standing, store_standing};
 pub use uploads::{Upload, UploadHead, Uploaded};
 
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use fence_core::ports::{Blobs, Ledger, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::Settings;
+use super::{EngineError, Settings};
 use garbage::Collector;
 use readers::Readers;
 use store::Store;
 
 /// What the engine has for blobs.
 pub(super) struct Parts {
-    store: Store,
+    store: Arc<Store>,
     readers: Readers,
     /// Room for uploads.
     room: Arc<Semaphore>,
@@ -39,21 +40,23 @@ impl Parts {
         settings: &Settings,
         closing: &CancellationToken,
     ) -> Self {
-        if let Some(blobs) = &blobs {
-            let (ledger, blobs) = (Arc::clone(ledger), Arc::clone(blobs));
-            let collector = Collector { ledger, blobs, times: settings.blob_times };
-            collector.start(runtime, settings.sweep_interval, closing.clone());
-        }
+        let store = Arc::new(Store::new(blobs, Arc::clone(ledger)));
+        let collector = Collector {
+            ledger: Arc::clone(ledger),
+            store: Arc::clone(&store),
+            times: settings.blob_times,
+        };
+        collector.start(runtime, settings.sweep_interval, closing.clone());
         let grace = settings.blob_times.reader_grace;
         Self {
             readers: Readers::start(Arc::clone(ledger), runtime, grace, closing.clone()),
-            store: Store::new(blobs, Arc::clone(ledger)),
+            store,
             room: Arc::new(Semaphore::new(settings.uploads_max)),
         }
     }
 
-    /// The store, for reading.
-    pub(super) fn store(&self) -> Result<&Arc<dyn Blobs>, super::EngineError> {
-        self.store.blobs()
+    /// How the store stands to the ledger; a gateway without one is not at home.
+    pub(super) async fn standing(&self, ledger: &dyn Ledger) -> Result<Standing, EngineError> {
+        store_standing(ledger, &**self.store.blobs()?).await
     }
 }

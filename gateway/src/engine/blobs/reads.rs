@@ -1,6 +1,7 @@
 //! Reading objects, whose bytes are in the ledger or in the blob store.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fence_core::ObjectKey;
@@ -76,6 +77,7 @@ impl Engine {
                 {
                     Some(stream) => Content::Stream(stream),
                     None if missing == Some(*blob) => {
+                        self.store_is_ours().await?;
                         ::metrics::counter!(metrics::BLOBS_MISSING).increment(1);
                         tracing::error!(%resource, %key, %blob, "the blob of an object is missing");
                         return Err(EngineError::BlobMissing);
@@ -89,6 +91,12 @@ impl Engine {
             return Ok(Fetched { object, resource_version, content });
         }
         Err(EngineError::BlobsUnavailable("the object changes faster than it can be read".into()))
+    }
+
+    /// Only of the store that has the ledger's blobs can something be missing.
+    async fn store_is_ours(&self) -> Result<(), EngineError> {
+        let inner = Arc::clone(&self.inner);
+        self.detached(None, async move { inner.blobs.store.ours().await.map(drop) }).await
     }
 
     async fn open(

@@ -18,6 +18,17 @@ use super::reads::fetch;
 use super::session::harmless;
 use crate::ledger::{object_key, resource_name};
 
+/// Runs a guarded act, on a session of its own. It locks no fence, and waits for nobody for long.
+macro_rules! act {
+    ($sessions:expr, $method:ident, $query:expr) => {{
+        let mut session = $sessions.take_for_act().await?;
+        let call = $query.$method(&mut session.connection);
+        let answer = $sessions.answer(call).await;
+        let answer = $sessions.settle_act(session, answer).await.map_err(harmless)?;
+        answer.ok_or_else(|| LedgerError::Unavailable("a row is in use".into()))
+    }};
+}
+
 #[derive(FromRow)]
 struct BeginRow {
     verdict: String,
@@ -63,7 +74,7 @@ impl Uploads for PgLedger {
         .bind(item.resource.as_str())
         .bind(item.token.get())
         .bind(&item.key);
-        let row: BeginRow = fetch!(sessions, fetch_one, query)?;
+        let row: BeginRow = act!(sessions, fetch_one, query)?;
         Ok(match row.verdict.as_str() {
             "begun" => UploadVerdict::Begun,
             "known_key" => UploadVerdict::KnownKey,
@@ -87,18 +98,25 @@ impl Uploads for PgLedger {
         fetch!(sessions, execute, query).map(drop)
     }
 
-    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError> {
         let sessions = &self.sessions;
         let query = sqlx::query_as::<_, TidyRow>(
-            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6)",
+            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8)",
         )
         .bind(sessions.seen())
         .bind(times.upload.as_secs_f64())
         .bind(times.versions.as_secs_f64())
         .bind(times.replaced_blobs().as_secs_f64())
+        .bind(times.rollback_horizon.as_secs_f64())
         .bind(times.claim().as_secs_f64())
-        .bind(limit);
-        let rows: Vec<TidyRow> = fetch!(sessions, fetch_all, query)?;
+        .bind(limit)
+        .bind(hand_out);
+        let rows: Vec<TidyRow> = act!(sessions, fetch_all, query)?;
         let mut tidied = Tidied::default();
         for row in rows {
             match row.blob {
@@ -127,7 +145,7 @@ impl Uploads for PgLedger {
             .bind(garbage.iter().map(|garbage| garbage.blob.0).collect::<Vec<_>>())
             .bind(garbage.iter().map(|garbage| garbage.again).collect::<Vec<_>>())
             .bind(times.redelete.as_secs_f64());
-        fetch!(sessions, execute, query).map(drop)
+        act!(sessions, execute, query).map(drop)
     }
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
@@ -184,18 +202,18 @@ impl Uploads for PgLedger {
 
     async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query_scalar::<_, Uuid>("SELECT mark FROM fencegate.blob_store");
+        let query = sqlx::query_scalar::<_, Uuid>("SELECT store FROM fencegate.blob_store");
         fetch!(sessions, fetch_optional, query)
     }
 
-    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
         let sessions = &self.sessions;
         let query = sqlx::query(
-            "INSERT INTO fencegate.blob_store (mark) VALUES ($1) ON CONFLICT DO NOTHING",
+            "INSERT INTO fencegate.blob_store (store) VALUES ($1) ON CONFLICT DO NOTHING",
         )
-        .bind(mark);
+        .bind(store);
         fetch!(sessions, execute, query)?;
-        let query = sqlx::query_scalar::<_, Uuid>("SELECT mark FROM fencegate.blob_store");
+        let query = sqlx::query_scalar::<_, Uuid>("SELECT store FROM fencegate.blob_store");
         fetch!(sessions, fetch_one, query)
     }
 }

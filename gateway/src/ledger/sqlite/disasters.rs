@@ -28,7 +28,9 @@ impl SqliteLedger {
             let mut transaction = connection.begin().await.map_err(rolled_back)?;
             sqlx::query(
                 "UPDATE guard SET epoch = ?1, nonce = ?2, open = ?3, base = ?4, floor = ?5,
-                                  generation = ?6",
+                                  generation = ?6,
+                                  refenced_at = CASE WHEN ?6 > generation THEN ?7
+                                                     ELSE refenced_at END",
             )
             .bind(guard.epoch)
             .bind(guard.nonce.to_string())
@@ -36,6 +38,7 @@ impl SqliteLedger {
             .bind(guard.base)
             .bind(guard.floor)
             .bind(guard.generation)
+            .bind(self.now().wall.as_microsecond())
             .execute(&mut *transaction)
             .await
             .map_err(rolled_back)?;

@@ -50,23 +50,30 @@ async fn collect(
     .bind(limit)
     .fetch_all(&mut *connection)
     .await?;
-    let versions: Vec<(Option<String>,)> = sqlx::query_as(
+    let inline = sqlx::query(
         "DELETE FROM replaced_versions WHERE rowid IN (
-             SELECT r.rowid FROM replaced_versions r
-             WHERE r.replaced_at <= ?1
-               AND (r.blob IS NULL OR r.replaced_at <= ?2 AND NOT EXISTS (
-                   SELECT 1 FROM blob_pins p WHERE p.blob = r.blob AND p.keep_until > ?4))
-             ORDER BY r.replaced_at LIMIT ?3)
-         RETURNING blob",
+             SELECT rowid FROM replaced_versions WHERE blob IS NULL AND replaced_at <= ?1
+             ORDER BY replaced_at LIMIT ?2)",
     )
     .bind(before(times.versions))
+    .bind(limit)
+    .execute(&mut *connection)
+    .await?;
+    let versions: Vec<String> = sqlx::query_scalar(
+        "DELETE FROM replaced_versions WHERE rowid IN (
+             SELECT r.rowid FROM replaced_versions r
+             WHERE r.blob IS NOT NULL AND r.replaced_at <= ?1 AND NOT EXISTS (
+                 SELECT 1 FROM blob_pins p WHERE p.blob = r.blob AND p.keep_until > ?3)
+             ORDER BY r.replaced_at LIMIT ?2)
+         RETURNING blob",
+    )
     .bind(before(times.replaced_blobs()))
     .bind(limit)
     .bind(now)
     .fetch_all(&mut *connection)
     .await?;
-    let counts = (uploads.len() as u64, versions.len() as u64);
-    let replaced = versions.into_iter().filter_map(|(blob,)| Some((blob?, None)));
+    let counts = (uploads.len() as u64, inline.rows_affected() + versions.len() as u64);
+    let replaced = versions.into_iter().map(|blob| (blob, None));
     for (blob, handle) in uploads.into_iter().chain(replaced) {
         sqlx::query("INSERT INTO blob_garbage (blob, handle, due_at) VALUES (?1, ?2, ?3)")
             .bind(blob)
@@ -96,7 +103,12 @@ impl Uploads for SqliteLedger {
             .map_err(rolled_back)
     }
 
-    async fn tidy_blobs(&self, times: BlobTimes, limit: i64) -> Result<Tidied, LedgerError> {
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError> {
         let now = self.now().wall.as_microsecond();
         let mut writer = self.writer.lock().await;
         self.working()?;
@@ -110,12 +122,17 @@ impl Uploads for SqliteLedger {
             .map_err(rolled_back)?;
         let due: Vec<(String, Option<String>, bool)> = sqlx::query_as(
             "UPDATE blob_garbage SET due_at = ?2 WHERE blob IN (
-                 SELECT blob FROM blob_garbage WHERE due_at <= ?1 ORDER BY due_at LIMIT ?3)
+                 SELECT blob FROM blob_garbage
+                 WHERE due_at <= ?1 AND ?4
+                   AND NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?5)
+                 ORDER BY due_at LIMIT ?3)
              RETURNING blob, handle, deleted",
         )
         .bind(now)
         .bind(now.saturating_add(micros(times.claim())))
         .bind(limit)
+        .bind(hand_out)
+        .bind(now.saturating_sub(micros(times.rollback_horizon)))
         .fetch_all(&mut *transaction)
         .await
         .map_err(rolled_back)?;
@@ -208,19 +225,19 @@ impl Uploads for SqliteLedger {
     async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
         let mut reader = self.reader().await?;
         let mark: Result<Option<String>, _> =
-            sqlx::query_scalar("SELECT mark FROM blob_store").fetch_optional(&mut reader).await;
+            sqlx::query_scalar("SELECT store FROM blob_store").fetch_optional(&mut reader).await;
         self.keep(reader, mark)?.as_deref().map(load::id).transpose()
     }
 
-    async fn bind_blob_store(&self, mark: Uuid) -> Result<Uuid, LedgerError> {
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         sqlx::query("INSERT INTO blob_store VALUES (1, ?1) ON CONFLICT DO NOTHING")
-            .bind(mark.to_string())
+            .bind(store.to_string())
             .execute(&mut *connection)
             .await
             .map_err(rolled_back)?;
-        let mark: String = sqlx::query_scalar("SELECT mark FROM blob_store")
+        let mark: String = sqlx::query_scalar("SELECT store FROM blob_store")
             .fetch_one(connection)
             .await
             .map_err(rolled_back)?;

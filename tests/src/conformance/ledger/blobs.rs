@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BlobId, BlobTimes, Effect, Grant, Ledger, Payload, Tidied, UploadItem, UploadVerdict,
-    WriteItem, WriteVerdict,
+    Attempt, BlobId, BlobTimes, Effect, Grant, Ledger, Payload, Refence, Tidied, UploadItem,
+    UploadVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, Refusal};
 use uuid::Uuid;
@@ -62,7 +62,7 @@ async fn stored(ledger: &dyn Ledger, grant: &Grant, object: &str) -> BlobId {
 }
 
 async fn tidied(ledger: &dyn Ledger, times: BlobTimes) -> Tidied {
-    ledger.tidy_blobs(times, 100).await.expect("tidied")
+    ledger.tidy_blobs(times, 100, true).await.expect("tidied")
 }
 
 async fn garbage(ledger: &dyn Ledger, times: BlobTimes) -> Vec<BlobId> {
@@ -311,7 +311,7 @@ pub async fn passes_are_bounded(ledger: &dyn Ledger) {
     }
     let mut passes = Vec::new();
     for _ in 0..4 {
-        let swept = ledger.tidy_blobs(NOW, 2).await.expect("tidied");
+        let swept = ledger.tidy_blobs(NOW, 2, true).await.expect("tidied");
         passes.push((swept.uploads, swept.garbage.len()));
     }
     assert_eq!(passes, [(2, 2), (2, 2), (1, 1), (0, 0)]);
@@ -353,4 +353,32 @@ pub async fn replaced_versions_are_gone(ledger: &dyn Ledger) {
     assert_eq!(look_at(ledger, "r", "k", Some(1)).await.object, None);
     assert_eq!(text(ledger, "r", "k").await.as_deref(), Some("two"));
     assert_eq!(tidied(ledger, NOW).await.versions, 0);
+}
+
+/// A gateway whose store is not the one that has the garbage takes part in all but that.
+pub async fn garbage_is_handed_out_to_those_who_can_delete_it(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let blob = begun(ledger, &ann).await;
+    let swept = ledger.tidy_blobs(NOW, 10, false).await.expect("tidied");
+    assert_eq!((swept.uploads, swept.garbage), (1, vec![]));
+    assert_eq!(garbage(ledger, NOW).await, [blob]);
+}
+
+/// Whoever restored the ledger may still decide otherwise, and then needs what it does not know of.
+pub async fn nothing_is_deleted_for_a_while_after_a_re_fence(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let blob = begun(ledger, &ann).await;
+    let refence = Refence {
+        nonce: Uuid::new_v4(),
+        number: 0,
+        known_base: 0,
+        known_generation: 0,
+        why: "test".into(),
+        forced: true,
+    };
+    ledger.refence(refence).await.expect("re-fenced");
+    let held = BlobTimes { rollback_horizon: LONG, ..NOW };
+    let swept = tidied(ledger, held).await;
+    assert_eq!((swept.uploads, swept.garbage), (1, vec![]));
+    assert_eq!(garbage(ledger, NOW).await, [blob]);
 }
