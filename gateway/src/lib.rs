@@ -13,4 +13,5 @@ pub mod ledger;
 pub mod mint;
 pub mod runtime;
 pub mod telemetry;
+pub mod upstreams;
 pub mod wiring;

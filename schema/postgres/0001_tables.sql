@@ -38,7 +38,7 @@ CREATE TABLE fencegate.fences (
     lock_id     uuid,                     -- of the token sealed last
     owner       text CONSTRAINT fences_owner_short CHECK (octet_length(owner) <= 256),
     hold        text NOT NULL DEFAULT 'none'
-                CONSTRAINT fences_hold_known CHECK (hold IN ('none', 'held', 'released', 'broken')),
+                CONSTRAINT fences_hold_known CHECK (hold IN ('none', 'held', 'draining', 'released', 'broken')),
     ttl_ms      bigint,                   -- how far ahead the deadline was set last
     deadline    timestamptz,              -- liveness only: no admission depends on it
     acquired_at timestamptz,
@@ -51,12 +51,13 @@ CREATE TABLE fencegate.fences (
     objects     bigint NOT NULL DEFAULT 0,
     grants      bigint NOT NULL DEFAULT 0,
     -- The highest order of a fence without a lock.
-    fence_order bigint CONSTRAINT fences_order_positive CHECK (fence_order > 0)
+    fence_order bigint CONSTRAINT fences_order_positive CHECK (fence_order > 0),
+    live_token  bigint NOT NULL DEFAULT 0 -- the highest token that was ever in force
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
 
 -- Which breaks the sweeper has to store; nearly always empty.
 CREATE INDEX fences_break_due ON fencegate.fences (break_due)
-    WHERE break_due IS NOT NULL AND hold = 'held';
+    WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
 
 -- Every (resource, token) that was ever sealed. A token that is not here was never sealed.
 CREATE TABLE fencegate.grants (
@@ -84,6 +85,7 @@ CREATE TABLE fencegate.locks (
     metadata    jsonb  NOT NULL DEFAULT '{}' CONSTRAINT locks_metadata_short CHECK (
                     jsonb_typeof(metadata) = 'object' AND octet_length(metadata::text) <= 4128),
     fence       boolean NOT NULL DEFAULT false, -- a fence without a lock: never renewed
+    gateway     uuid,                     -- at which its caller waits until it is in force
     ended       text CONSTRAINT locks_ended_known
                 CHECK (ended IN ('superseded', 'released', 'broken', 'void')),
     ended_at    timestamptz

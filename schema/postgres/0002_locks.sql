@@ -143,16 +143,16 @@ DECLARE
     due uuid[];
 BEGIN
     SELECT array_agg(f.lock_id) INTO due FROM fencegate.fences f
-    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
+    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now;
     IF due IS NULL THEN
         RETURN;
     END IF;
     INSERT INTO fencegate.audit (at, action, resource, owner, token)
     SELECT p_now, 'broken', f.resource, f.owner, f.token FROM fencegate.fences f
-    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now
+    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now
     ORDER BY f.resource;
     UPDATE fencegate.fences f SET hold = 'broken'
-    WHERE f.resource = ANY (p_names) AND f.hold = 'held' AND f.break_due <= p_now;
+    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now;
     UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
     WHERE l.id = ANY (due) AND l.ended IS NULL;
 END $$;
@@ -173,8 +173,8 @@ CREATE FUNCTION fencegate.unconfirmed_ms() RETURNS bigint LANGUAGE sql IMMUTABLE
     SELECT 60000::bigint
 $$;
 
--- Why a known lock is not extended: how it ended, 'breaking' or 'hold_exceeded'; NULL if it may be
--- extended.
+-- Why a known lock is not extended: how it ended, 'breaking', 'draining' (it is not in force yet) or
+-- 'hold_exceeded'; NULL if it may be extended.
 CREATE FUNCTION fencegate.not_renewable(p_lock fencegate.locks, p_floor bigint, p_now timestamptz)
 RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -183,6 +183,8 @@ BEGIN
         WHEN p_lock.token <= p_floor THEN 'void'
         WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
                      AND f.lock_id = p_lock.id AND f.break_due IS NOT NULL) THEN 'breaking'
+        WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
+                     AND f.lock_id = p_lock.id AND f.hold = 'draining') THEN 'draining'
         WHEN p_lock.hold_until <= p_now THEN 'hold_exceeded'
     END;
 END $$;
@@ -230,7 +232,8 @@ END $$;
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
 -- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by
 --    another; an order that does not rise; somebody ahead in the queue (for a lock); a number that
---    does not rise. p_attempt: 0 first, 1 rerun (a refusal also buries the id, unless it waits),
+--    does not rise; something of older tokens under way at an upstream, unless the caller waits at
+--    p_gateway: then it is sealed as draining, and in force later (0011). p_attempt: 0 first, 1 rerun (a refusal also buries the id, unless it waits),
 --    2 bury (unless it is known).
 --    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
 --    it is true. A successor has the longest hold and the metadata of its predecessor.
@@ -240,7 +243,7 @@ CREATE FUNCTION fencegate.seal(
     p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
     p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
-    p_order bigint[])
+    p_order bigint[], p_gateway uuid[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
@@ -260,6 +263,9 @@ DECLARE
     waiter  fencegate.waiters;
     blocker record;
     why     text;
+    drains  text;
+    -- Nearly always nothing is under way, which one look for all items tells.
+    may_drain boolean;
 BEGIN
     SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
@@ -277,12 +283,15 @@ BEGIN
     got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
     PERFORM fencegate.lock_locks(got, got_ids);
     t := clock_timestamp();
+    may_drain :=
+        EXISTS (SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources))
+        OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
         versions := NULL; resource := NULL; owner := NULL; age_ms := NULL;
         hold_until_us := NULL; metadata := NULL;
-        taken_resources := NULL; taken_held_ms := NULL; flushed := NULL;
+        taken_resources := NULL; taken_held_ms := NULL; flushed := NULL; drains := NULL;
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
         SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
@@ -304,13 +313,29 @@ BEGIN
                               AND known.token <= guard.floor AND known.resources = names
                               AND known.owner = p_owner[i]) THEN
                 why := fencegate.not_renewable(known, guard.floor, t);
-                IF why NOT IN ('breaking', 'hold_exceeded') THEN
+                IF why = 'draining' AND known.resources = names AND known.owner = p_owner[i]
+                        AND known.fence = (p_force[i] IS NOT NULL) THEN
+                    drains := fencegate.drains(names, t);
+                    IF drains IS NULL THEN
+                        known := fencegate.complete(known, t);
+                        why := NULL;
+                    END IF;
+                END IF;
+                IF why NOT IN ('breaking', 'draining', 'hold_exceeded') THEN
                     verdict := why;
                 ELSIF known.resources <> names OR known.owner <> p_owner[i]
                       OR known.fence <> (p_force[i] IS NOT NULL) THEN
                     verdict := 'conflict';
+                ELSIF why = 'draining' AND p_gateway[i] IS NOT NULL THEN
+                    -- A caller that waits keeps it.
+                    verdict := 'drains';
+                    resource := drains;
+                    PERFORM fencegate.restart(known, known.ttl_ms, true, t);
+                    UPDATE fencegate.locks l SET gateway = p_gateway[i]
+                    WHERE l.id = known.id AND l.gateway IS DISTINCT FROM p_gateway[i];
                 ELSIF why IS NOT NULL THEN
                     verdict := why;
+                    resource := drains;
                 ELSE
                     verdict := 'again';
                     made := known;
@@ -337,6 +362,9 @@ BEGIN
                 verdict := CASE WHEN known.id IS NULL OR known.fence THEN 'not_found'
                                 WHEN known.resources <> names THEN 'conflict'
                                 ELSE why END;
+                IF verdict = 'draining' THEN
+                    resource := names[1];
+                END IF;
                 IF verdict IS NOT NULL AND p_attempt[i] > 0 THEN
                     PERFORM fencegate.bury('lock', p_lock[i], t);
                 END IF;
@@ -344,8 +372,8 @@ BEGIN
         END IF;
 
         IF verdict IS NULL THEN
-            SELECT f.resource, f.owner, f.frozen IS NOT NULL AS is_frozen, f.break_due,
-                   f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
+            SELECT f.resource, f.owner, f.frozen IS NOT NULL AS is_frozen, f.break_due, f.hold,
+                   f.hold IN ('held', 'draining') AND f.deadline > t AND f.token > guard.floor
                        AND p_force[i] IS NOT TRUE AS is_held,
                    fencegate.millis(t - f.acquired_at) AS age,
                    fencegate.millis(least(f.deadline, f.break_due) - t) AS left
@@ -353,13 +381,14 @@ BEGIN
             WHERE f.resource = ANY (names)
               AND (f.frozen IS NOT NULL OR f.fence_order > p_order[i]
                    OR (f.fence_order = p_order[i] AND f.token > guard.floor)
-                   OR (f.hold = 'held' AND f.deadline > t AND f.token > guard.floor
+                   OR (f.hold IN ('held', 'draining') AND f.deadline > t AND f.token > guard.floor
                        AND f.lock_id IS DISTINCT FROM p_from[i] AND p_force[i] IS NOT TRUE))
             ORDER BY f.resource LIMIT 1;
             IF FOUND THEN
                 verdict := CASE WHEN blocker.is_frozen THEN 'frozen'
                                 WHEN NOT blocker.is_held THEN 'order_stale'
                                 WHEN blocker.break_due IS NOT NULL THEN 'held_breaking'
+                                WHEN blocker.hold = 'draining' THEN 'held_draining'
                                 ELSE 'held' END;
                 resource := blocker.resource; owner := blocker.owner;
                 age_ms := blocker.age; remaining_ms := blocker.left;
@@ -370,6 +399,12 @@ BEGIN
                 SELECT FROM fencegate.fences f
                 WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
                 verdict := 'too_low';
+            ELSIF may_drain THEN
+                drains := fencegate.drains(names, t);
+                IF drains IS NOT NULL AND p_gateway[i] IS NULL THEN
+                    verdict := 'draining';
+                    resource := drains;
+                END IF;
             END IF;
             IF verdict <> 'too_low' AND waiter.called_at IS NOT NULL THEN
                 -- It came: its turn is not over.
@@ -381,7 +416,8 @@ BEGIN
         END IF;
 
         IF verdict IS NULL THEN
-            verdict := 'sealed';
+            verdict := CASE WHEN drains IS NULL THEN 'sealed' ELSE 'drains' END;
+            resource := drains;
             IF waiter.ticket IS NOT NULL THEN
                 PERFORM fencegate.leave(p_lock[i]);
             END IF;
@@ -394,7 +430,7 @@ BEGIN
             INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token)
             SELECT t, CASE WHEN p_force[i] IS NOT NULL THEN 'fence'
                            WHEN p_from[i] IS NULL THEN 'grant' ELSE 'transfer' END, f.resource,
-                   p_owner[i], CASE WHEN f.hold = 'held' THEN f.owner END, guard.base + p_number[i]
+                   p_owner[i], CASE WHEN f.hold IN ('held', 'draining') THEN f.owner END, guard.base + p_number[i]
             FROM fencegate.fences f WHERE f.resource = ANY (names) ORDER BY f.resource;
             UPDATE fencegate.grants g
             SET superseded_by = CASE WHEN p_force[i] IS NOT NULL THEN 'fence'
@@ -417,7 +453,10 @@ BEGIN
             remaining_ms := fencegate.millis(due - t);
             UPDATE fencegate.fences f
             SET token = guard.base + p_number[i], lock_id = p_lock[i], owner = p_owner[i],
-                hold = 'held', ttl_ms = ahead, deadline = due,
+                hold = CASE WHEN drains IS NULL THEN 'held' ELSE 'draining' END,
+                live_token = CASE WHEN drains IS NULL THEN guard.base + p_number[i]
+                                  ELSE f.live_token END,
+                ttl_ms = ahead, deadline = due,
                 acquired_at = t, renewed_at = t, break_due = NULL, last_seq = 0,
                 grants = f.grants + 1, fence_order = coalesce(p_order[i], f.fence_order)
             WHERE f.resource = ANY (names);
@@ -425,9 +464,11 @@ BEGIN
             SELECT f.resource, f.token, f.lock_id, f.owner, f.grants
             FROM fencegate.fences f WHERE f.resource = ANY (names);
             INSERT INTO fencegate.locks
-                (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence)
+                (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence,
+                 gateway)
             VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t,
-                    made.hold_until, made.metadata, p_force[i] IS NOT NULL)
+                    made.hold_until, made.metadata, p_force[i] IS NOT NULL,
+                    CASE WHEN drains IS NOT NULL THEN p_gateway[i] END)
             ON CONFLICT (id) DO UPDATE
             SET token = excluded.token, acquired_at = excluded.acquired_at, ended = NULL,
                 ended_at = NULL;
@@ -560,7 +601,7 @@ BEGIN
                             WHEN known.ended IN ('superseded', 'broken') AND EXISTS (
                                 SELECT FROM fencegate.fences f
                                 WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
-                                  AND f.hold = 'held') THEN 'released'
+                                  AND f.hold IN ('held', 'draining')) THEN 'released'
                             ELSE 'ended' END;
             IF verdict = 'released' AND known.ended IS NULL AND EXISTS (
                     SELECT FROM fencegate.fences f
@@ -575,7 +616,7 @@ BEGIN
             WITH released AS (
                 UPDATE fencegate.fences f SET hold = 'released', break_due = NULL
                 WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
-                  AND f.hold = 'held'
+                  AND f.hold IN ('held', 'draining')
                 RETURNING f.resource)
             SELECT array_agg(r.resource ORDER BY r.resource) INTO resources FROM released r;
             held_ms := fencegate.millis(t - known.acquired_at);

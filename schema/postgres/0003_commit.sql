@@ -91,8 +91,8 @@ BEGIN
     -- in between counts as busy, never as read.
     SELECT array_agg(CASE WHEN f.hold <> 'none' THEN f.token END ORDER BY p.i),
            array_agg(f.lock_id ORDER BY p.i), array_agg(f.owner ORDER BY p.i),
-           array_agg(CASE WHEN f.hold = 'held' AND f.break_due <= t THEN 'due' ELSE f.hold END
-                     ORDER BY p.i),
+           array_agg(CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= t THEN 'due'
+                          ELSE f.hold END ORDER BY p.i),
            array_agg(f.frozen IS NOT NULL ORDER BY p.i),
            array_agg(f.protected IS NOT NULL ORDER BY p.i),
            array_agg(f.version ORDER BY p.i), array_agg(f.last_seq ORDER BY p.i),
@@ -198,12 +198,14 @@ BEGIN
             ELSE
                 why := 'unknown';
             END IF;
-        ELSIF f_hold[r] <> 'held' THEN
+        ELSIF f_hold[r] NOT IN ('held', 'draining') THEN
             why := f_hold[r];
         ELSIF p_lock[i] <> f_lock[r] THEN
             why := 'lock_id_mismatch';
         ELSIF f_frozen[r] THEN
             why := 'frozen';
+        ELSIF f_hold[r] = 'draining' THEN
+            why := 'draining';
         ELSIF p_seq[i] <= f_seq[r] THEN
             why := 'sequence_out_of_order';
         -- Preconditions.

@@ -4,10 +4,11 @@
 -- stored, so that it never un-breaks.
 CREATE VIEW fencegate.views AS
 SELECT f.resource,
-       CASE WHEN f.hold <> 'held' THEN f.hold
+       CASE WHEN f.hold NOT IN ('held', 'draining') THEN f.hold
             WHEN f.deadline <= clock_timestamp() THEN 'expired'
             WHEN f.token <= (SELECT g.floor FROM fencegate.seal_guard g) THEN 'expired'
             WHEN f.break_due IS NOT NULL THEN 'breaking'
+            WHEN f.hold = 'draining' THEN 'draining'
             ELSE 'leased' END AS state,
        f.owner,
        fencegate.micros(f.acquired_at) AS acquired_us,
@@ -90,7 +91,7 @@ BEGIN
 
     SELECT array_agg(s.resource) INTO due FROM (
         SELECT f.resource FROM fencegate.fences f
-        WHERE f.break_due IS NOT NULL AND f.hold = 'held' AND f.break_due <= t
+        WHERE f.break_due IS NOT NULL AND f.hold IN ('held', 'draining') AND f.break_due <= t
         ORDER BY f.resource LIMIT p_rows FOR NO KEY UPDATE SKIP LOCKED) s;
     IF due IS NOT NULL THEN
         PERFORM fencegate.settle(due, t);
@@ -123,5 +124,5 @@ BEGIN
         WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
         ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN total + removed + fencegate.sweep_queue(p_rows);
+    RETURN total + removed + fencegate.sweep_queue(p_rows) + fencegate.sweep_intents(p_rows);
 END $$;

@@ -113,6 +113,8 @@ BEGIN
         SET floor = raised, generation = greatest(g.generation, p_known_generation) + 1,
             timeline = fencegate.current_timeline(), system_id = fencegate.current_system_id(),
             halted = NULL, refenced_at = clock_timestamp();
+        UPDATE fencegate.drained_upstreams d
+        SET doubt_floor = raised, doubt_since = clock_timestamp();
         PERFORM fencegate.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;

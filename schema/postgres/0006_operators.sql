@@ -6,7 +6,7 @@ CREATE TABLE fencegate.audit (
     at             timestamptz NOT NULL,
     action         text NOT NULL CONSTRAINT audit_action_known CHECK (action IN (
                        'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect',
-                       'unprotect', 'fence', 'refence', 'epoch')),
+                       'unprotect', 'fence', 'resolve', 'refence', 'epoch')),
     resource       text COLLATE "C",      -- NULL if it was to the whole ledger
     owner          text,                  -- whose lock was granted or broken
     previous_owner text,                  -- whose lock a grant put an end to

@@ -83,7 +83,7 @@ BEGIN
     FROM fencegate.fences f
     WHERE f.resource = ANY (p_names)
       AND (f.frozen IS NOT NULL
-           OR (f.hold = 'held' AND f.deadline > p_now AND f.token > p_floor
+           OR (f.hold IN ('held', 'draining') AND f.deadline > p_now AND f.token > p_floor
                AND (f.break_due IS NULL OR f.break_due > p_now)));
 END $$;
 

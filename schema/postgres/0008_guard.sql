@@ -73,7 +73,8 @@ BEGIN
     -- Decide, by the rule. A fence that was born since is not locked, and not looked at.
     FOR item IN
         SELECT p.resource, p.token, f.token AS sealed, f.frozen,
-               CASE WHEN f.hold = 'held' AND f.break_due <= t THEN 'broken' ELSE f.hold END AS hold
+               CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= t THEN 'broken'
+                    ELSE f.hold END AS hold
         FROM unnest(names, guard_all.tokens) p (resource, token)
         LEFT JOIN fencegate.fences f
                ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
@@ -95,13 +96,16 @@ BEGIN
         ELSIF item.hold = 'released' THEN
             PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
                 format('resource %s', item.resource), again);
-        ELSIF item.hold <> 'held' THEN
+        ELSIF item.hold NOT IN ('held', 'draining') THEN
             PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
                 format('resource %s', item.resource), again);
         ELSIF item.frozen IS NOT NULL THEN
             PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
                 format('resource %s: %s', item.resource, item.frozen),
                 'The token stays good: try again later.');
+        ELSIF item.hold = 'draining' THEN
+            PERFORM fencegate.refuse('FG410', 'resource-draining: effects of older tokens are under way',
+                format('resource %s', item.resource), 'Wait until the lock has been granted.');
         END IF;
     END LOOP;
 

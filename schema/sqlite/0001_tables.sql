@@ -22,7 +22,7 @@ CREATE TABLE fences (
     token       INTEGER NOT NULL CHECK (token > 0),
     lock_id     TEXT    NOT NULL,
     owner       TEXT    NOT NULL,
-    hold        TEXT    NOT NULL CHECK (hold IN ('held', 'released', 'broken')),
+    hold        TEXT    NOT NULL CHECK (hold IN ('held', 'draining', 'released', 'broken')),
     ttl_ms      INTEGER NOT NULL,
     deadline_ms INTEGER NOT NULL,         -- on the monotonic clock of the running process
     acquired_at INTEGER NOT NULL,
@@ -34,9 +34,12 @@ CREATE TABLE fences (
     last_seq    INTEGER NOT NULL,
     objects     INTEGER NOT NULL,
     grants      INTEGER NOT NULL,
-    fence_order INTEGER CHECK (fence_order > 0)
+    fence_order INTEGER CHECK (fence_order > 0),
+    live_token  INTEGER NOT NULL          -- the highest token that was ever in force
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX fences_break_due ON fences (break_due) WHERE break_due IS NOT NULL AND hold = 'held';
+CREATE INDEX fences_break_due ON fences (break_due)
+    WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
+CREATE INDEX fences_draining ON fences (resource) WHERE hold = 'draining';
 
 CREATE TABLE grants (
     resource      TEXT    NOT NULL,

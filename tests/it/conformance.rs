@@ -105,6 +105,22 @@ on_every_ledger! {
         garbage_is_handed_out_to_those_who_can_delete_it
         nothing_is_deleted_for_a_while_after_a_re_fence
     }
+    drains {
+        an_intent_is_judged_like_a_write
+        an_open_intent_keeps_the_next_lock_out
+        a_waiting_lock_is_in_force_when_all_intents_are_closed
+        a_draining_lock_is_completed_by_anybody
+        a_draining_lock_that_expires_is_sealed_over
+        a_draining_lock_can_be_given_up
+        a_lost_answer_to_an_opening_is_found
+        a_lost_answer_to_a_draining_seal_is_found
+        an_intent_counts_as_closed_after_the_longest_delay
+        open_intents_are_listed
+        an_operator_resolves_an_intent
+        a_re_fence_puts_drained_upstreams_in_doubt
+        a_lock_in_force_ends_the_doubt_of_its_resource
+        an_upstream_that_is_new_after_a_re_fence_is_in_doubt
+    }
     infinite {
         an_infinite_lock_lasts_a_minute_until_it_is_renewed
         a_re_entry_never_shortens_an_infinite_lock
@@ -351,6 +367,7 @@ on_every_ledger! {
 }
 
 on_every_database! {
+    drains::an_upstream_is_never_forgotten
     rule::a_token_at_or_below_the_floor_is_void
     rule::a_frozen_resource_takes_no_write
     rule::a_protected_resource_is_not_deleted

@@ -175,6 +175,7 @@ pub fn sealing(resource: &str, number: i64) -> SealItem {
         metadata: Metadata::default(),
         number: Some(number),
         attempt: Attempt::First,
+        waits: None,
     }
 }
 

@@ -70,6 +70,7 @@ impl Rig {
             },
             uploads_max: 4,
             refencing: None,
+            drained: Arc::from([]),
         };
         let engine = Engine::new(ledger.clone(), mint.clone(), blobs, runtime, settings);
         Self { engine, ledger, mint }
@@ -175,6 +176,7 @@ pub async fn seal_as(ledger: &MemoryLedger, owner: &str, number: i64, ttl_ms: i6
         metadata: Metadata::default(),
         number: Some(number),
         attempt: Attempt::First,
+        waits: None,
     };
     let epoch = ledger.epoch().await.unwrap().number;
     ledger.seal(epoch, [item].into(), Patience::Skip).await.unwrap().remove(0)

@@ -121,12 +121,16 @@ async fn acts_refuse_any_isolation_but_read_committed() {
     let ground = Ground::new().await;
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
     let acts = [
-        format!("fencegate.seal(0, 0, 0, {})", empty(12)),
+        format!("fencegate.seal(0, 0, 0, {})", empty(13)),
         format!("fencegate.renew(0, 0, {})", empty(2)),
         format!("fencegate.release(0, 0, {})", empty(2)),
         format!("fencegate.break_locks(0, 0, {})", empty(5)),
         format!("fencegate.mark(0, 0, {})", empty(4)),
-        format!("fencegate.commit(0, 0, {})", empty(20)),
+        format!("fencegate.commit(0, 0, {}, false)", empty(22)),
+        format!("fencegate.open_intents(0, 0, {})", empty(13)),
+        "fencegate.close_intents(0, '{}')".to_owned(),
+        "fencegate.complete_drains(0, 0, NULL)".to_owned(),
+        format!("fencegate.resolve_intent(0, 0, '{}', '', '')", uuid::Uuid::nil()),
         "fencegate.sweep(0, 0, 0, 0, 0, 0)".to_owned(),
     ];
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {

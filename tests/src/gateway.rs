@@ -25,6 +25,12 @@ impl Settings {
         self
     }
 
+    /// The flags that were added, with their values.
+    pub fn flags(&self) -> Vec<(String, String)> {
+        let pairs = self.args.chunks_exact(2);
+        pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
     /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));

@@ -21,3 +21,4 @@ pub mod redis;
 pub mod scripted;
 pub mod spec;
 pub mod stores;
+pub mod upstream;

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
-    Epoch, EventCursor, EventsHead, EventsPage, Garbage, JoinItem, JoinVerdict, Ledger,
-    LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page,
-    Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter,
-    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem,
-    SealVerdict, Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
-    WriteVerdict,
+    Doubt, DrainedUpstream, Epoch, EventCursor, EventsHead, EventsPage, Garbage, Intent,
+    IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -139,6 +140,7 @@ pub struct ScriptedLedger {
     breaks: Script<BreakItem, BreakVerdict>,
     marks: Script<MarkItem, MarkVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
+    opens: Script<IntentItem, IntentVerdict>,
     looks: Mutex<Vec<usize>>,
 }
 
@@ -153,6 +155,7 @@ impl ScriptedLedger {
             breaks: Script::default(),
             marks: Script::default(),
             commit: Script::default(),
+            opens: Script::default(),
             looks: Mutex::default(),
         }
     }
@@ -208,6 +211,73 @@ impl ScriptedLedger {
         hook: impl FnMut(&[WriteItem], Patience) -> Step<WriteVerdict> + Send + 'static,
     ) {
         self.commit.set(hook);
+    }
+
+    /// From now on, intents are opened as `hook` says.
+    pub fn on_open(
+        &self,
+        hook: impl FnMut(&[IntentItem], Patience) -> Step<IntentVerdict> + Send + 'static,
+    ) {
+        self.opens.set(hook);
+    }
+}
+
+#[async_trait]
+impl Intents for ScriptedLedger {
+    async fn register_upstreams(&self, upstreams: &[DrainedUpstream]) -> Result<(), LedgerError> {
+        self.memory.register_upstreams(upstreams).await
+    }
+
+    async fn open_intents(
+        &self,
+        items: Arc<[IntentItem]>,
+        patience: Patience,
+    ) -> Answer<IntentVerdict> {
+        self.opens.run(items, patience, |items| self.memory.open_intents(items, patience)).await
+    }
+
+    async fn close_intents(&self, operations: &[OperationId]) -> Answer<ResourceName> {
+        self.memory.close_intents(operations).await
+    }
+
+    async fn complete_drains(
+        &self,
+        gateway: Uuid,
+        resources: Option<&[ResourceName]>,
+    ) -> Answer<LockId> {
+        self.memory.complete_drains(gateway, resources).await
+    }
+
+    async fn intents(&self, filter: IntentFilter) -> Answer<Intent> {
+        self.memory.intents(filter).await
+    }
+
+    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
+        self.memory.intent(id).await
+    }
+
+    async fn intents_open(&self) -> Result<i64, LedgerError> {
+        self.memory.intents_open().await
+    }
+
+    async fn doubts(&self) -> Answer<Doubt> {
+        self.memory.doubts().await
+    }
+
+    async fn resolve_intent(
+        &self,
+        id: OperationId,
+        resolution: Resolution,
+    ) -> Result<Resolved, LedgerError> {
+        self.memory.resolve_intent(id, resolution).await
+    }
+
+    async fn resolve_doubts(
+        &self,
+        upstream: &str,
+        resolution: Resolution,
+    ) -> Result<Option<i64>, LedgerError> {
+        self.memory.resolve_doubts(upstream, resolution).await
     }
 }
 

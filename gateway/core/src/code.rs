@@ -60,6 +60,8 @@ codes! {
     LockIdMismatch, "lock-id-mismatch", 403, false, "The lock id does not belong to this fence token";
     /// An operator has stopped all writers.
     ResourceFrozen, "resource-frozen", 423, true, "The resource is frozen";
+    /// What older tokens may still do to an upstream is under way.
+    ResourceDraining, "resource-draining", 409, true, "Effects of older tokens are still under way";
     /// An operator forbids deleting the resource.
     ResourceProtected, "resource-protected", 409, false, "The resource is protected from deletion";
     /// `X-Fence-Seq` does not rise.
@@ -102,6 +104,11 @@ codes! {
     VersionNotRetained, "version-not-retained", 404, false, "There is no such version of the object";
     /// The ledger holds no trace of this operation.
     OperationNotFound, "operation-not-found", 404, false, "There is no record of this operation";
+
+    /// No upstream has this name.
+    UpstreamNotFound, "upstream-not-found", 404, false, "There is no such upstream";
+    /// The path is ambiguous, or names no resource of the upstream.
+    UpstreamPathInvalid, "upstream-path-invalid", 400, false, "The path is not allowed for this upstream";
 
     /// The ledger was re-fenced since the cursor was given out.
     EventsCursorVoid, "events-cursor-void", 410, false, "The place in the feed of events is void";
@@ -155,6 +162,12 @@ codes! {
     RefenceRequired, "refence-required", 503, true, "The ledger must be re-fenced";
     /// It may have taken effect or not.
     OutcomeUnknown, "outcome-unknown", 503, true, "The outcome is unknown";
+    /// No connection to the upstream; nothing was forwarded.
+    UpstreamUnreachable, "upstream-unreachable", 502, true, "The upstream cannot be reached";
+    /// The upstream gave no whole answer; it may have acted or not.
+    UpstreamFailed, "upstream-failed", 502, true, "The upstream gave no whole answer";
+    /// The upstream's answer did not come in time; it may have acted or not.
+    UpstreamTimeout, "upstream-timeout", 504, true, "The upstream did not answer in time";
     /// The gateway is shutting down.
     ShuttingDown, "shutting-down", 503, true, "The gateway is shutting down";
 }

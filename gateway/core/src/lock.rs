@@ -158,6 +158,9 @@ pub enum LockState {
     Leased,
     /// Held, but an operator's break is due soon.
     Breaking,
+    /// Sealed, but it waits for what older tokens may still do to an upstream: its token is given to
+    /// nobody yet.
+    Draining,
     /// Ended by an operator.
     Broken,
     /// Its deadline has passed; nobody has taken over, so its holder may still write and renew.
@@ -172,6 +175,7 @@ impl LockState {
         match self {
             Self::Leased => "leased",
             Self::Breaking => "breaking",
+            Self::Draining => "draining",
             Self::Broken => "broken",
             Self::Expired => "expired",
             Self::Released => "released",

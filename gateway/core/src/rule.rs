@@ -35,6 +35,8 @@ pub enum Refusal {
     LockIdMismatch,
     /// An operator has stopped all writers.
     Frozen,
+    /// Its lock waits for what older tokens may still do to an upstream.
+    Draining,
     /// An operator forbids deleting this resource.
     Protected,
     /// The sequence number does not rise above the last one under this token.
@@ -54,6 +56,7 @@ impl Refusal {
             Self::Broken => ErrorCode::FenceTokenBroken,
             Self::LockIdMismatch => ErrorCode::LockIdMismatch,
             Self::Frozen => ErrorCode::ResourceFrozen,
+            Self::Draining => ErrorCode::ResourceDraining,
             Self::Protected => ErrorCode::ResourceProtected,
             Self::SequenceOutOfOrder => ErrorCode::SequenceOutOfOrder,
             Self::VersionMismatch => ErrorCode::VersionMismatch,
@@ -66,10 +69,19 @@ impl Refusal {
 pub enum Hold {
     /// In force, or expired with nobody having taken over: its holder is admitted.
     Held,
+    /// Sealed, so that older tokens are stale, but not in force before nothing of theirs is under way.
+    Draining,
     /// Given back.
     Released,
     /// Ended by an operator, or its break has come due.
     Broken,
+}
+
+impl Hold {
+    /// Whether it stands: neither given back nor ended by an operator.
+    pub fn stands(self) -> bool {
+        matches!(self, Self::Held | Self::Draining)
+    }
 }
 
 /// The fence as the rule sees it.
@@ -118,7 +130,7 @@ pub struct Presented {
 /// 3. T below G: [`Refusal::Stale`].
 /// 4. T = G, but given back or broken: [`Refusal::Released`], [`Refusal::Broken`].
 /// 5. A lock id that is not this lock's: [`Refusal::LockIdMismatch`].
-/// 6. Frozen: [`Refusal::Frozen`].
+/// 6. Frozen: [`Refusal::Frozen`]. Not in force yet: [`Refusal::Draining`].
 /// 7. A sequence number that does not rise: [`Refusal::SequenceOutOfOrder`].
 ///
 /// `old` is the grant of (resource, T), needed only if T is not G. The caller has looked for the
@@ -147,7 +159,7 @@ pub fn judge(
         });
     }
     match fence.hold {
-        Hold::Held => {}
+        Hold::Held | Hold::Draining => {}
         Hold::Released => return Err(Refusal::Released),
         Hold::Broken => return Err(Refusal::Broken),
     }
@@ -156,6 +168,9 @@ pub fn judge(
     }
     if fence.frozen {
         return Err(Refusal::Frozen);
+    }
+    if fence.hold == Hold::Draining {
+        return Err(Refusal::Draining);
     }
     if presented.sequence.is_some_and(|sequence| sequence <= fence.last_sequence) {
         return Err(Refusal::SequenceOutOfOrder);
@@ -177,7 +192,9 @@ mod tests {
         fn fences()(
             number in 1..50i64,
             lock in 0..3u128,
-            hold in prop_oneof![Just(Hold::Held), Just(Hold::Released), Just(Hold::Broken)],
+            hold in prop_oneof![
+                Just(Hold::Held), Just(Hold::Draining), Just(Hold::Released), Just(Hold::Broken),
+            ],
             frozen in any::<bool>(),
             last_sequence in 0..5i64,
         ) -> FenceFacts {

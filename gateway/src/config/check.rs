@@ -9,6 +9,7 @@ use figment::Figment;
 use tracing_subscriber::EnvFilter;
 
 use super::layers::place;
+use super::upstreams::trouble;
 use super::{Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -24,6 +25,9 @@ impl Config {
         self.check_numbers(&check)?;
         self.check_durations(&check)?;
         self.check_lists(&check)?;
+        if let Some(why) = trouble(&self.upstreams) {
+            return Err(check.refuse("upstreams", why));
+        }
         self.check_log(&check)?;
         self.check_etcd(&check)?;
         self.check_pair(&check)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use figment::value::{Dict, Value};
 
+use super::upstreams::from_pairs;
 use super::{LogFormat, RefenceMode};
 
 /// Settings on the command line. Each wins over the environment, which wins over the file.
@@ -39,6 +40,11 @@ pub struct Flags {
     #[arg(long, value_name = "HOW")]
     pub refence: Option<RefenceMode>,
 
+    /// Front an HTTP service, for example name=crm,url=http://crm:8000,resource=/customers/{resource},
+    /// guarantee=drained (repeatable); docs/config.md has all keys
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub upstream: Vec<String>,
+
     /// Export metrics of each resource whose name begins so, for example job: (repeatable)
     #[arg(long, value_name = "PREFIX")]
     pub metrics_prefix: Vec<String>,
@@ -70,6 +76,8 @@ impl Flags {
     pub(super) fn values(&self) -> Dict {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.to_string_lossy().into_owned());
         let list = |list: &Vec<String>| (!list.is_empty()).then(|| Value::from(list.clone()));
+        let upstreams: Vec<Value> = self.upstream.iter().map(|text| from_pairs(text)).collect();
+        let upstreams = (!upstreams.is_empty()).then(|| Value::from(upstreams));
         let format = self.log_format.map(|format| match format {
             LogFormat::Text => "text",
             LogFormat::Json => "json",
@@ -85,6 +93,7 @@ impl Flags {
             ("etcd", list(&self.etcd)),
             ("etcd_prefix", self.etcd_prefix.clone().map(Value::from)),
             ("refence", refence.map(Value::from)),
+            ("upstreams", upstreams),
             ("metrics_prefix", list(&self.metrics_prefix)),
             ("cors_origin", list(&self.cors_origin)),
             ("blobs", self.blobs.clone().map(Value::from)),

@@ -7,6 +7,7 @@ use figment::providers::{Format as _, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Figment, Metadata, Profile, Provider};
 
+use super::upstreams::from_pairs;
 use super::{ConfigError, Flags};
 
 /// What variables of the environment begin with.
@@ -26,6 +27,8 @@ pub enum Kind {
     Number,
     /// Its parts separated by commas.
     List,
+    /// Upstreams separated by semicolons, each as pairs.
+    Upstreams,
 }
 
 /// All settings by name.
@@ -66,6 +69,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("redelete_after", Kind::Text),
     ("rejections_max", Kind::Number),
     ("sweep_interval", Kind::Text),
+    ("upstreams", Kind::Upstreams),
     ("metrics_prefix", Kind::List),
     ("cors_origin", Kind::List),
     ("log", Kind::Text),
@@ -133,6 +137,10 @@ pub(super) fn environment(
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::from(parts.collect::<Vec<_>>())
             }
+            Some(Kind::Upstreams) => {
+                let parts = text.split(';').filter(|part| !part.trim().is_empty());
+                Value::from(parts.map(from_pairs).collect::<Vec<_>>())
+            }
             None => {
                 return Err(ConfigError(format!(
                     "{variable} in {ENVIRONMENT} is not a setting{}",
@@ -188,9 +196,11 @@ pub(super) fn explain(error: &Error) -> ConfigError {
 fn from(name: &str, source: &str) -> String {
     match source {
         ENVIRONMENT => {
-            let variable = name.to_ascii_uppercase();
+            let setting = name.split('.').next().unwrap_or_default();
+            let variable = setting.to_ascii_uppercase();
             format!("{name} (from {ENV_PREFIX}{variable})")
         }
+        COMMAND_LINE if name.starts_with("upstreams") => format!("{name} (from --upstream)"),
         COMMAND_LINE => format!("{name} (from --{})", name.replace('_', "-")),
         file => format!("{name} (from {file})"),
     }

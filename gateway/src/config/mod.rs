@@ -7,6 +7,7 @@ mod secret;
 mod show;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use flags::Flags;
 pub use layers::SETTINGS;
 pub use secret::{PostgresUrl, Secret};
+pub use upstreams::Upstream;
 
 use crate::blobs::BlobsUrl;
 
@@ -132,6 +134,8 @@ pub struct Config {
     /// How often the ledger is tidied.
     #[serde(with = "duration")]
     pub sweep_interval: Duration,
+    /// The HTTP services that are fronted.
+    pub upstreams: Vec<Upstream>,
     /// Resources whose names begin so appear in the metrics one by one.
     pub metrics_prefix: Vec<String>,
     /// Origins whose pages may call the gateway.
@@ -203,6 +207,7 @@ impl Default for Config {
             redelete_after: HOUR,
             rejections_max: 100_000,
             sweep_interval: Duration::from_secs(10),
+            upstreams: Vec::new(),
             metrics_prefix: Vec::new(),
             cors_origin: Vec::new(),
             log: "info".into(),

@@ -17,6 +17,14 @@ impl Config {
         text.push('\n');
         text.push_str(GUARANTEE);
         text.push_str(&self.parts());
+        for upstream in &self.upstreams {
+            let (name, prefix) = (&upstream.name, upstream.prefix());
+            let guarantee = upstream.guarantee.as_str();
+            text.push_str(&format!(
+                "# upstream {name}: {guarantee}, for resources that begin with {prefix} \
+                 (docs/upstreams.md)\n"
+            ));
+        }
         Ok(text)
     }
 

@@ -249,3 +249,71 @@ fn every_flag_is_documented() {
         assert!(page.contains(&format!("`--{flag}`")), "{flag}");
     }
 }
+
+const UPSTREAM: &str = "name = \"a\"\nurl = \"https://a:1/b\"\nresource = \"/r/{resource}\"\n\
+                        guarantee = \"drained\"\ntimeout = \"2s\"\nmax_effect_delay = \"9s\"\n\
+                        connect_timeout = \"1s\"\nin_flight_max = 7\n";
+
+#[test]
+fn upstreams_are_given_in_three_ways() {
+    let pairs = "name=a,url=https://a:1/b,resource=/r/{resource},guarantee=drained,timeout=2s,\
+                 max_effect_delay=9s,connect_timeout=1s,in_flight_max=7";
+    let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.";
+    let in_file = load(&format!("[[upstreams]]\n{UPSTREAM}"), &[], &Flags::default()).unwrap();
+    let upstream = &in_file.upstreams[0];
+    assert_eq!((upstream.prefix().as_str(), upstream.in_flight_max), ("a:", 7));
+    assert_eq!(upstream.max_effect_delay, Some(Duration::from_secs(9)));
+    let flags = Flags { upstream: vec![pairs.into(), other.into()], ..Flags::default() };
+    let flagged = load("", &[], &flags).unwrap();
+    assert_eq!(flagged.upstreams[0], *upstream);
+    assert_eq!(flagged.upstreams[1].prefix(), "c.");
+    let both = format!("{pairs}; {other}");
+    let env = [("FENCEGATE_UPSTREAMS", both.as_str())];
+    assert_eq!(load("", &env, &Flags::default()).unwrap().upstreams, flagged.upstreams);
+    // What is shown can be read again.
+    let shown = flagged.show().unwrap();
+    assert_eq!(load(&shown, &[], &Flags::default()), Ok(flagged), "{shown}");
+}
+
+#[test]
+fn upstreams_are_checked() {
+    let with = |key: &str, value: &str| {
+        let kept: Vec<&str> = UPSTREAM.lines().filter(|line| !line.starts_with(key)).collect();
+        let value = if value.is_empty() { String::new() } else { format!("{key} = {value}") };
+        refusal(&format!("[[upstreams]]\n{}\n{value}", kept.join("\n")))
+    };
+    for (key, value, part) in [
+        ("name", "\"a/b\"", "a name has"),
+        ("name", "\"\"", "a name has"),
+        ("name", "", "missing field `name`"),
+        ("url", "\"a:1\"", "must begin with http"),
+        ("url", "\"file:///etc\"", "must begin with http"),
+        ("url", "\"http://u:hush@a/\"", "must not hold a user or a password"),
+        ("url", "\"http://a/?b=c\"", "must not have a query"),
+        ("url", "\"http://a/#b\"", "must not have a fragment"),
+        ("url", "\"http://\"", "cannot be read"),
+        ("resource", "\"/r\"", "{resource}"),
+        ("resource_prefix", "\"a/\"", "begins no resource name"),
+        ("resource_prefix", "\"\"", "begins no resource name"),
+        ("guarantee", "\"strict\"", "unknown variant"),
+        ("timeout", "\"2h\"", "is not from 100ms to 1h"),
+        ("connect_timeout", "\"3s\"", "is not from 1ms to 2s"),
+        ("in_flight_max", "0", "is not from 1"),
+        ("body_bytes_max", "0", "is not from 1"),
+        ("max_effect_delay", "\"2s\"", "is not above timeout"),
+        ("guarantee", "\"admission\"", "max_effect_delay is for"),
+        ("urls", "\"x\"", "unknown field"),
+    ] {
+        let error = with(key, value);
+        assert!(error.starts_with("upstreams") && error.contains(part), "{key} {value}: {error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+    let two = |name: &str, prefix: &str| {
+        let other = UPSTREAM.replace("\"a\"", &format!("\"{name}\""));
+        format!("[[upstreams]]\n{UPSTREAM}[[upstreams]]\n{other}resource_prefix = \"{prefix}\"\n")
+    };
+    assert!(refusal(&two("a", "b:")).contains("is there twice"));
+    assert!(refusal(&two("b", "a:b:")).contains("overlap"));
+    assert!(refusal(&two("b", "a")).contains("overlap"));
+    assert!(load(&two("b", "b:"), &[], &Flags::default()).is_ok());
+}

@@ -41,6 +41,9 @@ pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::Again(grant) => Ok(Acquired { grant, again: true }),
         SealVerdict::Held(holder) => Err(EngineError::Held(holder)),
         SealVerdict::Queued => Err(EngineError::Queued),
+        SealVerdict::Drains { resource, .. } | SealVerdict::Draining(resource) => {
+            Err(EngineError::Draining(Some(resource)))
+        }
         SealVerdict::Frozen(resource) => Err(EngineError::Frozen(resource)),
         SealVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
         SealVerdict::OrderStale(resource) => Err(EngineError::OrderStale(resource)),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::LockEnd;
 use fence_core::ports::{Grant, ReleaseItem, ReleaseVerdict, Runtime};
+use fence_core::{LockEnd, LockId};
 use tokio_util::sync::CancellationToken;
 
 use super::batcher::{Batcher, Failure};
@@ -52,6 +52,13 @@ impl GiveBack {
             }
             this.release(item).await;
         };
+        self.runtime.spawn.spawn("release-undelivered", Box::pin(task));
+    }
+
+    /// Nobody waits for this lock any more, whose id nobody was told.
+    pub(super) fn given_up(&self, lock: LockId) {
+        let this = self.clone();
+        let task = async move { this.release(lock.into()).await };
         self.runtime.spawn.spawn("release-undelivered", Box::pin(task));
     }
 

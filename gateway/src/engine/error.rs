@@ -86,6 +86,15 @@ pub enum EngineError {
         /// Up to here nothing has changed.
         begin: EventCursor,
     },
+    /// Effects of older tokens are under way, or may be, at an upstream.
+    #[error("effects of older tokens are still under way at an upstream; nothing was granted yet")]
+    Draining(Option<ResourceName>),
+    /// No intent of this id is open.
+    #[error("no intent of this operation is open")]
+    OperationNotFound,
+    /// No upstream of this name was ever drained.
+    #[error("no upstream named {0:?} was ever drained")]
+    UpstreamNotFound(String),
     /// An operator has frozen the resource.
     #[error("{0} is frozen: no lock is granted")]
     Frozen(ResourceName),
@@ -177,6 +186,9 @@ impl EngineError {
             Self::BlobsUnavailable(_) => ErrorCode::BlobsUnavailable,
             Self::BlobMissing => ErrorCode::BlobMissing,
             Self::EventsVoid { .. } => ErrorCode::EventsCursorVoid,
+            Self::Draining(_) => ErrorCode::ResourceDraining,
+            Self::OperationNotFound => ErrorCode::OperationNotFound,
+            Self::UpstreamNotFound(_) => ErrorCode::UpstreamNotFound,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,

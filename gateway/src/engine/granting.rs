@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fence_core::ResourceName;
 use fence_core::ports::{
     Attempt, Epoch, Ledger, LedgerError, Mint, MintError, MintItem, Patience, SealItem, SealVerdict,
 };
+use fence_core::{LockId, ResourceName};
 
 use super::batcher::Act;
 use super::deliveries::GiveBack;
@@ -20,7 +20,7 @@ const ROUNDS_MAX: u32 = 3;
 /// What became of a grant.
 pub(super) enum GrantVerdict {
     /// The ledger decided.
-    Sealed(Sealed),
+    Sealed(Box<Sealed>),
     /// No number could be had.
     NoNumber(EngineError),
 }
@@ -29,6 +29,7 @@ pub(super) enum GrantVerdict {
 /// when its caller has not come back for it.
 pub(super) struct Sealed {
     verdict: Option<SealVerdict>,
+    lock: LockId,
     give_back: GiveBack,
     proposed: bool,
 }
@@ -50,6 +51,9 @@ impl Drop for Sealed {
             // it may be a lock that it has held for long.
             Some(SealVerdict::Again(grant)) if !self.proposed => {
                 self.give_back.undelivered(&grant, false);
+            }
+            Some(SealVerdict::Drains { .. }) if !self.proposed => {
+                self.give_back.given_up(self.lock);
             }
             _ => {}
         }
@@ -308,17 +312,19 @@ impl Act for Granting {
         let verdicts = self.decide(&items, patience).await?;
         let parcel = |(verdict, pending): (Result<SealVerdict, _>, &Pending)| match verdict {
             Err(error) => GrantVerdict::NoNumber(error),
-            Ok(verdict) => GrantVerdict::Sealed(Sealed {
+            Ok(verdict) => GrantVerdict::Sealed(Box::new(Sealed {
                 verdict: Some(verdict),
+                lock: pending.item.lock,
                 give_back: self.give_back.clone(),
-                proposed: pending.proposed,
-            }),
+                // Whoever re-enters knows the id.
+                proposed: pending.proposed || pending.reentry,
+            })),
         };
         Ok(verdicts.into_iter().zip(items.iter()).map(parcel).collect())
     }
 
     fn is_busy(verdict: &GrantVerdict) -> bool {
-        matches!(verdict, GrantVerdict::Sealed(Sealed { verdict: Some(SealVerdict::Busy), .. }))
+        matches!(verdict, GrantVerdict::Sealed(one) if one.verdict == Some(SealVerdict::Busy))
     }
 
     fn rerun(item: &mut Pending, wanted: bool) {

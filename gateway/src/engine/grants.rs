@@ -119,7 +119,7 @@ impl Act for Look {
 /// The queues that an acquisition goes through.
 pub(super) struct Grants {
     pub(super) looks: Batcher<Look>,
-    pub(super) reentries: Batcher<Granting>,
+    pub(super) reentries: Arc<Batcher<Granting>>,
     pub(super) grants: Batcher<Granting>,
     pub(super) waiting: Waiting,
     pub(super) runtime: Runtime,
@@ -162,6 +162,7 @@ impl Grants {
                 metadata: Metadata::default(),
                 number: None,
                 attempt: Attempt::First,
+                waits: None,
             },
         };
         acquired(seal(&self.grants, pending).await?)
@@ -183,6 +184,7 @@ impl Grants {
                 metadata: Metadata::default(),
                 number: None,
                 attempt: Attempt::First,
+                waits: None,
             },
         };
         let mut outcome = Err(EngineError::locked_out());
@@ -220,6 +222,7 @@ impl Grants {
                 metadata: request.metadata,
                 number: None,
                 attempt: Attempt::First,
+                waits: (!request.wait.is_zero()).then_some(self.waiting.line.gateway),
             },
         };
         let in_the_way = match found {
@@ -246,6 +249,9 @@ impl Grants {
                 if !request.wait.is_zero() =>
             {
                 self.waiting.acquire(&self.grants, pending, until).await
+            }
+            SealVerdict::Drains { resource, .. } => {
+                self.waiting.drained(pending, resource, until).await
             }
             verdict => acquired(verdict),
         }

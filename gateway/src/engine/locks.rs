@@ -172,6 +172,7 @@ impl Locks {
             Ok(RenewVerdict::Renewed { grant, lapsed_ms }) => Ok(Renewed { grant, lapsed_ms }),
             Ok(RenewVerdict::Ended(how)) => Err(EngineError::LockEnded(how)),
             Ok(RenewVerdict::Breaking) => Err(EngineError::LockBreaking),
+            Ok(RenewVerdict::Draining) => Err(EngineError::Draining(None)),
             Ok(RenewVerdict::HoldExceeded) => Err(EngineError::HoldExceeded),
             Ok(RenewVerdict::NotFound) => Err(EngineError::LockNotFound),
             Ok(RenewVerdict::Busy) => Err(EngineError::locked_out()),

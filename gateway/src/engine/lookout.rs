@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ErrorCode;
-use fence_core::ports::{Head, Ledger, Mint, MintError, Place, Runtime, Witness};
+use fence_core::ports::{DrainedUpstream, Head, Ledger, Mint, MintError, Place, Runtime, Witness};
 use tokio_util::sync::CancellationToken;
 
 use super::epochs::Epochs;
@@ -34,6 +34,8 @@ pub(super) struct Lookout {
     pub(super) epochs: Arc<Epochs>,
     pub(super) runtime: Runtime,
     pub(super) refencing: Refencing,
+    /// The upstreams that a re-fence puts in doubt.
+    pub(super) drained: Arc<[DrainedUpstream]>,
     /// Where the ledger stood a moment ago.
     pub(super) last: Option<Place>,
     /// What trouble was logged last, so that it is logged once.
@@ -92,6 +94,10 @@ impl Lookout {
             }
             return self.refence(head).await;
         }
+        if last.as_ref().is_none_or(|last| last.generation < place.generation) {
+            // Somebody else re-fenced, and may not have known of them.
+            self.ledger.register_upstreams(&self.drained).await?;
+        }
         let head = head?;
         head.check_owner(place.epoch.ledger)?;
         self.raise(&head, last.as_ref(), &place).await?;
@@ -114,6 +120,8 @@ impl Lookout {
                     .into(),
             ));
         }
+        // A ledger that went back may have lost them, and what it does not know it would not doubt.
+        self.ledger.register_upstreams(&self.drained).await?;
         let (ledger, mint) = (&self.ledger, &self.mint);
         refencing::refence(ledger, mint, &self.epochs, &self.runtime, None, false).await?;
         self.last = None;

@@ -37,6 +37,12 @@ pub(super) const UNDELIVERED: &str = "fencegate_undelivered_grants_total";
 pub(super) const MARKS: &str = "fencegate_marks_total";
 /// How long locks were held, by how they ended.
 pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
+/// Requests forwarded, by upstream and class of status.
+pub(super) const UPSTREAM_REQUESTS: &str = "fencegate_upstream_requests_total";
+/// Intents that are open in the ledger.
+pub(super) const INTENTS_OPEN: &str = "fencegate_upstream_intents_open";
+/// From a seal to the lock being in force.
+pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 /// New epochs begun by this gateway.
 pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
 /// Re-fences by this gateway.
@@ -117,6 +123,20 @@ pub fn describe() {
     describe_counter!(
         BLOBS_MISSING,
         "Reads that found no blob where the ledger points: alert on it"
+    );
+    describe_counter!(
+        UPSTREAM_REQUESTS,
+        "Requests forwarded, by upstream and class of status, or unreachable, timeout or failed"
+    );
+    describe_gauge!(
+        INTENTS_OPEN,
+        "Intents of drained upstreams that are open in the ledger; one that stays open for long needs \
+         an operator"
+    );
+    describe_histogram!(
+        DRAIN_SECONDS,
+        Unit::Seconds,
+        "How long callers waited for effects of older tokens after their lock was sealed"
     );
     describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");

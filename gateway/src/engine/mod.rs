@@ -12,6 +12,7 @@ pub mod error;
 mod feed;
 mod granting;
 mod grants;
+mod intents;
 mod line;
 mod locks;
 mod lookout;
@@ -23,6 +24,7 @@ mod rejections;
 mod start;
 mod sweeper;
 mod traces;
+pub mod upstreams;
 mod views;
 mod waiting;
 mod watch;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    BlobTimes, BreakItem, Grant, Ledger, Mint, ResourceView, Retention, Runtime,
+    BlobTimes, BreakItem, DrainedUpstream, Grant, Ledger, Mint, ResourceView, Retention, Runtime,
 };
 use fence_core::{LockId, LockState, ResourceName, Ttl};
 use tokio::sync::Semaphore;
@@ -55,6 +57,8 @@ pub use locks::Renewed;
 pub use lookout::Refencing;
 use reads::Read;
 pub use refencing::{Refenced, refence_now};
+use upstreams::Upstreams;
+pub use upstreams::{Admitted, Forward};
 use watch::Watches;
 pub use watch::{WATCHERS_MAX, Watcher};
 use writes::Writes;
@@ -87,6 +91,9 @@ pub struct Settings {
     /// Who re-fences a ledger that may have lost commits; `None` for one whose files tell at start,
     /// and which is not looked after.
     pub refencing: Option<Refencing>,
+    /// The upstreams whose guarantee is `drained`, so that a re-fence puts them in doubt. They are
+    /// registered with the ledger before the engine starts.
+    pub drained: Arc<[DrainedUpstream]>,
 }
 
 /// Which parts work.
@@ -115,6 +122,7 @@ struct Inner {
     locks: Locks,
     writes: Writes,
     reads: Batcher<Read>,
+    upstreams: Upstreams,
     queries: Arc<Semaphore>,
     blobs: blobs::Parts,
     looked: CancellationToken,

@@ -1,10 +1,12 @@
 //! How the engine starts: its queues, and the tasks that look after themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::ports::{Blobs, Ledger, Mint, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::batcher::{self, Batcher, Limits};
 use super::blobs;
@@ -19,6 +21,7 @@ use super::lookout::Lookout;
 use super::reads::Read;
 use super::rejections::Rejections;
 use super::traces::Traces;
+use super::upstreams::{CloseIntents, Closing, Drains, OpenIntents, Upstreams};
 use super::waiting::{Join, Keep, Waiting};
 use super::watch::Watches;
 use super::writes::{Commit, Writes};
@@ -73,13 +76,15 @@ impl Engine {
             give_back: give_back.clone(),
             epochs: Arc::clone(&epochs),
         };
+        let reentries = Arc::new(start.limited(granting(), grants::BATCH_MAX));
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
-            reentries: start.limited(granting(), grants::BATCH_MAX),
+            reentries: Arc::clone(&reentries),
             grants: start.limited(granting(), grants::BATCH_MAX),
             waiting: Waiting {
                 keeps: Arc::new(start.batcher(Keep { line: Arc::clone(&line) })),
                 queries: Arc::clone(&queries),
+                reentries,
                 joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
                 line: Arc::clone(&line),
                 ledger: Arc::clone(&ledger),
@@ -93,7 +98,7 @@ impl Engine {
         let locks = Locks {
             renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
             releases: Arc::clone(&releases),
-            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line }),
+            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line: Arc::clone(&line) }),
             traces,
         };
         let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
@@ -103,22 +108,12 @@ impl Engine {
             runtime: runtime.clone(),
         };
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
-        sweeper::start(Arc::clone(&ledger), &runtime, &settings, closing.clone());
+        let drains = Drains { ledger: Arc::clone(&ledger), line, runtime: runtime.clone() };
+        let upstreams = start.upstreams(&ledger, &drains, settings.request_timeout);
+        sweeper::start(Arc::clone(&ledger), &runtime, &settings, drains, closing.clone());
         let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &closing);
         let looked = CancellationToken::new();
-        match settings.refencing {
-            Some(refencing) => Lookout {
-                ledger: Arc::clone(&ledger),
-                mint: Arc::clone(&mint),
-                epochs,
-                runtime: runtime.clone(),
-                refencing,
-                last: None,
-                said: None,
-            }
-            .start(looked.clone(), closing.clone()),
-            None => looked.cancel(),
-        }
+        start.lookout(&ledger, &mint, epochs, &settings, looked.clone());
         let retention = settings.retention.clone();
         let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
         let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
@@ -131,6 +126,7 @@ impl Engine {
             locks,
             writes,
             reads,
+            upstreams,
             queries,
             blobs,
             looked,
@@ -154,6 +150,43 @@ struct Starter {
 impl Starter {
     fn batcher<A: batcher::Act>(&self, act: A) -> Batcher<A> {
         self.limited(act, self.limits.batch_max)
+    }
+
+    /// `looked` tells that ledger and mint were held against each other once, or need not be.
+    fn lookout(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        mint: &Arc<dyn Mint>,
+        epochs: Arc<Epochs>,
+        settings: &Settings,
+        looked: CancellationToken,
+    ) {
+        let Some(refencing) = settings.refencing else { return looked.cancel() };
+        let lookout = Lookout {
+            ledger: Arc::clone(ledger),
+            mint: Arc::clone(mint),
+            epochs,
+            runtime: self.runtime.clone(),
+            refencing,
+            drained: Arc::clone(&settings.drained),
+            last: None,
+            said: None,
+        };
+        lookout.start(looked, self.closing.clone());
+    }
+
+    fn upstreams(&self, ledger: &Arc<dyn Ledger>, drains: &Drains, timeout: Duration) -> Upstreams {
+        let close = CloseIntents { ledger: Arc::clone(ledger), drains: drains.clone() };
+        let closing = Closing {
+            closes: Arc::new(self.batcher(close)),
+            runtime: self.runtime.clone(),
+            timeout,
+            ended: self.closing.clone(),
+            forwards: TaskTracker::new(),
+            in_flight: Arc::default(),
+        };
+        let open = OpenIntents { ledger: Arc::clone(ledger), closing: closing.clone() };
+        Upstreams { opens: self.batcher(open), closing, drains: drains.clone() }
     }
 
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use fence_core::ports::{Ledger, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::Settings;
+use super::upstreams::Drains;
+use super::{Settings, metrics};
 
-/// Starts the sweeper. Several gateways may sweep at once; each pass is bounded.
+/// Starts the sweeper, which also puts locks in force that nothing keeps any more, should nobody have
+/// heard of it. Several gateways may sweep at once; each pass is bounded.
 pub(super) fn start(
     ledger: Arc<dyn Ledger>,
     runtime: &Runtime,
     settings: &Settings,
+    drains: Drains,
     closing: CancellationToken,
 ) {
     let (clock, retention) = (Arc::clone(&runtime.clock), settings.retention.clone());
@@ -21,6 +24,10 @@ pub(super) fn start(
             tokio::select! {
                 () = clock.sleep(interval) => {}
                 () = closing.cancelled() => return,
+            }
+            drains.pass(None).await;
+            if let Ok(open) = ledger.intents_open().await {
+                ::metrics::gauge!(metrics::INTENTS_OPEN).set(open as f64);
             }
             match ledger.sweep(&retention).await {
                 Ok(0) => {}

@@ -73,7 +73,10 @@ impl Engine {
     /// What became of a write; `None` if the ledger holds no trace of it.
     pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.operation(id).await }).await
+        match self.query(async move { ledger.operation(id).await }).await? {
+            Some(record) => Ok(Some(record)),
+            None => Ok(self.intent(id).await?.map(OperationRecord::Open)),
+        }
     }
 
     /// The write that used an idempotency key.

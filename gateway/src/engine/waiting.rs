@@ -16,6 +16,7 @@ use super::error::EngineError;
 use super::granting::{Granting, Pending};
 use super::line::{Line, Seat};
 use super::locks::Release;
+use super::metrics;
 
 /// How often, and how fast, a waiter that gives up tries to leave the queue.
 const LEAVE_TRIES: u32 = 20;
@@ -24,6 +25,8 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(500);
 const PARTING: Duration = Duration::from_secs(1);
 /// How long a waiter waits before it asks for a number again.
 const NO_NUMBER_PAUSE: Duration = Duration::from_millis(200);
+/// How often a waiter asks whether its lock is in force, whatever else happens.
+const DRAIN_POLL: Duration = Duration::from_secs(1);
 
 /// Joining the queue, as the act of a batcher. Run twice, it joins once.
 pub(super) struct Join {
@@ -86,6 +89,8 @@ impl Act for Keep {
 pub(super) struct Waiting {
     pub(super) keeps: Arc<Batcher<Keep>>,
     pub(super) joins: Batcher<Join>,
+    /// Where a lock is asked for that has its number.
+    pub(super) reentries: Arc<Batcher<Granting>>,
     pub(super) line: Arc<Line>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) releases: Arc<Batcher<Release>>,
@@ -104,8 +109,10 @@ enum Step {
     Acquired(Acquired),
     /// It has to join: what was free was taken by somebody else, or it is not in line any more.
     Join,
-    /// Its time is up; why no number could be had, if that was what kept it.
+    /// Its time is up; what kept it, if that was no holder.
     Elapsed(Option<EngineError>),
+    /// Sealed, but not in force before nothing of older tokens is under way on this resource.
+    Drains(ResourceName),
 }
 
 impl Waiting {
@@ -115,7 +122,8 @@ impl Waiting {
     /// 2. Join. What turns out to be free, or granted before under this id, is sealed at once.
     /// 3. Called: seal. Held after all, or somebody else's turn: wait on. No number to be had: others
     ///    go first, and it waits on. Not in line any more: join again.
-    /// 4. Time is up: `WaitElapsed`, or why no number could be had. Under an id that the caller chose
+    /// 4. Sealed, but effects of older tokens are under way: wait until it is in force.
+    /// 5. Time is up: `WaitElapsed`, or why no number could be had. Under an id that the caller chose
     ///    the place is kept for a while; else it is given up. The same if the caller hangs up.
     pub(super) async fn acquire(
         &self,
@@ -138,6 +146,7 @@ impl Waiting {
                     Err(error) => return place.end(Err(error)),
                 },
                 Step::Waiting => self.turn(&place, grants, until).await?,
+                Step::Drains(resource) => self.drain(&place, resource, until).await?,
                 Step::Acquired(acquired) => return place.end(Ok(acquired)),
                 Step::Elapsed(no_number) => break no_number,
             };
@@ -147,6 +156,58 @@ impl Waiting {
             place.keep(&self.runtime).await;
         }
         Err(no_number.unwrap_or(EngineError::WaitElapsed { position }))
+    }
+
+    /// Waits until a lock is in force that was sealed for this caller just now.
+    pub(super) async fn drained(
+        &self,
+        pending: Pending,
+        resource: ResourceName,
+        until: Duration,
+    ) -> Result<Acquired, EngineError> {
+        let place = self.take_place(pending);
+        match self.drain(&place, resource, until).await {
+            Ok(Step::Acquired(acquired)) => place.end(Ok(acquired)),
+            Ok(Step::Elapsed(Some(why))) | Err(why) => Err(why),
+            Ok(_) => Err(EngineError::WaitElapsed { position: None }),
+        }
+    }
+
+    /// Step 4: asks again whenever somebody says that something is over, and now and then. Whoever asks
+    /// puts the lock in force, if nothing keeps it any more. An id that nobody was told is given up with
+    /// the place; one that the caller chose goes on draining until its ttl ends.
+    async fn drain(
+        &self,
+        place: &Place,
+        resource: ResourceName,
+        until: Duration,
+    ) -> Result<Step, EngineError> {
+        let clock = &self.runtime.clock;
+        let began = clock.elapsed();
+        let pending = Pending { reentry: true, ..place.pending.clone() };
+        let mut kept_by = resource;
+        loop {
+            match seal(&self.reentries, pending.clone()).await {
+                Ok(SealVerdict::Again(grant)) => {
+                    let took = clock.elapsed().saturating_sub(began);
+                    ::metrics::histogram!(metrics::DRAIN_SECONDS).record(took);
+                    return Ok(Step::Acquired(Acquired { grant, again: false }));
+                }
+                Ok(SealVerdict::Drains { resource, .. }) => kept_by = resource,
+                Ok(verdict) => return acquired(verdict).map(Step::Acquired),
+                // The lock stands in the ledger: asking again will tell.
+                Err(error) if error.code().status() >= 500 => {
+                    tracing::debug!(%error, "a draining lock could not be asked for");
+                }
+                Err(error) => return Err(error),
+            }
+            let left = until.saturating_sub(clock.elapsed());
+            if left.is_zero() {
+                return Ok(Step::Elapsed(Some(EngineError::Draining(Some(kept_by)))));
+            }
+            // That it is not in line any more is no news.
+            let _ = self.runtime.within(left.min(DRAIN_POLL), place.called()).await;
+        }
     }
 
     fn take_place(&self, pending: Pending) -> Place {
@@ -179,6 +240,7 @@ impl Waiting {
                     SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_) => {
                         Ok(Step::Join)
                     }
+                    SealVerdict::Drains { resource, .. } => Ok(Step::Drains(resource)),
                     verdict => acquired(verdict).map(Step::Acquired),
                 }
             }
@@ -207,6 +269,7 @@ impl Waiting {
             }
             match seal(grants, place.pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)) => {}
+                Ok(SealVerdict::Drains { resource, .. }) => return Ok(Step::Drains(resource)),
                 Ok(SealVerdict::Ended(how)) => {
                     // Released by its own id: it has left the line.
                     place.left();

@@ -26,13 +26,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
+pub use serve::PeerAddress;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
 use routes::{
-    audit, feed, fences, health, locks, objects, operations, operators, rejections, resources,
-    watching, writes,
+    audit, feed, fences, health, intents, locks, objects, operations, operators, rejections,
+    resources, upstreams, watching, writes,
 };
+
+/// Among the extensions of an answer that an upstream gave: what it says of caches is its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Forwarded;
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {
@@ -59,6 +64,18 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(operations::find))
         .routes(routes!(rejections::list))
         .routes(routes!(audit::list))
+        .routes(routes!(
+            upstreams::get,
+            upstreams::head,
+            upstreams::options,
+            upstreams::post,
+            upstreams::put,
+            upstreams::patch,
+            upstreams::delete
+        ))
+        .routes(routes!(intents::list))
+        .routes(routes!(intents::resolve))
+        .routes(routes!(intents::resolve_doubts))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -78,6 +95,9 @@ pub fn router(state: AppState) -> Router {
     let (router, _) = api().split_for_parts();
     let router = router
         .route("/resources/{resource}/objects/", axum::routing::any(empty_key))
+        // Methods that have no name here, and the path that a wildcard does not match.
+        .route("/upstreams/{name}/{*path}", axum::routing::any(upstreams::pass))
+        .route("/upstreams/{name}/", axum::routing::any(upstreams::pass))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), middleware::check))

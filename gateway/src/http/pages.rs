@@ -23,6 +23,7 @@ pages! {
     "fence-order-stale"
     "lock-id-mismatch"
     "resource-frozen"
+    "resource-draining"
     "resource-protected"
     "sequence-out-of-order"
     "version-mismatch"
@@ -43,6 +44,8 @@ pages! {
     "object-not-found"
     "version-not-retained"
     "operation-not-found"
+    "upstream-not-found"
+    "upstream-path-invalid"
     "events-cursor-void"
     "request-malformed"
     "body-malformed"
@@ -68,6 +71,9 @@ pages! {
     "mint-regressed"
     "refence-required"
     "outcome-unknown"
+    "upstream-unreachable"
+    "upstream-failed"
+    "upstream-timeout"
     "shutting-down"
 }
 

@@ -130,6 +130,16 @@ impl Problem {
         self
     }
 
+    /// The request may have taken effect or not.
+    pub fn and_unknown(self) -> Self {
+        self.with_unknown_outcome()
+    }
+
+    /// The same, if there was anything to take effect.
+    pub fn and_unknown_if(self, fenced: bool) -> Self {
+        if fenced { self.and_unknown() } else { self }
+    }
+
     fn with_operation(mut self, operation: Option<OperationId>) -> Self {
         self.0.document.operation = operation;
         self
@@ -198,6 +208,7 @@ impl From<EngineError> for Problem {
             EngineError::WaitElapsed { position } | EngineError::LockWaiting { position } => {
                 problem.at(position)
             }
+            EngineError::Draining(Some(resource)) => problem.about(&resource).retry_after(1_000),
             EngineError::Frozen(resource)
             | EngineError::NeverLocked(resource)
             | EngineError::OrderStale(resource) => problem.about(&resource),
@@ -254,6 +265,9 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::LockIdMismatch => "X-Lock-Id is not the id of the lock that has this token",
         Refusal::Frozen => {
             "an operator has stopped all writes to this resource; GET /resources/{resource} says why"
+        }
+        Refusal::Draining => {
+            "effects of older tokens are under way at an upstream; the lock is not in force yet"
         }
         Refusal::Protected => {
             "an operator has forbidden deleting this resource; GET /resources/{resource} says why"

@@ -62,6 +62,7 @@ const WRITE: &[ErrorCode] = &[
     ErrorCode::FenceTokenBroken,
     ErrorCode::LockIdMismatch,
     ErrorCode::ResourceFrozen,
+    ErrorCode::ResourceDraining,
     ErrorCode::ResourceProtected,
     ErrorCode::SequenceOutOfOrder,
     ErrorCode::VersionMismatch,
@@ -79,6 +80,16 @@ const ENDED: &[ErrorCode] = &[
     ErrorCode::LockBreaking,
     ErrorCode::LockHoldExceeded,
     ErrorCode::RefenceRequired,
+];
+
+/// Codes of whatever goes to an upstream.
+const THROUGH: &[ErrorCode] = &[
+    ErrorCode::UpstreamNotFound,
+    ErrorCode::UpstreamPathInvalid,
+    ErrorCode::PayloadTooLarge,
+    ErrorCode::UpstreamUnreachable,
+    ErrorCode::UpstreamFailed,
+    ErrorCode::UpstreamTimeout,
 ];
 
 macro_rules! problems {
@@ -105,6 +116,7 @@ problems! {
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
         ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull, ErrorCode::ShuttingDown,
         ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
+        ErrorCode::ResourceDraining,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A fence without a lock.
@@ -112,15 +124,18 @@ problems! {
         ErrorCode::ResourceNameInvalid, ErrorCode::LockHeld, ErrorCode::LockIdConflict,
         ErrorCode::LockSuperseded, ErrorCode::LockReleased, ErrorCode::LockBroken,
         ErrorCode::LockVoid, ErrorCode::FenceOrderStale, ErrorCode::ResourceFrozen,
+        ErrorCode::ResourceDraining,
         ErrorCode::RefenceRequired, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A transfer.
     TransferProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
         ErrorCode::LockNotFound, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
-        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
+        ErrorCode::ResourceDraining, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A renewal of one lock.
-    RenewProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[ErrorCode::LockNotFound]];
+    RenewProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
+        ErrorCode::LockNotFound, ErrorCode::ResourceDraining,
+    ]];
     /// A renewal of many.
     RenewManyProblems = [EVERYWHERE, LEDGER, JSON, &[ErrorCode::RefenceRequired]];
     /// A look at one's own lock.
@@ -151,6 +166,18 @@ problems! {
         ErrorCode::ResourceNameInvalid, ErrorCode::ObjectKeyInvalid, ErrorCode::ResourceNotFound,
         ErrorCode::ObjectNotFound, ErrorCode::VersionNotRetained, ErrorCode::VersionMismatch,
         ErrorCode::RangeNotSatisfiable, ErrorCode::BlobsUnavailable, ErrorCode::BlobMissing,
+    ]];
+    /// A read through an upstream.
+    ReadThroughProblems = [EVERYWHERE, THROUGH, &[ErrorCode::Overloaded]];
+    /// A write through an upstream.
+    WriteThroughProblems = [EVERYWHERE, LEDGER, THROUGH, WRITE];
+    /// A resolution of an intent.
+    IntentProblems = [EVERYWHERE, LEDGER, JSON, &[
+        ErrorCode::OperationNotFound, ErrorCode::RefenceRequired,
+    ]];
+    /// A resolution of doubts.
+    DoubtProblems = [EVERYWHERE, LEDGER, JSON, &[
+        ErrorCode::UpstreamNotFound, ErrorCode::RefenceRequired,
     ]];
     /// A look at an operation.
     OperationProblems = [EVERYWHERE, LEDGER, &[ErrorCode::OperationNotFound]];
@@ -209,6 +236,28 @@ pub struct WriteParams {
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
     /// The version that the resource must be at.
+    #[param(rename = "X-If-Resource-Version", minimum = 0)]
+    resource_version: Option<i64>,
+}
+
+/// The headers of a write through an upstream.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its documentation is used")]
+pub struct UpstreamParams {
+    /// The token of your lock: a decimal number. Passed on.
+    #[param(rename = "X-Fence-Token", required = true, pattern = "^[1-9][0-9]{0,18}$")]
+    token: String,
+    /// The id of your lock. Not passed on.
+    #[param(rename = "X-Lock-Id")]
+    lock: Option<uuid::Uuid>,
+    /// Strictly increasing under one token. Passed on.
+    #[param(rename = "X-Fence-Seq", minimum = 0)]
+    sequence: Option<i64>,
+    /// Passed on, for an upstream that knows it; the gateway replays nothing.
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
+    idempotency_key: Option<String>,
+    /// The version that the resource must be at. Not passed on.
     #[param(rename = "X-If-Resource-Version", minimum = 0)]
     resource_version: Option<i64>,
 }
@@ -291,9 +340,8 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.head, &mut item.put, &mut item.post, &mut item.delete]
-        .into_iter()
-        .flatten()
+    let PathItem { get, head, options, put, post, patch, delete, .. } = item;
+    [get, head, options, put, post, patch, delete].into_iter().flatten()
 }
 
 fn complete(operation: &mut Operation) {

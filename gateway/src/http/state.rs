@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::upstreams::Upstreams;
 
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +75,8 @@ pub struct AppState {
     pub draining: CancellationToken,
     /// What a 2xx promises, for `X-Fence-Guarantee`.
     pub guarantee: &'static str,
+    /// The upstreams that are fronted.
+    pub upstreams: Upstreams,
     /// Origins whose pages may call; none by default.
     pub cors_origins: Vec<HeaderValue>,
 }

@@ -1,7 +1,9 @@
 //! Rows that both ledgers read alike.
 
-use fence_core::ports::{AuditEntry, LedgerError, Rejection};
+use fence_core::OperationId;
+use fence_core::ports::{AuditEntry, Intent, LedgerError, Rejection};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 use super::{audit_action, object_key, resource_name, time, token};
 
@@ -64,5 +66,39 @@ impl RejectionRow {
             request_id: self.request_id,
         };
         Ok((self.number, rejection))
+    }
+}
+
+/// An open intent, its times in microseconds since 1970.
+#[derive(FromRow)]
+pub(super) struct IntentRow {
+    operation: Uuid,
+    resource: String,
+    token: i64,
+    owner: String,
+    upstream: String,
+    method: String,
+    path: String,
+    gateway: Uuid,
+    opened_us: i64,
+    age_ms: i64,
+    closes_us: Option<i64>,
+}
+
+impl IntentRow {
+    pub(super) fn intent(self) -> Result<Intent, LedgerError> {
+        Ok(Intent {
+            operation: OperationId(self.operation),
+            resource: resource_name(self.resource)?,
+            token: token(self.token)?,
+            owner: self.owner,
+            upstream: self.upstream,
+            method: self.method,
+            path: self.path,
+            gateway: self.gateway,
+            opened_at: time(self.opened_us),
+            age_ms: self.age_ms.max(0),
+            closes_at: self.closes_us.map(time),
+        })
     }
 }

@@ -26,6 +26,7 @@ use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
+use crate::upstreams::{self, Upstreams};
 
 pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
@@ -73,6 +74,9 @@ pub async fn serve(
     let parts = open(&config, &runtime).await?;
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
+    // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
+    let registered = parts.ledger.register_upstreams(&settings.drained).await;
+    registered.context("cannot register upstreams")?;
     let blobs = blobs::open(&config, &parts.ledger, &runtime).await?;
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
@@ -97,12 +101,18 @@ pub async fn serve(
         metrics_prefixes: config.metrics_prefix.clone(),
         draining: soft.clone(),
         guarantee: "strict",
+        upstreams: Upstreams::new(&config.upstreams)?,
         cors_origins: origins(&config)?,
     });
     tracing::info!("listening on http://{address}");
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     let serving = http::serve(listener, app, limits, drain.close.clone(), hard.clone());
     serving.await.context("cannot serve")?;
+    // Their intents are closed before the engine's queues are.
+    tokio::select! {
+        () = engine.forwards_done() => {}
+        () = hard.cancelled() => {}
+    }
     engine.shutdown();
     tasks.close();
     tokio::select! {
@@ -314,6 +324,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
             RefenceMode::Auto => Refencing::Auto,
             RefenceMode::Manual => Refencing::Manual,
         }),
+        drained: upstreams::drained(&config.upstreams),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use fence_core::ports::{Ledger, Mint, Place, Runtime};
+use fence_core::ports::{Intents as _, Ledger, Mint, Place, Runtime};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, PostgresUrl};
@@ -14,6 +14,7 @@ use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint};
 use crate::runtime;
+use crate::upstreams::drained;
 
 const NOT_CALLED_FOR: &str = "nothing calls for a re-fence; --force does it all the same, \
                               which voids every token that was ever granted";
@@ -24,7 +25,7 @@ pub async fn refence(config: &Config, reason: &str, force: bool) -> anyhow::Resu
     let runtime = runtime::runtime(TaskTracker::new());
     match &config.postgres {
         Some(url) => shared(config, url, runtime, reason, force).await,
-        None => embedded(&config.data_dir, runtime, reason, force).await,
+        None => embedded(config, runtime, reason, force).await,
     }
 }
 
@@ -46,6 +47,7 @@ async fn shared(
     ledger.check().await.context("cannot use the Postgres server")?;
     postgres::migrate(&options).await?;
     let mint = EtcdMint::connect(&super::etcd_settings(config), Arc::clone(&runtime.clock))?;
+    ledger.register_upstreams(&drained(&config.upstreams)).await?;
     let refenced = refence_now(Arc::new(ledger), Arc::new(mint), runtime, reason, force)
         .await
         .context("cannot re-fence the ledger")?;
@@ -59,11 +61,12 @@ async fn shared(
 /// 3. The floor goes beyond all that the ledger has sealed and the mint has reserved.
 /// 4. The marks of both become equal, so that `serve` takes them.
 async fn embedded(
-    directory: &Path,
+    config: &Config,
     runtime: Runtime,
     reason: &str,
     force: bool,
 ) -> anyhow::Result<String> {
+    let directory: &Path = &config.data_dir;
     let path = SqliteLedger::path(directory);
     let (has_ledger, has_mint) = (path.exists(), EmbeddedMint::exists(directory)?);
     ensure!(has_ledger || has_mint, "{} holds neither ledger nor mint", directory.display());
@@ -88,6 +91,7 @@ async fn embedded(
     if found.is_none() && !force {
         bail!(NOT_CALLED_FOR);
     }
+    ledger.register_upstreams(&drained(&config.upstreams)).await?;
     let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
     let mut refenced = refence_now(
         Arc::clone(&ledger) as Arc<dyn Ledger>,

@@ -43,6 +43,7 @@ fn is_final(refusal: &Refusal) -> bool {
         Refusal::Unknown
         | Refusal::LockIdMismatch
         | Refusal::Frozen
+        | Refusal::Draining
         | Refusal::Protected
         | Refusal::SequenceOutOfOrder
         | Refusal::VersionMismatch => false,

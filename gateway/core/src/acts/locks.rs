@@ -15,7 +15,7 @@ use crate::rule::Hold;
 /// Starts the ttl of a lock again.
 ///
 /// 1. An id that is buried or unknown, or of a fence without a lock: `Ended(Released)`, `NotFound`.
-/// 2. Ended, being broken, or held for as long as it may be: nothing is extended.
+/// 2. Ended, being broken, not in force yet, or held for as long as it may be: nothing is extended.
 /// 3. Else the deadline starts again, also if it had passed: nobody took over, so exclusivity was
 ///    never broken. That of an infinite lock goes away.
 pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
@@ -28,6 +28,7 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
     let row = match renewable(rows, item.lock, now) {
         Ok(row) => row,
         Err(NotRenewable::Breaking) => return RenewVerdict::Breaking,
+        Err(NotRenewable::Draining) => return RenewVerdict::Draining,
         Err(NotRenewable::HoldExceeded) => return RenewVerdict::HoldExceeded,
         Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
     };
@@ -81,7 +82,7 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
     let waited_for = row.resources.iter().any(|name| rows.queue.length(name) > 0);
     for resource in row.resources {
         let Some(fence) = rows.fences.get_mut(&resource) else { continue };
-        if fence.lock == id && fence.hold == Hold::Held {
+        if fence.lock == id && fence.hold.stands() {
             fence.hold = Hold::Released;
             fence.break_due = None;
             held_ms = fence.held_ms(now);
@@ -93,7 +94,7 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
 }
 
 fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
-    rows.fences.get(resource).is_some_and(|fence| fence.lock == id && fence.hold == Hold::Held)
+    rows.fences.get(resource).is_some_and(|fence| fence.lock == id && fence.hold.stands())
 }
 
 /// Ends the lock of a resource at an operator's wish, now or soon.
@@ -116,7 +117,7 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
     match fence.hold {
         Hold::Released => return BreakVerdict::NotHeld,
         Hold::Broken => return BreakVerdict::Broken { held_ms: None, ended: None },
-        Hold::Held => {}
+        Hold::Held | Hold::Draining => {}
     }
     let after_ms = i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
     let wait_ms = after_ms.min(fence.remaining_ms(now)).max(0);

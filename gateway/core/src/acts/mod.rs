@@ -13,6 +13,7 @@ mod marks;
 mod queue;
 mod rows;
 mod seal;
+mod upstreams;
 
 pub use blobs::begin_upload;
 pub use commit::commit;
@@ -25,3 +26,7 @@ pub use rows::{
     ReplacedRow, Rows,
 };
 pub use seal::seal;
+pub use upstreams::{
+    ForwardRow, UpstreamRow, close_intent, complete_drains, doubt, open_intent, register,
+    resolve_doubts, resolve_intent, sweep_intents,
+};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::upstreams::{ForwardRow, UpstreamRow};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::metadata::Metadata;
@@ -67,7 +68,8 @@ impl Guard {
         now: Now,
     ) -> ResourceView {
         let view = fence.view(resource, waiting, now);
-        let live = matches!(view.state, LockState::Leased | LockState::Breaking);
+        let live =
+            matches!(view.state, LockState::Leased | LockState::Breaking | LockState::Draining);
         match live && fence.token.get() <= self.floor {
             true => ResourceView { state: LockState::Expired, ..view },
             false => view,
@@ -126,20 +128,22 @@ pub struct FenceRow {
     pub grants: i64,
     /// The highest order of a fence without a lock.
     pub order: Option<i64>,
+    /// The highest token that was ever in force; 0 for none. Those above it only ever drained.
+    pub live_token: i64,
 }
 
 impl FenceRow {
     /// How the lock stands now: a break that has come due counts although it is not stored yet.
     pub fn hold_at(&self, now: Now) -> Hold {
         match self.break_due {
-            Some(due) if self.hold == Hold::Held && due <= now.wall => Hold::Broken,
+            Some(due) if self.hold.stands() && due <= now.wall => Hold::Broken,
             _ => self.hold,
         }
     }
 
     /// Whether the lock keeps others out.
     pub fn is_held(&self, now: Now) -> bool {
-        self.hold_at(now) == Hold::Held && self.deadline_ms > now.elapsed_ms
+        self.hold_at(now).stands() && self.deadline_ms > now.elapsed_ms
     }
 
     /// What the lock is doing, for people. A break shows only once it is stored, so that no clock
@@ -148,8 +152,9 @@ impl FenceRow {
         match self.hold {
             Hold::Released => LockState::Released,
             Hold::Broken => LockState::Broken,
-            Hold::Held if self.deadline_ms <= now.elapsed_ms => LockState::Expired,
-            Hold::Held if self.break_due.is_some() => LockState::Breaking,
+            _ if self.deadline_ms <= now.elapsed_ms => LockState::Expired,
+            _ if self.break_due.is_some() => LockState::Breaking,
+            Hold::Draining => LockState::Draining,
             Hold::Held => LockState::Leased,
         }
     }
@@ -356,6 +361,10 @@ pub enum Change {
     Object(ResourceName, ObjectKey),
     /// A fence.
     Fence(ResourceName),
+    /// An intent of an upstream was opened or changed, or closed if it is not there now.
+    Forward(OperationId),
+    /// An upstream was registered, or its doubt changed.
+    Upstream(String, String),
 }
 
 /// The tables, or the part of them that an act needs.
@@ -383,6 +392,10 @@ pub struct Rows {
     pub replaced: Vec<ReplacedRow>,
     /// Whether replaced versions with their bytes in the ledger are kept; blobs always are, for a while.
     pub keeps_versions: bool,
+    /// Open intents of drained upstreams, by operation.
+    pub forwards: BTreeMap<OperationId, ForwardRow>,
+    /// Registered upstreams by name and prefix.
+    pub upstreams: BTreeMap<(String, String), UpstreamRow>,
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
     /// The writes that have a version, in the order in which they were made.
@@ -408,6 +421,8 @@ impl Rows {
             intents: HashMap::new(),
             replaced: Vec::new(),
             keeps_versions: false,
+            forwards: BTreeMap::new(),
+            upstreams: BTreeMap::new(),
             audited: Vec::new(),
             written: Vec::new(),
             queue: Queue::default(),
@@ -481,7 +496,7 @@ impl Rows {
     /// Stores a break of this resource that has come due, so that no clock step un-breaks it.
     pub(super) fn settle(&mut self, resource: &ResourceName, now: Now) {
         let Some(fence) = self.fences.get_mut(resource) else { return };
-        if fence.hold == Hold::Held && fence.hold_at(now) == Hold::Broken {
+        if fence.hold.stands() && fence.hold_at(now) == Hold::Broken {
             fence.hold = Hold::Broken;
             let lock = fence.lock;
             let entry = AuditEntry {

@@ -2,6 +2,7 @@
 
 use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
+use super::upstreams::{complete, drains};
 use crate::lock::{LockEnd, LockId, Supersession, Ttl};
 use crate::names::ResourceName;
 use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealKind, SealVerdict, TakenOver};
@@ -14,14 +15,16 @@ use crate::token::Token;
 /// first, whatever the verdict.
 /// 1. A buried id was given up: `Ended(Released)`.
 /// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry:
-///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`. One that is unknown and no longer
-///    wanted is buried.
-/// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, or held for as
-///    long as it may be.
+///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`; `Drains` or `Draining` if it is not in
+///    force yet. One that is unknown and no longer wanted is buried.
+/// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, not in force yet,
+///    or held for as long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
-///    somebody ahead in the queue (of a lock), number not above the fence. The first that applies
-///    decides, and nothing is sealed.
-/// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded.
+///    somebody ahead in the queue (of a lock), number not above the fence, something of older tokens
+///    under way at an upstream unless the caller waits. The first that applies decides, and nothing is
+///    sealed.
+/// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded. With
+///    something of older tokens under way on any of them, the lock is in force on none.
 ///
 /// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
 /// row lock, and must find that. Not while the id waits in the queue: a grant is still wanted then.
@@ -60,15 +63,20 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         return refused;
     }
     let Some(token) = token else { return SealVerdict::NumberTooLow };
+    let drains = drains(rows, &item.resources, now);
+    let hold = if drains.is_some() { Hold::Draining } else { Hold::Held };
     let lock = new_lock(rows, item, token, now);
     let taken_over = item
         .resources
         .iter()
-        .filter_map(|resource| raise(rows, item, resource, &lock, now))
+        .filter_map(|resource| raise(rows, item, resource, &lock, hold, now))
         .collect();
     rows.locks.insert(item.lock, lock);
     rows.journal.insert(Change::Lock(item.lock));
     rows.queue.leave(item.lock);
+    if let Some(resource) = drains {
+        return SealVerdict::Drains { resource, taken_over };
+    }
     match rows.lock_record(item.lock, now) {
         Some(record) => SealVerdict::Sealed(record.grant, taken_over),
         None => SealVerdict::Busy,
@@ -128,6 +136,14 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         Err(NotRenewable::Ended(how)) => return SealVerdict::Ended(how),
         Err(NotRenewable::Breaking) => return SealVerdict::Breaking,
         Err(NotRenewable::HoldExceeded) => return SealVerdict::HoldExceeded,
+        Err(NotRenewable::Draining) => {
+            if let Some(verdict) = still_draining(rows, item, now) {
+                return verdict;
+            }
+            let ttl = rows.locks.get(&item.lock).map_or(item.ttl, |row| row.ttl);
+            let ttl = if ttl.is_infinite() { ttl } else { item.ttl };
+            restart(rows, item.lock, ttl, true, now);
+        }
         Ok(row) if row.fence => {}
         Ok(row) if row.ttl.is_infinite() => restart(rows, item.lock, row.ttl, true, now),
         Ok(_) => restart(rows, item.lock, item.ttl, true, now),
@@ -138,12 +154,31 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     }
 }
 
+/// Step 2 for a lock that is not in force yet: now it is, if nothing of older tokens is under way any
+/// more. Else a caller that waits keeps it.
+fn still_draining(rows: &mut Rows, item: &SealItem, now: Now) -> Option<SealVerdict> {
+    match drains(rows, &item.resources, now) {
+        None => {
+            complete(rows, item.lock, now);
+            None
+        }
+        Some(resource) if item.waits.is_none() => Some(SealVerdict::Draining(resource)),
+        Some(resource) => {
+            let ttl = rows.locks.get(&item.lock).map_or(item.ttl, |row| row.ttl);
+            restart(rows, item.lock, ttl, true, now);
+            Some(SealVerdict::Drains { resource, taken_over: Vec::new() })
+        }
+    }
+}
+
 /// Why a lock is not extended.
 pub(super) enum NotRenewable {
     /// It has ended, or its row is gone.
     Ended(LockEnd),
     /// An operator is breaking it.
     Breaking,
+    /// It is not in force yet.
+    Draining,
     /// It has been held for as long as it may be.
     HoldExceeded,
 }
@@ -162,6 +197,11 @@ pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow
     let breaking = |name| rows.fences.get(name).is_some_and(|f: &FenceRow| f.break_due.is_some());
     if row.resources.iter().any(breaking) {
         return Err(NotRenewable::Breaking);
+    }
+    let drains =
+        |name| rows.fences.get(name).is_some_and(|f| f.lock == id && f.hold == Hold::Draining);
+    if row.resources.iter().any(drains) {
+        return Err(NotRenewable::Draining);
     }
     if row.hold_until.is_some_and(|until| until <= now.wall) {
         return Err(NotRenewable::HoldExceeded);
@@ -210,6 +250,7 @@ fn not_handed_over(
     match renewable(rows, from, now) {
         Err(NotRenewable::Ended(how)) => Some(SealVerdict::Ended(how)),
         Err(NotRenewable::Breaking) => Some(SealVerdict::Breaking),
+        Err(NotRenewable::Draining) => item.resources.first().cloned().map(SealVerdict::Draining),
         Err(NotRenewable::HoldExceeded) => Some(SealVerdict::HoldExceeded),
         Ok(_) => None,
     }
@@ -249,7 +290,13 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
                 .iter()
                 .all(|name| rows.fences.get(name).is_none_or(|fence| token > fence.token))
     };
-    (!token.is_some_and(rises)).then_some(SealVerdict::NumberTooLow)
+    if !token.is_some_and(rises) {
+        return Some(SealVerdict::NumberTooLow);
+    }
+    match item.waits {
+        Some(_) => None,
+        None => drains(rows, &item.resources, now).map(SealVerdict::Draining),
+    }
 }
 
 /// Step 5 for one resource. Returns what was taken over, if it was a lock and had not been given back
@@ -259,6 +306,7 @@ fn raise(
     item: &SealItem,
     resource: &ResourceName,
     lock: &LockRow,
+    hold: Hold,
     now: Now,
 ) -> Option<TakenOver> {
     let token = lock.token;
@@ -285,7 +333,7 @@ fn raise(
         SealKind::Transfer { .. } => AuditAction::Transfer,
         SealKind::Fence { .. } => AuditAction::Fence,
     };
-    let ended = before.as_ref().filter(|fence| fence.hold == Hold::Held);
+    let ended = before.as_ref().filter(|fence| fence.hold.stands());
     rows.audit(AuditEntry {
         owner: Some(item.owner.clone()),
         previous_owner: ended.map(|fence| fence.owner.clone()),
@@ -308,7 +356,7 @@ fn raise(
         token,
         lock: item.lock,
         owner: item.owner.clone(),
-        hold: Hold::Held,
+        hold,
         ttl,
         deadline_ms: lock.deadline_ms(ttl.as_ms(), now),
         acquired_at: now.wall,
@@ -321,6 +369,10 @@ fn raise(
         objects: before.as_ref().map_or(0, |fence| fence.objects),
         grants: ordinal,
         order,
+        live_token: match hold {
+            Hold::Draining => before.as_ref().map_or(0, |fence| fence.live_token),
+            _ => token.get(),
+        },
     };
     rows.fences.insert(resource.clone(), fence);
     rows.queue.taken(resource);

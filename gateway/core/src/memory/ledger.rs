@@ -84,12 +84,17 @@ impl MemoryLedger {
         if rows.guard.generation > before.generation {
             state.rewound.push((rows.guard.generation, count(&rows.written)));
             state.refenced_at = Some(now);
+            acts::doubt(rows.upstreams.values_mut(), rows.guard.floor, now);
         }
         epoch_of(rows)
     }
 
     /// Runs an act for each item, in order.
-    fn act<I, V>(&self, items: &[I], mut act: impl FnMut(&mut Rows, &I, Now) -> V) -> Vec<V> {
+    pub(super) fn act<I, V>(
+        &self,
+        items: &[I],
+        mut act: impl FnMut(&mut Rows, &I, Now) -> V,
+    ) -> Vec<V> {
         let now = self.now();
         let mut state = self.state();
         let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
@@ -134,7 +139,7 @@ fn last_event(rows: &Rows) -> EventCursor {
     EventCursor { generation: rows.guard.generation, number: count(&rows.written) }
 }
 
-fn limit(rows: i64) -> usize {
+pub(super) fn limit(rows: i64) -> usize {
     usize::try_from(rows).unwrap_or(0)
 }
 
@@ -459,6 +464,8 @@ impl Ledger for MemoryLedger {
         state.rows.buried.retain(|_, at| !old(*at, retention.buried));
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         touched += state.rows.queue.sweep(now.elapsed_ms);
+        touched += acts::sweep_intents(&mut state.rows, now);
+        state.rows.journal.clear();
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
         let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);
         while state.rejections.len() > keep {

@@ -4,6 +4,7 @@ mod blobs;
 mod ledger;
 mod mint;
 mod uploads;
+mod upstreams;
 
 pub use blobs::MemoryBlobs;
 pub use ledger::MemoryLedger;

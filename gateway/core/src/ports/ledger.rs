@@ -18,6 +18,7 @@ use super::locks::{
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
 use super::uploads::Uploads;
+use super::upstreams::Intents;
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
     ResourceView,
@@ -92,7 +93,7 @@ pub struct Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Uploads {
+pub trait Ledger: Uploads + Intents {
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use uuid::Uuid;
+
 use super::{Attempt, Ended};
 use crate::lock::{LockEnd, LockId, LockState, MaxHold, Ttl};
 use crate::metadata::Metadata;
@@ -52,6 +54,9 @@ pub struct SealItem {
     pub number: Option<i64>,
     /// How often the id may have been sent before.
     pub attempt: Attempt,
+    /// The gateway at which its caller waits. Only for such a caller a resource is sealed while effects
+    /// of older tokens are under way.
+    pub waits: Option<Uuid>,
 }
 
 impl SealItem {
@@ -139,6 +144,17 @@ pub enum SealVerdict {
     Queued,
     /// The number does not rise above the fence, or there was none: mint again.
     NumberTooLow,
+    /// Sealed now, or earlier under this id, but not in force before nothing of older tokens is under
+    /// way on this resource. Its caller waits.
+    Drains {
+        /// The first resource that is waited for.
+        resource: ResourceName,
+        /// The locks that it put an end to just now.
+        taken_over: Vec<TakenOver>,
+    },
+    /// Something of older tokens is under way on this resource, or may be, and the caller does not
+    /// wait; nothing was sealed or extended.
+    Draining(ResourceName),
     /// An operator has frozen this resource.
     Frozen(ResourceName),
     /// The id was used before, and has ended; or the lock that was to hand over has.
@@ -183,6 +199,8 @@ pub enum RenewVerdict {
     Ended(LockEnd),
     /// The lock is being broken; nothing was extended.
     Breaking,
+    /// The lock is not in force yet: effects of older tokens are under way. Nothing was extended.
+    Draining,
     /// The lock has been held for as long as it may be; nothing was extended.
     HoldExceeded,
     /// No lock has this id, or it ended long ago, or it is a fence without a lock.

@@ -14,6 +14,7 @@ mod operators;
 mod queue;
 mod runtime;
 mod uploads;
+mod upstreams;
 mod views;
 mod writes;
 
@@ -27,5 +28,6 @@ pub use operators::*;
 pub use queue::*;
 pub use runtime::*;
 pub use uploads::*;
+pub use upstreams::*;
 pub use views::*;
 pub use writes::*;

@@ -106,6 +106,8 @@ actions! {
     Unprotect, "unprotect";
     /// A fence was raised for a lock that is kept elsewhere.
     Fence, "fence";
+    /// An operator took it upon himself that what was forwarded to an upstream has no effect any more.
+    Resolve, "resolve";
     /// The ledger was re-fenced.
     Refence, "refence";
     /// A new epoch of the mint began.

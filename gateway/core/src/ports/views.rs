@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, BlobId, Grant};
+use super::{Applied, BlobId, Grant, Intent};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
@@ -152,6 +152,8 @@ pub enum OperationRecord {
     Applied(Applied),
     /// It took no effect and never will.
     Buried,
+    /// It was admitted to an upstream, and it is not known whether that is over.
+    Open(Intent),
 }
 
 /// One write that was refused, for the operator.

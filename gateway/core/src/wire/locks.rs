@@ -59,8 +59,9 @@ pub struct Lock {
     /// What it covers.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub resources: Vec<ResourceName>,
-    /// The fence token: send it as `X-Fence-Token` with every write.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711"))]
+    /// The fence token: send it as `X-Fence-Token` with every write. Absent while the lock is draining:
+    /// it is not in force yet.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711", required = false))]
     pub token: Token,
     /// The holder's name for itself.
     pub owner: String,

@@ -7,11 +7,13 @@ mod events;
 mod locks;
 mod resources;
 mod seeing;
+mod upstreams;
 
 pub use events::*;
 pub use locks::*;
 pub use resources::*;
 pub use seeing::*;
+pub use upstreams::*;
 
 /// The longest owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 256;

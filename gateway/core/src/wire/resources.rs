@@ -138,6 +138,8 @@ pub enum OperationOutcome {
     Applied,
     /// It took no effect and never will.
     NotApplied,
+    /// It was forwarded to an upstream, or is about to be, and what came of it is not known.
+    Unknown,
 }
 
 /// An operation.
@@ -149,7 +151,7 @@ pub struct Operation {
     pub operation: OperationId,
     /// What became of it.
     pub outcome: OperationOutcome,
-    /// `put`, `delete` or `delete_all`.
+    /// `put`, `delete` or `delete_all`; `forward` if it went to an upstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The resource.

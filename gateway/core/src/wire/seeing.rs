@@ -54,7 +54,7 @@ pub struct AuditEntry {
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
-    /// `unprotect`, `fence`, `refence` or `epoch`.
+    /// `unprotect`, `fence`, `resolve`, `refence` or `epoch`.
     pub action: String,
     /// The resource; absent if it was done to the whole ledger.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use fence_core::etag::ObjectCondition;
 use fence_core::{ErrorCode, LockId, Token};
 
@@ -32,16 +32,23 @@ impl<S: Sync> FromRequestParts<S> for Fenced {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Refused here already, but counted with those that the rule refuses.
-        let counted = |problem: Problem| {
-            count_rejection(problem.code());
-            problem
-        };
-        fence_token(&parts.headers).map(Self).map_err(counted)
+        fence_token(&parts.headers).map(Self)
     }
 }
 
-fn fence_token(headers: &HeaderMap) -> Result<Token, Problem> {
+/// The token of a write.
+///
+/// # Errors
+/// It is missing or malformed: counted with those that the rule refuses.
+pub fn fence_token(headers: &HeaderMap) -> Result<Token, Problem> {
+    let counted = |problem: Problem| {
+        count_rejection(problem.code());
+        problem
+    };
+    read_token(headers).map_err(counted)
+}
+
+fn read_token(headers: &HeaderMap) -> Result<Token, Problem> {
     let mut lines = headers.get_all("x-fence-token").iter();
     let Some(first) = lines.next() else {
         return Err(Problem::new(
@@ -54,6 +61,35 @@ fn fence_token(headers: &HeaderMap) -> Result<Token, Problem> {
         return Err(malformed("X-Fence-Token may be sent only once".into()));
     }
     Token::parse(first.as_bytes()).map_err(|error| malformed(error.to_string()))
+}
+
+/// What a writer may send beside its token for the fence, whatever it writes to.
+pub struct FenceHeaders {
+    /// `X-Lock-Id`
+    pub lock: Option<LockId>,
+    /// `X-Fence-Seq`
+    pub sequence: Option<i64>,
+    /// `X-If-Resource-Version`
+    pub resource_version: Option<i64>,
+    /// The request's id.
+    pub request_id: String,
+}
+
+impl FenceHeaders {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// One of them is malformed.
+    pub fn parse(headers: &HeaderMap, extensions: &Extensions) -> Result<Self, Problem> {
+        // Only passed on, but of a form that whoever keeps it can rely on.
+        idempotency_key(headers)?;
+        Ok(Self {
+            lock: lock_id(headers)?,
+            sequence: number(headers, "x-fence-seq")?,
+            resource_version: number(headers, "x-if-resource-version")?,
+            request_id: RequestId::of(extensions).to_owned(),
+        })
+    }
 }
 
 /// What a writer may send beside its token.
@@ -193,7 +229,7 @@ mod tests {
     fn a_token_is_exactly_one_well_formed_line() {
         let token = |lines: &[&'static [u8]]| {
             let lines: Vec<_> = lines.iter().map(|line| ("x-fence-token", *line)).collect();
-            fence_token(&headers(&lines)).map_err(|problem| problem.code())
+            read_token(&headers(&lines)).map_err(|problem| problem.code())
         };
         assert_eq!(token(&[b"5"]), Ok(Token::new(5).unwrap()));
         assert_eq!(token(&[]), Err(ErrorCode::FenceTokenMissing));

@@ -12,9 +12,11 @@ mod range;
 pub use body::{Gathered, Incoming, content_length, declared_length, read_body, too_large};
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use digest::Digests;
-pub use headers::{Fenced, Payload, WriteHeaders, is_idempotency_key, single};
+pub use headers::{
+    FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_idempotency_key, single,
+};
 pub use json::{OptionalJson, StrictJson};
-pub use path::{InLock, InObject, InOperation, InResource, resource_in};
+pub use path::{InIntent, InLock, InObject, InOperation, InResource, resource_in};
 pub use query::{
     LIST_LIMIT_DEFAULT, List, NoQuery, Query, before, cursor_after, cursor_before, limit,
     narrowed_to, prefix,

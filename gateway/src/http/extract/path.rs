@@ -28,6 +28,9 @@ pub struct InLock(pub LockId);
 /// `/operations/{id}`
 pub struct InOperation(pub OperationId);
 
+/// `/admin/intents/{operation}/...`
+pub struct InIntent(pub OperationId);
+
 impl<S: Sync> FromRequestParts<S> for InResource {
     type Rejection = Problem;
 
@@ -61,6 +64,15 @@ impl<S: Sync> FromRequestParts<S> for InOperation {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         id(parts.uri.path()).map(|id| Self(OperationId(id)))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for InIntent {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let path = parts.uri.path().strip_prefix("/admin").unwrap_or_default();
+        id(path).map(|id| Self(OperationId(id)))
     }
 }
 

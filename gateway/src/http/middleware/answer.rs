@@ -11,6 +11,7 @@ use fence_core::ResourceName;
 use tracing::Instrument;
 
 use super::request_id::RequestId;
+use crate::http::Forwarded;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
 
@@ -44,10 +45,13 @@ pub async fn answer(mut request: Request, next: Next) -> Response {
     } else {
         verdict(&mut response, &line, "admitted");
     }
+    let forwarded = response.extensions().get::<Forwarded>().is_some();
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static("x-request-id"), id.as_header());
-    // Tokens and lock ids are in answers; only reads of objects say that they may be kept.
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // Tokens and lock ids are in answers; only reads of objects and upstreams say what may be kept.
+    if !forwarded {
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
     line.status = response.status().as_u16();
     response
 }
@@ -101,6 +105,7 @@ impl Line {
     fn is_data(&self) -> bool {
         let route = self.route();
         route.starts_with("/resources/{resource}/objects")
+            || route.starts_with("/upstreams/")
             || (route == "/resources/{resource}" && self.method == Method::DELETE)
     }
 }

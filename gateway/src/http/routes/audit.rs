@@ -20,7 +20,7 @@ pub struct Filter {
     /// Only about this resource.
     resource: Option<String>,
     /// Only this action: `grant`, `transfer`, `break`, `broken`, `freeze`, `unfreeze`, `protect`,
-    /// `unprotect`, `fence`, `refence` or `epoch`.
+    /// `unprotect`, `fence`, `resolve`, `refence` or `epoch`.
     action: Option<String>,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]

@@ -1,7 +1,8 @@
 //! How the engine's values look as JSON.
 
 use fence_core::ports::{
-    Applied, AuditEntry, Grant, LockRecord, Object, OperationRecord, Rejection, ResourceView,
+    Applied, AuditEntry, Doubt, Grant, Intent, LockRecord, Object, OperationRecord, Rejection,
+    ResourceView,
 };
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
 
@@ -95,6 +96,13 @@ pub(super) fn applied(applied: Applied) -> wire::Operation {
 pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Operation {
     match record {
         OperationRecord::Applied(found) => applied(found),
+        OperationRecord::Open(intent) => wire::Operation {
+            outcome: wire::OperationOutcome::Unknown,
+            kind: Some("forward".to_owned()),
+            resource: Some(intent.resource.to_string()),
+            owner: Some(intent.owner),
+            ..operation(id, OperationRecord::Buried)
+        },
         OperationRecord::Buried => wire::Operation {
             operation: id,
             outcome: wire::OperationOutcome::NotApplied,
@@ -143,5 +151,42 @@ pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
         previous_owner: entry.previous_owner,
         reason: entry.reason,
         request_id: entry.request_id,
+    }
+}
+
+/// A lock as its holder sees it; without its token while it is not in force yet.
+pub(super) fn own_lock(record: LockRecord) -> serde_json::Value {
+    let draining = record.ended.is_none() && record.grant.state == LockState::Draining;
+    // INVARIANT: a struct of strings, numbers and lists always serializes.
+    let mut lock = serde_json::to_value(lock_record(record)).expect("a lock is JSON");
+    if draining && let Some(lock) = lock.as_object_mut() {
+        lock.remove("token");
+    }
+    lock
+}
+
+/// Without the token: operators will see it once there is access control.
+pub(super) fn intent(intent: Intent, in_flight: Option<bool>) -> wire::IntentEntry {
+    wire::IntentEntry {
+        operation: intent.operation,
+        resource: intent.resource.to_string(),
+        owner: intent.owner,
+        upstream: intent.upstream,
+        method: intent.method,
+        path: intent.path,
+        opened_at: intent.opened_at,
+        age_ms: intent.age_ms,
+        gateway: intent.gateway,
+        in_flight,
+        closes_at: intent.closes_at,
+    }
+}
+
+pub(super) fn doubt(doubt: Doubt) -> wire::DoubtEntry {
+    wire::DoubtEntry {
+        upstream: doubt.upstream,
+        resource_prefix: doubt.resource_prefix,
+        since: doubt.since,
+        ends_at: doubt.ends_at,
     }
 }

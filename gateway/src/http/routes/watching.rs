@@ -63,7 +63,7 @@ pub async fn get(
     State(app): State<App>,
     InLock(id): InLock,
     Query(look): Query<Look>,
-) -> Result<Json<wire::Lock>, Problem> {
+) -> Result<Json<serde_json::Value>, Problem> {
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
         let mut watcher = app.engine.watch(id).await?;
         let since = look.since.map_or_else(|| word(watcher.record()), |word| word.as_str());
@@ -81,11 +81,11 @@ pub async fn get(
             }
         };
         if let Some(Some(record)) = app.engine.runtime().within(wait, changed).await {
-            return Ok(Json(views::lock_record(record)));
+            return Ok(Json(views::own_lock(record)));
         }
     }
     // Read anew: what was seen last has grown old while it did not change.
-    Ok(Json(views::lock_record(app.engine.lock(id).await?)))
+    Ok(Json(views::own_lock(app.engine.lock(id).await?)))
 }
 
 /// How a lock ended, or else its state.

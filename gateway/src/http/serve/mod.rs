@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,6 +31,10 @@ use tower::ServiceExt;
 use super::receipt::Receipt;
 use super::state::Limits;
 use super::tap::{InFlight, Shared, Tap, lone_answer};
+
+/// Who sent a request, as far as the connection tells.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAddress(pub SocketAddr);
 
 /// How long to wait after an accept that failed, for instance for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -119,6 +124,7 @@ impl Connection {
         if let Err(error) = self.stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
+        let peer = self.stream.peer_addr().ok().map(PeerAddress);
         let shared = Arc::clone(&self.shared);
         let app = self.app;
         let service = hyper::service::service_fn({
@@ -126,6 +132,9 @@ impl Connection {
             move |mut request: Request<Incoming>| {
                 let (framing, in_flight) = shared.begin();
                 request.extensions_mut().insert(framing);
+                if let Some(peer) = peer {
+                    request.extensions_mut().insert(peer);
+                }
                 let response = app.clone().oneshot(request.map(Body::new));
                 let shared = Arc::clone(&shared);
                 async move { response.await.map(|answer| tracked(answer, in_flight, shared)) }

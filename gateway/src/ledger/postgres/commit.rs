@@ -278,6 +278,7 @@ pub(super) fn refusal(word: &str, superseded: Superseded) -> Result<Refusal, Led
         "broken" => Refusal::Broken,
         "lock_id_mismatch" => Refusal::LockIdMismatch,
         "frozen" => Refusal::Frozen,
+        "draining" => Refusal::Draining,
         "protected" => Refusal::Protected,
         "sequence_out_of_order" => Refusal::SequenceOutOfOrder,
         "version_mismatch" => Refusal::VersionMismatch,

@@ -103,11 +103,19 @@ impl SealRow {
         let blocker = || resource_name(self.resource.clone().unwrap_or_default());
         Ok(match self.verdict.as_str() {
             "sealed" => SealVerdict::Sealed(self.grant(item)?, self.taken_over()?),
+            "drains" => {
+                SealVerdict::Drains { resource: blocker()?, taken_over: self.taken_over()? }
+            }
+            "draining" => SealVerdict::Draining(blocker()?),
             "again" => SealVerdict::Again(self.grant(item)?),
-            held @ ("held" | "held_breaking") => SealVerdict::Held(Holder {
+            held @ ("held" | "held_breaking" | "held_draining") => SealVerdict::Held(Holder {
                 resource: blocker()?,
                 owner: self.owner.clone().unwrap_or_default(),
-                state: if held == "held" { LockState::Leased } else { LockState::Breaking },
+                state: match held {
+                    "held_breaking" => LockState::Breaking,
+                    "held_draining" => LockState::Draining,
+                    _ => LockState::Leased,
+                },
                 age_ms: self.age_ms.unwrap_or(0).max(0),
                 remaining_ms: self.remaining_ms.unwrap_or(0),
             }),
@@ -151,7 +159,7 @@ pub(super) async fn seal(
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
         "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                      $15)",
+                                      $15, $16)",
     )
     .bind(epoch)
     .bind(sessions.seen())
@@ -168,6 +176,7 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| note(&item.metadata)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| fence(item.kind).map(|(_, force)| force)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| fence(item.kind).and_then(|it| it.0)).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.waits).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_act(session, answer).await? else {
@@ -215,6 +224,7 @@ impl RenewRow {
                 lapsed_ms: self.lapsed_ms,
             },
             "not_found" => RenewVerdict::NotFound,
+            "draining" => RenewVerdict::Draining,
             "hold_exceeded" => RenewVerdict::HoldExceeded,
             "busy" => RenewVerdict::Busy,
             other => match stop(other) {

@@ -13,6 +13,7 @@ mod queue;
 mod reads;
 mod session;
 mod uploads;
+mod upstreams;
 
 use std::sync::Arc;
 

@@ -36,7 +36,8 @@ pub(super) async fn look(
              SELECT v.owner, v.state, v.age_ms, v.remaining_ms
              FROM fencegate.views v JOIN fencegate.fences f USING (resource)
              CROSS JOIN fencegate.seal_guard g
-             WHERE v.resource = n.name AND v.state IN ('leased', 'breaking') AND v.token > g.floor
+             WHERE v.resource = n.name AND v.state IN ('leased', 'breaking', 'draining')
+               AND v.token > g.floor
                AND (f.break_due IS NULL OR f.break_due > clock_timestamp())) v ON true
          ORDER BY n.i",
     )

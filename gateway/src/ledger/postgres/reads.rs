@@ -181,6 +181,7 @@ pub(super) fn state(word: &str) -> Result<LockState, LedgerError> {
     [
         LockState::Leased,
         LockState::Breaking,
+        LockState::Draining,
         LockState::Broken,
         LockState::Expired,
         LockState::Released,

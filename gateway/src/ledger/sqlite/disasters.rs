@@ -42,6 +42,11 @@ impl SqliteLedger {
             .execute(&mut *transaction)
             .await
             .map_err(rolled_back)?;
+            if guard.generation > before.generation {
+                super::upstreams::doubt_all(&mut transaction, guard.floor, entry.at)
+                    .await
+                    .map_err(rolled_back)?;
+            }
             super::audit::append(&mut transaction, &[entry]).await.map_err(rolled_back)?;
             let lost = |error: sqlx::Error| LedgerError::Unknown(error.to_string());
             transaction.commit().await.map_err(lost)?;

@@ -8,7 +8,8 @@ use fence_core::acts::{
 };
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, BlobId, JoinItem, LedgerError, Object, Payload, SealItem, UploadItem, WriteItem,
+    Applied, BlobId, IntentItem, JoinItem, LedgerError, Object, Payload, SealItem, UploadItem,
+    WriteItem,
 };
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
@@ -22,15 +23,17 @@ use crate::ledger::{digest, end, metadata, object_key, resource_name, time, toke
 #[derive(Default)]
 pub(super) struct Needs {
     locks: BTreeSet<LockId>,
-    resources: BTreeSet<ResourceName>,
+    pub(super) resources: BTreeSet<ResourceName>,
     /// Grants besides those of the current tokens.
     grants: BTreeSet<(ResourceName, Token)>,
-    operations: BTreeSet<OperationId>,
+    pub(super) operations: BTreeSet<OperationId>,
     keys: BTreeSet<(ResourceName, String)>,
     objects: BTreeSet<(ResourceName, ObjectKey)>,
     intents: BTreeSet<BlobId>,
     /// Whether the locks and grants of the current tokens are needed.
     holders: bool,
+    /// Whether it matters what is under way at upstreams.
+    pub(super) upstreams: bool,
 }
 
 impl Needs {
@@ -39,6 +42,7 @@ impl Needs {
             locks: items.iter().flat_map(|item| [Some(item.lock), item.from()]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
+            upstreams: true,
             ..Self::default()
         }
     }
@@ -57,6 +61,26 @@ impl Needs {
 
     pub(super) fn of_resources(resources: impl Iterator<Item = ResourceName>) -> Self {
         Self { resources: resources.collect(), holders: true, ..Self::default() }
+    }
+
+    pub(super) fn of_upstreams(
+        operations: impl IntoIterator<Item = OperationId>,
+        resources: impl IntoIterator<Item = ResourceName>,
+    ) -> Self {
+        let (operations, resources) =
+            (operations.into_iter().collect(), resources.into_iter().collect());
+        Self { operations, resources, upstreams: true, ..Self::default() }
+    }
+
+    pub(super) fn of_intents(items: &[IntentItem]) -> Self {
+        let at = |item: &IntentItem| item.resource.clone();
+        Self {
+            resources: items.iter().map(at).collect(),
+            grants: items.iter().map(|item| (at(item), item.token)).collect(),
+            operations: items.iter().map(|item| item.operation).collect(),
+            upstreams: true,
+            ..Self::default()
+        }
     }
 
     pub(super) fn of_writes(items: &[WriteItem]) -> Self {
@@ -84,7 +108,7 @@ impl Needs {
 }
 
 /// A list as JSON, for `json_each`.
-fn json<T: serde::Serialize>(values: impl IntoIterator<Item = T>) -> String {
+pub(super) fn json<T: serde::Serialize>(values: impl IntoIterator<Item = T>) -> String {
     let values: Vec<T> = values.into_iter().collect();
     // INVARIANT: names, numbers and ids always serialize.
     serde_json::to_string(&values).expect("plain values")
@@ -121,6 +145,7 @@ pub(super) async fn load(
     }
     load_objects(connection, &mut rows, &needs.objects).await?;
     load_intents(connection, &mut rows, &needs.intents).await?;
+    super::upstreams::load(connection, &mut rows, needs).await?;
     Ok(rows)
 }
 
@@ -172,6 +197,7 @@ pub(super) struct FenceColumns {
     objects: i64,
     grants: i64,
     fence_order: Option<i64>,
+    live_token: i64,
 }
 
 impl FenceColumns {
@@ -181,6 +207,7 @@ impl FenceColumns {
             lock: LockId(id(&self.lock_id)?),
             owner: self.owner,
             hold: match self.hold.as_str() {
+                "draining" => Hold::Draining,
                 "released" => Hold::Released,
                 "broken" => Hold::Broken,
                 _ => Hold::Held,
@@ -197,6 +224,7 @@ impl FenceColumns {
             objects: self.objects,
             grants: self.grants,
             order: self.fence_order,
+            live_token: self.live_token,
         };
         Ok((resource_name(self.resource)?, fence))
     }

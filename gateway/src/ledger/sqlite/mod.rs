@@ -13,6 +13,7 @@ mod queue;
 mod reads;
 mod store;
 mod uploads;
+mod upstreams;
 mod versions;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -485,6 +486,7 @@ impl Ledger for SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
+        touched += upstreams::sweep(connection, retention, now).await.map_err(rolled_back)?;
         touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }

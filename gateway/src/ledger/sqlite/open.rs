@@ -87,7 +87,7 @@ impl SqliteLedger {
             "UPDATE fences SET deadline_ms = ?1 + min(ttl_ms, coalesce(
                  (SELECT (l.hold_until - ?2) / 1000 FROM locks l WHERE l.id = fences.lock_id),
                  ttl_ms))
-             WHERE hold = 'held'",
+             WHERE hold IN ('held', 'draining')",
         )
         .bind(elapsed_ms(&*clock))
         .bind(clock.now().as_microsecond())

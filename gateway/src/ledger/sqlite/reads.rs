@@ -246,7 +246,8 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let names: Result<Vec<String>, _> = sqlx::query_scalar(
             "SELECT resource FROM fences
-             WHERE break_due IS NOT NULL AND hold = 'held' AND break_due <= ?1
+             WHERE break_due IS NOT NULL AND hold IN ('held', 'draining')
+               AND break_due <= ?1
              ORDER BY resource LIMIT ?2",
         )
         .bind(now.wall.as_microsecond())

@@ -1,6 +1,6 @@
 //! Stores what an act changed, and tidies.
 
-use fence_core::acts::{Change, FenceRow, Now, Rows};
+use fence_core::acts::{Buried, Change, FenceRow, Now, Rows};
 use fence_core::ports::{Applied, Rejection, Retention};
 use fence_core::rule::Hold;
 use fence_core::{ObjectKey, ResourceName};
@@ -30,7 +30,8 @@ pub(super) async fn store(
                                         ended_at, hold_until, metadata, fence)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                      ON CONFLICT (id) DO UPDATE
-                     SET token = ?3, ttl_ms = ?5, acquired_at = ?6, ended = ?7, ended_at = ?8",
+                     SET token = ?3, ttl_ms = ?5, acquired_at = ?6, ended = ?7, ended_at = ?8,
+                         hold_until = ?9",
                 )
                 .bind(id.to_string())
                 .bind(resources)
@@ -65,18 +66,7 @@ pub(super) async fn store(
                 .execute(&mut *connection)
                 .await?;
             }
-            Change::Buried(id) => {
-                let Some(at) = rows.buried.get(id) else { continue };
-                sqlx::query(
-                    "INSERT INTO buried (kind, id, buried_at) VALUES (?1, ?2, ?3)
-                     ON CONFLICT DO NOTHING",
-                )
-                .bind(id.kind())
-                .bind(id.id().to_string())
-                .bind(at.as_microsecond())
-                .execute(&mut *connection)
-                .await?;
-            }
+            Change::Buried(id) => buried(connection, rows, *id).await?,
             Change::Operation(id) => {
                 if let Some(applied) = rows.operations.get(id) {
                     operation(connection, applied).await?;
@@ -100,6 +90,10 @@ pub(super) async fn store(
                 // Consumed, or begun.
                 super::versions::intent(connection, *blob, rows.intents.get(blob)).await?;
             }
+            Change::Forward(id) => super::upstreams::store_intent(connection, rows, *id).await?,
+            Change::Upstream(name, prefix) => {
+                super::upstreams::store_upstream(connection, rows, name, prefix).await?;
+            }
             Change::Object(resource, key) => object(connection, rows, resource, key).await?,
             Change::Fence(resource) => {
                 if let Some(row) = rows.fences.get(resource) {
@@ -110,6 +104,23 @@ pub(super) async fn store(
     }
     super::events::append(connection, &rows.written).await?;
     super::audit::append(connection, &rows.audited).await
+}
+
+async fn buried(
+    connection: &mut SqliteConnection,
+    rows: &Rows,
+    id: Buried,
+) -> Result<(), sqlx::Error> {
+    let Some(at) = rows.buried.get(&id) else { return Ok(()) };
+    sqlx::query(
+        "INSERT INTO buried (kind, id, buried_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+    )
+    .bind(id.kind())
+    .bind(id.id().to_string())
+    .bind(at.as_microsecond())
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 async fn operation(
@@ -183,12 +194,13 @@ async fn fence(
     sqlx::query(
         "INSERT INTO fences (resource, token, lock_id, owner, hold, ttl_ms, deadline_ms,
                              acquired_at, renewed_at, break_due, frozen, protected, version,
-                             last_seq, objects, grants, fence_order)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                             last_seq, objects, grants, fence_order, live_token)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18)
          ON CONFLICT (resource) DO UPDATE
          SET token = ?2, lock_id = ?3, owner = ?4, hold = ?5, ttl_ms = ?6, deadline_ms = ?7,
              acquired_at = ?8, renewed_at = ?9, break_due = ?10, frozen = ?11, protected = ?12,
-             version = ?13, last_seq = ?14, objects = ?15, grants = ?16, fence_order = ?17",
+             version = ?13, last_seq = ?14, objects = ?15, grants = ?16, fence_order = ?17, live_token = ?18",
     )
     .bind(resource.as_str())
     .bind(row.token.get())
@@ -196,6 +208,7 @@ async fn fence(
     .bind(&row.owner)
     .bind(match row.hold {
         Hold::Held => "held",
+        Hold::Draining => "draining",
         Hold::Released => "released",
         Hold::Broken => "broken",
     })
@@ -211,6 +224,7 @@ async fn fence(
     .bind(row.objects)
     .bind(row.grants)
     .bind(row.order)
+    .bind(row.live_token)
     .execute(connection)
     .await?;
     Ok(())

@@ -94,6 +94,7 @@ pub fn seal<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
         metadata: Metadata::default(),
         number: Some(number),
         attempt: Attempt::First,
+        waits: None,
     }
 }
 

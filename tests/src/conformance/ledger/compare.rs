@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakVerdict, Grant, Holder, Ledger, LockRecord, MarkVerdict,
-    OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict,
-    SealVerdict, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BreakVerdict, Grant, Holder, IntentFilter, IntentVerdict,
+    Ledger, LockRecord, MarkVerdict, OperationRecord, Page, Patience, ReadItem, ReleaseItem,
+    ReleaseVerdict, RenewVerdict, Resolution, SealVerdict, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
-use super::build::{beat, key, name};
+use super::build::{GATEWAY, beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
@@ -56,6 +56,11 @@ fn seal(verdict: &SealVerdict) -> String {
         }
         SealVerdict::Again(got) => format!("again {}", grant(got)),
         SealVerdict::Held(who) => format!("held {}", holder(who)),
+        SealVerdict::Drains { resource, taken_over } => {
+            let taken: Vec<_> = taken_over.iter().map(|one| &one.resource).collect();
+            format!("drains {resource} {taken:?}")
+        }
+        SealVerdict::Draining(at) => format!("draining {at}"),
         SealVerdict::Frozen(at) => format!("frozen {at}"),
         SealVerdict::OrderStale(resource) => format!("OrderStale {resource}"),
         other => format!("{other:?}"),
@@ -120,6 +125,15 @@ fn write(verdict: &WriteVerdict) -> String {
     }
 }
 
+fn intent(verdict: &IntentVerdict) -> String {
+    match verdict {
+        IntentVerdict::Refused(Refusal::Stale { by, at, grants_behind, owner }) => {
+            format!("stale {by:?} {} {grants_behind:?} {owner:?}", at.is_some())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
 fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
     verdicts.iter().map(line).collect()
 }
@@ -156,6 +170,24 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
         Move::Mark(items) => ledger.mark(Arc::from(items), skip).await.map(|v| lines(&v, mark)),
         Move::Commit(items) => {
             ledger.commit(Arc::from(items), skip).await.map(|v| lines(&v, write))
+        }
+        Move::Open(items) => ledger
+            .open_intents(Arc::from(items), skip)
+            .await
+            .map(|verdicts| lines(&verdicts, intent)),
+        Move::Close(operations) => ledger.close_intents(&operations).await.map(|mut waiting| {
+            waiting.sort();
+            waiting.dedup();
+            vec![format!("closed {waiting:?}")]
+        }),
+        Move::Complete(resources) => ledger
+            .complete_drains(GATEWAY, resources.as_deref())
+            .await
+            .map(|locks| locks.iter().map(|lock| format!("completed {lock}")).collect()),
+        Move::Resolve(operation) => {
+            let resolution = Resolution { reason: "seen".into(), request_id: "r".into() };
+            let resolved = ledger.resolve_intent(operation, resolution).await;
+            resolved.map(|resolved| vec![format!("resolved {resolved:?}")])
         }
         Move::Sweep(retention) => {
             ledger.sweep(&retention).await.map(|rows| vec![format!("{rows} rows")])
@@ -225,6 +257,17 @@ pub async fn everything(
             seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
         }
     }
+    let open = IntentFilter { limit: 100, ..IntentFilter::default() };
+    let mut open: Vec<String> = ledger
+        .intents(open)
+        .await
+        .expect("read")
+        .into_iter()
+        .filter(|one| one.closes_at.is_none())
+        .map(|one| format!("{} {} {} {}", one.operation, one.resource, one.token, one.owner))
+        .collect();
+    open.sort();
+    seen.extend(open);
     let audit = AuditFilter { limit: i64::MAX, ..AuditFilter::default() };
     seen.extend(ledger.audit(audit).await.expect("read").iter().map(audited));
     let records = ledger.locks(locks).await.expect("read");

@@ -8,6 +8,7 @@ pub mod breaks;
 mod build;
 pub mod compare;
 pub mod disasters;
+pub mod drains;
 pub mod feed;
 pub mod fences;
 pub mod holds;

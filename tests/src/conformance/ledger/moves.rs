@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, JoinItem, Mark, MarkItem, Payload, RenewItem,
-    Retention, SealItem, SealKind, WriteItem,
+    Attempt, BreakItem, Effect, IdempotencyKey, IntentItem, JoinItem, Mark, MarkItem, Payload,
+    RenewItem, Retention, SealItem, SealKind, WriteItem,
 };
 use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
@@ -40,6 +40,14 @@ pub enum Move {
     Mark(Vec<MarkItem>),
     /// Writes.
     Commit(Vec<WriteItem>),
+    /// Requests to forward to upstreams.
+    Open(Vec<IntentItem>),
+    /// Intents to close.
+    Close(Vec<OperationId>),
+    /// Locks to put in force, on any resource or on these.
+    Complete(Option<Vec<fence_core::ResourceName>>),
+    /// An intent to resolve.
+    Resolve(OperationId),
     /// A pass of the sweeper.
     Sweep(Retention),
 }
@@ -58,6 +66,7 @@ pub struct Mover {
     locks: Vec<LockId>,
     seals: Vec<SealItem>,
     operations: Vec<OperationId>,
+    intents: Vec<OperationId>,
     waiters: Vec<JoinItem>,
 }
 
@@ -67,7 +76,8 @@ impl Mover {
         let rng = StdRng::seed_from_u64(seed);
         let locks = Vec::new();
         let (seals, operations, waiters) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rng, number: 10, locks, seals, operations, waiters }
+        let intents = Vec::new();
+        Self { rng, number: 10, locks, seals, operations, intents, waiters }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -121,6 +131,15 @@ impl Mover {
             }
             59..61 => Move::Sweep(self.retention()),
             61..63 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
+            68..72 => Move::Open((0..many).map(|_| self.intent(standing)).collect()),
+            72..77 => Move::Close(self.all_opened()),
+            77..81 => Move::Complete(
+                self.chance(50).then(|| RESOURCES[..2].iter().map(|r| name(r)).collect()),
+            ),
+            81 => match self.opened(30) {
+                Some(operation) => Move::Resolve(operation),
+                None => Move::Complete(None),
+            },
             63..68 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
@@ -175,8 +194,19 @@ impl Mover {
         let owner = self.one_of(&OWNERS).to_owned();
         let (lock, ttl) = (self.lock(25), self.ttl());
         let (kind, max_hold, metadata) = (self.kind(), self.max_hold(), self.metadata());
-        let item =
-            SealItem { kind, lock, resources, owner, ttl, max_hold, metadata, number, attempt };
+        let waits = self.chance(60).then_some(GATEWAY);
+        let item = SealItem {
+            kind,
+            lock,
+            resources,
+            owner,
+            ttl,
+            max_hold,
+            metadata,
+            number,
+            attempt,
+            waits: waits.filter(|_| kind == SealKind::Lock),
+        };
         self.seals.push(item.clone());
         item
     }
@@ -333,6 +363,43 @@ impl Mover {
             object_condition: self.chance(40).then(|| self.condition(version)),
             resource_version: self.chance(15).then(|| version + self.below(3) as i64),
             effect: self.effect(),
+            attempt: self.attempt(),
+        }
+    }
+
+    /// All but a few of those opened lately.
+    fn all_opened(&mut self) -> Vec<OperationId> {
+        let known: Vec<OperationId> = self.intents.iter().rev().take(60).copied().collect();
+        known.into_iter().filter(|_| self.rng.random_ratio(90, 100)).collect()
+    }
+
+    fn opened(&mut self, span: usize) -> Option<OperationId> {
+        self.recent(|mover| &mover.intents, span)
+    }
+
+    fn intent(&mut self, standing: &Standing) -> IntentItem {
+        let resource = self.below(4);
+        let version = standing.fences[resource].1;
+        let known = self.opened(6).filter(|_| self.chance(15));
+        let operation = known.unwrap_or_else(|| {
+            let id = OperationId(self.id());
+            self.intents.push(id);
+            id
+        });
+        IntentItem {
+            operation,
+            resource: name(RESOURCES[resource]),
+            token: token(self.token(standing, resource)),
+            lock: self.chance(15).then(|| self.lock(95)),
+            sequence: self.chance(20).then(|| self.below(12) as i64),
+            resource_version: self.chance(15).then(|| version + self.below(3) as i64),
+            drained: self.chance(70),
+            upstream: self.one_of(&["one", "two"]).to_owned(),
+            method: "POST".into(),
+            path: "/x".into(),
+            gateway: GATEWAY,
+            // Over by the next act, or never.
+            max_effect_delay: self.chance(50).then_some(Duration::from_millis(1)),
             attempt: self.attempt(),
         }
     }

@@ -1,0 +1,345 @@
+//! Upstreams: who was let through to a drained one, and when the next lock may be in force.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::rows::{Buried, Change, Now, Rows, millis_between};
+use super::seal::{NotRenewable, renewable, restart};
+use crate::lock::{LockId, OperationId};
+use crate::names::ResourceName;
+use crate::ports::{
+    Attempt, AuditAction, AuditEntry, Doubt, DrainedUpstream, Intent, IntentItem, IntentVerdict,
+    Resolution, Resolved,
+};
+use crate::rule::{Hold, Presented, Refusal, judge};
+use crate::token::Token;
+
+/// An open intent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardRow {
+    /// The resource.
+    pub resource: ResourceName,
+    /// Under which token.
+    pub token: Token,
+    /// Whose.
+    pub owner: String,
+    /// The upstream.
+    pub upstream: String,
+    /// The method.
+    pub method: String,
+    /// The path.
+    pub path: String,
+    /// The gateway that forwards it.
+    pub gateway: Uuid,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it counts as closed, whatever became of it.
+    pub closes_at: Option<Timestamp>,
+    /// Whether it was sent again, so that an earlier sending may still be on its way.
+    pub sent_again: bool,
+}
+
+impl ForwardRow {
+    /// Whether it has not counted as closed by now.
+    pub fn is_open(&self, now: Now) -> bool {
+        self.closes_at.is_none_or(|at| at > now.wall)
+    }
+
+    /// The intent as operators see it.
+    pub fn show(&self, operation: OperationId, now: Now) -> Intent {
+        Intent {
+            operation,
+            resource: self.resource.clone(),
+            token: self.token,
+            owner: self.owner.clone(),
+            upstream: self.upstream.clone(),
+            method: self.method.clone(),
+            path: self.path.clone(),
+            gateway: self.gateway,
+            opened_at: self.opened_at,
+            age_ms: millis_between(self.opened_at, now.wall),
+            closes_at: self.closes_at,
+        }
+    }
+}
+
+/// A registered upstream. It is never removed: whatever was forwarded to it may have been lost in the
+/// next re-fence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamRow {
+    /// After this many milliseconds whatever was forwarded has had its effect or never will.
+    pub max_effect_delay_ms: Option<i64>,
+    /// The floor and the time of the re-fence in which intents may have been lost.
+    pub doubt: Option<(i64, Timestamp)>,
+}
+
+impl UpstreamRow {
+    /// When a doubt since then ends by itself.
+    fn ends_at(&self, since: Timestamp) -> Option<Timestamp> {
+        self.max_effect_delay_ms.map(|ms| later(since, ms))
+    }
+
+    /// The doubt as operators see it, unless it has ended by now.
+    pub fn show(&self, name: &str, prefix: &str, now: Now) -> Option<Doubt> {
+        let (floor, since) = self.doubt?;
+        let ends_at = self.ends_at(since);
+        let (upstream, resource_prefix) = (name.to_owned(), prefix.to_owned());
+        let doubt = Doubt { upstream, resource_prefix, floor, since, ends_at };
+        ends_at.is_none_or(|at| at > now.wall).then_some(doubt)
+    }
+}
+
+fn later(at: Timestamp, ms: i64) -> Timestamp {
+    at.checked_add(jiff::SignedDuration::from_millis(ms)).unwrap_or(Timestamp::MAX)
+}
+
+/// Records an upstream. One that is new to a ledger which was ever re-fenced is in doubt: an earlier
+/// record of it, and its intents, may have been lost.
+pub fn register(rows: &mut Rows, upstream: &DrainedUpstream, now: Now) {
+    let at = (upstream.name.clone(), upstream.resource_prefix.clone());
+    let floor = rows.guard.floor;
+    let doubt = (rows.guard.generation > 0).then_some((floor, now.wall));
+    let row = rows
+        .upstreams
+        .entry(at.clone())
+        .or_insert(UpstreamRow { max_effect_delay_ms: None, doubt });
+    let delay = upstream.max_effect_delay;
+    row.max_effect_delay_ms =
+        delay.map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
+    rows.journal.insert(Change::Upstream(at.0, at.1));
+}
+
+/// A re-fence has raised the floor to this: intents of every upstream may have been lost.
+pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i64, at: Timestamp) {
+    upstreams.for_each(|row| row.doubt = Some((floor, at)));
+}
+
+/// Decides whether a request may be forwarded; of a drained upstream the intent is stored (I13).
+///
+/// The caller holds the fence's lock. First that applies:
+/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted: closed and
+///    buried, since nobody will forward it.
+/// 2. The operation is buried: `Buried`.
+/// 3. `Attempt::Bury`: the id is buried.
+/// 4. The rule, then the version of the resource: refused; a rerun also buries its id. Of one that leaves
+///    no intent, a sequence number that is used up may have been so by its first sending: `Buried`.
+/// 5. The intent and the sequence number are stored. No version, no operation.
+pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdict {
+    let buried = Buried::Operation(item.operation);
+    if let Some(intent) = rows.forwards.get_mut(&item.operation) {
+        intent.sent_again = true;
+        rows.journal.insert(Change::Forward(item.operation));
+        if item.attempt != Attempt::Bury {
+            return IntentVerdict::Admitted;
+        }
+        rows.forwards.remove(&item.operation);
+        rows.bury(buried, now);
+        return IntentVerdict::Buried;
+    }
+    if rows.buried.contains_key(&buried) {
+        return IntentVerdict::Buried;
+    }
+    if item.attempt == Attempt::Bury {
+        rows.bury(buried, now);
+        return IntentVerdict::Buried;
+    }
+    rows.settle(&item.resource, now);
+    if let Err(refusal) = admit(rows, item, now) {
+        if item.attempt == Attempt::First {
+            return IntentVerdict::Refused(refusal);
+        }
+        rows.bury(buried, now);
+        return match refusal {
+            Refusal::SequenceOutOfOrder if !item.drained => IntentVerdict::Buried,
+            refusal => IntentVerdict::Refused(refusal),
+        };
+    }
+    let Some(fence) = rows.fences.get_mut(&item.resource) else {
+        return IntentVerdict::Refused(Refusal::Unknown);
+    };
+    if let Some(sequence) = item.sequence {
+        fence.last_sequence = sequence;
+        rows.journal.insert(Change::Fence(item.resource.clone()));
+    }
+    if item.drained {
+        let intent = ForwardRow {
+            resource: item.resource.clone(),
+            token: item.token,
+            owner: fence.owner.clone(),
+            upstream: item.upstream.clone(),
+            method: item.method.clone(),
+            path: item.path.clone(),
+            gateway: item.gateway,
+            opened_at: now.wall,
+            closes_at: item
+                .max_effect_delay
+                .map(|delay| later(now.wall, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX))),
+            sent_again: item.attempt != Attempt::First,
+        };
+        rows.forwards.insert(item.operation, intent);
+        rows.journal.insert(Change::Forward(item.operation));
+    }
+    IntentVerdict::Admitted
+}
+
+/// Step 4.
+fn admit(rows: &Rows, item: &IntentItem, now: Now) -> Result<(), Refusal> {
+    let fence = rows.fences.get(&item.resource);
+    let facts = fence.map(|fence| fence.facts(now));
+    let old = rows
+        .grants
+        .get(&(item.resource.clone(), item.token))
+        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let presented = Presented { token: item.token, lock: item.lock, sequence: item.sequence };
+    judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
+    let version = fence.map(|fence| fence.version);
+    if item.resource_version.is_some_and(|expected| version != Some(expected)) {
+        return Err(Refusal::VersionMismatch);
+    }
+    Ok(())
+}
+
+/// Closes an intent. One that was sent again is buried, so that a sending that comes late does not open
+/// it anew. Returns its resource if a lock waits for that.
+pub fn close_intent(rows: &mut Rows, id: OperationId, now: Now) -> Option<ResourceName> {
+    let intent = rows.forwards.remove(&id)?;
+    rows.journal.insert(Change::Forward(id));
+    if intent.sent_again {
+        rows.bury(Buried::Operation(id), now);
+    }
+    let waits = rows.fences.get(&intent.resource).is_some_and(|f| f.hold == Hold::Draining);
+    waits.then_some(intent.resource)
+}
+
+/// The first of these resources on which something of older tokens is under way, or may be: all open
+/// intents there are of older tokens, since none is opened under one that is not in force.
+pub(super) fn drains(rows: &Rows, names: &[ResourceName], now: Now) -> Option<ResourceName> {
+    let doubts: Vec<Doubt> = rows
+        .upstreams
+        .iter()
+        .filter_map(|((name, prefix), row)| row.show(name, prefix, now))
+        .collect();
+    let drains = |name: &&ResourceName| {
+        let live = rows.fences.get(name).map_or(0, |fence| fence.live_token);
+        let in_doubt = doubts
+            .iter()
+            .any(|one| name.as_str().starts_with(&one.resource_prefix) && live <= one.floor);
+        in_doubt || rows.forwards.values().any(|row| row.resource == **name && row.is_open(now))
+    };
+    names.iter().find(drains).cloned()
+}
+
+/// Puts a lock in force that was sealed as draining: its time begins now.
+pub(super) fn complete(rows: &mut Rows, id: LockId, now: Now) {
+    let Some(lock) = rows.locks.get_mut(&id) else { return };
+    // Its longest hold begins now, too.
+    let waited = now.wall.duration_since(lock.acquired_at);
+    lock.hold_until = lock.hold_until.map(|at| at.checked_add(waited).unwrap_or(Timestamp::MAX));
+    lock.acquired_at = now.wall;
+    let (resources, ttl) = (lock.resources.clone(), lock.ttl);
+    for resource in &resources {
+        if let Some(fence) = rows.fences.get_mut(resource)
+            && fence.lock == id
+            && fence.hold == Hold::Draining
+        {
+            fence.hold = Hold::Held;
+            fence.live_token = fence.token.get();
+            fence.acquired_at = now.wall;
+        }
+    }
+    restart(rows, id, ttl, true, now);
+}
+
+/// Puts locks on these resources in force for which nothing of older tokens is under way any more.
+/// Those that have expired meanwhile are left to their callers, if they still come. Returns them.
+pub fn complete_drains(rows: &mut Rows, names: &[ResourceName], now: Now) -> Vec<LockId> {
+    let mut locks: Vec<LockId> = Vec::new();
+    for name in names {
+        let draining = rows.fences.get(name).filter(|fence| fence.hold == Hold::Draining);
+        locks.extend(draining.map(|fence| fence.lock));
+    }
+    locks.sort_unstable();
+    locks.dedup();
+    locks.retain(|id| {
+        let Some(resources) = rows.locks.get(id).map(|row| row.resources.clone()) else {
+            return false;
+        };
+        let stands = matches!(renewable(rows, *id, now), Err(NotRenewable::Draining));
+        let expired = resources
+            .iter()
+            .filter_map(|name| rows.fences.get(name))
+            .any(|fence| fence.lock == *id && fence.deadline_ms <= now.elapsed_ms);
+        let completes = stands && !expired && drains(rows, &resources, now).is_none();
+        if completes {
+            complete(rows, *id, now);
+        }
+        completes
+    });
+    locks
+}
+
+/// Removes intents that count as closed, and makes sure that none is opened again. Says how many.
+pub fn sweep_intents(rows: &mut Rows, now: Now) -> usize {
+    let over = rows.forwards.iter().filter(|(_, row)| !row.is_open(now));
+    let over: Vec<OperationId> = over.map(|(id, _)| *id).collect();
+    for id in &over {
+        rows.forwards.remove(id);
+        rows.bury(Buried::Operation(*id), now);
+    }
+    over.len()
+}
+
+/// Closes an intent at an operator's wish, and makes sure that it is never opened again.
+pub fn resolve_intent(
+    rows: &mut Rows,
+    id: OperationId,
+    resolution: &Resolution,
+    now: Now,
+) -> Resolved {
+    let buried = Buried::Operation(id);
+    let Some(intent) = rows.forwards.remove(&id) else {
+        return match rows.buried.contains_key(&buried) {
+            true => Resolved::Before,
+            false => Resolved::NotFound,
+        };
+    };
+    rows.journal.insert(Change::Forward(id));
+    rows.bury(buried, now);
+    rows.audit(AuditEntry {
+        owner: Some(intent.owner),
+        token: Some(intent.token),
+        ..resolved(AuditEntry::about(&intent.resource, AuditAction::Resolve, now.wall), resolution)
+    });
+    Resolved::Now(intent.resource)
+}
+
+fn resolved(entry: AuditEntry, resolution: &Resolution) -> AuditEntry {
+    AuditEntry {
+        reason: Some(resolution.reason.clone()),
+        request_id: Some(resolution.request_id.clone()),
+        ..entry
+    }
+}
+
+/// Ends the doubts of an upstream at an operator's wish. Returns how many there were; `None` if no
+/// upstream of this name was ever registered.
+pub fn resolve_doubts(
+    rows: &mut Rows,
+    upstream: &str,
+    resolution: &Resolution,
+    now: Now,
+) -> Option<i64> {
+    let mut known = false;
+    let mut ended = 0;
+    for ((name, prefix), row) in rows.upstreams.iter_mut().filter(|((n, _), _)| n == upstream) {
+        known = true;
+        if row.doubt.take().is_some() {
+            ended += 1;
+            rows.journal.insert(Change::Upstream(name.clone(), prefix.clone()));
+        }
+    }
+    if ended > 0 {
+        rows.audit(resolved(AuditEntry::of_ledger(AuditAction::Resolve, now.wall), resolution));
+    }
+    known.then_some(ended)
+}

@@ -1,0 +1,220 @@
+//! The settings of upstreams: a table each in the file, `key=value` pairs on the command line and in the
+//! environment.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fence_core::ResourceName;
+use figment::value::{Dict, Value};
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use super::duration;
+use crate::upstreams::{Guarantee, Pattern};
+
+/// The longest name of an upstream, and the longest prefix of its resources.
+const NAME_BYTES_MAX: usize = 64;
+const PREFIX_BYTES_MAX: usize = 128;
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// An HTTP service that the gateway fronts. `docs/config.md` explains each setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// Its name in `/upstreams/{name}`.
+    pub name: String,
+    /// Where it is: http or https, perhaps with a path.
+    pub url: String,
+    /// The beginning of its paths, with `{resource}` for one segment.
+    pub resource: String,
+    /// What the names of its resources begin with; its name and a colon by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_prefix: Option<String>,
+    /// What a 2xx promises.
+    pub guarantee: Guarantee,
+    /// How long a request may take as a whole.
+    #[serde(default = "timeout", with = "duration")]
+    pub timeout: Duration,
+    /// How long a connection may take.
+    #[serde(default = "connect_timeout", with = "duration")]
+    pub connect_timeout: Duration,
+    /// The largest body in either direction, in bytes.
+    #[serde(default = "body_bytes_max")]
+    pub body_bytes_max: u64,
+    /// How many requests may be in flight.
+    #[serde(default = "in_flight_max")]
+    pub in_flight_max: usize,
+    /// Only drained: after this time whatever was forwarded has had its effect or never will.
+    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub max_effect_delay: Option<Duration>,
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn connect_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn body_bytes_max() -> u64 {
+    1 << 30
+}
+
+fn in_flight_max() -> usize {
+    256
+}
+
+impl Upstream {
+    /// What the names of its resources begin with.
+    pub fn prefix(&self) -> String {
+        self.resource_prefix.clone().unwrap_or_else(|| format!("{}:", self.name))
+    }
+
+    /// Why it cannot be used, if it cannot.
+    fn trouble(&self) -> Option<String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let name = &self.name;
+        if !(1..=NAME_BYTES_MAX).contains(&name.len())
+            || !name.chars().all(plain)
+            || name.starts_with('.')
+        {
+            return Some(format!(
+                "a name has 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', and does not \
+                 begin with a dot"
+            ));
+        }
+        if let Some(why) = url_trouble(&self.url) {
+            return Some(format!("url {why}"));
+        }
+        if let Err(why) = Pattern::parse(&self.resource) {
+            return Some(format!("resource {:?}: {why}", self.resource));
+        }
+        let prefix = self.prefix();
+        if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len())
+            || ResourceName::new(format!("{prefix}x")).is_err()
+        {
+            return Some(format!(
+                "resource_prefix {prefix:?} begins no resource name of a sensible length"
+            ));
+        }
+        self.numbers()
+    }
+
+    fn numbers(&self) -> Option<String> {
+        let text = humantime::format_duration;
+        let bounded = [
+            ("timeout", self.timeout, 100 * MILLISECOND, HOUR),
+            ("connect_timeout", self.connect_timeout, MILLISECOND, self.timeout),
+        ];
+        for (name, value, least, most) in bounded {
+            if !(least..=most).contains(&value) {
+                let (value, least, most) = (text(value), text(least), text(most));
+                return Some(format!("{name} {value} is not from {least} to {most}"));
+            }
+        }
+        if !(1..=1 << 40).contains(&self.body_bytes_max) {
+            return Some(format!("body_bytes_max {} is not from 1 to 2^40", self.body_bytes_max));
+        }
+        if !(1..=100_000).contains(&self.in_flight_max) {
+            return Some(format!("in_flight_max {} is not from 1 to 100000", self.in_flight_max));
+        }
+        let delay = self.max_effect_delay?;
+        if self.guarantee != Guarantee::Drained {
+            return Some("max_effect_delay is for guarantee = \"drained\" alone".into());
+        }
+        let (value, least) = (text(delay), text(self.timeout));
+        if delay <= self.timeout || delay > 30 * DAY {
+            return Some(format!(
+                "max_effect_delay {value} is not above timeout ({least}), in which the gateway may \
+                 still be sending, and at most 30days"
+            ));
+        }
+        None
+    }
+}
+
+fn url_trouble(text: &str) -> Option<String> {
+    let url: Url = match text.parse() {
+        Ok(url) => url,
+        Err(error) => return Some(format!("cannot be read: {error}")),
+    };
+    // Not quoted: it may hold a password.
+    if !url.username().is_empty() || url.password().is_some() {
+        return Some("must not hold a user or a password".into());
+    }
+    let why = match url.scheme() {
+        "http" | "https" if url.host_str().is_none_or(str::is_empty) => "has no host",
+        "http" | "https" if url.query().is_some() => "must not have a query",
+        "http" | "https" if url.fragment().is_some() => "must not have a fragment",
+        "http" | "https" => return None,
+        _ => "must begin with http:// or https://",
+    };
+    Some(format!("{text:?} {why}"))
+}
+
+/// Why these upstreams cannot be used, if they cannot.
+pub(super) fn trouble(upstreams: &[Upstream]) -> Option<String> {
+    let mut names = BTreeSet::new();
+    for upstream in upstreams {
+        if let Some(why) = upstream.trouble() {
+            return Some(format!("{:?}: {why}", upstream.name));
+        }
+        if !names.insert(&upstream.name) {
+            return Some(format!("{:?} is there twice", upstream.name));
+        }
+    }
+    for (index, one) in upstreams.iter().enumerate() {
+        for other in &upstreams[index + 1..] {
+            let (a, b) = (one.prefix(), other.prefix());
+            if a.starts_with(&b) || b.starts_with(&a) {
+                return Some(format!(
+                    "the resource prefixes {a:?} of {:?} and {b:?} of {:?} overlap: a resource must \
+                     belong to one upstream",
+                    one.name, other.name
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Reads `key=value,key=value`. What is wrong with a value is found where all sources meet.
+pub(super) fn from_pairs(text: &str) -> Value {
+    let mut upstream = Dict::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let number = ["body_bytes_max", "in_flight_max"].contains(&key);
+        let value = match value.parse::<i64>() {
+            Ok(digits) if number => Value::from(digits),
+            _ => Value::from(value),
+        };
+        upstream.insert(key.to_owned(), value);
+    }
+    Value::from(upstream)
+}
+
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::duration::serialize(value, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::duration::deserialize(from).map(Some)
+    }
+}

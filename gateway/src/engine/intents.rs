@@ -1,0 +1,103 @@
+//! What operators see of requests to drained upstreams, and what they take upon themselves.
+
+use std::sync::Arc;
+
+use fence_core::OperationId;
+use fence_core::ports::{Doubt, Intent, IntentFilter, LedgerError, Resolution, Resolved};
+use tokio::sync::oneshot;
+
+use super::{Engine, EngineError};
+
+impl Engine {
+    /// Open intents, oldest first, and whether each is in flight at this gateway; `None` if it is
+    /// another gateway's.
+    pub async fn intents(
+        &self,
+        filter: IntentFilter,
+    ) -> Result<Vec<(Intent, Option<bool>)>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let found = self.query(async move { ledger.intents(filter).await }).await?;
+        let upstreams = &self.inner.upstreams;
+        let gateway = upstreams.drains.line.gateway;
+        let here = upstreams.closing.here();
+        let marked = |intent: Intent| {
+            let mine = (intent.gateway == gateway).then(|| here.contains(&intent.operation));
+            (intent, mine)
+        };
+        Ok(found.into_iter().map(marked).collect())
+    }
+
+    /// An open intent.
+    pub(super) async fn intent(&self, id: OperationId) -> Result<Option<Intent>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.intent(id).await }).await
+    }
+
+    /// Upstreams of which intents may have been lost in a re-fence.
+    pub async fn doubts(&self) -> Result<Vec<Doubt>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.doubts().await }).await
+    }
+
+    /// Closes an intent at an operator's wish; the next lock may be in force. Again is harmless.
+    ///
+    /// # Errors
+    /// `OperationNotFound` if no intent of this id was open.
+    pub async fn resolve_intent(
+        &self,
+        id: OperationId,
+        reason: String,
+        request_id: String,
+    ) -> Result<(), EngineError> {
+        tracing::info!(operation = %id, reason, "an operator resolves an intent");
+        let ledger = Arc::clone(&self.inner.ledger);
+        let resolution = Resolution { reason, request_id };
+        let resolve = async move { ledger.resolve_intent(id, resolution).await };
+        match self.resolve(resolve).await? {
+            Resolved::Now(_) | Resolved::Before => Ok(()),
+            Resolved::NotFound => Err(EngineError::OperationNotFound),
+        }
+    }
+
+    /// Ends the doubts of an upstream at an operator's wish, and says how many there were. Again is
+    /// harmless.
+    ///
+    /// # Errors
+    /// `UpstreamNotFound` if no upstream of this name was ever drained.
+    pub async fn resolve_doubts(
+        &self,
+        upstream: String,
+        reason: String,
+        request_id: String,
+    ) -> Result<i64, EngineError> {
+        tracing::info!(upstream, reason, "an operator resolves the doubts of an upstream");
+        let ledger = Arc::clone(&self.inner.ledger);
+        let resolution = Resolution { reason, request_id };
+        let name = upstream.clone();
+        let resolve = async move { ledger.resolve_doubts(&name, resolution).await };
+        self.resolve(resolve).await?.ok_or(EngineError::UpstreamNotFound(upstream))
+    }
+
+    /// Runs an operator's act in a task of its own, and puts in force whatever waited for it: also when
+    /// its answer was lost, and whether or not the operator is still there.
+    async fn resolve<T: Send + 'static>(
+        &self,
+        act: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let drains = self.inner.upstreams.drains.clone();
+        let queries = Arc::clone(&self.inner.queries);
+        let (send, answer) = oneshot::channel();
+        let task = async move {
+            let _permit = queries.acquire_owned().await.ok();
+            let outcome = act.await;
+            drains.pass(None).await;
+            let _ = send.send(outcome);
+        };
+        self.inner.runtime.spawn.spawn("resolve", Box::pin(task));
+        let limit = self.inner.settings.request_timeout;
+        match self.inner.runtime.within(limit, answer).await {
+            Some(Ok(outcome)) => Ok(outcome?),
+            _ => Err(EngineError::OutcomeUnknown { operation: None }),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Requests to upstreams: who is let through, and when what was forwarded is over.
+//!
+//! Nothing is forwarded unless the ledger is known to have admitted it. Of a drained upstream the ledger
+//! holds an *intent* from then on, until the one who forwards has the upstream's whole answer, or knows
+//! that nothing was sent. An intent of unknown fate stays: only an operator, or the upstream's longest
+//! delay, can say that it is over.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::ports::{
+    Attempt, IntentItem, IntentVerdict, Ledger, LedgerError, Patience, Runtime,
+};
+use fence_core::{LockId, OperationId, ResourceName, Token};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Engine;
+use super::batcher::{Act, Batcher, Failure};
+use super::error::EngineError;
+use super::line::Line;
+use super::metrics;
+use super::writes::{Record, WriteFailure};
+
+/// The first and the longest pause between two tries to close an intent.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A wish to forward a request to an upstream.
+#[derive(Debug, Clone)]
+pub struct Forward {
+    /// The upstream.
+    pub upstream: String,
+    /// Whether its guarantee is `drained`.
+    pub drained: bool,
+    /// After this time whatever was forwarded has had its effect or never will.
+    pub max_effect_delay: Option<Duration>,
+    /// The resource.
+    pub resource: ResourceName,
+    /// The fence token.
+    pub token: Token,
+    /// The lock id, if sent.
+    pub lock: Option<LockId>,
+    /// The sequence number, if sent.
+    pub sequence: Option<i64>,
+    /// The version that the resource must have.
+    pub resource_version: Option<i64>,
+    /// The method, for operators.
+    pub method: String,
+    /// The path, for operators.
+    pub path: String,
+    /// The request, for operators.
+    pub request_id: String,
+}
+
+/// What may be forwarded now. Dropped without being closed, its fate is unknown.
+pub struct Admitted {
+    /// Its id.
+    pub operation: OperationId,
+    open: Option<Open>,
+}
+
+/// An open intent that this gateway forwards.
+struct Open {
+    operation: OperationId,
+    closing: Closing,
+}
+
+impl Open {
+    fn new(operation: OperationId, closing: Closing) -> Self {
+        closing.here().insert(operation);
+        Self { operation, closing }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.closing.here().remove(&self.operation);
+    }
+}
+
+impl Admitted {
+    /// It is over: the upstream has answered, or nothing was sent. Waits until the ledger knows, but no
+    /// longer than a caller waits; it is told in any case.
+    pub async fn close(self) {
+        let Some(open) = self.open else { return };
+        let closing = open.closing.clone();
+        let (runtime, limit) = (closing.runtime.clone(), closing.timeout);
+        let _ = runtime.within(limit, closing.close(open.operation)).await;
+    }
+}
+
+/// Opening intents, as the act of a batcher.
+pub(super) struct OpenIntents {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) closing: Closing,
+}
+
+/// The verdict on its way to the one who forwards. An intent that nobody takes is closed: nothing was
+/// sent.
+pub(super) struct Opened {
+    verdict: Option<IntentVerdict>,
+    operation: OperationId,
+    drained: bool,
+    closing: Closing,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if self.drained && self.verdict == Some(IntentVerdict::Admitted) {
+            drop(self.closing.close(self.operation));
+        }
+    }
+}
+
+#[async_trait]
+impl Act for OpenIntents {
+    type Item = IntentItem;
+    type Verdict = Opened;
+    type Lane = ResourceName;
+
+    const NAME: &'static str = "open_intents";
+
+    fn lane(item: &IntentItem) -> ResourceName {
+        item.resource.clone()
+    }
+
+    async fn run(
+        &self,
+        items: Arc<[IntentItem]>,
+        patience: Patience,
+    ) -> Result<Vec<Opened>, LedgerError> {
+        let verdicts = self.ledger.open_intents(Arc::clone(&items), patience).await?;
+        let opened = |(verdict, item): (IntentVerdict, &IntentItem)| Opened {
+            verdict: Some(verdict),
+            operation: item.operation,
+            drained: item.drained,
+            closing: self.closing.clone(),
+        };
+        Ok(verdicts.into_iter().zip(items.iter()).map(opened).collect())
+    }
+
+    fn is_busy(opened: &Opened) -> bool {
+        opened.verdict == Some(IntentVerdict::Busy)
+    }
+
+    /// Absent is not "not admitted": the same operation is sent again, to be found, admitted or buried.
+    fn rerun(item: &mut IntentItem, wanted: bool) {
+        item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
+    }
+}
+
+/// Closing intents, as the act of a batcher. Run twice, the second finds nothing.
+pub(super) struct CloseIntents {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) drains: Drains,
+}
+
+#[async_trait]
+impl Act for CloseIntents {
+    type Item = OperationId;
+    type Verdict = ();
+    type Lane = OperationId;
+
+    const NAME: &'static str = "close_intents";
+
+    fn lane(item: &OperationId) -> OperationId {
+        *item
+    }
+
+    async fn run(&self, items: Arc<[OperationId]>, _: Patience) -> Result<Vec<()>, LedgerError> {
+        let waiting = self.ledger.close_intents(&items).await?;
+        if !waiting.is_empty() {
+            self.drains.complete(Some(waiting));
+        }
+        Ok(items.iter().map(|_| ()).collect())
+    }
+}
+
+/// Puts locks in force for which nothing of older tokens is under way any more; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Drains {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) line: Arc<Line>,
+    pub(super) runtime: Runtime,
+}
+
+impl Drains {
+    /// Those on these resources, or on any, in a task of its own, and tells their callers.
+    pub(super) fn complete(&self, resources: Option<Vec<ResourceName>>) {
+        let this = self.clone();
+        let task = async move { this.pass(resources).await };
+        self.runtime.spawn.spawn("complete-drains", Box::pin(task));
+    }
+
+    pub(super) async fn pass(&self, resources: Option<Vec<ResourceName>>) {
+        match self.ledger.complete_drains(self.line.gateway, resources.as_deref()).await {
+            Ok(locks) => locks.into_iter().for_each(|lock| self.line.poke(lock)),
+            Err(error) => tracing::debug!(%error, "drains were not completed; the next pass will"),
+        }
+    }
+}
+
+/// Closes intents until the ledger knows; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Closing {
+    pub(super) closes: Arc<Batcher<CloseIntents>>,
+    pub(super) runtime: Runtime,
+    pub(super) timeout: Duration,
+    pub(super) ended: CancellationToken,
+    /// What is being forwarded or closed here, so that the gateway does not stop before.
+    pub(super) forwards: TaskTracker,
+    /// The intents that are in flight here.
+    pub(super) in_flight: Arc<Mutex<HashSet<OperationId>>>,
+}
+
+impl Closing {
+    pub(super) fn here(&self) -> MutexGuard<'_, HashSet<OperationId>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes an intent in a task of its own, and resolves when that is done.
+    fn close(&self, operation: OperationId) -> oneshot::Receiver<()> {
+        let (send, done) = oneshot::channel();
+        let (this, token) = (self.clone(), self.forwards.token());
+        let task = async move {
+            let _token = token;
+            this.try_to_close(operation).await;
+            let _ = send.send(());
+        };
+        self.runtime.spawn.spawn("close-intent", Box::pin(task));
+        done
+    }
+
+    async fn try_to_close(&self, operation: OperationId) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.closes.submit(operation).await {
+                Ok(()) => return,
+                Err(Failure::Closed) => break,
+                Err(Failure::Full | Failure::Busy | Failure::NotApplied(_) | Failure::Unknown) => {}
+            }
+            tokio::select! {
+                () = self.runtime.clock.sleep(pause) => {}
+                () = self.ended.cancelled() => break,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        tracing::warn!(%operation, "an intent could not be closed; an operator has to resolve it");
+    }
+}
+
+/// What the engine has for upstreams.
+pub(super) struct Upstreams {
+    pub(super) opens: Batcher<OpenIntents>,
+    pub(super) closing: Closing,
+    pub(super) drains: Drains,
+}
+
+impl Engine {
+    /// Keeps the gateway from stopping while something is being forwarded.
+    pub fn forwarding(&self) -> TaskTrackerToken {
+        self.inner.upstreams.closing.forwards.token()
+    }
+
+    /// Waits until nothing is being forwarded any more. To be called once no request is taken.
+    pub async fn forwards_done(&self) {
+        let forwards = &self.inner.upstreams.closing.forwards;
+        forwards.close();
+        forwards.wait().await;
+    }
+
+    /// Decides whether a request may be forwarded. Never call this from a request's own future: what is
+    /// admitted must be forwarded or closed.
+    ///
+    /// # Errors
+    /// Whatever it is, nothing may be forwarded, and nothing has to be closed.
+    #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
+    pub async fn admit(&self, request: Forward) -> Result<Admitted, WriteFailure> {
+        let upstreams = &self.inner.upstreams;
+        let operation = self.inner.runtime.ids.operation();
+        let record = Record {
+            resource: request.resource.clone(),
+            key: None,
+            token: request.token,
+            request_id: request.request_id,
+        };
+        let drained = request.drained;
+        let item = IntentItem {
+            operation,
+            resource: request.resource,
+            token: request.token,
+            lock: request.lock,
+            sequence: request.sequence,
+            resource_version: request.resource_version,
+            drained,
+            upstream: request.upstream,
+            method: request.method,
+            path: request.path,
+            gateway: upstreams.drains.line.gateway,
+            max_effect_delay: request.max_effect_delay,
+            attempt: Attempt::First,
+        };
+        let failed = |error| WriteFailure { operation, error };
+        let mut opened = match upstreams.opens.submit(item).await {
+            Ok(opened) => opened,
+            Err(Failure::Busy) => return Err(failed(EngineError::locked_out())),
+            // It is found, closed and buried; nobody forwards it.
+            Err(Failure::Unknown) => return Err(failed(not_forwarded())),
+            Err(failure) => return Err(failed(EngineError::unsent(failure, "upstreams"))),
+        };
+        match opened.verdict.take() {
+            Some(IntentVerdict::Admitted) => Ok(Admitted {
+                operation,
+                open: drained.then(|| Open::new(operation, upstreams.closing.clone())),
+            }),
+            Some(IntentVerdict::Refused(refusal)) => {
+                self.inner.writes.reject(&record, &refusal);
+                Err(failed(EngineError::Refused(refusal)))
+            }
+            Some(IntentVerdict::Busy) => Err(failed(EngineError::locked_out())),
+            Some(IntentVerdict::Buried) | None => Err(failed(not_forwarded())),
+        }
+    }
+}
+
+fn not_forwarded() -> EngineError {
+    EngineError::LedgerUnavailable("the ledger's answer was lost; nothing was forwarded".into())
+}
+
+/// Counts what was forwarded, by upstream and class of status, or by why there was none.
+pub fn count_forward(upstream: &str, status: &'static str) {
+    ::metrics::counter!(metrics::UPSTREAM_REQUESTS, "upstream" => upstream.to_owned(), "status" => status)
+        .increment(1);
+}

@@ -1,0 +1,131 @@
+//! `/admin/intents`: what was forwarded to drained upstreams and is not known to be over.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use fence_core::ports::IntentFilter;
+use fence_core::{ErrorCode, OperationId, wire};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::resources::check_reason;
+use super::views;
+use crate::http::extract::{InIntent, NoQuery, Query, StrictJson, limit, narrowed_to};
+use crate::http::middleware::RequestId;
+use crate::http::problem::Problem;
+use crate::http::spec::{DoubtProblems, IntentProblems, ListProblems};
+use crate::http::state::App;
+
+/// The filters of a list of open intents.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Only of this upstream.
+    upstream: Option<String>,
+    /// Only on this resource.
+    resource: Option<String>,
+    /// At most this many items.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List open intents
+///
+/// For operators: oldest first, what was forwarded to upstreams whose guarantee is `drained` and has no
+/// known end. One that is old keeps the next lock on its resource from being in force. Beside them the
+/// doubts: upstreams of which intents may have been lost when the ledger was re-fenced.
+#[utoipa::path(
+    get, path = "/admin/intents", operation_id = "listIntents", tag = "seeing", params(Filter),
+    responses((status = 200, description = "A page.", body = wire::IntentList), ListProblems)
+)]
+pub async fn list(
+    State(app): State<App>,
+    Query(query): Query<Filter>,
+) -> Result<Json<wire::IntentList>, Problem> {
+    let limit = limit(query.limit)?;
+    let filter = IntentFilter {
+        upstream: query.upstream.clone(),
+        resource: narrowed_to(query.resource)?,
+        after: query.cursor.as_deref().map(after).transpose()?,
+        // One more than asked for, which tells whether there is another page.
+        limit: limit + 1,
+    };
+    let mut found = app.engine.intents(filter).await?;
+    let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = found.len() > wanted;
+    found.truncate(wanted);
+    let last = found.last().filter(|_| more);
+    let next_cursor =
+        last.map(|(one, _)| format!("{}-{}", one.opened_at.as_microsecond(), one.operation));
+    let doubts = app.engine.doubts().await?.into_iter();
+    let named = |name: &str| query.upstream.as_ref().is_none_or(|wanted| wanted == name);
+    Ok(Json(wire::IntentList {
+        items: found.into_iter().map(|(intent, here)| views::intent(intent, here)).collect(),
+        doubts: doubts.filter(|doubt| named(&doubt.upstream)).map(views::doubt).collect(),
+        next_cursor,
+    }))
+}
+
+/// The place in the list behind which to go on.
+fn after(cursor: &str) -> Result<(Timestamp, OperationId), Problem> {
+    let read = || {
+        let (micros, id) = cursor.split_once('-')?;
+        let at = Timestamp::from_microsecond(micros.parse().ok()?).ok()?;
+        Some((at, OperationId(id.parse().ok()?)))
+    };
+    read().ok_or_else(|| {
+        Problem::new(ErrorCode::QueryMalformed, "cursor is not the next_cursor of a page")
+    })
+}
+
+/// Resolve an intent
+///
+/// For operators: you take it upon yourself that what was forwarded has no effect any more, whatever came
+/// of it. The next lock on the resource may be in force from then on. Again is harmless.
+#[utoipa::path(
+    post, path = "/admin/intents/{operation}/resolve", operation_id = "resolveIntent",
+    tag = "seeing",
+    params(("operation" = uuid::Uuid, Path, description = "The operation of the intent.")),
+    request_body = wire::MarkRequest,
+    responses((status = 204, description = "It is closed."), IntentProblems)
+)]
+pub async fn resolve(
+    State(app): State<App>,
+    InIntent(id): InIntent,
+    request_id: RequestId,
+    _: NoQuery,
+    StrictJson(request): StrictJson<wire::MarkRequest>,
+) -> Result<StatusCode, Problem> {
+    check_reason(&request.reason)?;
+    let request_id = request_id.as_str().to_owned();
+    app.engine.resolve_intent(id, request.reason, request_id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resolve the doubts about an upstream
+///
+/// For operators, after a re-fence: you take it upon yourself that nothing that was forwarded to this
+/// upstream before has an effect any more. Its resources may be locked again from then on. Again is
+/// harmless.
+#[utoipa::path(
+    post, path = "/admin/intents/resolve", operation_id = "resolveDoubts", tag = "seeing",
+    request_body = wire::ResolveDoubtsRequest,
+    responses(
+        (status = 200, description = "Nothing is in doubt.", body = wire::DoubtsResolved),
+        DoubtProblems,
+    )
+)]
+pub async fn resolve_doubts(
+    State(app): State<App>,
+    request_id: RequestId,
+    _: NoQuery,
+    StrictJson(request): StrictJson<wire::ResolveDoubtsRequest>,
+) -> Result<Json<wire::DoubtsResolved>, Problem> {
+    check_reason(&request.reason)?;
+    let request_id = request_id.as_str().to_owned();
+    let resolved = app.engine.resolve_doubts(request.upstream, request.reason, request_id).await?;
+    Ok(Json(wire::DoubtsResolved { resolved }))
+}

@@ -1,0 +1,150 @@
+//! `/upstreams/{name}/{path}`: the fenced reverse proxy.
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use fence_core::{ErrorCode, ResourceName};
+
+use crate::engine::Forward;
+use crate::http::PeerAddress;
+use crate::http::extract::{FenceHeaders, fence_token};
+use crate::http::middleware::RequestId;
+use crate::http::problem::Problem;
+use crate::http::spec::{ReadThroughProblems, UpstreamParams, WriteThroughProblems};
+use crate::http::state::App;
+use crate::upstreams::{
+    self, Passage, Upstream, check_path, forward, read_ahead, refuse_tricks, to_upstream,
+};
+
+macro_rules! documented {
+    ($($method:ident $function:ident $id:literal $title:literal $text:literal
+       $problems:ident [$($params:ty)?];)+) => {$(
+        #[doc = $title]
+        #[doc = ""]
+        #[doc = $text]
+        #[utoipa::path(
+            $method, path = "/upstreams/{name}/{*path}", operation_id = $id, tag = "data",
+            params(
+                ("name" = String, Path, description = "The upstream, as the settings name it."),
+                ("path" = String, Path, description = "The path at the upstream, as it is sent."),
+                $($params)?
+            ),
+            responses(
+                (status = "default", description = "The upstream's answer, whatever its status.",
+                    content_type = "*/*", body = String, headers(
+                    ("X-Operation-Id" = uuid::Uuid, description = "The operation, if it is fenced."),
+                    ("X-Fence-Guarantee" = String,
+                        description = "What a 2xx promises, if it is fenced: `drained` or `admission`."),
+                )),
+                $problems,
+            )
+        )]
+        pub async fn $function(state: State<App>, request: Request) -> Result<Response, Problem> {
+            pass(state, request).await
+        }
+    )+};
+}
+
+documented! {
+    get get "readUpstream" "Read from an upstream"
+        "Passed through without a token."
+        ReadThroughProblems [];
+    head head "headUpstream" "Look at something of an upstream"
+        "Passed through without a token."
+        ReadThroughProblems [];
+    options options "optionsUpstream" "Ask an upstream for its options"
+        "Passed through without a token."
+        ReadThroughProblems [];
+    post post "postUpstream" "Post to an upstream"
+        "Fenced like any write; so is every method but GET, HEAD and OPTIONS. What a 2xx promises \
+         depends on the guarantee of the upstream. Nothing is sent a second time by the gateway."
+        WriteThroughProblems [UpstreamParams];
+    put put "putUpstream" "Put to an upstream"
+        "Fenced like any write."
+        WriteThroughProblems [UpstreamParams];
+    patch patch "patchUpstream" "Patch something of an upstream"
+        "Fenced like any write."
+        WriteThroughProblems [UpstreamParams];
+    delete delete "deleteUpstream" "Delete something of an upstream"
+        "Fenced like any write."
+        WriteThroughProblems [UpstreamParams];
+}
+
+/// Passes a request on, fenced or not.
+pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    if [Method::TRACE, Method::CONNECT].contains(&parts.method) {
+        let why = "CONNECT and TRACE are not forwarded";
+        return Err(Problem::new(ErrorCode::MethodNotAllowed, why));
+    }
+    let (upstream, path) = upstream(&app, &parts.uri)?;
+    refuse_tricks(&parts.method, &parts.headers)?;
+    let fenced = match upstreams::is_fenced(&parts.method) {
+        true => Some(wish(&upstream, path, &parts)?),
+        false => None,
+    };
+    let target = upstream.target(path, parts.uri.query());
+    let target = target.ok_or_else(|| path_invalid("it would not arrive as it was sent"))?;
+    let peer = parts.extensions.get::<PeerAddress>().map(|peer| peer.0);
+    let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
+    let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
+    let headers = to_upstream(&parts.headers, parts.version, peer, request_id);
+    let max = upstream.body_bytes_max;
+    let body = read_ahead(body, max, &app.limits, &app.bodies).await?;
+    // Only now: a caller that dawdles takes no room from others.
+    let room = upstream.enter().ok_or_else(|| {
+        let why = "too many requests to this upstream are in flight; nothing was forwarded";
+        Problem::new(ErrorCode::Overloaded, why)
+    })?;
+    let method = parts.method;
+    let passage = Passage { upstream, target, method, headers, body, fenced, room };
+    forward(&app.engine, &app.limits, passage).await
+}
+
+fn path_invalid(why: &str) -> Problem {
+    Problem::new(ErrorCode::UpstreamPathInvalid, why)
+}
+
+/// The upstream that a path names, and what follows.
+fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'u str), Problem> {
+    let rest = uri.path().strip_prefix("/upstreams/").unwrap_or_default();
+    let at = rest.find('/').unwrap_or(rest.len());
+    let (name, path) = rest.split_at(at);
+    let found = app.upstreams.get(name);
+    let found = found.ok_or_else(|| {
+        Problem::new(ErrorCode::UpstreamNotFound, "no upstream has this name in the settings")
+    })?;
+    check_path(path).map_err(path_invalid)?;
+    Ok((found, path))
+}
+
+/// What the ledger has to admit.
+fn wish(upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
+    let resource = resource(upstream, path)?;
+    let token = fence_token(&parts.headers)?;
+    let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
+    Ok(Forward {
+        upstream: upstream.name.clone(),
+        drained: upstream.is_drained(),
+        max_effect_delay: upstream.max_effect_delay,
+        resource,
+        token,
+        lock: headers.lock,
+        sequence: headers.sequence,
+        resource_version: headers.resource_version,
+        method: parts.method.to_string(),
+        path: path.to_owned(),
+        request_id: headers.request_id,
+    })
+}
+
+fn resource(upstream: &Upstream, path: &str) -> Result<ResourceName, Problem> {
+    upstream.resource(path).ok_or_else(|| {
+        let pattern = upstream.pattern();
+        path_invalid(&format!(
+            "a method that needs a token needs a path that begins as {pattern}, where {{resource}} \
+             makes the name of a resource"
+        ))
+    })
+}

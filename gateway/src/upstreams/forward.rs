@@ -1,0 +1,326 @@
+//! A request on its way through, in a task of its own: admit, send, pass the answer on, close the intent.
+//!
+//! When an intent is closed: once the upstream's answer was read to its end, which is when the upstream
+//! has nothing left to do for it; or when no connection came about, so that nothing was sent. In every
+//! other case its fate is unknown, and it stays open. The end of the answer is held back from the caller
+//! until then: whoever has seen it finds nothing under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use fence_core::ErrorCode;
+use fence_core::OperationId;
+use reqwest::Url;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::body::{Incoming, Trouble};
+use super::caller::Caller;
+use super::{Upstream, headers};
+use crate::engine::upstreams::count_forward;
+use crate::engine::{Admitted, Engine, Forward};
+use crate::http::problem::text;
+use crate::http::{Forwarded, Limits, Problem};
+
+/// A request that is to be passed on.
+pub struct Passage {
+    /// Where to.
+    pub upstream: Arc<Upstream>,
+    /// The same with its path.
+    pub target: Url,
+    /// The method.
+    pub method: Method,
+    /// The headers, as the upstream gets them.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Incoming,
+    /// What the ledger has to admit, for a method that is fenced.
+    pub fenced: Option<Forward>,
+    /// Its share of what may be in flight.
+    pub room: OwnedSemaphorePermit,
+}
+
+/// Passes a request on and returns the upstream's answer. The task behind it goes on if this is dropped.
+///
+/// # Errors
+/// The problem to answer with.
+pub async fn forward(
+    engine: &Engine,
+    limits: &Limits,
+    passage: Passage,
+) -> Result<Response, Problem> {
+    let (answer, answered) = oneshot::channel();
+    let task = Task {
+        engine: engine.clone(),
+        idle: limits.body_idle_timeout,
+        began: engine.runtime().clock.elapsed(),
+        answer: Some(answer),
+        operation: None,
+        fenced: passage.fenced.is_some(),
+        upstream: Arc::clone(&passage.upstream),
+    };
+    let token = engine.forwarding();
+    let run = async move {
+        task.run(passage).await;
+        drop(token);
+    };
+    engine.runtime().spawn.spawn("forward", Box::pin(run));
+    answered.await.unwrap_or_else(|_| {
+        Err(Problem::new(ErrorCode::Internal, "see the gateway's log under this request id"))
+    })
+}
+
+struct Task {
+    engine: Engine,
+    idle: Duration,
+    began: Duration,
+    answer: Option<oneshot::Sender<Result<Response, Problem>>>,
+    operation: Option<OperationId>,
+    fenced: bool,
+    upstream: Arc<Upstream>,
+}
+
+/// Why there is no whole answer.
+enum Fate {
+    /// Nothing was sent.
+    Unsent(Problem),
+    /// Something was sent; the upstream may have acted or not.
+    Unknown(Problem),
+}
+
+impl Task {
+    /// 1. Fenced: the ledger admits it, or nothing is sent.
+    /// 2. What is left of the time is not enough any more, because this process was paused: nothing is
+    ///    sent.
+    /// 3. Send. Nothing was sent: close.
+    /// 4. Pass the answer on to its end, then close.
+    async fn run(mut self, mut passage: Passage) {
+        let _room = passage.room;
+        let admitted = match passage.fenced.take() {
+            None => None,
+            Some(wish) => {
+                let (resource, token) = (wish.resource.clone(), wish.token);
+                match self.engine.admit(wish).await {
+                    Ok(admitted) => Some(admitted),
+                    Err(failure) => {
+                        let problem =
+                            Problem::from(failure.error).about(&resource).presented(token);
+                        return self.fail(problem.of_operation(failure.operation));
+                    }
+                }
+            }
+        };
+        self.operation = admitted.as_ref().map(|admitted| admitted.operation);
+        let head = (passage.method, passage.target, passage.headers);
+        let sent = match self.left() {
+            None => Err(Fate::Unsent(self.late("nothing was forwarded"))),
+            Some(left) => self.send(head, passage.body, left).await,
+        };
+        match sent {
+            Ok(response) => self.pass_back(response, admitted).await,
+            Err(Fate::Unsent(problem)) => {
+                count_forward(&self.upstream.name, "unreachable");
+                if let Some(admitted) = admitted {
+                    admitted.close().await;
+                }
+                self.fail(problem);
+            }
+            Err(Fate::Unknown(problem)) => {
+                let late = problem.code() == ErrorCode::UpstreamTimeout;
+                count_forward(&self.upstream.name, if late { "timeout" } else { "failed" });
+                let problem = if self.fenced { problem.and_unknown() } else { problem };
+                self.fail(problem);
+            }
+        }
+    }
+
+    /// What is left of the time that a request may take as a whole.
+    fn left(&self) -> Option<Duration> {
+        let gone = self.engine.runtime().clock.elapsed().saturating_sub(self.began);
+        self.upstream.timeout.checked_sub(gone).filter(|left| !left.is_zero())
+    }
+
+    fn late(&self, what: &str) -> Problem {
+        let limit = humantime::format_duration(self.upstream.timeout);
+        let why = format!("the upstream gave no whole answer within {limit}; {what}");
+        Problem::new(ErrorCode::UpstreamTimeout, why)
+    }
+
+    fn unknown(&self) -> &'static str {
+        if self.fenced { "it may have acted or not" } else { "the read may be sent again" }
+    }
+
+    /// Step 3.
+    async fn send(
+        &mut self,
+        (method, target, mut headers): (Method, Url, HeaderMap),
+        body: Incoming,
+        left: Duration,
+    ) -> Result<reqwest::Response, Fate> {
+        let client = self.upstream.client(&method);
+        let trouble = body.trouble();
+        match body.length() {
+            Some(0) if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) => {}
+            Some(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
+            None => {}
+        }
+        let mut request = reqwest::Request::new(method, target);
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(body.into_body());
+        let sending = client.execute(request);
+        let runtime = self.engine.runtime().clone();
+        // A read that nobody waits for any more has no purpose.
+        let outcome = match (&mut self.answer, self.fenced) {
+            (Some(answer), false) => tokio::select! {
+                outcome = runtime.within(left, sending) => outcome,
+                () = answer.closed() => None,
+            },
+            _ => runtime.within(left, sending).await,
+        };
+        match outcome {
+            None => Err(Fate::Unknown(self.late(self.unknown()))),
+            Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Err(Fate::Unknown(self.failed("it changed the protocol unasked")))
+            }
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) => Err(self.judge(&error, &trouble)),
+        }
+    }
+
+    fn failed(&self, why: &str) -> Problem {
+        let text = format!("the upstream gave no whole answer: {why}; {}", self.unknown());
+        Problem::new(ErrorCode::UpstreamFailed, text)
+    }
+
+    /// What an error says about what was sent. Anything but a connection that never came about may have
+    /// carried part of the request.
+    fn judge(&self, error: &reqwest::Error, trouble: &Trouble) -> Fate {
+        tracing::warn!(
+            upstream = self.upstream.name,
+            operation = self.operation.map(tracing::field::display),
+            error = chain(error),
+            "an upstream gave no answer"
+        );
+        if error.is_connect() || error.is_builder() {
+            let why = "no connection to the upstream came about; nothing was forwarded";
+            return Fate::Unsent(Problem::new(ErrorCode::UpstreamUnreachable, why));
+        }
+        match trouble.take() {
+            Some(problem) => Fate::Unknown(problem),
+            None => Fate::Unknown(self.failed("the connection was lost")),
+        }
+    }
+
+    /// Step 4.
+    async fn pass_back(mut self, mut response: reqwest::Response, admitted: Option<Admitted>) {
+        let status = response.status();
+        count_forward(&self.upstream.name, class(status));
+        let headers = headers::to_caller(response.headers(), response.version());
+        let length =
+            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let mut caller = Caller::new(self.idle, self.engine.clone());
+        let mut head = Some(self.head(status, headers));
+        let empty = length == Some(0)
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if length.is_some_and(|length: u64| length > self.upstream.body_bytes_max) {
+            self.fail(
+                self.failed("its answer is larger than the limit").and_unknown_if(self.fenced),
+            );
+            caller.leave();
+            head = None;
+        } else if !empty {
+            self.answer_with(head.take(), &mut caller);
+        }
+        let mut read = 0;
+        let end = loop {
+            if caller.has_left() && !self.fenced && head.is_none() {
+                return;
+            }
+            let Some(left) = self.left() else { break Err("in time") };
+            match self.engine.runtime().within(left, response.chunk()).await {
+                None => break Err("in time"),
+                Some(Err(_)) => break Err("whole"),
+                Some(Ok(None)) => break Ok(()),
+                Some(Ok(Some(part))) => {
+                    read += part.len() as u64;
+                    if read > self.upstream.body_bytes_max {
+                        caller.leave();
+                    }
+                    caller.give(part, length == Some(read)).await;
+                }
+            }
+        };
+        if let Err(how) = end {
+            let name = &self.upstream.name;
+            let operation = self.operation.map(tracing::field::display);
+            tracing::warn!(upstream = name, operation, "the answer did not arrive {how}");
+            caller.leave();
+            if head.is_some() {
+                self.fail(self.failed("its answer broke off").and_unknown_if(self.fenced));
+            }
+            return;
+        }
+        if let Some(admitted) = admitted {
+            admitted.close().await;
+        }
+        self.answer_with(head.take(), &mut caller);
+        caller.finish().await;
+    }
+
+    fn head(&self, status: StatusCode, mut headers: HeaderMap) -> Response {
+        if status == StatusCode::NO_CONTENT {
+            headers.remove(CONTENT_LENGTH);
+        }
+        if let Some(operation) = self.operation {
+            let guarantee = HeaderValue::from_static(self.upstream.guarantee.as_str());
+            headers.insert(HeaderName::from_static("x-fence-guarantee"), guarantee);
+            headers.insert(HeaderName::from_static("x-operation-id"), text(operation));
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response.extensions_mut().insert(Forwarded);
+        response
+    }
+
+    fn answer_with(&mut self, head: Option<Response>, caller: &mut Caller) {
+        let (Some(mut head), Some(answer)) = (head, self.answer.take()) else { return };
+        *head.body_mut() = caller.body();
+        if answer.send(Ok(head)).is_err() {
+            caller.leave();
+        }
+    }
+
+    fn fail(&mut self, problem: Problem) {
+        let problem = match self.operation {
+            Some(operation) => problem.of_operation(operation),
+            None => problem,
+        };
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(Err(problem));
+        }
+    }
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// An error and its causes, without the URL.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        text = format!("{text}{}{one}", if text.is_empty() { "" } else { ": " });
+        cause = one.source();
+    }
+    text
+}

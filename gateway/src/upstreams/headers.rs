@@ -1,0 +1,210 @@
+//! Headers on their way through: what belongs to one connection stays there, what is ours is ours.
+
+use std::net::SocketAddr;
+
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Method, Version};
+
+use super::is_fenced;
+use crate::http::Problem;
+
+/// What a proxy must not pass on (RFC 9110, 7.6.1), with what stood in for it before.
+const HOP_BY_HOP: &[&str] = &[
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Ours in a request, or made anew: `X-Lock-Id` is the holder's key to its lock, which no upstream is
+/// to see.
+const NOT_PASSED_ON: &[&str] =
+    &["host", "content-length", "expect", "x-lock-id", "x-if-resource-version", "x-request-id"];
+
+/// Ours in an answer: an upstream must not speak for the fence.
+const NOT_PASSED_BACK: &[&str] =
+    &["x-fence-verdict", "x-fence-guarantee", "x-operation-id", "x-request-id"];
+
+/// Headers with which frameworks let one method stand for another.
+const OVERRIDES: &[&str] = &["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Refuses what would get past the fence, or needs more than requests and answers.
+///
+/// # Errors
+/// The problem to answer with.
+pub fn refuse_tricks(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let upgrade = listed(headers, &header::CONNECTION).any(|name| name == "upgrade");
+    if upgrade || headers.contains_key(header::UPGRADE) {
+        let why =
+            "upgrades such as WebSocket are not forwarded: nobody could fence what they carry";
+        return Err(Problem::malformed(why));
+    }
+    if !is_fenced(method) && OVERRIDES.iter().any(|name| headers.contains_key(*name)) {
+        let why = "a method that needs no token must not stand for another one";
+        return Err(Problem::malformed(why));
+    }
+    Ok(())
+}
+
+/// The headers of a request as the upstream gets them. The fence's own are named again, so that no
+/// `Connection` header drops them on the way.
+pub fn to_upstream(
+    headers: &HeaderMap,
+    version: Version,
+    peer: Option<SocketAddr>,
+    request_id: HeaderValue,
+) -> HeaderMap {
+    let mut passed = end_to_end(headers, NOT_PASSED_ON);
+    for name in ["x-fence-token", "x-fence-seq", "idempotency-key"] {
+        if let (Some(value), Ok(name)) = (headers.get(name), name.parse::<HeaderName>()) {
+            passed.insert(name, value.clone());
+        }
+    }
+    via(&mut passed, version);
+    if let Some(peer) = peer
+        && let Ok(address) = HeaderValue::try_from(peer.ip().to_canonical().to_string())
+    {
+        passed.append("x-forwarded-for", address);
+    }
+    let forwarded = |name| HeaderName::from_static(name);
+    if let Some(host) = headers.get(header::HOST) {
+        passed.entry(forwarded("x-forwarded-host")).or_insert(host.clone());
+    }
+    passed.entry(forwarded("x-forwarded-proto")).or_insert(HeaderValue::from_static("http"));
+    passed.insert(forwarded("x-request-id"), request_id);
+    passed
+}
+
+/// The headers of an answer as the caller gets them.
+pub(super) fn to_caller(headers: &HeaderMap, version: Version) -> HeaderMap {
+    let mut passed = end_to_end(headers, NOT_PASSED_BACK);
+    via(&mut passed, version);
+    passed
+}
+
+/// Without what belongs to the connection, what `Connection` names, and `ours`.
+fn end_to_end(headers: &HeaderMap, ours: &[&str]) -> HeaderMap {
+    let named: Vec<String> = listed(headers, &header::CONNECTION).collect();
+    let stays = |name: &HeaderName| {
+        let name = name.as_str();
+        !HOP_BY_HOP.contains(&name) && !ours.contains(&name) && !named.iter().any(|one| one == name)
+    };
+    let mut passed = HeaderMap::with_capacity(headers.len() + 4);
+    for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
+        passed.append(name.clone(), value.clone());
+    }
+    passed
+}
+
+/// The members of a header that is a list, in lower case.
+fn listed<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> + use<'h> {
+    let lines = headers.get_all(name).into_iter();
+    lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(|member| member.trim().to_ascii_lowercase())
+}
+
+fn via(headers: &mut HeaderMap, version: Version) {
+    let version = if version == Version::HTTP_10 { "1.0 fencegate" } else { "1.1 fencegate" };
+    headers.append(header::VIA, HeaderValue::from_static(version));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn passed(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let peer = "[::ffff:10.0.0.9]:1".parse().ok();
+        to_upstream(&map(lines), Version::HTTP_11, peer, HeaderValue::from_static("r1"))
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_stays_there() {
+        let headers = passed(&[
+            ("host", "gate:8080"),
+            ("connection", "close, X-Private"),
+            ("x-private", "a"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "3"),
+            ("expect", "100-continue"),
+            ("proxy-authorization", "b"),
+            ("authorization", "c"),
+            ("cookie", "d"),
+            ("x-lock-id", "secret"),
+            ("via", "1.0 other"),
+            ("x-forwarded-for", "10.0.0.1"),
+        ]);
+        for gone in [
+            "host",
+            "connection",
+            "x-private",
+            "te",
+            "transfer-encoding",
+            "content-length",
+            "expect",
+            "proxy-authorization",
+            "x-lock-id",
+        ] {
+            assert!(!headers.contains_key(gone), "{gone}");
+        }
+        assert_eq!(headers["authorization"], "c");
+        assert_eq!(headers["cookie"], "d");
+        let all =
+            |name| headers.get_all(name).iter().map(|v| v.to_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(all("via"), ["1.0 other", "1.1 fencegate"]);
+        assert_eq!(all("x-forwarded-for"), ["10.0.0.1", "10.0.0.9"]);
+        assert_eq!(headers["x-forwarded-host"], "gate:8080");
+        assert_eq!(headers["x-request-id"], "r1");
+    }
+
+    #[test]
+    fn no_connection_header_drops_the_fence() {
+        let headers = passed(&[
+            ("connection", "x-fence-token, idempotency-key"),
+            ("x-fence-token", "7"),
+            ("idempotency-key", "k"),
+            ("x-fence-seq", "3"),
+        ]);
+        assert_eq!(headers["x-fence-token"], "7");
+        assert_eq!(headers["idempotency-key"], "k");
+        assert_eq!(headers["x-fence-seq"], "3");
+    }
+
+    #[test]
+    fn an_upstream_does_not_speak_for_the_fence() {
+        let answer = map(&[
+            ("x-fence-verdict", "refused"),
+            ("connection", "x-b"),
+            ("x-b", "1"),
+            ("x-c", "2"),
+        ]);
+        let headers = to_caller(&answer, Version::HTTP_11);
+        assert!(!headers.contains_key("x-fence-verdict") && !headers.contains_key("x-b"));
+        assert_eq!(headers["x-c"], "2");
+    }
+
+    #[test]
+    fn upgrades_and_disguised_methods_are_refused() {
+        let refused = |method, lines: &[_]| refuse_tricks(&method, &map(lines)).is_err();
+        assert!(refused(Method::GET, &[("connection", "keep-alive, Upgrade")]));
+        assert!(refused(Method::POST, &[("upgrade", "websocket")]));
+        assert!(refused(Method::GET, &[("x-http-method-override", "DELETE")]));
+        assert!(!refused(Method::POST, &[("x-http-method-override", "PATCH")]));
+        assert!(!refused(Method::GET, &[("connection", "keep-alive")]));
+    }
+}

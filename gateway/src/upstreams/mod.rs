@@ -1,0 +1,181 @@
+//! Upstreams: HTTP services that the gateway fronts as a fenced reverse proxy.
+//!
+//! They are named in the configuration and nowhere else: no request says where anything is sent.
+
+mod body;
+mod caller;
+mod forward;
+mod headers;
+mod path;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::Method;
+use fence_core::ResourceName;
+use fence_core::ports::DrainedUpstream;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::config;
+
+pub use body::{Incoming, read_ahead};
+pub use forward::{Passage, forward};
+pub use headers::{refuse_tricks, to_upstream};
+pub use path::{Pattern, check_path};
+
+/// How long a connection may be kept for the next read.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// What a 2xx of an upstream promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guarantee {
+    /// Nothing of an older token is under way once a newer one was given out.
+    Drained,
+    /// A stale token is not forwarded once a newer one was given out; what was forwarded before may
+    /// still land.
+    Admission,
+}
+
+impl Guarantee {
+    /// The word in settings and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::Admission => "admission",
+        }
+    }
+}
+
+/// An upstream, as the gateway uses it.
+pub struct Upstream {
+    /// Its name.
+    pub name: String,
+    /// What a 2xx promises.
+    pub guarantee: Guarantee,
+    /// How long a request may take as a whole.
+    pub timeout: Duration,
+    /// The largest body in either direction, in bytes.
+    pub body_bytes_max: u64,
+    /// After this time whatever was forwarded has had its effect or never will.
+    pub max_effect_delay: Option<Duration>,
+    base: Url,
+    pattern: Pattern,
+    resource_prefix: String,
+    room: Arc<Semaphore>,
+    /// For requests whose fate must be known: each has a connection of its own, so that none gets lost
+    /// on one that the upstream was just closing.
+    fresh: Client,
+    /// For all others.
+    pooled: Client,
+}
+
+impl Upstream {
+    fn new(settings: &config::Upstream) -> anyhow::Result<Self> {
+        let client = || {
+            Client::builder()
+                .no_proxy()
+                .redirect(Policy::none())
+                .retry(reqwest::retry::never())
+                .http1_only()
+                .tcp_nodelay(true)
+                .connect_timeout(settings.connect_timeout)
+                .pool_idle_timeout(IDLE)
+        };
+        let guarantee = settings.guarantee;
+        Ok(Self {
+            name: settings.name.clone(),
+            guarantee,
+            timeout: settings.timeout,
+            body_bytes_max: settings.body_bytes_max,
+            max_effect_delay: settings.max_effect_delay,
+            base: settings.url.parse().context("the URL of an upstream")?,
+            pattern: Pattern::parse(&settings.resource).map_err(anyhow::Error::msg)?,
+            resource_prefix: settings.prefix(),
+            room: Arc::new(Semaphore::new(settings.in_flight_max)),
+            fresh: client().pool_max_idle_per_host(0).build().context("a client")?,
+            pooled: client().build().context("a client")?,
+        })
+    }
+
+    /// Whether its effects are drained before the next lock is in force.
+    pub fn is_drained(&self) -> bool {
+        self.guarantee == Guarantee::Drained
+    }
+
+    /// The resource that a path is about; `None` if it does not match, or is no name.
+    pub fn resource(&self, path: &str) -> Option<ResourceName> {
+        let segment = self.pattern.resource(path)?;
+        let decoded = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
+        ResourceName::new(format!("{}{decoded}", self.resource_prefix)).ok()
+    }
+
+    /// How its paths must look, for people.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// Where a request goes; `None` if the path would not arrive as it was sent.
+    pub fn target(&self, path: &str, query: Option<&str>) -> Option<Url> {
+        let mut url = self.base.clone();
+        let whole = format!("{}{path}", self.base.path().trim_end_matches('/'));
+        url.set_path(&whole);
+        url.set_query(query);
+        (url.path() == whole).then_some(url)
+    }
+
+    /// Room for one more request, if there is any.
+    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+
+    fn client(&self, method: &Method) -> &Client {
+        match self.is_drained() && is_fenced(method) {
+            true => &self.fresh,
+            false => &self.pooled,
+        }
+    }
+}
+
+/// Whether a method needs a token.
+pub fn is_fenced(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// All upstreams by name; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Upstreams(Arc<BTreeMap<String, Arc<Upstream>>>);
+
+impl Upstreams {
+    /// The upstreams of the settings, which were checked.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn new(settings: &[config::Upstream]) -> anyhow::Result<Self> {
+        let upstream =
+            |one: &config::Upstream| Ok((one.name.clone(), Arc::new(Upstream::new(one)?)));
+        let all: anyhow::Result<_> = settings.iter().map(upstream).collect();
+        Ok(Self(Arc::new(all?)))
+    }
+
+    /// The upstream of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Upstream>> {
+        self.0.get(name).cloned()
+    }
+}
+
+/// Those that are drained, as the ledger is told.
+pub fn drained(settings: &[config::Upstream]) -> Arc<[DrainedUpstream]> {
+    let drained = settings.iter().filter(|one| one.guarantee == Guarantee::Drained);
+    drained
+        .map(|one| DrainedUpstream {
+            name: one.name.clone(),
+            resource_prefix: one.prefix(),
+            max_effect_delay: one.max_effect_delay,
+        })
+        .collect()
+}

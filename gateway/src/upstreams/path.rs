@@ -1,0 +1,205 @@
+//! Paths of upstreams: which part is the resource, and which paths could be read in two ways.
+//!
+//! The gateway fences one path and the upstream acts on one path. If an upstream could take a path for
+//! another one than the gateway did, a writer would get past the fence of the resource that it changes. So
+//! whatever some server decodes, collapses or turns around is refused, never repaired.
+
+use std::fmt;
+
+/// What stands for the resource in a pattern.
+const RESOURCE: &str = "{resource}";
+
+/// The beginning of a path, one segment of which is the resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    before: Vec<String>,
+    after: Vec<String>,
+}
+
+impl Pattern {
+    /// Reads a pattern such as `/customers/{resource}`.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix('/').ok_or("it must begin with a slash")?;
+        let segments: Vec<&str> = rest.split('/').collect();
+        let at = segments.iter().position(|segment| *segment == RESOURCE);
+        let at = at.ok_or_else(|| format!("one of its segments must be {RESOURCE}"))?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        let literals = || segments.iter().enumerate().filter(|(i, _)| *i != at);
+        for (_, literal) in literals() {
+            if literal.is_empty() || [".", ".."].contains(literal) || !literal.chars().all(plain) {
+                return Err(format!(
+                    "{literal:?} is not a segment of letters, digits, '-', '.', '_' and '~'"
+                ));
+            }
+        }
+        let part = |range: &[&str]| range.iter().map(|segment| (*segment).to_owned()).collect();
+        Ok(Self { before: part(&segments[..at]), after: part(&segments[at + 1..]) })
+    }
+
+    /// The segment of a path that is the resource, as it was sent; `None` if the path does not match.
+    pub fn resource<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let mut segments = path.strip_prefix('/')?.split('/');
+        let same = |literals: &[String], segments: &mut std::str::Split<'p, char>| {
+            literals.iter().all(|literal| segments.next() == Some(literal.as_str()))
+        };
+        if !same(&self.before, &mut segments) {
+            return None;
+        }
+        let resource = segments.next().filter(|segment| !segment.is_empty())?;
+        same(&self.after, &mut segments).then_some(resource)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.before {
+            write!(f, "/{segment}")?;
+        }
+        write!(f, "/{RESOURCE}")?;
+        for segment in &self.after {
+            write!(f, "/{segment}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a path that servers read in more than one way.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_path(path: &str) -> Result<(), &'static str> {
+    let rest = path.strip_prefix('/').ok_or("it must begin with a slash")?;
+    let mut segments = rest.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment.is_empty() && segments.peek().is_some() {
+            return Err("it has an empty segment");
+        }
+        check_segment(segment)?;
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &str) -> Result<(), &'static str> {
+    // Some servers cut parameters off before they look at the dots.
+    if let "." | ".." = segment.split(';').next().unwrap_or_default() {
+        return Err("it has a dot segment");
+    }
+    let bytes = segment.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        at += match bytes[at] {
+            b'%' => {
+                check_escape(&bytes[at + 1..])?;
+                3
+            }
+            byte if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) => 1,
+            _ => return Err("it has a character that must be percent-encoded"),
+        };
+    }
+    Ok(())
+}
+
+/// What follows a percent sign.
+fn check_escape(rest: &[u8]) -> Result<(), &'static str> {
+    let hex = |digits: &[u8]| match digits {
+        [high, low, ..] => {
+            let digit = |byte: &u8| char::from(*byte).to_digit(16);
+            Some(digit(high)? * 16 + digit(low)?)
+        }
+        _ => None,
+    };
+    match hex(rest) {
+        None => Err("a '%' must be followed by two hexadecimal digits"),
+        Some(0x00..=0x1f | 0x7f) => Err("it has a control character"),
+        Some(0x2e) => Err("a dot is sent as it is, not as %2E"),
+        Some(0x2f) => Err("it has an encoded slash"),
+        Some(0x5c) => Err("it has a backslash"),
+        Some(0x25) if hex(&rest[2..]).is_some() => Err("it is percent-encoded twice"),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_says_which_segment_is_the_resource() {
+        let pattern = Pattern::parse("/v1/customers/{resource}").unwrap();
+        assert_eq!(pattern.to_string(), "/v1/customers/{resource}");
+        assert_eq!(pattern.resource("/v1/customers/7"), Some("7"));
+        assert_eq!(pattern.resource("/v1/customers/7/orders/1"), Some("7"));
+        assert_eq!(pattern.resource("/v1/customers/7/"), Some("7"));
+        for other in
+            ["/v1/customers", "/v1/customers/", "/v1/Customers/7", "/v1/c%75stomers/7", "/"]
+        {
+            assert_eq!(pattern.resource(other), None, "{other}");
+        }
+        let nested = Pattern::parse("/a/{resource}/b").unwrap();
+        assert_eq!(nested.resource("/a/7/b/c"), Some("7"));
+        assert_eq!(nested.resource("/a/7"), None);
+    }
+
+    #[test]
+    fn patterns_are_checked() {
+        for bad in [
+            "",
+            "customers/{resource}",
+            "/customers",
+            "/customers/{id}",
+            "/a//{resource}",
+            "/../{resource}",
+            "/a b/{resource}",
+            "/{resource}/{resource}",
+            "/a/{resource}/",
+            "/%61/{resource}",
+        ] {
+            assert!(Pattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_that_could_be_read_two_ways_are_refused() {
+        for good in
+            ["/", "/a", "/a/", "/a/b.c/~d", "/a;v=1/b", "/caf%C3%A9", "/100%25", "/...", "/.a"]
+        {
+            assert_eq!(check_path(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "//a",
+            "/a//b",
+            "/./a",
+            "/a/..",
+            "/a/../b",
+            "/a/..;/b",
+            "/.;x/b",
+            "/%2e%2e/b",
+            "/a%2Fb",
+            "/a%5cb",
+            "/a\\b",
+            "/a%00",
+            "/a%0d%0a",
+            "/a%7f",
+            "/a%",
+            "/a%4",
+            "/a%zz",
+            "/%252e%252e/b",
+            "/a b",
+            "/a\"b",
+            "/a<b",
+            "/é",
+            "/a|b",
+            "/a^b",
+            "/{a}",
+            "/a#b",
+            "/a?b",
+        ] {
+            assert!(check_path(bad).is_err(), "{bad}");
+        }
+    }
+}

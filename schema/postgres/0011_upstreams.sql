@@ -1,0 +1,345 @@
+-- Upstreams whose guarantee is `drained`: an intent is committed before anything is forwarded and closed
+-- by the upstream's answer, and no newer lock is in force while one of an older token is open (I13).
+
+-- Open intents. Closed ones are removed.
+CREATE TABLE fencegate.upstream_intents (
+    operation  uuid PRIMARY KEY,
+    resource   text COLLATE "C" NOT NULL,
+    token      bigint NOT NULL CONSTRAINT upstream_intents_token_positive CHECK (token > 0),
+    owner      text NOT NULL,             -- whose token it is
+    upstream   text COLLATE "C" NOT NULL,
+    method     text NOT NULL,
+    path       text NOT NULL,
+    gateway    uuid NOT NULL,             -- that forwards it
+    opened_at  timestamptz NOT NULL,
+    closes_at  timestamptz,               -- counts as closed from then on, whatever became of it
+    sent_again boolean NOT NULL           -- an earlier sending of the act may still be on its way
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
+CREATE INDEX upstream_intents_resource ON fencegate.upstream_intents (resource);
+CREATE INDEX upstream_intents_opened_at ON fencegate.upstream_intents (opened_at, operation);
+CREATE INDEX upstream_intents_closes_at ON fencegate.upstream_intents (closes_at)
+    WHERE closes_at IS NOT NULL;
+
+-- Upstreams as gateways register them at their start. Never removed: intents may be lost in the next
+-- re-fence, which puts all of them in doubt.
+CREATE TABLE fencegate.drained_upstreams (
+    name                text COLLATE "C" NOT NULL,
+    resource_prefix     text COLLATE "C" NOT NULL,
+    max_effect_delay_ms bigint,           -- after it nothing that was forwarded has an effect any more
+    doubt_floor         bigint,           -- resources that had a lock in force since are above this
+    doubt_since         timestamptz,
+    PRIMARY KEY (name, resource_prefix),
+    CONSTRAINT drained_upstreams_doubt_whole CHECK ((doubt_floor IS NULL) = (doubt_since IS NULL))
+);
+CREATE TRIGGER drained_upstreams_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.drained_upstreams
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+
+-- Which locks are not in force yet; nearly always empty.
+CREATE INDEX fences_draining ON fencegate.fences (resource) WHERE hold = 'draining';
+
+-- Records upstreams. One that is new to a ledger which was ever re-fenced is in doubt: an earlier record
+-- of it, and its intents, may have been lost. Not refused while a re-fence is called for: it comes before.
+CREATE FUNCTION fencegate.register_upstreams(p_name text[], p_prefix text[], p_delay_ms bigint[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    INSERT INTO fencegate.drained_upstreams AS d
+        (name, resource_prefix, max_effect_delay_ms, doubt_floor, doubt_since)
+    SELECT u.name, u.prefix, u.delay_ms, CASE WHEN guard.generation > 0 THEN guard.floor END,
+           CASE WHEN guard.generation > 0 THEN clock_timestamp() END
+    FROM unnest(p_name, p_prefix, p_delay_ms) u (name, prefix, delay_ms)
+    ORDER BY u.name, u.prefix
+    ON CONFLICT (name, resource_prefix) DO UPDATE
+    SET max_effect_delay_ms = excluded.max_effect_delay_ms;
+END $$;
+
+-- The first of these resources on which something of older tokens is under way, or may be; NULL if none.
+-- For acts that have locked the fences: read by statements begun after that. All open intents there are
+-- of older tokens, since none is opened under one that is not in force.
+CREATE FUNCTION fencegate.drains(p_names text[], p_now timestamptz)
+RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    open     text;
+    in_doubt text;
+BEGIN
+    SELECT min(u.resource) INTO open FROM fencegate.upstream_intents u
+    WHERE u.resource = ANY (p_names) AND (u.closes_at IS NULL OR u.closes_at > p_now);
+    SELECT min(n.name COLLATE "C") INTO in_doubt
+    FROM fencegate.drained_upstreams d CROSS JOIN unnest(p_names) n (name)
+    LEFT JOIN fencegate.fences f ON f.resource = n.name
+    WHERE d.doubt_floor IS NOT NULL AND starts_with(n.name, d.resource_prefix)
+      AND coalesce(f.live_token, 0) <= d.doubt_floor
+      AND (d.max_effect_delay_ms IS NULL
+           OR d.doubt_since + d.max_effect_delay_ms * interval '1 millisecond' > p_now);
+    RETURN least(open, in_doubt COLLATE "C");
+END $$;
+
+-- Puts a lock in force that was sealed as draining: its time begins now, its longest hold as well.
+CREATE FUNCTION fencegate.complete(p_lock fencegate.locks, p_now timestamptz)
+RETURNS fencegate.locks LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    lock fencegate.locks;
+BEGIN
+    UPDATE fencegate.locks l
+    SET acquired_at = p_now, hold_until = l.hold_until + (p_now - l.acquired_at)
+    WHERE l.id = p_lock.id RETURNING * INTO lock;
+    UPDATE fencegate.fences f SET hold = 'held', live_token = f.token, acquired_at = p_now
+    WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND f.hold = 'draining';
+    PERFORM fencegate.restart(lock, lock.ttl_ms, true, p_now);
+    RETURN lock;
+END $$;
+
+-- Complete: puts locks in force for which nothing of older tokens is under way any more, those on these
+-- resources, or on any. Those that have expired meanwhile are left to their callers, if they still come.
+CREATE FUNCTION fencegate.complete_drains(p_seen bigint, p_wait_ms int, p_resources text[])
+RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+    t     timestamptz;
+    got   text[];
+    ids   uuid[];
+    one   uuid;
+    known fencegate.locks;
+    done  uuid[] := '{}';
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
+    SELECT array_agg(DISTINCT f.lock_id) INTO ids FROM fencegate.fences f
+    WHERE f.hold = 'draining' AND (p_resources IS NULL OR f.resource = ANY (p_resources));
+    IF ids IS NULL THEN
+        RETURN done;
+    END IF;
+    got := fencegate.lock_fences_of(ids, p_wait_ms);
+    PERFORM fencegate.lock_locks(got, '{}');
+    t := clock_timestamp();
+    FOREACH one IN ARRAY ids LOOP
+        SELECT * INTO known FROM fencegate.locks l WHERE l.id = one;
+        CONTINUE WHEN NOT FOUND OR NOT known.resources <@ got;
+        PERFORM fencegate.settle(known.resources, t);
+        SELECT * INTO known FROM fencegate.locks l WHERE l.id = one;
+        CONTINUE WHEN fencegate.not_renewable(known, guard.floor, t) IS DISTINCT FROM 'draining'
+            OR EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (known.resources)
+                       AND f.lock_id = known.id AND f.deadline <= t);
+        IF fencegate.drains(known.resources, t) IS NULL THEN
+            PERFORM fencegate.complete(known, t);
+            done := done || known.id;
+        END IF;
+    END LOOP;
+    RETURN done;
+END $$;
+
+-- Lets the gateways hear at which the callers of these locks wait. A statement of its own, after the act.
+CREATE FUNCTION fencegate.wake_callers(p_gateway uuid, p_locks uuid[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM pg_notify('fencegate_' || replace(l.gateway::text, '-', ''), l.id::text)
+    FROM fencegate.locks l
+    WHERE l.id = ANY (p_locks) AND l.gateway <> p_gateway;
+END $$;
+
+-- Open: decide whether requests may be forwarded. The order is that of commit: guard, fences in name
+-- order, and in later statements everything else. Per item, the first that applies decides:
+-- 1. The intent is open: an earlier sending was admitted. p_attempt 2 (bury): closed and buried.
+-- 2. The operation is buried, or to be buried.
+-- 3. The rule, then the version of the resource. A rerun that is refused buries its id. Without an intent
+--    a sequence number that is used up may have been so by the first sending: buried.
+-- 4. The sequence number and, of a drained upstream, the intent are stored. No version, no operation.
+CREATE FUNCTION fencegate.open_intents(
+    p_seen bigint, p_wait_ms int, p_operation uuid[], p_attempt int[], p_resource text[],
+    p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[], p_drained boolean[],
+    p_upstream text[], p_method text[], p_path text[], p_gateway uuid[], p_delay_ms bigint[])
+RETURNS TABLE (
+    verdict text, superseded_by text, at_us bigint, behind bigint, owner text, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    t     timestamptz;
+    got   text[];
+    fence fencegate.fences;
+    known fencegate.upstream_intents;
+    old   record;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
+    got := fencegate.lock_fences(p_resource, p_wait_ms);
+    t := clock_timestamp();
+
+    FOR i IN 1 .. cardinality(p_operation) LOOP
+        verdict := NULL; superseded_by := NULL; at_us := NULL; behind := NULL; owner := NULL;
+        PERFORM fencegate.settle(
+            ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
+        SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
+        SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
+        IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
+            verdict := 'busy';
+        ELSIF known.operation IS NOT NULL AND p_attempt[i] = 2 THEN
+            DELETE FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
+            PERFORM fencegate.bury('operation', p_operation[i], t);
+            verdict := 'buried';
+        ELSIF known.operation IS NOT NULL THEN
+            UPDATE fencegate.upstream_intents u SET sent_again = true
+            WHERE u.operation = p_operation[i];
+            verdict := 'admitted';
+        ELSIF EXISTS (SELECT FROM fencegate.buried b
+                      WHERE b.kind = 'operation' AND b.id = p_operation[i]) THEN
+            verdict := 'buried';
+        ELSIF p_attempt[i] = 2 THEN
+            PERFORM fencegate.bury('operation', p_operation[i], t);
+            verdict := 'buried';
+        -- The rule.
+        ELSIF p_token[i] <= guard.floor THEN
+            verdict := 'void';
+        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+            verdict := 'unknown';
+        ELSIF p_token[i] <> fence.token THEN
+            SELECT g.superseded_by AS how, fencegate.micros(g.superseded_at) AS us, g.owner,
+                   fence.grants - g.ordinal AS behind
+            INTO old FROM fencegate.grants g
+            WHERE g.resource = p_resource[i] AND g.token = p_token[i];
+            verdict := 'unknown';
+            IF FOUND AND p_token[i] < fence.token THEN
+                verdict := 'stale';
+                superseded_by := old.how; at_us := old.us; behind := old.behind; owner := old.owner;
+            END IF;
+        ELSIF fence.hold NOT IN ('held', 'draining') THEN
+            verdict := fence.hold;
+        ELSIF p_lock[i] <> fence.lock_id THEN
+            verdict := 'lock_id_mismatch';
+        ELSIF fence.frozen IS NOT NULL THEN
+            verdict := 'frozen';
+        ELSIF fence.hold = 'draining' THEN
+            verdict := 'draining';
+        ELSIF p_seq[i] <= fence.last_seq THEN
+            verdict := 'sequence_out_of_order';
+        ELSIF p_if_version[i] <> fence.version THEN
+            verdict := 'version_mismatch';
+        END IF;
+
+        IF verdict IS NULL THEN
+            verdict := 'admitted';
+            IF p_seq[i] IS NOT NULL THEN
+                UPDATE fencegate.fences f SET last_seq = p_seq[i] WHERE f.resource = p_resource[i];
+            END IF;
+            IF p_drained[i] THEN
+                INSERT INTO fencegate.upstream_intents
+                    (operation, resource, token, owner, upstream, method, path, gateway, opened_at,
+                     closes_at, sent_again)
+                VALUES (p_operation[i], p_resource[i], p_token[i], fence.owner, p_upstream[i],
+                        p_method[i], p_path[i], p_gateway[i], t,
+                        t + p_delay_ms[i] * interval '1 millisecond', p_attempt[i] > 0);
+            END IF;
+        ELSIF verdict NOT IN ('admitted', 'buried', 'busy') AND p_attempt[i] = 1 THEN
+            PERFORM fencegate.bury('operation', p_operation[i], t);
+            IF verdict = 'sequence_out_of_order' AND NOT p_drained[i] THEN
+                verdict := 'buried';
+            END IF;
+        END IF;
+        flushed := fencegate.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Close: what was forwarded is over. One that was sent again is buried, so that a sending that comes late
+-- does not open it anew. Returns the resources on which a lock waits for that.
+CREATE FUNCTION fencegate.close_intents(p_seen bigint, p_operation uuid[])
+RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard   fencegate.write_guard;
+    names   text[];
+    waiting text[];
+    again   uuid[];
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
+    ORDER BY u.operation FOR UPDATE;
+    WITH closed AS (
+        DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
+        RETURNING u.operation, u.resource, u.sent_again)
+    SELECT array_agg(c.resource), array_agg(c.operation ORDER BY c.operation) FILTER (WHERE c.sent_again)
+    INTO names, again FROM closed c;
+    IF again IS NOT NULL THEN
+        PERFORM fencegate.bury('operation', o.id, clock_timestamp()) FROM unnest(again) o (id);
+    END IF;
+    SELECT array_agg(f.resource) INTO waiting FROM fencegate.fences f
+    WHERE f.resource = ANY (names) AND f.hold = 'draining';
+    RETURN coalesce(waiting, '{}');
+END $$;
+
+-- Resolve: close an intent at an operator's wish, and make sure that it is never opened again. Under the
+-- fence's lock, so that no act finds it open that is under way.
+CREATE FUNCTION fencegate.resolve_intent(
+    p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text)
+RETURNS TABLE (verdict text, resource text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard fencegate.write_guard;
+    known fencegate.upstream_intents;
+    t     timestamptz;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    PERFORM fencegate.limit_wait(p_wait_ms);
+    SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
+    PERFORM fencegate.lock_fences(ARRAY[known.resource], p_wait_ms);
+    t := clock_timestamp();
+    DELETE FROM fencegate.upstream_intents u WHERE u.operation = p_operation RETURNING * INTO known;
+    IF known.operation IS NULL THEN
+        verdict := CASE WHEN EXISTS (SELECT FROM fencegate.buried b
+                                     WHERE b.kind = 'operation' AND b.id = p_operation)
+            THEN 'before' ELSE 'not_found' END;
+    ELSE
+        PERFORM fencegate.bury('operation', p_operation, t);
+        PERFORM fencegate.audit(t, 'resolve', known.resource, known.owner, NULL, known.token, p_reason,
+                                p_request_id);
+        verdict := 'now';
+        resource := known.resource;
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- Ends the doubts of an upstream at an operator's wish. Returns how many there were; NULL if no upstream of
+-- this name was ever registered.
+CREATE FUNCTION fencegate.resolve_doubts(
+    p_seen bigint, p_upstream text, p_reason text, p_request_id text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+    ended bigint;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    IF NOT EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.name = p_upstream) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE fencegate.drained_upstreams d SET doubt_floor = NULL, doubt_since = NULL
+    WHERE d.name = p_upstream AND d.doubt_floor IS NOT NULL;
+    GET DIAGNOSTICS ended = ROW_COUNT;
+    IF ended > 0 THEN
+        PERFORM fencegate.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, NULL, p_reason,
+                                p_request_id);
+    END IF;
+    RETURN ended;
+END $$;
+
+-- Removes intents that count as closed. Says how many.
+CREATE FUNCTION fencegate.sweep_intents(p_rows bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    t    timestamptz := clock_timestamp();
+    gone uuid[];
+BEGIN
+    SELECT array_agg(s.operation ORDER BY s.operation) INTO gone FROM (
+        SELECT u.operation FROM fencegate.upstream_intents u WHERE u.closes_at <= t
+        ORDER BY u.closes_at LIMIT p_rows FOR UPDATE SKIP LOCKED) s;
+    IF gone IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM fencegate.bury('operation', o.id, t) FROM unnest(gone) o (id);
+    DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (gone);
+    RETURN cardinality(gone);
+END $$;
