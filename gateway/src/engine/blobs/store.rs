@@ -29,7 +29,8 @@ pub async fn store_standing(
 ) -> Result<Standing, EngineError> {
     let mark = blobs.mark().await?;
     let known = ledger.blob_store().await?;
-    let id = ledger.epoch().await?.ledger;
+    // Also of a ledger that must be re-fenced: the gateway has to start to do that.
+    let id = ledger.place().await?.epoch.ledger;
     Ok(match (mark, known) {
         (Some(mark), _) if mark.ledger != id => Standing::Foreign,
         (Some(mark), Some(known)) if mark.store == known => Standing::Ours,
