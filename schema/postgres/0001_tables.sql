@@ -120,13 +120,14 @@ CREATE TABLE fencegate.objects (
 ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX objects_blob ON fencegate.objects (blob) WHERE blob IS NOT NULL;
 
--- One row per committed write; never changed.
+-- One row per committed write, and one per resource of a commit, all with its id; never changed.
 CREATE TABLE fencegate.operations (
-    id           uuid PRIMARY KEY,
+    id           uuid NOT NULL,
     resource     text COLLATE "C" NOT NULL,
     version      bigint,                  -- NULL for a delete of nothing
     kind         text NOT NULL
-                 CONSTRAINT operations_kind_known CHECK (kind IN ('put', 'delete', 'delete_all')),
+                 CONSTRAINT operations_kind_known CHECK (
+                     kind IN ('put', 'delete', 'delete_all', 'commit')),
     key          text COLLATE "C",
     generation   bigint NOT NULL,
     token        bigint NOT NULL,
@@ -135,7 +136,10 @@ CREATE TABLE fencegate.operations (
     size         bigint NOT NULL,
     sha256       bytea,
     owner        text NOT NULL,
-    committed_at timestamptz NOT NULL
+    committed_at timestamptz NOT NULL,
+    -- Of a commit: what each of its steps on this resource did (created, replaced, deleted, nothing).
+    did          text CONSTRAINT operations_did_known CHECK (did ~ '^[crdn]*$'),
+    PRIMARY KEY (id, resource)
 );
 CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resource, version);
 

@@ -16,7 +16,8 @@ CREATE INDEX operations_act ON fencegate.operations (generation, act) WHERE vers
 -- Without gaps, from 1.
 CREATE TABLE fencegate.events (
     number    bigint PRIMARY KEY CONSTRAINT events_number_positive CHECK (number > 0),
-    operation uuid NOT NULL
+    operation uuid NOT NULL,
+    resource  text COLLATE "C"            -- of a commit, which has one event per resource
 );
 
 -- How far the numbering has come.
@@ -67,18 +68,19 @@ BEGIN
     -- One statement, whose snapshot is both what it finds and what it stores. Materialized, so that no
     -- plan goes through all operations for the sake of their order.
     WITH fresh AS MATERIALIZED (
-        SELECT o.id, o.resource, o.version, o.committed_at FROM fencegate.operations o
+        SELECT o.id, o.resource, o.version, o.committed_at, o.kind FROM fencegate.operations o
         WHERE o.generation = mark.generation AND o.version IS NOT NULL AND o.act >= began
         UNION ALL
-        SELECT o.id, o.resource, o.version, o.committed_at FROM fencegate.operations o
+        SELECT o.id, o.resource, o.version, o.committed_at, o.kind FROM fencegate.operations o
         WHERE o.generation = mark.generation AND o.version IS NOT NULL AND o.act = ANY (running)),
     timed AS (
-        SELECT f.id, f.resource, f.version,
+        SELECT f.id, f.resource, f.version, f.kind,
                max(f.committed_at) OVER (PARTITION BY f.resource ORDER BY f.version) AS at
         FROM fresh f),
     numbered AS (
-        INSERT INTO fencegate.events (number, operation)
-        SELECT mark.number + row_number() OVER (ORDER BY d.at, d.resource, d.version), d.id
+        INSERT INTO fencegate.events (number, operation, resource)
+        SELECT mark.number + row_number() OVER (ORDER BY d.at, d.resource, d.version), d.id,
+               CASE WHEN d.kind = 'commit' THEN d.resource END
         FROM timed d
         RETURNING number),
     counted AS (SELECT count(*) AS events FROM numbered)

@@ -92,17 +92,20 @@ CREATE TABLE objects (
 CREATE INDEX objects_blob ON objects (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE operations (
-    id           TEXT PRIMARY KEY,
+    id           TEXT    NOT NULL,
     resource     TEXT    NOT NULL,
     version      INTEGER,
-    kind         TEXT    NOT NULL CHECK (kind IN ('put', 'delete', 'delete_all')),
+    kind         TEXT    NOT NULL CHECK (
+                     kind IN ('put', 'delete', 'delete_all', 'commit')),
     key          TEXT,
     generation   INTEGER NOT NULL,
     created      INTEGER NOT NULL,
     size         INTEGER NOT NULL,
     sha256       BLOB,
     owner        TEXT    NOT NULL,
-    committed_at INTEGER NOT NULL
+    committed_at INTEGER NOT NULL,
+    did          TEXT CHECK (did NOT GLOB '*[^crdn]*'),
+    PRIMARY KEY (id, resource)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX operations_resource_version ON operations (resource, version);
 

@@ -2,7 +2,8 @@
 
 CREATE TABLE events (
     number    INTEGER PRIMARY KEY AUTOINCREMENT,
-    operation TEXT NOT NULL
+    operation TEXT NOT NULL,
+    resource  TEXT                        -- of a commit, which has one event per resource
 ) STRICT;
 
 -- Where each generation but the first began: beyond that number, events that were read in an earlier

@@ -98,6 +98,7 @@ on_every_ledger! {
         blobs_replaced_in_their_own_batch_are_found
         what_is_being_read_is_no_garbage
         uploads_in_vain_are_refused_early
+        a_break_that_is_due_but_not_stored_refuses_no_upload
         a_replayed_put_leaves_its_blob
         a_ledger_is_bound_to_one_store
         passes_are_bounded
@@ -120,6 +121,25 @@ on_every_ledger! {
         a_re_fence_puts_drained_upstreams_in_doubt
         a_lock_in_force_ends_the_doubt_of_its_resource
         an_upstream_that_is_new_after_a_re_fence_is_in_doubt
+    }
+    commits {
+        each_resource_takes_one_version
+        deleting_nothing_takes_no_version
+        what_is_refused_in_part_is_refused_whole
+        one_resource_may_refuse_for_all
+        a_sequence_rises_on_each_resource
+        conditions_are_about_the_state_before
+        a_version_may_be_demanded_of_another_resource
+        each_version_is_an_event
+        a_thousand_steps_take_one_version
+    }
+    recommits {
+        a_known_key_replays_the_commit
+        a_key_used_on_one_resource_refuses_all
+        a_commit_whose_answer_was_lost_is_found
+        a_rerun_applies_or_buries
+        intents_are_consumed_together
+        replaced_blobs_are_kept_and_swept
     }
     infinite {
         an_infinite_lock_lasts_a_minute_until_it_is_renewed
@@ -488,18 +508,26 @@ mod keeping_versions {
     async fn in_memory() {
         let ledger = conformance::memory_ledger().keeping_versions();
         cases::blobs::replaced_versions_stay_readable(&ledger).await;
+        let ledger = conformance::memory_ledger().keeping_versions();
+        cases::commits::versions_of_a_commit_stay_readable(&ledger).await;
     }
 
     #[tokio::test]
     async fn on_sqlite() {
         let opened = conformance::sqlite_ledger().await;
         cases::blobs::replaced_versions_stay_readable(&opened.ledger.keeping_versions(true)).await;
+        let opened = conformance::sqlite_ledger().await;
+        let ledger = opened.ledger.keeping_versions(true);
+        cases::commits::versions_of_a_commit_stay_readable(&ledger).await;
     }
 
     #[tokio::test]
     async fn on_postgres() {
         let opened = conformance::postgres_ledger().await;
         cases::blobs::replaced_versions_stay_readable(&opened.ledger.keeping_versions(true)).await;
+        let opened = conformance::postgres_ledger().await;
+        let ledger = opened.ledger.keeping_versions(true);
+        cases::commits::versions_of_a_commit_stay_readable(&ledger).await;
     }
 }
 

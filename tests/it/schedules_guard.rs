@@ -131,6 +131,11 @@ async fn acts_refuse_any_isolation_but_read_committed() {
         "fencegate.close_intents(0, '{}')".to_owned(),
         "fencegate.complete_drains(0, 0, NULL)".to_owned(),
         format!("fencegate.resolve_intent(0, 0, '{}', '', '')", uuid::Uuid::nil()),
+        format!(
+            "fencegate.commit_many(0, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, {}, false)",
+            empty(2),
+            empty(8)
+        ),
         "fencegate.sweep(0, 0, 0, 0, 0, 0)".to_owned(),
     ];
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {

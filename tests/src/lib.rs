@@ -13,6 +13,7 @@ pub mod etcd;
 pub mod events;
 pub mod feed;
 pub mod gateway;
+pub mod multipart;
 pub mod nginx;
 pub mod postgres;
 pub mod process;

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
-    Doubt, DrainedUpstream, Epoch, EventCursor, EventsHead, EventsPage, Garbage, Intent,
-    IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter,
-    WriteItem, WriteVerdict,
+    CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor, EventsHead,
+    EventsPage, Garbage, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved,
+    ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem, UploadVerdict,
+    Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -141,6 +141,7 @@ pub struct ScriptedLedger {
     marks: Script<MarkItem, MarkVerdict>,
     commit: Script<WriteItem, WriteVerdict>,
     opens: Script<IntentItem, IntentVerdict>,
+    commits: Script<CommitItem, CommitVerdict>,
     looks: Mutex<Vec<usize>>,
 }
 
@@ -156,8 +157,17 @@ impl ScriptedLedger {
             marks: Script::default(),
             commit: Script::default(),
             opens: Script::default(),
+            commits: Script::default(),
             looks: Mutex::default(),
         }
+    }
+
+    /// From now on, commits of many go as `hook` says; each call has one.
+    pub fn on_commit_many(
+        &self,
+        hook: impl FnMut(&[CommitItem], Patience) -> Step<CommitVerdict> + Send + 'static,
+    ) {
+        self.commits.set(hook);
     }
 
     /// How many locks each call of [`Ledger::locks`] asked for, so far.
@@ -450,6 +460,26 @@ impl Ledger for ScriptedLedger {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         self.memory.sweep(retention).await
+    }
+}
+
+#[async_trait]
+impl Commits for ScriptedLedger {
+    async fn commit_many(
+        &self,
+        item: CommitItem,
+        patience: Patience,
+    ) -> Result<CommitVerdict, LedgerError> {
+        let memory = &self.memory;
+        let act = async |items: Arc<[CommitItem]>| {
+            let mut verdicts = Vec::new();
+            for item in items.iter() {
+                verdicts.push(memory.commit_many(item.clone(), patience).await?);
+            }
+            Ok(verdicts)
+        };
+        let mut verdicts = self.commits.run([item].into(), patience, act).await?;
+        Ok(verdicts.remove(0))
     }
 }
 

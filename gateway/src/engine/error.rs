@@ -161,6 +161,13 @@ impl EngineError {
         )
     }
 
+    /// Buried by a rerun whose caller had gone.
+    pub(super) fn given_up() -> Self {
+        Self::LedgerUnavailable(
+            "the write was given up after its answer was lost; it took no effect".into(),
+        )
+    }
+
     /// The error code users see.
     pub fn code(&self) -> ErrorCode {
         match self {

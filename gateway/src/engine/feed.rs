@@ -340,6 +340,7 @@ mod tests {
             sha256: None,
             owner: String::new(),
             committed_at: Timestamp::UNIX_EPOCH,
+            did: Vec::new(),
         };
         EventsPage {
             last: EventCursor { generation, number: *numbers.end() },

@@ -6,6 +6,7 @@
 mod acquired;
 mod batcher;
 mod blobs;
+mod commits;
 mod deliveries;
 mod epochs;
 pub mod error;
@@ -46,6 +47,8 @@ pub use blobs::{
     Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
     Wanted, store_standing,
 };
+use commits::Commits;
+pub use commits::{COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Step, StepOutcome};
 use deliveries::GiveBack;
 pub use error::EngineError;
 use feed::Feed;
@@ -121,6 +124,7 @@ struct Inner {
     grants: Grants,
     locks: Locks,
     writes: Writes,
+    commits: Commits,
     reads: Batcher<Read>,
     upstreams: Upstreams,
     queries: Arc<Semaphore>,

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::batcher::{self, Batcher, Limits};
 use super::blobs;
+use super::commits::{CommitMany, Commits};
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::feed::Feed;
@@ -101,12 +102,8 @@ impl Engine {
             breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line: Arc::clone(&line) }),
             traces,
         };
-        let committer = |_| start.batcher(Commit { ledger: Arc::clone(&ledger) });
-        let writes = Writes {
-            committers: (0..settings.committers.max(1)).map(committer).collect(),
-            rejections: Rejections::start(Arc::clone(&ledger), &runtime, closing.clone()),
-            runtime: runtime.clone(),
-        };
+        let writes = start.writes(&ledger, settings.committers);
+        let commits = start.commits(&ledger, settings.committers);
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         let drains = Drains { ledger: Arc::clone(&ledger), line, runtime: runtime.clone() };
         let upstreams = start.upstreams(&ledger, &drains, settings.request_timeout);
@@ -125,6 +122,7 @@ impl Engine {
             grants,
             locks,
             writes,
+            commits,
             reads,
             upstreams,
             queries,
@@ -187,6 +185,22 @@ impl Starter {
         };
         let open = OpenIntents { ledger: Arc::clone(ledger), closing: closing.clone() };
         Upstreams { opens: self.batcher(open), closing, drains: drains.clone() }
+    }
+
+    fn writes(&self, ledger: &Arc<dyn Ledger>, committers: usize) -> Writes {
+        let committer = |_| self.batcher(Commit { ledger: Arc::clone(ledger) });
+        let (runtime, closing) = (self.runtime.clone(), self.closing.clone());
+        Writes {
+            committers: (0..committers.max(1)).map(committer).collect(),
+            rejections: Rejections::start(Arc::clone(ledger), &runtime, closing),
+            runtime,
+        }
+    }
+
+    /// Commits of many go one by one.
+    fn commits(&self, ledger: &Arc<dyn Ledger>, committers: usize) -> Commits {
+        let committer = |_| self.limited(CommitMany { ledger: Arc::clone(ledger) }, 1);
+        Commits { committers: (0..committers.max(1)).map(committer).collect() }
     }
 
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {

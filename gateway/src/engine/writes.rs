@@ -168,10 +168,7 @@ impl Writes {
             }
             Ok(WriteVerdict::KeyReused { first }) => Err(EngineError::KeyReused { first }),
             Ok(WriteVerdict::UploadExpired) => Err(EngineError::UploadExpired),
-            // Only a rerun whose caller had gone is buried unseen.
-            Ok(WriteVerdict::Buried) => Err(EngineError::LedgerUnavailable(
-                "the write was given up after its answer was lost; it took no effect".into(),
-            )),
+            Ok(WriteVerdict::Buried) => Err(EngineError::given_up()),
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
             Ok(WriteVerdict::Busy) => Err(EngineError::locked_out()),
             Err(Failure::Unknown) => {
@@ -179,7 +176,8 @@ impl Writes {
             }
             Err(failure) => Err(EngineError::unsent(failure, "writes")),
         };
-        count(&outcome);
+        let replayed = outcome.as_ref().is_ok_and(|written| written.replayed);
+        count_as(&outcome.as_ref(), replayed);
         outcome.map_err(|error| WriteFailure { operation, error })
     }
 
@@ -230,9 +228,10 @@ pub(super) struct Record {
     pub(super) request_id: String,
 }
 
-fn count(outcome: &Result<WriteOutcome, EngineError>) {
+/// Counts a write or a commit by what became of it.
+pub(super) fn count_as<T>(outcome: &Result<T, &EngineError>, replayed: bool) {
     let word = match outcome {
-        Ok(written) if written.replayed => "replayed",
+        Ok(_) if replayed => "replayed",
         Ok(_) => "admitted",
         Err(EngineError::Refused(_) | EngineError::KeyReused { .. }) => "refused",
         Err(EngineError::OutcomeUnknown { .. }) => "unknown",
@@ -243,27 +242,8 @@ fn count(outcome: &Result<WriteOutcome, EngineError>) {
 
 /// The write as the ledger takes it, with its digest and fingerprint.
 fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
-    let (effect, fingerprint) = match request.effect {
-        WriteEffect::Put { key, content_type, body } => {
-            let (payload, size, sha256) = match body {
-                PutBody::Inline(bytes) => {
-                    let sha256 = Sha256::digest(&bytes).into();
-                    (Payload::Inline(bytes.clone()), bytes.len() as u64, sha256)
-                }
-                PutBody::Uploaded(Uploaded { blob, size, sha256 }) => {
-                    (Payload::Blob(blob), size, sha256)
-                }
-            };
-            let print = fingerprint("PUT", key.as_str(), &content_type, &sha256);
-            let size = i64::try_from(size).unwrap_or(i64::MAX);
-            (Effect::Put { key, content_type, payload, size, sha256 }, print)
-        }
-        WriteEffect::Delete { key } => {
-            let print = fingerprint("DELETE", key.as_str(), "", &[]);
-            (Effect::Delete { key }, print)
-        }
-        WriteEffect::DeleteAll => (Effect::DeleteAll, fingerprint("DELETE", "", "", &[])),
-    };
+    let effect = effect(request.effect);
+    let fingerprint = fingerprint(&effect);
     let item = WriteItem {
         operation,
         resource: request.resource,
@@ -279,11 +259,43 @@ fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
     (item, request.request_id)
 }
 
-/// A digest of what a retry must repeat: method, object key, content type and body. Each part is
-/// preceded by its length, so that no two different payloads read alike.
-fn fingerprint(method: &str, key: &str, content_type: &str, sha256: &[u8]) -> [u8; 32] {
+/// An effect as the ledger takes it, with the digest of its body.
+pub(super) fn effect(wish: WriteEffect) -> Effect {
+    match wish {
+        WriteEffect::Put { key, content_type, body } => {
+            let (payload, size, sha256) = match body {
+                PutBody::Inline(bytes) => {
+                    let sha256 = Sha256::digest(&bytes).into();
+                    (Payload::Inline(bytes.clone()), bytes.len() as u64, sha256)
+                }
+                PutBody::Uploaded(Uploaded { blob, size, sha256 }) => {
+                    (Payload::Blob(blob), size, sha256)
+                }
+            };
+            let size = i64::try_from(size).unwrap_or(i64::MAX);
+            Effect::Put { key, content_type, payload, size, sha256 }
+        }
+        WriteEffect::Delete { key } => Effect::Delete { key },
+        WriteEffect::DeleteAll => Effect::DeleteAll,
+    }
+}
+
+/// A digest of what a retry must repeat: method, object key, content type and body.
+fn fingerprint(effect: &Effect) -> [u8; 32] {
+    let (method, content_type, sha256): (&str, &str, &[u8]) = match effect {
+        Effect::Put { content_type, sha256, .. } => ("PUT", content_type, sha256),
+        Effect::Delete { .. } | Effect::DeleteAll => ("DELETE", "", &[]),
+    };
+    let key = effect.key().map_or("", |key| key.as_str());
+    let parts = [method.as_bytes(), key.as_bytes(), content_type.as_bytes(), sha256];
+    fingerprint_of(parts.into_iter())
+}
+
+/// A digest of several parts. Each is preceded by its length, so that no two different payloads read
+/// alike.
+pub(super) fn fingerprint_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut digest = Sha256::new();
-    for part in [method.as_bytes(), key.as_bytes(), content_type.as_bytes(), sha256] {
+    for part in parts {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }

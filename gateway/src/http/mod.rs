@@ -31,8 +31,8 @@ pub use serve::serve;
 pub use state::{App, AppState, Limits};
 
 use routes::{
-    audit, feed, fences, health, intents, locks, objects, operations, operators, rejections,
-    resources, upstreams, watching, writes,
+    audit, commits, feed, fences, health, intents, locks, objects, operations, operators,
+    rejections, resources, upstreams, watching, writes,
 };
 
 /// Among the extensions of an answer that an upstream gave: what it says of caches is its own.
@@ -62,6 +62,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(feed::events))
         .routes(routes!(operations::get))
         .routes(routes!(operations::find))
+        .routes(routes!(commits::commit))
         .routes(routes!(rejections::list))
         .routes(routes!(audit::list))
         .routes(routes!(

@@ -42,6 +42,7 @@ impl Problem {
             retryable: code.retryable(),
             request_id: String::new(),
             resource: None,
+            index: None,
             presented_token: None,
             superseded_by: None,
             superseded_at: None,
@@ -80,6 +81,12 @@ impl Problem {
     /// Names the resource.
     pub fn about(mut self, resource: &ResourceName) -> Self {
         self.0.document.resource = Some(resource.to_string());
+        self
+    }
+
+    /// Names the operation of a commit by its position, from 0.
+    pub fn at_index(mut self, index: Option<usize>) -> Self {
+        self.0.document.index = index;
         self
     }
 

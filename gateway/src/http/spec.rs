@@ -159,6 +159,10 @@ problems! {
         ErrorCode::PayloadTooLarge, ErrorCode::UnsupportedMediaType, ErrorCode::DigestMismatch,
         ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
     ]];
+    /// A commit.
+    CommitProblems = [EVERYWHERE, LEDGER, WRITE, JSON, &[
+        ErrorCode::DigestMismatch, ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
+    ]];
     /// A delete.
     DeleteProblems = [EVERYWHERE, LEDGER, WRITE];
     /// A read of an object.
@@ -260,6 +264,26 @@ pub struct UpstreamParams {
     /// The version that the resource must be at. Not passed on.
     #[param(rename = "X-If-Resource-Version", minimum = 0)]
     resource_version: Option<i64>,
+}
+
+/// The headers of a commit.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its documentation is used")]
+pub struct CommitParams {
+    /// The token of your lock, which must be good on all the resources: a decimal number.
+    #[param(rename = "X-Fence-Token", required = true, pattern = "^[1-9][0-9]{0,18}$")]
+    token: String,
+    /// The id of your lock: a token that was guessed or mixed up is refused.
+    #[param(rename = "X-Lock-Id")]
+    lock: Option<uuid::Uuid>,
+    /// Strictly increasing under one token, on each of the resources.
+    #[param(rename = "X-Fence-Seq", minimum = 0)]
+    sequence: Option<i64>,
+    /// The commit takes effect once under this key, whoever sends it how often; kept for 7 days, on each
+    /// of the resources.
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
+    idempotency_key: Option<String>,
 }
 
 /// The conditions of a write on its object.

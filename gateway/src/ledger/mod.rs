@@ -4,7 +4,7 @@ pub mod postgres;
 mod rows;
 pub mod sqlite;
 
-use fence_core::ports::{AuditAction, LedgerError};
+use fence_core::ports::{AuditAction, Did, LedgerError};
 use fence_core::{LockEnd, Metadata, ObjectKey, ResourceName, Token};
 use jiff::Timestamp;
 
@@ -33,6 +33,12 @@ fn object_key(key: String) -> Result<ObjectKey, LedgerError> {
 /// A digest read back.
 fn digest(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
     bytes.try_into().map_err(|_| Defect("a stored digest has another length".into()))
+}
+
+/// What the steps of a commit did, read back.
+fn did(letters: Option<&str>) -> Result<Vec<Did>, LedgerError> {
+    let letters = letters.unwrap_or_default();
+    Did::parse(letters).ok_or_else(|| Defect(format!("{letters:?} is stored of a commit")))
 }
 
 /// Metadata read back.

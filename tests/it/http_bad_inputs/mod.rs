@@ -2,6 +2,7 @@
 //! nothing, and leaves the gateway working.
 
 mod calls;
+mod commits;
 mod row;
 mod writes;
 
@@ -100,7 +101,7 @@ impl Scene {
 async fn every_bad_input_gets_its_answer(settings: Settings) {
     let scene = Scene::set(settings).await;
     let mut failures = Vec::new();
-    for row in writes::rows().into_iter().chain(calls::rows()) {
+    for row in writes::rows().into_iter().chain(calls::rows()).chain(commits::rows()) {
         if let Err(why) = scene.play(&row).await {
             failures.push(format!("{} (expected {} {}): {why}", row.name, row.status, row.code));
         }

@@ -2,7 +2,7 @@
 
 use super::rows::{Change, IntentRow, Now, Rows};
 use crate::ports::{UploadItem, UploadVerdict};
-use crate::rule::{Presented, Refusal, judge};
+use crate::rule::{FenceFacts, Presented, Refusal, judge};
 
 /// Stores the intent to upload a blob.
 ///
@@ -18,7 +18,8 @@ pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdi
         return UploadVerdict::KnownKey;
     }
     let fence = rows.fences.get(&item.resource);
-    let facts = fence.map(|fence| fence.facts(now));
+    // As stored: a break that has come due is final only once somebody has stored it.
+    let facts = fence.map(|fence| FenceFacts { hold: fence.hold, ..fence.facts(now) });
     let old = rows
         .grants
         .get(&(item.resource.clone(), item.token))

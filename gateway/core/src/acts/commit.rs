@@ -1,10 +1,12 @@
 //! Commit: decide a write and apply it, in one act.
 
 use super::rows::{Buried, Change, KeyRow, Now, ObjectRow, Rows};
-use crate::etag::EntityTag;
+use crate::etag::{EntityTag, ObjectCondition};
+use crate::lock::LockId;
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Attempt, Effect, Object, WriteItem, WriteVerdict};
+use crate::ports::{Applied, Attempt, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict};
 use crate::rule::{Presented, Refusal, judge};
+use crate::token::Token;
 
 /// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8).
 ///
@@ -22,7 +24,7 @@ use crate::rule::{Presented, Refusal, judge};
 ///    nothing takes no version, but stores its operation and key: else its retry would delete the
 ///    successor's object.
 pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
-    if let Some(applied) = rows.operations.get(&item.operation) {
+    if let Some(applied) = rows.operation(item.operation, &item.resource) {
         return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
     }
     if rows.buried.contains_key(&Buried::Operation(item.operation)) {
@@ -61,33 +63,66 @@ fn known_key(rows: &Rows, item: &WriteItem) -> Option<WriteVerdict> {
     if known.fingerprint != wanted.fingerprint {
         return Some(WriteVerdict::KeyReused { first: known.operation });
     }
-    let applied = rows.operations.get(&known.operation)?.clone();
+    let applied = rows.operation(known.operation, &item.resource)?.clone();
     Some(WriteVerdict::Applied { applied, replayed: true })
 }
 
 /// Step 5.
 fn admit(rows: &Rows, item: &WriteItem, now: Now) -> Result<(), Refusal> {
-    let fence = rows.fences.get(&item.resource);
+    let claim = Claim {
+        resource: &item.resource,
+        token: item.token,
+        lock: item.lock,
+        sequence: item.sequence,
+        version: item.resource_version,
+    };
+    judge_on(rows, &claim, now)?;
+    meets(rows, &item.resource, &item.effect, item.object_condition.as_ref())
+}
+
+/// What a writer presents and demands of a resource.
+pub(super) struct Claim<'a> {
+    pub(super) resource: &'a ResourceName,
+    pub(super) token: Token,
+    pub(super) lock: Option<LockId>,
+    pub(super) sequence: Option<i64>,
+    pub(super) version: Option<i64>,
+}
+
+/// The rule, then the version of the resource.
+pub(super) fn judge_on(rows: &Rows, claim: &Claim<'_>, now: Now) -> Result<(), Refusal> {
+    let fence = rows.fences.get(claim.resource);
     let facts = fence.map(|fence| fence.facts(now));
     let old = rows
         .grants
-        .get(&(item.resource.clone(), item.token))
+        .get(&(claim.resource.clone(), claim.token))
         .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
-    let presented = Presented { token: item.token, lock: item.lock, sequence: item.sequence };
+    let presented = Presented { token: claim.token, lock: claim.lock, sequence: claim.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let Some(fence) = fence else { return Err(Refusal::Unknown) };
-    if item.resource_version.is_some_and(|expected| expected != fence.version) {
-        return Err(Refusal::VersionMismatch);
+    match claim.version.is_some_and(|expected| expected != fence.version) {
+        true => Err(Refusal::VersionMismatch),
+        false => Ok(()),
     }
-    if let (Some(condition), Some(key)) = (&item.object_condition, item.effect.key())
-        && !condition.holds(rows.tag(&item.resource, key))
+}
+
+/// What an effect demands of what it changes.
+pub(super) fn meets(
+    rows: &Rows,
+    resource: &ResourceName,
+    effect: &Effect,
+    condition: Option<&ObjectCondition>,
+) -> Result<(), Refusal> {
+    if let (Some(condition), Some(key)) = (condition, effect.key())
+        && !condition.holds(rows.tag(resource, key))
     {
         return Err(Refusal::VersionMismatch);
     }
-    if matches!(item.effect, Effect::DeleteAll) && fence.protected.is_some() {
-        return Err(Refusal::Protected);
+    let is_protected = || rows.fences.get(resource).is_some_and(|fence| fence.protected.is_some());
+    match matches!(effect, Effect::DeleteAll) && is_protected() {
+        true => Err(Refusal::Protected),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Step 7.
@@ -117,32 +152,45 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
         sha256: done.sha256,
         owner,
         committed_at: now.wall,
+        did: Vec::new(),
     };
-    rows.operations.insert(item.operation, applied.clone());
-    if applied.version.is_some() {
-        rows.written.push(item.operation);
-    }
-    rows.journal.insert(Change::Operation(item.operation));
-    if let Some(key) = &item.idempotency {
-        rows.keys.insert(
-            (item.resource.clone(), key.key.clone()),
-            KeyRow { fingerprint: key.fingerprint, operation: item.operation, at: now.wall },
-        );
-        rows.journal.insert(Change::Key(item.resource.clone(), key.key.clone()));
-    }
+    store(rows, &applied, item.idempotency.as_ref(), now);
     applied
 }
 
-/// What an effect did.
-struct Done {
-    changed: bool,
-    created: bool,
-    objects: i64,
-    size: i64,
-    sha256: Option<[u8; 32]>,
+/// Stores an operation on its resource, its event and its key.
+pub(super) fn store(
+    rows: &mut Rows,
+    applied: &Applied,
+    idempotency: Option<&IdempotencyKey>,
+    now: Now,
+) {
+    let (operation, resource) = (applied.operation, &applied.resource);
+    rows.operations.entry(operation).or_default().push(applied.clone());
+    if applied.version.is_some() {
+        rows.written.push((operation, resource.clone()));
+    }
+    rows.journal.insert(Change::Operation(operation));
+    if let Some(key) = idempotency {
+        rows.keys.insert(
+            (resource.clone(), key.key.clone()),
+            KeyRow { fingerprint: key.fingerprint, operation, at: now.wall },
+        );
+        rows.journal.insert(Change::Key(resource.clone(), key.key.clone()));
+    }
 }
 
-fn carry_out(
+/// What an effect did.
+pub(super) struct Done {
+    pub(super) changed: bool,
+    pub(super) created: bool,
+    pub(super) objects: i64,
+    pub(super) size: i64,
+    pub(super) sha256: Option<[u8; 32]>,
+}
+
+/// Changes the objects of a resource that has so many of them; what it puts carries this tag.
+pub(super) fn carry_out(
     rows: &mut Rows,
     resource: &ResourceName,
     effect: &Effect,

@@ -7,6 +7,7 @@
 
 mod blobs;
 mod commit;
+mod commit_many;
 mod disasters;
 mod locks;
 mod marks;
@@ -17,6 +18,7 @@ mod upstreams;
 
 pub use blobs::begin_upload;
 pub use commit::commit;
+pub use commit_many::commit_many;
 pub use disasters::{refence, switch_epoch};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;

@@ -351,7 +351,7 @@ pub enum Change {
     Grant(ResourceName, Token),
     /// An id of a lock or an operation was buried.
     Buried(Buried),
-    /// An operation.
+    /// An operation, on all its resources.
     Operation(OperationId),
     /// An idempotency key.
     Key(ResourceName, String),
@@ -382,8 +382,8 @@ pub struct Rows {
     pub buried: HashMap<Buried, Timestamp>,
     /// Objects by resource and key.
     pub objects: BTreeMap<(ResourceName, ObjectKey), ObjectRow>,
-    /// Operations by id.
-    pub operations: HashMap<OperationId, Applied>,
+    /// Operations by id: one of a plain write; of a commit one per resource, in the order of names.
+    pub operations: HashMap<OperationId, Vec<Applied>>,
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
     /// Blobs that are on their way.
@@ -399,7 +399,7 @@ pub struct Rows {
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
     /// The writes that have a version, in the order in which they were made.
-    pub written: Vec<OperationId>,
+    pub written: Vec<(OperationId, ResourceName)>,
     /// Who waits. Not in the journal: it lives as long as the callers' connections do.
     pub queue: Queue,
     /// What changed since the journal was last taken.
@@ -433,6 +433,12 @@ impl Rows {
     /// The tag of an object.
     pub fn tag(&self, resource: &ResourceName, key: &ObjectKey) -> Option<EntityTag> {
         self.objects.get(&(resource.clone(), key.clone())).map(|row| row.object.tag)
+    }
+
+    /// An operation on this resource, if it is there; else wherever it is.
+    pub fn operation(&self, id: OperationId, resource: &ResourceName) -> Option<&Applied> {
+        let all = self.operations.get(&id)?;
+        all.iter().find(|applied| applied.resource == *resource).or_else(|| all.first())
     }
 
     /// Keeps a version that is no longer the current one, if it is to be kept.

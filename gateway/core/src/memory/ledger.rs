@@ -12,12 +12,12 @@ use crate::acts::{self, Buried, Change, Guard, Now, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
-    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Payload,
-    Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock,
+    CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 
 pub(super) struct State {
@@ -131,7 +131,7 @@ fn object_at(rows: &Rows, item: &ReadItem) -> Option<Object> {
 }
 
 /// The number of the last event.
-fn count(written: &[OperationId]) -> i64 {
+fn count(written: &[(OperationId, ResourceName)]) -> i64 {
     i64::try_from(written.len()).unwrap_or(i64::MAX)
 }
 
@@ -141,6 +141,18 @@ fn last_event(rows: &Rows) -> EventCursor {
 
 pub(super) fn limit(rows: i64) -> usize {
     usize::try_from(rows).unwrap_or(0)
+}
+
+#[async_trait]
+impl Commits for MemoryLedger {
+    async fn commit_many(
+        &self,
+        item: CommitItem,
+        _: Patience,
+    ) -> Result<CommitVerdict, LedgerError> {
+        let mut verdicts = self.act(&[item], acts::commit_many);
+        verdicts.pop().ok_or_else(|| LedgerError::Defect("no verdict".into()))
+    }
 }
 
 #[async_trait]
@@ -309,7 +321,7 @@ impl Ledger for MemoryLedger {
 
     async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
         let state = self.state();
-        let applied = state.rows.operations.get(&id).cloned().map(OperationRecord::Applied);
+        let applied = state.rows.operations.get(&id).cloned().and_then(OperationRecord::of);
         let buried = || {
             state
                 .rows
@@ -327,7 +339,7 @@ impl Ledger for MemoryLedger {
     ) -> Result<Option<Applied>, LedgerError> {
         let state = self.state();
         let row = state.rows.keys.get(&(resource.clone(), key.to_owned()));
-        Ok(row.and_then(|row| state.rows.operations.get(&row.operation).cloned()))
+        Ok(row.and_then(|row| state.rows.operation(row.operation, resource).cloned()))
     }
 
     async fn versions(
@@ -342,7 +354,8 @@ impl Ledger for MemoryLedger {
                 && filter.before.is_none_or(|before| applied.version < Some(before))
                 && applied.key.as_ref().is_none_or(|key| key.as_str().starts_with(&filter.prefix))
         };
-        let mut found: Vec<_> = state.rows.operations.values().filter(wanted).cloned().collect();
+        let mut found: Vec<_> =
+            state.rows.operations.values().flatten().filter(wanted).cloned().collect();
         found.sort_by_key(|applied| std::cmp::Reverse(applied.version));
         found.truncate(limit(filter.limit));
         Ok(found)
@@ -356,7 +369,9 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let later = state.rewound.iter().filter(|(generation, _)| *generation > after.generation);
         let numbered = (1..).zip(&state.rows.written).skip(limit(after.number));
-        let event = |(number, id)| Some((number, state.rows.operations.get(id)?.clone()));
+        let event = |(number, (id, resource)): (i64, &(OperationId, ResourceName))| {
+            Some((number, state.rows.operation(*id, resource)?.clone()))
+        };
         Ok(EventsPage {
             last: last_event(&state.rows),
             rewound: later.map(|(_, number)| *number).min(),

@@ -72,7 +72,7 @@ impl EventsPage {
 /// Which writes of a resource to list, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct VersionsFilter {
-    /// Only of objects whose keys begin with this, and deletions of all objects.
+    /// Only of objects whose keys begin with this, deletions of all objects, and commits.
     pub prefix: String,
     /// Only versions below this.
     pub before: Option<i64>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::commits::Commits;
 use super::disasters::{Epoch, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
 use super::locks::{
@@ -93,7 +94,7 @@ pub struct Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Uploads + Intents {
+pub trait Ledger: Uploads + Commits + Intents {
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(
@@ -198,7 +199,7 @@ pub trait Ledger: Uploads + Intents {
     /// What became of a write; `None` if the ledger holds no trace of it.
     async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError>;
 
-    /// The write that used an idempotency key.
+    /// The write that used an idempotency key; of a commit, what it did to this resource.
     async fn operation_by_key(
         &self,
         resource: &ResourceName,

@@ -5,6 +5,7 @@
 //! behaviour.
 
 mod blobs;
+mod commits;
 mod disasters;
 mod events;
 mod ledger;
@@ -19,6 +20,7 @@ mod views;
 mod writes;
 
 pub use blobs::*;
+pub use commits::*;
 pub use disasters::*;
 pub use events::*;
 pub use ledger::*;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, BlobId, Grant, Intent};
+use super::{Applied, BlobId, COMMIT_KIND, Grant, Intent};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
@@ -145,15 +145,27 @@ pub struct BreakDue {
     pub in_ms: i64,
 }
 
-/// What became of a write, or what the ledger knows of it.
+/// What became of a write or a commit, as far as the ledger knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationRecord {
     /// It took effect.
     Applied(Applied),
+    /// A commit took effect: its operation on each resource, in the order of their names.
+    Committed(Vec<Applied>),
     /// It took no effect and never will.
     Buried,
     /// It was admitted to an upstream, and it is not known whether that is over.
     Open(Intent),
+}
+
+impl OperationRecord {
+    /// What is known of an operation by its rows, in the order of the names of their resources.
+    pub fn of(mut rows: Vec<Applied>) -> Option<Self> {
+        match rows.first()?.kind == COMMIT_KIND {
+            true => Some(Self::Committed(rows)),
+            false => rows.pop().map(Self::Applied),
+        }
+    }
 }
 
 /// One write that was refused, for the operator.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Attempt, BlobId, Payload};
+use super::{Attempt, BlobId, Did, Payload};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};
 use crate::names::{ObjectKey, ResourceName};
@@ -103,9 +103,9 @@ pub struct Applied {
     pub operation: OperationId,
     /// The resource.
     pub resource: ResourceName,
-    /// `put`, `delete` or `delete_all`.
+    /// `put`, `delete`, `delete_all` or `commit`.
     pub kind: String,
-    /// The object, unless it was about all of them.
+    /// The object, unless it was about all of them or several.
     pub key: Option<ObjectKey>,
     /// The version it took; a delete of nothing takes none.
     pub version: Option<i64>,
@@ -121,6 +121,8 @@ pub struct Applied {
     pub owner: String,
     /// When.
     pub committed_at: Timestamp,
+    /// Of a commit: what each of its steps on this resource did, in their order.
+    pub did: Vec<Did>,
 }
 
 /// What became of one write.

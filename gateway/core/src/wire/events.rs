@@ -12,15 +12,15 @@ pub struct Version {
     /// The id of the operation.
     #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: crate::lock::OperationId,
-    /// `put`, `delete` or `delete_all`.
+    /// `put`, `delete`, `delete_all`, or `commit` (many puts and deletes at once).
     pub kind: String,
-    /// The object; absent if it was about all of them.
+    /// The object; absent if it was about all of them, or was a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The number of bytes stored; absent for a deletion.
+    /// The number of bytes stored; absent for a deletion and a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// The SHA-256 of the bytes stored, in hexadecimal; absent for a deletion.
+    /// The SHA-256 of the bytes stored, in hexadecimal; absent for a deletion and a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The owner of the lock it was made under.
@@ -54,12 +54,12 @@ pub struct WriteEvent {
     /// The id of the operation.
     #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: crate::lock::OperationId,
-    /// `put`, `delete` or `delete_all`.
+    /// `put`, `delete`, `delete_all`, or `commit` (many puts and deletes at once).
     pub kind: String,
-    /// The object; absent if it was about all of them.
+    /// The object; absent if it was about all of them, or was a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The number of bytes stored; absent for a deletion.
+    /// The number of bytes stored; absent for a deletion and a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
     /// The owner of the lock it was made under.

@@ -3,12 +3,14 @@
 //! Durations are strings in requests (`30s`) and integers of milliseconds in answers; times are
 //! RFC 3339; tokens are decimal strings. Unknown fields are refused.
 
+mod commits;
 mod events;
 mod locks;
 mod resources;
 mod seeing;
 mod upstreams;
 
+pub use commits::*;
 pub use events::*;
 pub use locks::*;
 pub use resources::*;

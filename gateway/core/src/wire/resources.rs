@@ -151,18 +151,21 @@ pub struct Operation {
     pub operation: OperationId,
     /// What became of it.
     pub outcome: OperationOutcome,
-    /// `put`, `delete` or `delete_all`; `forward` if it went to an upstream.
+    /// `put`, `delete`, `delete_all` or `commit`; `forward` if it went to an upstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The resource.
+    /// The resource; of a commit that is looked up by its id, see `resources`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The object.
+    /// The object; absent if it was about all of them, or was a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The version it became; absent for a delete of nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
+    /// Of a commit that is looked up by its id: all its resources, and the versions it became there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Vec<super::CommittedResource>>,
     /// Its number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,

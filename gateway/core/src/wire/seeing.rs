@@ -129,6 +129,9 @@ pub struct Problem {
     /// The resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// Of a commit: the position in its list, from 0, of the operation that could not be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
     /// The token that was presented.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presented_token: Option<String>,

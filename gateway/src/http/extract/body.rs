@@ -98,24 +98,48 @@ impl Incoming {
         max: usize,
         budget: &Arc<Semaphore>,
     ) -> Result<Gathered, Problem> {
-        let mut share: Option<OwnedSemaphorePermit> = None;
-        let mut read = Parts::default();
-        let shared = |bytes: Bytes, share: Option<OwnedSemaphorePermit>| match share {
-            Some(share) => Bytes::from_owner(Shared { bytes, _share: share }),
-            None => bytes,
-        };
+        let mut read = Gathering::default();
         while let Some(data) = self.next().await? {
-            let more = take_share(budget, data.len())?;
-            match &mut share {
-                Some(share) => share.merge(more),
-                None => share = Some(more),
-            }
-            read.push(data);
-            if read.len() > max {
-                return Ok(Gathered::More(shared(read.into_bytes(), share)));
+            read.push(data, budget)?;
+            if read.size() > max {
+                return Ok(Gathered::More(read.into_bytes()));
             }
         }
-        Ok(Gathered::Whole(shared(read.into_bytes(), share)))
+        Ok(Gathered::Whole(read.into_bytes()))
+    }
+}
+
+/// Bytes as they gather, with their share of what all bodies together may take.
+#[derive(Default)]
+pub struct Gathering {
+    share: Option<OwnedSemaphorePermit>,
+    read: Parts,
+}
+
+impl Gathering {
+    /// Takes more.
+    pub fn push(&mut self, data: Bytes, budget: &Arc<Semaphore>) -> Result<(), Problem> {
+        let more = take_share(budget, data.len())?;
+        match &mut self.share {
+            Some(share) => share.merge(more),
+            None => self.share = Some(more),
+        }
+        self.read.push(data);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.read.len()
+    }
+
+    /// The bytes, which give their share back once nobody has them any more.
+    pub fn into_bytes(self) -> Bytes {
+        let bytes = self.read.into_bytes();
+        match self.share {
+            Some(share) => Bytes::from_owner(Shared { bytes, _share: share }),
+            None => bytes,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `If-Match` and `If-None-Match`, for writes and for reads.
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use fence_core::EntityTag;
 use fence_core::etag::ObjectCondition;
 
@@ -39,6 +39,19 @@ impl WriteConditions {
             }
         };
         Ok(Self(condition))
+    }
+
+    /// Reads them where they stand in JSON, with the meaning that they have as headers.
+    pub fn of(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Self, Problem> {
+        let mut headers = HeaderMap::new();
+        let sent = [(header::IF_MATCH, if_match), (header::IF_NONE_MATCH, if_none_match)];
+        for (name, text) in sent {
+            let Some(text) = text else { continue };
+            let value = HeaderValue::from_str(text);
+            let value = value.map_err(|_| Problem::malformed("a tag is visible ASCII"))?;
+            headers.insert(name, value);
+        }
+        Self::parse(&headers)
     }
 }
 
@@ -138,7 +151,6 @@ fn list(mut text: &[u8]) -> Option<Vec<(bool, Option<EntityTag>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
     fn headers(lines: &[(HeaderName, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();

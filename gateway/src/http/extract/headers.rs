@@ -189,7 +189,7 @@ impl<S: Sync> FromRequestParts<S> for Payload {
 
 /// Encoded bodies are refused: stored as they are they would be served without their encoding,
 /// and inflating them would let a small request become a huge one.
-pub(super) fn not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
+pub(in crate::http) fn not_encoded(headers: &HeaderMap) -> Result<(), Problem> {
     match single(headers, header::CONTENT_ENCODING.as_str())? {
         None => Ok(()),
         Some(coding) if coding.eq_ignore_ascii_case(b"identity") => Ok(()),
@@ -206,10 +206,15 @@ fn content_type(headers: &HeaderMap) -> Result<String, Problem> {
     };
     std::str::from_utf8(value)
         .ok()
-        .filter(|text| (1..=CONTENT_TYPE_BYTES_MAX).contains(&text.len()))
-        .filter(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~')))
+        .filter(|text| is_content_type(text))
         .map(str::to_owned)
         .ok_or_else(|| Problem::malformed("a Content-Type has 1 to 255 visible ASCII characters"))
+}
+
+/// 1 to 255 visible ASCII characters and spaces.
+pub fn is_content_type(text: &str) -> bool {
+    (1..=CONTENT_TYPE_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
     read_body(request.into_body(), max, &app.limits, &app.bodies).await
 }
 
-fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Whether the headers say so.
+pub fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     not_encoded(headers)?;
     let content_type = single(headers, header::CONTENT_TYPE.as_str())?.unwrap_or_default();
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -57,7 +58,8 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::UnsupportedMediaType, "send Content-Type: application/json"))
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// Parses a body.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     // Fields by position would be taken, too.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::new(

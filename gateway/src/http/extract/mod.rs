@@ -5,17 +5,22 @@ mod conditions;
 mod digest;
 mod headers;
 mod json;
+mod parts;
 mod path;
 mod query;
 mod range;
 
-pub use body::{Gathered, Incoming, content_length, declared_length, read_body, too_large};
+pub use body::{
+    Gathered, Gathering, Incoming, content_length, declared_length, read_body, too_large,
+};
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use digest::Digests;
 pub use headers::{
-    FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_idempotency_key, single,
+    FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_content_type, is_idempotency_key,
+    single,
 };
-pub use json::{OptionalJson, StrictJson};
+pub use json::{OptionalJson, StrictJson, is_json, parse};
+pub use parts::{Part, Parts as MultipartParts, is_part_name};
 pub use path::{InIntent, InLock, InObject, InOperation, InResource, resource_in};
 pub use query::{
     LIST_LIMIT_DEFAULT, List, NoQuery, Query, before, cursor_after, cursor_before, limit,

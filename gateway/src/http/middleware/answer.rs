@@ -104,7 +104,8 @@ impl Line {
 
     fn is_data(&self) -> bool {
         let route = self.route();
-        route.starts_with("/resources/{resource}/objects")
+        route == "/commit"
+            || route.starts_with("/resources/{resource}/objects")
             || route.starts_with("/upstreams/")
             || (route == "/resources/{resource}" && self.method == Method::DELETE)
     }

@@ -31,7 +31,7 @@ use crate::http::state::App;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct History {
-    /// Only of objects whose keys begin with this, and deletions of all objects.
+    /// Only of objects whose keys begin with this, deletions of all objects, and commits.
     #[serde(default)]
     #[param(required = false)]
     prefix: String,

@@ -1,9 +1,11 @@
 //! The calls, one file per resource of the API. A handler parses, asks the engine once, answers.
 
 pub mod audit;
+pub mod commits;
 pub mod feed;
 pub mod fences;
 pub mod health;
+mod intake;
 pub mod intents;
 pub mod locks;
 pub mod objects;

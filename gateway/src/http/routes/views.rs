@@ -86,11 +86,35 @@ pub(super) fn applied(applied: Applied) -> wire::Operation {
         resource: Some(applied.resource.to_string()),
         key: applied.key.map(|key| key.to_string()),
         version: applied.version,
+        resources: None,
         size: applied.sha256.map(|_| applied.size),
         sha256: applied.sha256.map(hex::encode),
         owner: Some(applied.owner),
         committed_at: Some(applied.committed_at),
     }
+}
+
+/// A commit, on all its resources.
+fn committed(id: OperationId, rows: Vec<Applied>) -> wire::Operation {
+    let first = rows.first();
+    wire::Operation {
+        operation: id,
+        outcome: wire::OperationOutcome::Applied,
+        kind: first.map(|applied| applied.kind.clone()),
+        resource: None,
+        key: None,
+        version: None,
+        size: None,
+        sha256: None,
+        owner: first.map(|applied| applied.owner.clone()),
+        committed_at: first.map(|applied| applied.committed_at),
+        resources: Some(rows.iter().map(committed_resource).collect()),
+    }
+}
+
+/// What a commit did to a resource.
+pub(super) fn committed_resource(applied: &Applied) -> wire::CommittedResource {
+    wire::CommittedResource { resource: applied.resource.to_string(), version: applied.version }
 }
 
 pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Operation {
@@ -103,6 +127,7 @@ pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Opera
             owner: Some(intent.owner),
             ..operation(id, OperationRecord::Buried)
         },
+        OperationRecord::Committed(rows) => committed(id, rows),
         OperationRecord::Buried => wire::Operation {
             operation: id,
             outcome: wire::OperationOutcome::NotApplied,
@@ -110,6 +135,7 @@ pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Opera
             resource: None,
             key: None,
             version: None,
+            resources: None,
             size: None,
             sha256: None,
             owner: None,

@@ -50,7 +50,7 @@ impl<T: Copy + Eq + Hash> Positions<T> {
 }
 
 /// A condition as the function takes it.
-fn condition(condition: &ObjectCondition) -> String {
+pub(super) fn condition(condition: &ObjectCondition) -> String {
     match condition {
         ObjectCondition::Exists => "*".into(),
         ObjectCondition::Absent => "-".into(),
@@ -61,18 +61,26 @@ fn condition(condition: &ObjectCondition) -> String {
 }
 
 /// What a put stores.
-struct Stored<'a> {
-    content_type: &'a str,
-    size: i64,
-    sha256: &'a [u8; 32],
+pub(super) struct Stored<'a> {
+    pub(super) content_type: &'a str,
+    pub(super) size: i64,
+    pub(super) sha256: &'a [u8; 32],
     payload: &'a Payload,
 }
 
-impl Stored<'_> {
-    fn of(effect: &Effect) -> Option<Stored<'_>> {
+impl<'a> Stored<'a> {
+    /// Its bytes, if they are here.
+    pub(super) fn body(&self) -> Option<&'a [u8]> {
+        match self.payload {
+            Payload::Inline(body) => Some(body.as_ref()),
+            Payload::Blob(_) => None,
+        }
+    }
+
+    pub(super) fn of(effect: &'a Effect) -> Option<Self> {
         match effect {
             Effect::Put { content_type, size, sha256, payload, .. } => {
-                Some(Stored { content_type, size: *size, sha256, payload })
+                Some(Self { content_type, size: *size, sha256, payload })
             }
             Effect::Delete { .. } | Effect::DeleteAll => None,
         }
@@ -134,10 +142,7 @@ pub(super) async fn commit(
         columns.content_type.push(stored.as_ref().map(|put| put.content_type));
         columns.size.push(stored.as_ref().map(|put| put.size));
         columns.sha256.push(stored.as_ref().map(|put| put.sha256.as_slice()));
-        columns.body.push(stored.as_ref().and_then(|put| match put.payload {
-            Payload::Inline(body) => Some(body.as_ref()),
-            Payload::Blob(_) => None,
-        }));
+        columns.body.push(stored.as_ref().and_then(Stored::body));
         columns.blob.push(item.effect.blob().map(|blob| blob.0));
     }
     let (objects, object_resources): (Vec<_>, Vec<_>) = objects.values.into_iter().unzip();
@@ -229,6 +234,7 @@ fn verdict(
                     sha256: stored.map(|put| *put.sha256),
                     owner: row.owner.unwrap_or_default(),
                     committed_at: time(row.at_us.unwrap_or(0)),
+                    did: Vec::new(),
                 },
                 replayed: false,
             })

@@ -77,7 +77,7 @@ pub(super) async fn events(
 ) -> Result<EventsPage, LedgerError> {
     let query = sqlx::query(
         "WITH page AS MATERIALIZED (
-             SELECT e.number, e.operation FROM fencegate.events e
+             SELECT e.number, e.operation, e.resource FROM fencegate.events e
              WHERE e.number > $2 AND e.number <= $2 + $3 ORDER BY e.number)
          SELECT m.generation AS last_generation, m.number AS last_number,
                 (SELECT min(r.number) FROM fencegate.events_rewound r WHERE r.generation > $1)
@@ -86,7 +86,9 @@ pub(super) async fn events(
          FROM fencegate.events_mark m
          LEFT JOIN page p ON true
          LEFT JOIN LATERAL (
-             SELECT * FROM fencegate.operations o WHERE o.id = p.operation LIMIT 1) o ON true
+             SELECT * FROM fencegate.operations o
+             WHERE o.id = p.operation AND (p.resource IS NULL OR o.resource = p.resource)
+             LIMIT 1) o ON true
          ORDER BY p.number",
     )
     .bind(after.generation)

@@ -4,6 +4,7 @@
 //! session owns it until the server has answered, and a session whose answer did not come is closed.
 
 mod commit;
+mod commit_many;
 mod disasters;
 mod events;
 mod locks;

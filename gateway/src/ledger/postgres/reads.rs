@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
 use crate::ledger::rows::RejectionRow;
-use crate::ledger::{digest, end, metadata, object_key, prefix_end, resource_name, time, token};
+use crate::ledger::{
+    did, digest, end, metadata, object_key, prefix_end, resource_name, time, token,
+};
 
 /// Runs a query that only reads, on a session of its own.
 macro_rules! fetch {
@@ -321,6 +323,7 @@ pub(super) struct OperationRow {
     sha256: Option<Vec<u8>>,
     owner: String,
     committed_us: i64,
+    did: Option<String>,
 }
 
 impl OperationRow {
@@ -337,6 +340,7 @@ impl OperationRow {
             sha256: self.sha256.map(digest).transpose()?,
             owner: self.owner,
             committed_at: time(self.committed_us),
+            did: did(self.did.as_deref())?,
         })
     }
 }
@@ -347,7 +351,7 @@ pub(super) async fn operations(
 ) -> Result<Vec<Applied>, LedgerError> {
     let query = sqlx::query_as::<_, OperationRow>(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
-         FROM fencegate.operations o WHERE o.id = ANY ($1)",
+         FROM fencegate.operations o WHERE o.id = ANY ($1) ORDER BY o.id, o.resource",
     )
     .bind(ids);
     let rows: Vec<OperationRow> = fetch!(sessions, fetch_all, query)?;
@@ -358,8 +362,8 @@ pub(super) async fn operation(
     sessions: &Sessions,
     id: OperationId,
 ) -> Result<Option<OperationRecord>, LedgerError> {
-    if let Some(applied) = operations(sessions, &[id.0]).await?.pop() {
-        return Ok(Some(OperationRecord::Applied(applied)));
+    if let Some(record) = OperationRecord::of(operations(sessions, &[id.0]).await?) {
+        return Ok(Some(record));
     }
     let query = sqlx::query_scalar::<_, bool>(
         "SELECT EXISTS (SELECT FROM fencegate.buried WHERE kind = 'operation' AND id = $1)",
@@ -376,7 +380,8 @@ pub(super) async fn operation_by_key(
 ) -> Result<Option<Applied>, LedgerError> {
     let query = sqlx::query_as::<_, OperationRow>(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
-         FROM fencegate.idempotency_keys k JOIN fencegate.operations o ON o.id = k.operation
+         FROM fencegate.idempotency_keys k JOIN fencegate.operations o
+             ON o.id = k.operation AND o.resource = k.resource
          WHERE k.resource = $1 AND k.key = $2",
     )
     .bind(name.as_str())

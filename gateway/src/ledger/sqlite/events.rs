@@ -1,10 +1,11 @@
 //! The history of a resource, and the feed of committed writes: numbered by the acts themselves, for
 //! there is one writer.
 
+use fence_core::ResourceName;
+use fence_core::acts::Rows;
 use fence_core::ports::{
-    Applied, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
+    Applied, COMMIT_KIND, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
 };
-use fence_core::{OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
 
 use super::load::OperationColumns;
@@ -13,11 +14,13 @@ use super::{SqliteLedger, rolled_back};
 /// Numbers what an act has written.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
-    written: &[OperationId],
+    rows: &Rows,
 ) -> Result<(), sqlx::Error> {
-    for operation in written {
-        sqlx::query("INSERT INTO events (operation) VALUES (?1)")
+    for (operation, resource) in &rows.written {
+        let is_commit = rows.operation(*operation, resource).is_some_and(|a| a.kind == COMMIT_KIND);
+        sqlx::query("INSERT INTO events (operation, resource) VALUES (?1, ?2)")
             .bind(operation.to_string())
+            .bind(is_commit.then_some(resource.as_str()))
             .execute(&mut *connection)
             .await?;
     }
@@ -81,7 +84,8 @@ impl SqliteLedger {
         self.with_reader(async |reader| {
             let head = head(reader, after.generation).await.map_err(rolled_back)?;
             let rows: Vec<EventColumns> = sqlx::query_as(
-                "SELECT e.number, o.* FROM events e JOIN operations o ON o.id = e.operation
+                "SELECT e.number, o.* FROM events e JOIN operations o
+                     ON o.id = e.operation AND (e.resource IS NULL OR o.resource = e.resource)
                  WHERE e.number > ?1 AND e.number <= ?2 ORDER BY e.number LIMIT ?3",
             )
             .bind(after.number)

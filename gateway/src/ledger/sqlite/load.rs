@@ -8,8 +8,8 @@ use fence_core::acts::{
 };
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, BlobId, IntentItem, JoinItem, LedgerError, Object, Payload, SealItem, UploadItem,
-    WriteItem,
+    Applied, BlobId, CommitItem, IntentItem, JoinItem, LedgerError, Object, Payload, SealItem,
+    UploadItem, WriteItem,
 };
 use fence_core::rule::Hold;
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
@@ -17,7 +17,7 @@ use sqlx::{FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use super::rolled_back;
-use crate::ledger::{digest, end, metadata, object_key, resource_name, time, token};
+use crate::ledger::{did, digest, end, metadata, object_key, resource_name, time, token};
 
 /// The rows that an act may look at.
 #[derive(Default)]
@@ -97,6 +97,22 @@ impl Needs {
         needs
     }
 
+    pub(super) fn of_commit(item: &CommitItem) -> Self {
+        let mut needs = Self::default();
+        for at in item.resources.iter() {
+            needs.resources.insert(at.resource.clone());
+            needs.grants.insert((at.resource.clone(), item.token));
+            let key = item.idempotency.iter().map(|key| (at.resource.clone(), key.key.clone()));
+            needs.keys.extend(key);
+        }
+        needs.operations.insert(item.operation);
+        for step in item.steps.iter() {
+            needs.objects.extend(step.key().map(|key| (step.resource.clone(), key.clone())));
+            needs.intents.extend(step.effect.blob());
+        }
+        needs
+    }
+
     pub(super) fn of_upload(item: &UploadItem) -> Self {
         Self {
             resources: BTreeSet::from([item.resource.clone()]),
@@ -141,7 +157,7 @@ pub(super) async fn load(
     let mut operations = needs.operations.clone();
     operations.extend(rows.keys.values().map(|row| row.operation));
     for applied in self::operations(connection, &json(operations)).await? {
-        rows.operations.insert(applied.operation, applied);
+        rows.operations.entry(applied.operation).or_default().push(applied);
     }
     load_objects(connection, &mut rows, &needs.objects).await?;
     load_intents(connection, &mut rows, &needs.intents).await?;
@@ -421,18 +437,21 @@ pub(super) struct OperationColumns {
     sha256: Option<Vec<u8>>,
     owner: String,
     committed_at: i64,
+    did: Option<String>,
 }
 
 pub(super) async fn operations(
     connection: &mut SqliteConnection,
     ids: &str,
 ) -> Result<Vec<Applied>, LedgerError> {
-    let found: Vec<OperationColumns> =
-        sqlx::query_as("SELECT o.* FROM json_each(?1) n CROSS JOIN operations o ON o.id = n.value")
-            .bind(ids)
-            .fetch_all(connection)
-            .await
-            .map_err(rolled_back)?;
+    let found: Vec<OperationColumns> = sqlx::query_as(
+        "SELECT o.* FROM json_each(?1) n CROSS JOIN operations o ON o.id = n.value
+             ORDER BY o.id, o.resource",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await
+    .map_err(rolled_back)?;
     found.into_iter().map(OperationColumns::applied).collect()
 }
 
@@ -450,6 +469,7 @@ impl OperationColumns {
             sha256: self.sha256.map(digest).transpose()?,
             owner: self.owner,
             committed_at: time(self.committed_at),
+            did: did(self.did.as_deref())?,
         })
     }
 }

@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
-    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock, Deaf,
-    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock,
+    CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
@@ -218,6 +218,19 @@ fn rolled_back(error: sqlx::Error) -> LedgerError {
             LedgerError::Defect(error.to_string())
         }
         _ => LedgerError::Unavailable(error.to_string()),
+    }
+}
+
+#[async_trait]
+impl Commits for SqliteLedger {
+    #[tracing::instrument(level = "debug", name = "ledger.commit_many", skip_all)]
+    async fn commit_many(
+        &self,
+        item: CommitItem,
+        _: Patience,
+    ) -> Result<CommitVerdict, LedgerError> {
+        let needs = Needs::of_commit(&item);
+        self.act(needs, |rows, now| Ok(acts::commit_many(rows, &item, now))).await
     }
 }
 

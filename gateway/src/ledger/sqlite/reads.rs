@@ -179,10 +179,9 @@ impl SqliteLedger {
         id: OperationId,
     ) -> Result<Option<OperationRecord>, LedgerError> {
         let ids = serde_json::to_string(&[id]).unwrap_or_default();
-        let applied =
-            self.with_reader(async |reader| load::operations(reader, &ids).await).await?.pop();
-        if let Some(applied) = applied {
-            return Ok(Some(OperationRecord::Applied(applied)));
+        let rows = self.with_reader(async |reader| load::operations(reader, &ids).await).await?;
+        if let Some(record) = OperationRecord::of(rows) {
+            return Ok(Some(record));
         }
         let mut reader = self.reader().await?;
         let buried: Result<bool, _> = sqlx::query_scalar(
@@ -209,7 +208,8 @@ impl SqliteLedger {
         .await;
         let Some(operation) = self.keep(reader, operation)? else { return Ok(None) };
         let ids = serde_json::to_string(&[operation]).unwrap_or_default();
-        Ok(self.with_reader(async |reader| load::operations(reader, &ids).await).await?.pop())
+        let rows = self.with_reader(async |reader| load::operations(reader, &ids).await).await?;
+        Ok(rows.into_iter().find(|applied| applied.resource == *name))
     }
 
     pub(super) async fn list_rejections(

@@ -1,7 +1,7 @@
 //! Stores what an act changed, and tidies.
 
 use fence_core::acts::{Buried, Change, FenceRow, Now, Rows};
-use fence_core::ports::{Applied, Rejection, Retention};
+use fence_core::ports::{Applied, COMMIT_KIND, Did, Rejection, Retention};
 use fence_core::rule::Hold;
 use fence_core::{ObjectKey, ResourceName};
 use sqlx::SqliteConnection;
@@ -68,7 +68,7 @@ pub(super) async fn store(
             }
             Change::Buried(id) => buried(connection, rows, *id).await?,
             Change::Operation(id) => {
-                if let Some(applied) = rows.operations.get(id) {
+                for applied in rows.operations.get(id).into_iter().flatten() {
                     operation(connection, applied).await?;
                 }
             }
@@ -102,7 +102,7 @@ pub(super) async fn store(
             }
         }
     }
-    super::events::append(connection, &rows.written).await?;
+    super::events::append(connection, rows).await?;
     super::audit::append(connection, &rows.audited).await
 }
 
@@ -129,8 +129,8 @@ async fn operation(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO operations (id, resource, version, kind, key, generation, created, size,
-                                 sha256, owner, committed_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                                 sha256, owner, committed_at, did)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )
     .bind(applied.operation.to_string())
     .bind(applied.resource.as_str())
@@ -143,6 +143,7 @@ async fn operation(
     .bind(applied.sha256.as_ref().map(|digest| digest.as_slice()))
     .bind(&applied.owner)
     .bind(applied.committed_at.as_microsecond())
+    .bind((applied.kind == COMMIT_KIND).then(|| Did::letters(&applied.did)))
     .execute(connection)
     .await?;
     Ok(())

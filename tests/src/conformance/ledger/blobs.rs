@@ -281,6 +281,20 @@ pub async fn uploads_in_vain_are_refused_early(ledger: &dyn Ledger) {
     assert_eq!(tidied(ledger, NOW).await.uploads, 2);
 }
 
+/// Only the act that stores it makes it final: until then a clock step could take it back.
+pub async fn a_break_that_is_due_but_not_stored_refuses_no_upload(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    break_one(ledger, &ann, 1).await;
+    crate::conformance::pause(20).await;
+    let early = async || {
+        let item = upload(&ann, Some(BlobId(Uuid::new_v4())));
+        ledger.begin_upload(item).await.expect("decided")
+    };
+    assert_eq!(early().await, UploadVerdict::Begun);
+    assert_eq!(refusal(ledger, put(&ann, "k", "x")).await, Refusal::Broken);
+    assert_eq!(early().await, UploadVerdict::Refused(Refusal::Broken));
+}
+
 /// Another worker redelivers: the first answer, and its own upload is garbage.
 pub async fn a_replayed_put_leaves_its_blob(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;

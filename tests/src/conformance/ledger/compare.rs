@@ -1,11 +1,13 @@
 //! Verdicts and views without what a clock made of them, so that two ledgers can be compared.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BreakVerdict, Grant, Holder, IntentFilter, IntentVerdict,
-    Ledger, LockRecord, MarkVerdict, OperationRecord, Page, Patience, ReadItem, ReleaseItem,
-    ReleaseVerdict, RenewVerdict, Resolution, SealVerdict, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BlobTimes, BreakVerdict, CommitVerdict, Grant, Holder,
+    IntentFilter, IntentVerdict, Ledger, LockRecord, MarkVerdict, OperationRecord, Page, Patience,
+    ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict, Resolution, SealVerdict, Tidied,
+    UploadVerdict, VersionsFilter, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
@@ -41,10 +43,10 @@ fn holder(holder: &Holder) -> String {
 
 fn applied(applied: &Applied) -> String {
     let Applied { operation, resource, kind, key, version, generation, created, .. } = applied;
-    let Applied { size, sha256, owner, .. } = applied;
+    let Applied { size, sha256, owner, did, .. } = applied;
     format!(
         "{operation} {resource} {kind} {key:?} {version:?} g{generation} {created} {size} \
-         {sha256:?} {owner}"
+         {sha256:?} {owner} {did:?}"
     )
 }
 
@@ -118,7 +120,15 @@ fn write(verdict: &WriteVerdict) -> String {
         WriteVerdict::Applied { applied: done, replayed } => {
             format!("applied {} replayed {replayed}", applied(done))
         }
-        WriteVerdict::Refused(Refusal::Stale { by, at, grants_behind, owner }) => {
+        WriteVerdict::Refused(stale @ Refusal::Stale { .. }) => refusal(stale),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All but the time.
+fn refusal(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Stale { by, at, grants_behind, owner } => {
             format!("stale {by:?} {} {grants_behind:?} {owner:?}", at.is_some())
         }
         other => format!("{other:?}"),
@@ -127,10 +137,47 @@ fn write(verdict: &WriteVerdict) -> String {
 
 fn intent(verdict: &IntentVerdict) -> String {
     match verdict {
-        IntentVerdict::Refused(Refusal::Stale { by, at, grants_behind, owner }) => {
-            format!("stale {by:?} {} {grants_behind:?} {owner:?}", at.is_some())
-        }
+        IntentVerdict::Refused(stale @ Refusal::Stale { .. }) => refusal(stale),
         other => format!("{other:?}"),
+    }
+}
+
+fn commit(verdict: &CommitVerdict) -> String {
+    match verdict {
+        CommitVerdict::Applied { applied: rows, replayed } => {
+            let word = if *replayed { "recommitted" } else { "committed" };
+            format!("{word} {:?}", rows.iter().map(applied).collect::<Vec<_>>())
+        }
+        CommitVerdict::Refused { refusal: why, resource, step } => {
+            format!("not-committed {resource} {step:?} {}", refusal(why))
+        }
+        CommitVerdict::UploadExpired { step } => format!("UploadExpired {step}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn upload(verdict: &UploadVerdict) -> String {
+    match verdict {
+        UploadVerdict::Refused(why) => refusal(why),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whatever order the garbage comes in.
+fn tidied(mut tidied: Tidied) -> String {
+    tidied.garbage.sort_by_key(|garbage| garbage.blob);
+    let blobs: Vec<_> = tidied.garbage.iter().map(|garbage| garbage.blob).collect();
+    format!("swept-blobs {} {} {blobs:?}", tidied.uploads, tidied.versions)
+}
+
+fn blob_times(uploads: bool, replaced: bool) -> BlobTimes {
+    let time = |over: bool| if over { Duration::ZERO } else { Duration::from_secs(3600) };
+    BlobTimes {
+        upload: time(uploads),
+        reader_grace: time(replaced),
+        rollback_horizon: time(replaced),
+        versions: time(replaced),
+        redelete: time(false),
     }
 }
 
@@ -189,6 +236,12 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
             let resolved = ledger.resolve_intent(operation, resolution).await;
             resolved.map(|resolved| vec![format!("resolved {resolved:?}")])
         }
+        Move::CommitMany(item) => ledger.commit_many(item, skip).await.map(|v| vec![commit(&v)]),
+        Move::Upload(item) => ledger.begin_upload(item).await.map(|v| vec![upload(&v)]),
+        Move::Tidy(uploads, replaced) => {
+            let times = blob_times(uploads, replaced);
+            ledger.tidy_blobs(times, 1000, true).await.map(|found| vec![tidied(found)])
+        }
         Move::Sweep(retention) => {
             ledger.sweep(&retention).await.map(|rows| vec![format!("{rows} rows")])
         }
@@ -241,11 +294,19 @@ pub async fn everything(
         for object in ledger.objects(&resource, all.clone()).await.expect("read") {
             seen.push(format!("{resource} {} {} {}", object.key, object.tag, object.size));
         }
-        let read = OBJECTS.map(|object| ReadItem {
-            resource: resource.clone(),
-            key: key(object),
-            version: None,
-        });
+        let version = ledger.resource(&resource).await.expect("read").map_or(0, |it| it.version);
+        // The objects as they are, and as the last versions left them.
+        let read: Vec<_> = OBJECTS
+            .iter()
+            .flat_map(|object| {
+                let versions = (version - 12..=version).filter(|it| *it > 0).map(Some);
+                std::iter::once(None).chain(versions).map(|version| ReadItem {
+                    resource: resource.clone(),
+                    key: key(object),
+                    version,
+                })
+            })
+            .collect();
         for verdict in ledger.read(Arc::from(read)).await.expect("read") {
             let object = verdict.object.map(|object| {
                 (object.key, object.tag, object.content_type, object.sha256, object.payload)
@@ -256,6 +317,11 @@ pub async fn everything(
             let known = ledger.operation_by_key(&resource, key).await.expect("read");
             seen.push(format!("{resource} {key} {:?}", known.as_ref().map(applied)));
         }
+        let filter = VersionsFilter { limit: 1000, ..VersionsFilter::default() };
+        seen.extend(ledger.versions(&resource, filter).await.expect("read").iter().map(applied));
+    }
+    for pointer in ledger.pointers(None, 1000).await.expect("read") {
+        seen.push(format!("{pointer:?}"));
     }
     let open = IntentFilter { limit: 100, ..IntentFilter::default() };
     let mut open: Vec<String> = ledger
@@ -285,6 +351,9 @@ pub async fn everything(
     for id in operations {
         seen.push(match ledger.operation(*id).await.expect("read") {
             Some(OperationRecord::Applied(done)) => format!("applied {}", applied(&done)),
+            Some(OperationRecord::Committed(rows)) => {
+                format!("committed {:?}", rows.iter().map(applied).collect::<Vec<_>>())
+            }
             other => format!("{id} {other:?}"),
         });
     }

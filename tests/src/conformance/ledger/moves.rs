@@ -5,8 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, IntentItem, JoinItem, Mark, MarkItem, Payload,
-    RenewItem, Retention, SealItem, SealKind, WriteItem,
+    Attempt, BlobId, BreakItem, CommitItem, CommitResource, CommitStep, Effect, IdempotencyKey,
+    IntentItem, JoinItem, Mark, MarkItem, Payload, RenewItem, Retention, SealItem, SealKind,
+    UploadItem, WriteItem,
 };
 use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
@@ -48,6 +49,12 @@ pub enum Move {
     Complete(Option<Vec<fence_core::ResourceName>>),
     /// An intent to resolve.
     Resolve(OperationId),
+    /// A commit of many.
+    CommitMany(CommitItem),
+    /// An upload that begins.
+    Upload(UploadItem),
+    /// A pass of the sweeper of blobs: whether it gives up uploads, and forgets what was replaced.
+    Tidy(bool, bool),
     /// A pass of the sweeper.
     Sweep(Retention),
 }
@@ -67,6 +74,8 @@ pub struct Mover {
     seals: Vec<SealItem>,
     operations: Vec<OperationId>,
     intents: Vec<OperationId>,
+    commits: Vec<OperationId>,
+    blobs: Vec<BlobId>,
     waiters: Vec<JoinItem>,
 }
 
@@ -76,8 +85,8 @@ impl Mover {
         let rng = StdRng::seed_from_u64(seed);
         let locks = Vec::new();
         let (seals, operations, waiters) = (Vec::new(), Vec::new(), Vec::new());
-        let intents = Vec::new();
-        Self { rng, number: 10, locks, seals, operations, intents, waiters }
+        let (intents, commits, blobs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rng, number: 10, locks, seals, operations, intents, commits, blobs, waiters }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -123,9 +132,11 @@ impl Mover {
     pub fn next(&mut self, standing: &Standing) -> Move {
         let many = 1 + self.below(8);
         match self.below(100) {
-            0..32 => Move::Seal(self.seals()),
-            32..44 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
-            44..54 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
+            0..28 => Move::Seal(self.seals()),
+            28..38 => Move::Renew((0..many).map(|_| self.renewal()).collect()),
+            38..47 => Move::Release((0..1 + self.below(3)).map(|_| self.release()).collect()),
+            47..49 => Move::Tidy(self.chance(30), self.chance(50)),
+            49..54 => Move::Upload(self.upload(standing)),
             54..59 => {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
@@ -141,6 +152,7 @@ impl Mover {
                 None => Move::Complete(None),
             },
             63..68 => Move::Mark((0..1 + self.below(3)).map(|_| self.mark_item()).collect()),
+            82..90 => Move::CommitMany(self.commit(standing)),
             _ => Move::Commit((0..many * 2).map(|_| self.write(standing)).collect()),
         }
     }
@@ -404,6 +416,81 @@ impl Mover {
         }
     }
 
+    /// Mostly on resources that one token holds.
+    fn commit(&mut self, standing: &Standing) -> CommitItem {
+        let known = self.recent(|mover| &mover.commits, 6).filter(|_| self.chance(12));
+        let operation = known.unwrap_or_else(|| {
+            let id = OperationId(self.id());
+            self.commits.push(id);
+            id
+        });
+        let first = self.below(4);
+        let number = self.token(standing, first);
+        let held = standing.fences[first].0;
+        let mut resources = Vec::new();
+        let mut steps = Vec::new();
+        for (at, resource) in RESOURCES.into_iter().enumerate() {
+            let (token, version) = standing.fences[at];
+            if at != first && !(token == held && self.chance(70)) && !self.chance(4) {
+                continue;
+            }
+            let demand = self.chance(8).then(|| version + i64::from(self.chance(20)));
+            resources.push(CommitResource { resource: name(resource), version: demand });
+            for object in OBJECTS {
+                if self.chance(50) {
+                    let condition = self.chance(12).then(|| self.condition(version));
+                    let effect = self.effect_on(object);
+                    steps.push(CommitStep {
+                        resource: name(resource),
+                        object_condition: condition,
+                        effect,
+                    });
+                }
+            }
+        }
+        // In any order; and no blob twice.
+        for at in (1..steps.len()).rev() {
+            let other = self.below(at + 1);
+            steps.swap(at, other);
+        }
+        let mut seen = Vec::new();
+        steps.retain(|step| match step.effect.blob() {
+            Some(blob) if seen.contains(&blob) => false,
+            blob => {
+                seen.extend(blob);
+                true
+            }
+        });
+        let key = self.one_of(&KEYS).to_owned();
+        let idempotency = self
+            .chance(35)
+            .then(|| IdempotencyKey { key, fingerprint: [2 + u8::from(self.chance(30)); 32] });
+        let lock = self.chance(5).then(|| self.lock(95));
+        CommitItem {
+            operation,
+            resources: resources.into(),
+            token: token(number),
+            lock,
+            sequence: self.chance(10).then(|| self.below(12) as i64),
+            idempotency,
+            steps: steps.into(),
+            attempt: self.attempt(),
+        }
+    }
+
+    fn upload(&mut self, standing: &Standing) -> UploadItem {
+        let resource = self.below(4);
+        let blob = BlobId(self.id());
+        self.blobs.push(blob);
+        UploadItem {
+            blob: self.chance(95).then_some(blob),
+            resource: name(RESOURCES[resource]),
+            token: token(self.token(standing, resource)),
+            lock: None,
+            key: self.chance(10).then(|| self.one_of(&KEYS).to_owned()),
+        }
+    }
+
     fn key(&mut self) -> IdempotencyKey {
         let key = self.one_of(&KEYS).to_owned();
         IdempotencyKey { key, fingerprint: [u8::from(self.chance(30)); 32] }
@@ -425,10 +512,28 @@ impl Mover {
     }
 
     fn effect(&mut self) -> Effect {
-        let object = key(self.one_of(&OBJECTS));
         match self.below(20) {
             0 => Effect::DeleteAll,
-            1..6 => Effect::Delete { key: object },
+            _ => {
+                let object = self.one_of(&OBJECTS);
+                self.effect_on(object)
+            }
+        }
+    }
+
+    /// A delete, or a put with its bytes or a blob.
+    fn effect_on(&mut self, object: &str) -> Effect {
+        let object = key(object);
+        let blob = self.recent(|mover| &mover.blobs, 4);
+        match (self.below(20), blob) {
+            (0..5, _) => Effect::Delete { key: object },
+            (5..8, Some(blob)) => Effect::Put {
+                key: object,
+                content_type: "video/x".into(),
+                payload: Payload::Blob(blob),
+                size: 1 << 40,
+                sha256: digest(blob.0.as_bytes()),
+            },
             _ => {
                 let body: Vec<u8> = (0..self.below(40)).map(|_| self.rng.random()).collect();
                 let content_type = self.one_of(&["text/plain", "a/b; c=\"d\"", ""]).to_owned();
@@ -441,7 +546,7 @@ impl Mover {
     }
 
     /// The ids that the run has used.
-    pub fn known(&self) -> (&[LockId], &[OperationId]) {
-        (&self.locks, &self.operations)
+    pub fn known(&self) -> (&[LockId], Vec<OperationId>) {
+        (&self.locks, [self.operations.as_slice(), &self.commits].concat())
     }
 }

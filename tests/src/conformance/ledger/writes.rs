@@ -43,6 +43,7 @@ pub async fn a_put_is_answered_in_full_and_read_back(ledger: &dyn Ledger) {
         sha256: Some(digest(&body)),
         owner: "ann".into(),
         committed_at: applied.committed_at,
+        did: Vec::new(),
     };
     assert_eq!(applied, expected);
     let read = look(ledger, "r", "dir/ключ é.bin").await;

@@ -1,0 +1,150 @@
+//! The body of a commit: its list, then the bodies that it names, each into memory or into the blob
+//! store.
+
+use axum::extract::Request;
+use bytes::Bytes;
+use fence_core::wire::CommitRequest;
+use fence_core::{ErrorCode, ObjectKey, ResourceName};
+
+use crate::engine::{CommitHead, PutBody, UploadHead};
+use crate::http::extract::{
+    Digests, Gathering, Incoming, MultipartParts, Part, is_json, parse, too_large,
+};
+use crate::http::problem::Problem;
+use crate::http::state::App;
+
+/// The largest list of a commit, in bytes.
+const LIST_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of bodies that one commit keeps in the ledger; what goes beyond becomes blobs.
+const INLINE_BYTES_MAX: usize = 16 << 20;
+
+/// The bodies of a commit, in the order of its list.
+pub struct Bodies<'a> {
+    app: &'a App,
+    parts: MultipartParts,
+    /// Bytes that go into the ledger, so far.
+    inline: usize,
+}
+
+impl<'a> Bodies<'a> {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// `unsupported-media-type`; `body-malformed`; `payload-too-large`; what the body itself comes to.
+    pub async fn begin(app: &'a App, request: Request) -> Result<(Self, CommitRequest), Problem> {
+        let boundary = MultipartParts::boundary(request.headers()).map_err(Problem::and_close)?;
+        let incoming = Incoming::new(request.into_body(), &app.limits, app.limits.body_timeout);
+        let mut parts = MultipartParts::new(incoming, &boundary);
+        let Some(part) = parts.next().await?.filter(|part| part.name == "operations") else {
+            return Err(malformed("the first part is named `operations`"));
+        };
+        is_json(&part.headers).map_err(Problem::and_close)?;
+        let mut read = Gathering::default();
+        while let Some(data) = parts.chunk().await? {
+            read.push(data, &app.bodies)?;
+            if read.size() > LIST_BYTES_MAX {
+                return Err(too_large(LIST_BYTES_MAX as u64).and_close());
+            }
+        }
+        let list = parse(&read.into_bytes()).map_err(Problem::and_close)?;
+        Ok((Self { app, parts, inline: 0 }, list))
+    }
+
+    /// Reads the next body, which must have this name.
+    ///
+    /// 1. What fits into the ledger is read into memory; what turns out not to goes on as step 2.
+    /// 2. The rest is uploaded, one body after the other. Uploads that no commit follows are swept.
+    ///
+    /// # Errors
+    /// `body-malformed` if it is another part; `payload-too-large`; `digest-mismatch`; what the body
+    /// itself or its upload comes to.
+    pub async fn next(
+        &mut self,
+        head: &CommitHead,
+        resource: &ResourceName,
+        key: &ObjectKey,
+        name: &str,
+    ) -> Result<PutBody, Problem> {
+        let part = self.parts.next().await?.filter(|part| part.name == name);
+        let Part { headers, .. } =
+            part.ok_or_else(|| malformed("bodies come in the order of the list, each once"))?;
+        let digests = Digests::parse(&headers).map_err(Problem::and_close)?;
+        let limits = &self.app.limits;
+        let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
+        let room = INLINE_BYTES_MAX.saturating_sub(self.inline);
+        let inline_max = limits.inline_bytes_max.min(object_max).min(room);
+        let mut read = Gathering::default();
+        while let Some(data) = self.parts.chunk().await? {
+            read.push(data, &self.app.bodies)?;
+            if read.size() > inline_max {
+                let head = UploadHead {
+                    resource: resource.clone(),
+                    key: key.clone(),
+                    token: head.token,
+                    lock: head.lock,
+                    idempotency_key: head.idempotency_key.clone(),
+                    request_id: head.request_id.clone(),
+                };
+                return self.upload(head, digests, read.into_bytes()).await;
+            }
+        }
+        let bytes = read.into_bytes();
+        digests.check_whole(&bytes).map_err(Problem::and_close)?;
+        self.inline += bytes.len();
+        Ok(PutBody::Inline(bytes))
+    }
+
+    async fn upload(
+        &mut self,
+        head: UploadHead,
+        mut digests: Digests,
+        start: Bytes,
+    ) -> Result<PutBody, Problem> {
+        self.parts.incoming.extend(self.app.limits.upload_timeout);
+        let refused =
+            |problem: Problem| problem.about(&head.resource).presented(head.token).and_close();
+        let begun = self.app.engine.begin_upload(&head, None).await;
+        let mut upload = begun
+            .map_err(|failure| refused(failure.error.into()).of_operation(failure.operation))?;
+        let max = self.app.limits.object_bytes_max;
+        let mut size = 0;
+        let mut next = Some(start);
+        while let Some(bytes) = next {
+            size += bytes.len() as u64;
+            if size > max {
+                upload.give_up().await;
+                return Err(too_large(max).and_close());
+            }
+            digests.update(&bytes);
+            if let Err(error) = upload.push(bytes).await {
+                upload.give_up().await;
+                return Err(refused(error.into()));
+            }
+            next = match self.parts.chunk().await {
+                Ok(bytes) => bytes,
+                Err(problem) => {
+                    upload.give_up().await;
+                    return Err(problem);
+                }
+            };
+        }
+        let uploaded = upload.finish().await.map_err(|error| refused(error.into()))?;
+        digests.check(&uploaded.sha256).map_err(Problem::and_close)?;
+        Ok(PutBody::Uploaded(uploaded))
+    }
+
+    /// Reads to the end of the body, where no part may be left.
+    ///
+    /// # Errors
+    /// `body-malformed` if there is one; what the body itself comes to.
+    pub async fn end(mut self) -> Result<(), Problem> {
+        match self.parts.next().await? {
+            None => Ok(()),
+            Some(_) => Err(malformed("there is a part that no operation names")),
+        }
+    }
+}
+
+fn malformed(why: &str) -> Problem {
+    Problem::new(ErrorCode::BodyMalformed, format!("{why}; nothing was applied")).and_close()
+}
