@@ -1,76 +1,25 @@
 //! A ledger in memory: the acts on all rows, under one mutex.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::uploads::BlobRows;
-use crate::acts::{self, Buried, Change, Guard, Now, Rows};
+use super::state::{MemoryLedger, limit};
+use crate::acts::{self, Buried, Change, Guard, Rows};
 use crate::lock::{LockId, LockState, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock,
-    CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
+    Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
+    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
     JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
     OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 
-pub(super) struct State {
-    pub(super) rows: Rows,
-    rejections: VecDeque<(i64, Rejection)>,
-    rejections_seen: i64,
-    /// Where each generation but the first began.
-    rewound: Vec<(i64, i64)>,
-    pub(super) blobs: BlobRows,
-    pub(super) refenced_at: Option<Timestamp>,
-}
-
-/// A ledger that forgets everything with the process.
-pub struct MemoryLedger {
-    clock: Arc<dyn Clock>,
-    state: Mutex<State>,
-}
-
 impl MemoryLedger {
-    /// Keeps replaced versions whose bytes are in the ledger, too.
-    pub fn keeping_versions(self) -> Self {
-        self.state().rows.keeps_versions = true;
-        self
-    }
-
-    /// An empty ledger in epoch 0, not open yet.
-    pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
-        let guard =
-            Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0, ledger: nonce };
-        Self {
-            clock,
-            state: Mutex::new(State {
-                rows: Rows::new(guard),
-                rejections: VecDeque::new(),
-                rejections_seen: 0,
-                rewound: Vec::new(),
-                blobs: BlobRows::default(),
-                refenced_at: None,
-            }),
-        }
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn now(&self) -> Now {
-        Now {
-            wall: self.clock.now(),
-            elapsed_ms: i64::try_from(self.clock.elapsed().as_millis()).unwrap_or(i64::MAX),
-        }
-    }
-
     /// Changes the guard, knowing the highest token, and records why if that changed anything.
     fn change_guard(&self, entry: AuditEntry, act: impl FnOnce(&mut Guard, i64)) -> Epoch {
         let now = self.now().wall;
@@ -87,20 +36,6 @@ impl MemoryLedger {
             acts::doubt(rows.upstreams.values_mut(), rows.guard.floor, now);
         }
         epoch_of(rows)
-    }
-
-    /// Runs an act for each item, in order.
-    pub(super) fn act<I, V>(
-        &self,
-        items: &[I],
-        mut act: impl FnMut(&mut Rows, &I, Now) -> V,
-    ) -> Vec<V> {
-        let now = self.now();
-        let mut state = self.state();
-        let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
-        state.rows.journal.clear();
-        state.rows.queue.settle();
-        verdicts
     }
 }
 
@@ -137,10 +72,6 @@ fn count(written: &[(OperationId, ResourceName)]) -> i64 {
 
 fn last_event(rows: &Rows) -> EventCursor {
     EventCursor { generation: rows.guard.generation, number: count(&rows.written) }
-}
-
-pub(super) fn limit(rows: i64) -> usize {
-    usize::try_from(rows).unwrap_or(0)
 }
 
 #[async_trait]

@@ -3,9 +3,10 @@
 mod blobs;
 mod ledger;
 mod mint;
+mod state;
 mod uploads;
 mod upstreams;
 
 pub use blobs::MemoryBlobs;
-pub use ledger::MemoryLedger;
 pub use mint::MemoryMint;
+pub use state::MemoryLedger;

@@ -1,6 +1,5 @@
 //! What the ledger in memory knows of blobs.
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,25 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::MemoryLedger;
-use super::ledger::State;
+use super::state::{GarbageRow, State};
 use crate::acts;
 use crate::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
 };
-
-/// Garbage, and what keeps blobs from becoming it.
-#[derive(Default)]
-pub(super) struct BlobRows {
-    garbage: BTreeMap<BlobId, GarbageRow>,
-    pins: HashMap<BlobId, Timestamp>,
-    store: Option<Uuid>,
-}
-
-struct GarbageRow {
-    handle: Option<String>,
-    due_at: Timestamp,
-    deleted: bool,
-}
 
 fn before(now: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::MemoryLedger;
-use super::ledger::limit;
+use super::state::limit;
 use crate::acts;
 use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;

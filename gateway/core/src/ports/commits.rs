@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::ledger::{Attempt, LedgerError, Patience};
+use super::act::{Attempt, LedgerError, Patience};
 use super::writes::{Applied, Effect, IdempotencyKey};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};

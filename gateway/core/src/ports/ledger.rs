@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::act::{LedgerError, Patience};
 use super::commits::Commits;
 use super::disasters::{Epoch, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
@@ -27,55 +28,6 @@ use super::views::{
 use super::writes::{Applied, WriteItem, WriteVerdict};
 use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;
-
-/// Why an act could not decide.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LedgerError {
-    /// Definitely not applied; the same batch may be sent again.
-    #[error("the ledger does not answer: {0}")]
-    Unavailable(String),
-    /// The answer was lost: applied or not. Only a rerun under the same ids can tell.
-    #[error("the ledger's answer was lost: {0}")]
-    Unknown(String),
-    /// The guard noticed that the ledger may have lost acknowledged commits. Definitely not
-    /// applied.
-    #[error("the ledger must be re-fenced before it takes writes: {0}")]
-    RefenceRequired(String),
-    /// The epoch moved on since the caller read it. Definitely not applied.
-    #[error("the epoch of the mint has changed")]
-    EpochMoved,
-    /// The ledger answered what this binary cannot read. Applied or not, and asking again will not
-    /// tell.
-    #[error("the ledger's answer cannot be read: {0}")]
-    Unreadable(String),
-    /// A defect on either side. Definitely not applied, and trying again will not help.
-    #[error("the ledger refused the act: {0}")]
-    Defect(String),
-}
-
-/// How often an id may have been sent before.
-///
-/// After a lost connection, *absent* does not mean *not applied*: the first sending may still be
-/// waiting for its row lock. So a rerun that is refused buries its id, and whoever finds a buried
-/// id applies nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
-    /// Never sent before.
-    First,
-    /// Sent before with an unknown outcome: find it, or apply it now, or bury it.
-    Rerun,
-    /// Sent before with an unknown outcome, and no longer wanted: find it, or bury it.
-    Bury,
-}
-
-/// How long an act waits for fence rows that somebody else has locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// Not at all: such items come back as busy, the others go through.
-    Skip,
-    /// Up to this long; for a batch of one, on a lane of its own.
-    Wait(Duration),
-}
 
 /// How much to keep, and how much to tidy in one pass.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 //! decide". Adapters implement these traits; one conformance suite holds them all to the same
 //! behaviour.
 
+mod act;
 mod blobs;
 mod commits;
 mod disasters;
@@ -19,6 +20,7 @@ mod upstreams;
 mod views;
 mod writes;
 
+pub use act::*;
 pub use blobs::*;
 pub use commits::*;
 pub use disasters::*;

@@ -16,8 +16,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::act::LedgerError;
 use super::blobs::BlobId;
-use super::ledger::LedgerError;
 use crate::lock::LockId;
 use crate::names::{ObjectKey, ResourceName};
 use crate::rule::Refusal;

@@ -1,0 +1,97 @@
+//! What the ledger in memory holds, under one mutex.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::acts::{Guard, Now, Rows};
+use crate::ports::{BlobId, Clock, Rejection};
+
+/// What the ledger holds.
+pub(super) struct State {
+    pub(super) rows: Rows,
+    pub(super) rejections: VecDeque<(i64, Rejection)>,
+    pub(super) rejections_seen: i64,
+    /// Where each generation but the first began.
+    pub(super) rewound: Vec<(i64, i64)>,
+    pub(super) blobs: BlobRows,
+    pub(super) refenced_at: Option<Timestamp>,
+}
+
+/// A ledger that forgets everything with the process.
+pub struct MemoryLedger {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl MemoryLedger {
+    /// Keeps replaced versions whose bytes are in the ledger, too.
+    pub fn keeping_versions(self) -> Self {
+        self.state().rows.keeps_versions = true;
+        self
+    }
+
+    /// An empty ledger in epoch 0, not open yet.
+    pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
+        let guard =
+            Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0, ledger: nonce };
+        Self {
+            clock,
+            state: Mutex::new(State {
+                rows: Rows::new(guard),
+                rejections: VecDeque::new(),
+                rejections_seen: 0,
+                rewound: Vec::new(),
+                blobs: BlobRows::default(),
+                refenced_at: None,
+            }),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now {
+            wall: self.clock.now(),
+            elapsed_ms: i64::try_from(self.clock.elapsed().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Runs an act for each item, in order.
+    pub(super) fn act<I, V>(
+        &self,
+        items: &[I],
+        mut act: impl FnMut(&mut Rows, &I, Now) -> V,
+    ) -> Vec<V> {
+        let now = self.now();
+        let mut state = self.state();
+        let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
+        state.rows.journal.clear();
+        state.rows.queue.settle();
+        verdicts
+    }
+}
+
+/// Garbage, and what keeps blobs from becoming it.
+#[derive(Default)]
+pub(super) struct BlobRows {
+    pub(super) garbage: BTreeMap<BlobId, GarbageRow>,
+    pub(super) pins: HashMap<BlobId, Timestamp>,
+    pub(super) store: Option<Uuid>,
+}
+
+/// A blob to delete.
+pub(super) struct GarbageRow {
+    pub(super) handle: Option<String>,
+    pub(super) due_at: Timestamp,
+    pub(super) deleted: bool,
+}
+
+/// How many rows a caller asks for.
+pub(super) fn limit(rows: i64) -> usize {
+    usize::try_from(rows).unwrap_or(0)
+}
