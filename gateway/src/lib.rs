@@ -13,5 +13,4 @@ pub mod ledger;
 pub mod mint;
 pub mod runtime;
 pub mod telemetry;
-pub mod upstreams;
 pub mod wiring;

@@ -2,6 +2,7 @@
 
 mod check;
 mod flags;
+mod fronting;
 mod layers;
 mod secret;
 mod show;
@@ -17,6 +18,7 @@ use figment::Figment;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use flags::Flags;
+pub use fronting::{Guarantee, Pattern};
 pub use layers::SETTINGS;
 pub use secret::{PostgresUrl, Secret};
 pub use upstreams::Upstream;

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::duration;
-use crate::upstreams::{Guarantee, Pattern};
+use super::fronting::{Guarantee, Pattern};
 
 /// The longest name of an upstream, and the longest prefix of its resources.
 const NAME_BYTES_MAX: usize = 64;

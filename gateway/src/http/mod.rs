@@ -4,6 +4,7 @@ pub mod extract;
 pub mod middleware;
 pub mod pages;
 pub mod problem;
+pub mod proxy;
 pub mod receipt;
 pub mod routes;
 pub mod serve;
@@ -34,10 +35,6 @@ use routes::{
     audit, commits, feed, fences, health, intents, locks, objects, operations, operators,
     rejections, resources, upstreams, watching, writes,
 };
-
-/// Among the extensions of an answer that an upstream gave: what it says of caches is its own.
-#[derive(Debug, Clone, Copy)]
-pub struct Forwarded;
 
 /// All routes, each with its documentation.
 fn api() -> OpenApiRouter<App> {

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::upstreams::Upstreams;
+use crate::http::proxy::Upstreams;
 
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]

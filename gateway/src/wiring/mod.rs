@@ -21,12 +21,12 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
 use crate::engine::{self, Engine, Refencing};
+use crate::http::proxy::{self, Upstreams};
 use crate::http::{self, AppState, Limits};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
-use crate::upstreams::{self, Upstreams};
 
 pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
@@ -324,7 +324,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
             RefenceMode::Auto => Refencing::Auto,
             RefenceMode::Manual => Refencing::Manual,
         }),
-        drained: upstreams::drained(&config.upstreams),
+        drained: proxy::drained(&config.upstreams),
     }
 }
 

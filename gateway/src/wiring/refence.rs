@@ -10,11 +10,11 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, PostgresUrl};
 use crate::data_dir::DataDir;
 use crate::engine::{Refenced, refence_now};
+use crate::http::proxy::drained;
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint};
 use crate::runtime;
-use crate::upstreams::drained;
 
 const NOT_CALLED_FOR: &str = "nothing calls for a re-fence; --force does it all the same, \
                               which voids every token that was ever granted";

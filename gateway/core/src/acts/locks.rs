@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
+use super::extend::{NotRenewable, renewable, restart};
 use super::rows::{Buried, Change, Now, Rows};
-use super::seal::{NotRenewable, renewable, restart};
 use crate::lock::{LockEnd, LockId};
 use crate::names::ResourceName;
 use crate::ports::{

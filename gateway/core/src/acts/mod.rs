@@ -9,8 +9,11 @@ mod blobs;
 mod commit;
 mod commit_many;
 mod disasters;
+mod extend;
+mod forwards;
 mod locks;
 mod marks;
+mod now;
 mod queue;
 mod rows;
 mod seal;
@@ -20,6 +23,7 @@ pub use blobs::begin_upload;
 pub use commit::commit;
 pub use commit_many::commit_many;
 pub use disasters::{refence, switch_epoch};
+pub use forwards::{ForwardRow, UpstreamRow};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;
 pub use queue::{call_next, join};
@@ -29,6 +33,6 @@ pub use rows::{
 };
 pub use seal::seal;
 pub use upstreams::{
-    ForwardRow, UpstreamRow, close_intent, complete_drains, doubt, open_intent, register,
-    resolve_doubts, resolve_intent, sweep_intents,
+    close_intent, complete_drains, doubt, open_intent, register, resolve_doubts, resolve_intent,
+    sweep_intents,
 };

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::upstreams::{ForwardRow, UpstreamRow};
+use super::forwards::{ForwardRow, UpstreamRow};
+pub use super::now::{Now, millis_between};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::metadata::Metadata;
@@ -17,16 +18,6 @@ use crate::ports::{
 use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
-
-/// The time of an act. Deadlines go by `elapsed_ms`, which no clock step moves; the wall clock is
-/// for people and for breaks, which are stored once they have come due.
-#[derive(Debug, Clone, Copy)]
-pub struct Now {
-    /// The wall clock.
-    pub wall: Timestamp,
-    /// Milliseconds on a clock that never goes back, since some point in this process.
-    pub elapsed_ms: i64,
-}
 
 /// What guards the acts against a ledger or a mint that lost its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -536,9 +527,4 @@ impl Rows {
         self.buried.insert(id, now.wall);
         self.journal.insert(Change::Buried(id));
     }
-}
-
-/// Milliseconds from one time to another; 0 if the clock went back between them.
-pub fn millis_between(from: Timestamp, to: Timestamp) -> i64 {
-    (to.as_millisecond() - from.as_millisecond()).max(0)
 }

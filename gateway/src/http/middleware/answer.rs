@@ -11,9 +11,9 @@ use fence_core::ResourceName;
 use tracing::Instrument;
 
 use super::request_id::RequestId;
-use crate::http::Forwarded;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
+use crate::http::proxy::Forwarded;
 
 /// How long requests took, by route, method and class of status.
 const DURATION: &str = "fencegate_http_request_duration_seconds";

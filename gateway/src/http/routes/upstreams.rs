@@ -11,11 +11,11 @@ use crate::http::PeerAddress;
 use crate::http::extract::{FenceHeaders, fence_token};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
+use crate::http::proxy::{
+    Passage, Upstream, check_path, forward, is_fenced, read_ahead, refuse_tricks, to_upstream,
+};
 use crate::http::spec::{ReadThroughProblems, UpstreamParams, WriteThroughProblems};
 use crate::http::state::App;
-use crate::upstreams::{
-    self, Passage, Upstream, check_path, forward, read_ahead, refuse_tricks, to_upstream,
-};
 
 macro_rules! documented {
     ($($method:ident $function:ident $id:literal $title:literal $text:literal
@@ -80,7 +80,7 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     }
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;
-    let fenced = match upstreams::is_fenced(&parts.method) {
+    let fenced = match is_fenced(&parts.method) {
         true => Some(wish(&upstream, path, &parts)?),
         false => None,
     };

@@ -9,7 +9,8 @@ use futures::stream::{self, Stream, StreamExt as _};
 use tokio::sync::Semaphore;
 
 use crate::http::extract::{self, Gathered, too_large};
-use crate::http::{Limits, Problem};
+use crate::http::problem::Problem;
+use crate::http::state::Limits;
 
 /// So much of a body is read before the ledger is asked. A body that ends within it is whole by then: a
 /// caller that stalls or hangs up in its middle leaves nothing behind at the upstream or in the ledger.

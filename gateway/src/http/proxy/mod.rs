@@ -20,36 +20,19 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config;
+use crate::config::{self, Guarantee, Pattern};
 
 pub use body::{Incoming, read_ahead};
 pub use forward::{Passage, forward};
 pub use headers::{refuse_tricks, to_upstream};
-pub use path::{Pattern, check_path};
+pub use path::check_path;
 
 /// How long a connection may be kept for the next read.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// What a 2xx of an upstream promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Guarantee {
-    /// Nothing of an older token is under way once a newer one was given out.
-    Drained,
-    /// A stale token is not forwarded once a newer one was given out; what was forwarded before may
-    /// still land.
-    Admission,
-}
-
-impl Guarantee {
-    /// The word in settings and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Drained => "drained",
-            Self::Admission => "admission",
-        }
-    }
-}
+/// Among the extensions of an answer that an upstream gave: what it says of caches is its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Forwarded;
 
 /// An upstream, as the gateway uses it.
 pub struct Upstream {

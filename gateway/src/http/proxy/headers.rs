@@ -6,7 +6,7 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Version};
 
 use super::is_fenced;
-use crate::http::Problem;
+use crate::http::problem::Problem;
 
 /// What a proxy must not pass on (RFC 9110, 7.6.1), with what stood in for it before.
 const HOP_BY_HOP: &[&str] = &[

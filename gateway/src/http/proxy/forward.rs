@@ -19,11 +19,11 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::body::{Incoming, Trouble};
 use super::caller::Caller;
-use super::{Upstream, headers};
+use super::{Forwarded, Upstream, headers};
 use crate::engine::upstreams::count_forward;
 use crate::engine::{Admitted, Engine, Forward};
-use crate::http::problem::text;
-use crate::http::{Forwarded, Limits, Problem};
+use crate::http::problem::{Problem, text};
+use crate::http::state::Limits;
 
 /// A request that is to be passed on.
 pub struct Passage {
