@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
@@ -47,6 +48,20 @@ pub struct Incoming {
     body: Body,
     idle: Duration,
     end: Instant,
+}
+
+/// Bytes that come in pieces.
+#[async_trait]
+pub trait Chunks: Send {
+    /// The next piece; `None` at the end.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Problem>;
+}
+
+#[async_trait]
+impl Chunks for Incoming {
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
+        self.next().await
+    }
 }
 
 /// What was read of a body.

@@ -11,7 +11,7 @@ mod query;
 mod range;
 
 pub use body::{
-    Gathered, Gathering, Incoming, content_length, declared_length, read_body, too_large,
+    Chunks, Gathered, Gathering, Incoming, content_length, declared_length, read_body, too_large,
 };
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use digest::Digests;

@@ -3,11 +3,12 @@
 //! What senders do not send is refused, not repaired: text before the first part or after the last,
 //! padding behind a boundary, names with escapes.
 
+use async_trait::async_trait;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::{Bytes, BytesMut};
 use fence_core::ErrorCode;
 
-use super::body::Incoming;
+use super::body::{Chunks, Incoming};
 use super::headers::{not_encoded, single};
 use crate::http::problem::Problem;
 
@@ -114,31 +115,6 @@ impl Parts {
         Ok(Some(Part { name, headers }))
     }
 
-    /// The next bytes of the part; `None` at its end.
-    ///
-    /// # Errors
-    /// What the body itself comes to.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
-        while self.inside {
-            let whole = find(&self.buffer, &self.delimiter);
-            // What could be the beginning of the boundary waits for the rest.
-            let open = self.buffer.len().saturating_sub(self.delimiter.len() - 1);
-            let ready = whole.unwrap_or(open);
-            self.inside = whole.is_none();
-            if ready > 0 {
-                let bytes = self.buffer.split_to(ready);
-                return Ok(Some(match ready < COPIED_BELOW {
-                    true => Bytes::copy_from_slice(&bytes),
-                    false => bytes.freeze(),
-                }));
-            }
-            if self.inside {
-                self.more().await?;
-            }
-        }
-        Ok(None)
-    }
-
     /// Behind the last boundary there is nothing but perhaps the end of its line.
     async fn end(&mut self) -> Result<(), Problem> {
         while self.buffer.len() <= LINE_END.len() {
@@ -178,6 +154,34 @@ impl Parts {
         let data = data.ok_or_else(|| malformed("the body ends before its last boundary"))?;
         self.buffer.extend_from_slice(&data);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Chunks for Parts {
+    /// The next bytes of the part; `None` at its end.
+    ///
+    /// # Errors
+    /// What the body itself comes to.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
+        while self.inside {
+            let whole = find(&self.buffer, &self.delimiter);
+            // What could be the beginning of the boundary waits for the rest.
+            let open = self.buffer.len().saturating_sub(self.delimiter.len() - 1);
+            let ready = whole.unwrap_or(open);
+            self.inside = whole.is_none();
+            if ready > 0 {
+                let bytes = self.buffer.split_to(ready);
+                return Ok(Some(match ready < COPIED_BELOW {
+                    true => Bytes::copy_from_slice(&bytes),
+                    false => bytes.freeze(),
+                }));
+            }
+            if self.inside {
+                self.more().await?;
+            }
+        }
+        Ok(None)
     }
 }
 

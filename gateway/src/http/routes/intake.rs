@@ -2,13 +2,13 @@
 //! store.
 
 use axum::extract::Request;
-use bytes::Bytes;
 use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
 
+use super::puts::upload;
 use crate::engine::{CommitHead, PutBody, UploadHead};
 use crate::http::extract::{
-    Digests, Gathering, Incoming, MultipartParts, Part, is_json, parse, too_large,
+    Chunks as _, Digests, Gathering, Incoming, MultipartParts, Part, is_json, parse, too_large,
 };
 use crate::http::problem::Problem;
 use crate::http::state::App;
@@ -85,52 +85,15 @@ impl<'a> Bodies<'a> {
                     idempotency_key: head.idempotency_key.clone(),
                     request_id: head.request_id.clone(),
                 };
-                return self.upload(head, digests, read.into_bytes()).await;
+                self.parts.incoming.extend(limits.upload_timeout);
+                let (app, start) = (self.app, read.into_bytes());
+                return upload(app, &head, None, digests, start, &mut self.parts).await;
             }
         }
         let bytes = read.into_bytes();
         digests.check_whole(&bytes).map_err(Problem::and_close)?;
         self.inline += bytes.len();
         Ok(PutBody::Inline(bytes))
-    }
-
-    async fn upload(
-        &mut self,
-        head: UploadHead,
-        mut digests: Digests,
-        start: Bytes,
-    ) -> Result<PutBody, Problem> {
-        self.parts.incoming.extend(self.app.limits.upload_timeout);
-        let refused =
-            |problem: Problem| problem.about(&head.resource).presented(head.token).and_close();
-        let begun = self.app.engine.begin_upload(&head, None).await;
-        let mut upload = begun
-            .map_err(|failure| refused(failure.error.into()).of_operation(failure.operation))?;
-        let max = self.app.limits.object_bytes_max;
-        let mut size = 0;
-        let mut next = Some(start);
-        while let Some(bytes) = next {
-            size += bytes.len() as u64;
-            if size > max {
-                upload.give_up().await;
-                return Err(too_large(max).and_close());
-            }
-            digests.update(&bytes);
-            if let Err(error) = upload.push(bytes).await {
-                upload.give_up().await;
-                return Err(refused(error.into()));
-            }
-            next = match self.parts.chunk().await {
-                Ok(bytes) => bytes,
-                Err(problem) => {
-                    upload.give_up().await;
-                    return Err(problem);
-                }
-            };
-        }
-        let uploaded = upload.finish().await.map_err(|error| refused(error.into()))?;
-        digests.check(&uploaded.sha256).map_err(Problem::and_close)?;
-        Ok(PutBody::Uploaded(uploaded))
     }
 
     /// Reads to the end of the body, where no part may be left.

@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 
-use crate::engine::{PutBody, UploadHead, WriteFailure};
-use crate::http::extract::{Digests, Gathered, Incoming, content_length, too_large};
+use crate::engine::{EngineError, PutBody, UploadHead, WriteFailure};
+use crate::http::extract::{Chunks, Digests, Gathered, Incoming, content_length, too_large};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -49,8 +49,8 @@ impl<'a> Intake<'a> {
             return self.upload(Bytes::new(), incoming).await;
         }
         if self.expects {
-            let refused = self.app.engine.refuse_early(&self.head).await;
-            refused.map_err(|failure| self.refused(failure))?;
+            let early = self.app.engine.refuse_early(&self.head).await;
+            early.map_err(|failure| refused(&self.head, failure))?;
         }
         let mut incoming = Incoming::new(body, limits, limits.body_timeout);
         match incoming.gather(inline_max, &self.app.bodies).await? {
@@ -65,43 +65,57 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// A body of which much may still come is not waited for.
-    fn refused(&self, failure: WriteFailure) -> Problem {
-        Problem::from(failure.error)
-            .about(&self.head.resource)
-            .presented(self.head.token)
-            .of_operation(failure.operation)
-            .and_close()
+    async fn upload(self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
+        upload(self.app, &self.head, self.declared, self.digests, start, &mut incoming).await
     }
+}
 
-    async fn upload(mut self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
-        let begun = self.app.engine.begin_upload(&self.head, self.declared).await;
-        let mut upload = begun.map_err(|failure| self.refused(failure))?;
-        let max = self.app.limits.object_bytes_max;
-        let mut size = 0;
-        let mut next = Some(start);
-        while let Some(bytes) = next {
-            size += bytes.len() as u64;
-            if size > max {
-                upload.give_up().await;
-                return Err(too_large(max).and_close());
-            }
-            self.digests.update(&bytes);
-            if let Err(error) = upload.push(bytes).await {
-                upload.give_up().await;
-                return Err(Problem::from(error).about(&self.head.resource).and_close());
-            }
-            next = match incoming.next().await {
-                Ok(bytes) => bytes,
-                Err(problem) => {
-                    upload.give_up().await;
-                    return Err(problem);
-                }
-            };
+/// A body of which much may still come is not waited for.
+fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
+    Problem::from(failure.error)
+        .about(&head.resource)
+        .presented(head.token)
+        .of_operation(failure.operation)
+        .and_close()
+}
+
+/// Uploads a body whose first bytes are here, and which has `size` bytes, if that is known.
+pub async fn upload(
+    app: &App,
+    head: &UploadHead,
+    size: Option<u64>,
+    mut digests: Digests,
+    start: Bytes,
+    rest: &mut dyn Chunks,
+) -> Result<PutBody, Problem> {
+    let failed = |error: EngineError| {
+        Problem::from(error).about(&head.resource).presented(head.token).and_close()
+    };
+    let begun = app.engine.begin_upload(head, size).await;
+    let mut upload = begun.map_err(|failure| refused(head, failure))?;
+    let max = app.limits.object_bytes_max;
+    let mut sent = 0;
+    let mut next = Some(start);
+    while let Some(bytes) = next {
+        sent += bytes.len() as u64;
+        if sent > max {
+            upload.give_up().await;
+            return Err(too_large(max).and_close());
         }
-        let uploaded = upload.finish().await;
-        let uploaded = uploaded.map_err(|error| Problem::from(error).about(&self.head.resource))?;
-        self.digests.check(&uploaded.sha256)?;
-        Ok(PutBody::Uploaded(uploaded))
+        digests.update(&bytes);
+        if let Err(error) = upload.push(bytes).await {
+            upload.give_up().await;
+            return Err(failed(error));
+        }
+        next = match rest.chunk().await {
+            Ok(bytes) => bytes,
+            Err(problem) => {
+                upload.give_up().await;
+                return Err(problem);
+            }
+        };
     }
+    let uploaded = upload.finish().await.map_err(failed)?;
+    digests.check(&uploaded.sha256).map_err(Problem::and_close)?;
+    Ok(PutBody::Uploaded(uploaded))
 }
