@@ -3,6 +3,7 @@
 
 use fence_tests::client::object_path;
 use fence_tests::gateway::Gateway;
+use fence_tests::process::eventually;
 use fence_tests::raw::RawConnection;
 use fence_tests::stores::{Kind, Store};
 use serde_json::json;
@@ -189,8 +190,11 @@ async fn writes_in_vain_are_refused_before_their_bodies(setup: SetUp) {
     let other = client.put(R, "big", body(2, MIB)).under(&old).idempotency_key(key).send().await;
     other.refused(422, "idempotency-key-reused");
     assert_eq!(blob_files(&gateway), 1, "nothing was uploaded for any of these");
-    let rejections = client.get("/rejections").send().await.expect(200);
-    assert_eq!(rejections.json()["items"].as_array().unwrap().len(), 3);
+    eventually("the refusals are kept", async || {
+        let rejections = client.get("/rejections").send().await.expect(200);
+        (rejections.json()["items"].as_array()?.len() == 3).then_some(())
+    })
+    .await;
 }
 
 /// The same body by another worker, under the token of its own: the first answer.

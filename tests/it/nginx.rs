@@ -9,7 +9,8 @@ use serde_json::json;
 const LOCATION: &str = include_str!("nginx-location.conf");
 
 async fn behind_nginx() -> (Gateway, Nginx, Client) {
-    let gateway = Gateway::embedded().start().await;
+    let settings = Gateway::embedded().env("FENCEGATE_OBJECT_BYTES_MAX", "409600");
+    let gateway = settings.start().await;
     let nginx = Nginx::start(LOCATION, gateway.address()).await;
     let client = Client::new(nginx.url());
     (gateway, nginx, client)
@@ -135,10 +136,11 @@ async fn chunked_bodies_and_the_limit_on_them_pass_through_nginx() {
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(client.read("r", "k").send().await.expect(200).text(), "hello");
 
-    let large = vec![b'x'; 300 * 1024];
-    let refused = client.put("r", "k", large).under(&lock).send().await;
-    refused.refused(413, "payload-too-large");
+    let large = |length| client.put("r", "k", vec![b'x'; length]).under(&lock).send();
+    large(500 * 1024).await.refused(413, "payload-too-large");
     assert_eq!(client.read("r", "k").send().await.expect(200).text(), "hello");
+    large(400 * 1024).await.expect(200);
+    assert_eq!(client.read("r", "k").send().await.expect(200).body.len(), 400 * 1024);
 }
 
 #[tokio::test]
