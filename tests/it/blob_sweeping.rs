@@ -109,7 +109,7 @@ async fn readers_get_what_they_asked_for(gateways: &[Gateway]) {
     }
     println!("{slow} slow and {fast} fast reads, {deleted} deletions");
     assert!(
-        slow >= 16 && fast >= 50 && deleted >= 50,
+        slow >= 8 && fast >= 20 && deleted >= 20,
         "{slow} {fast} {deleted}: too little happened"
     );
     assert_eq!(missing, 0);
