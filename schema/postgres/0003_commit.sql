@@ -128,15 +128,7 @@ BEGIN
 
     -- The sweeper takes intents by the same rows. One that it is just looking at is busy.
     IF any_blob THEN
-        IF p_wait_ms = 0 THEN
-            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
-                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
-                ORDER BY s.blob FOR UPDATE SKIP LOCKED) l;
-        ELSE
-            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
-                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
-                ORDER BY s.blob FOR UPDATE) l;
-        END IF;
+        b_mine := fencegate.lock_intents(p_blob, p_wait_ms);
         SELECT coalesce(array_agg(s.blob), '{}') INTO b_there
         FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob);
     END IF;

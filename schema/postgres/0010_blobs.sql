@@ -55,6 +55,25 @@ CREATE TABLE fencegate.blob_store (
     store    uuid NOT NULL
 );
 
+-- Locks the intents of these blobs, as far as there are any, and returns which; with p_wait_ms = 0 those
+-- that somebody else has locked are skipped.
+CREATE FUNCTION fencegate.lock_intents(p_blobs uuid[], p_wait_ms int)
+RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    got uuid[];
+BEGIN
+    IF p_wait_ms = 0 THEN
+        SELECT array_agg(l.blob) INTO got FROM (
+            SELECT i.blob FROM fencegate.blob_intents i WHERE i.blob = ANY (p_blobs)
+            ORDER BY i.blob FOR UPDATE SKIP LOCKED) l;
+    ELSE
+        SELECT array_agg(l.blob) INTO got FROM (
+            SELECT i.blob FROM fencegate.blob_intents i WHERE i.blob = ANY (p_blobs)
+            ORDER BY i.blob FOR UPDATE) l;
+    END IF;
+    RETURN coalesce(got, '{}');
+END $$;
+
 -- Begin upload: store the intent, unless the write is refused for good.
 --
 -- One snapshot and no lock. Of what is refused here nothing can change; nothing is admitted here.

@@ -174,15 +174,7 @@ BEGIN
 
     -- The sweeper takes intents by the same rows. One that it is just looking at is busy.
     IF why IS NULL AND any_blob THEN
-        IF p_wait_ms = 0 THEN
-            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
-                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
-                ORDER BY s.blob FOR UPDATE SKIP LOCKED) l;
-        ELSE
-            SELECT coalesce(array_agg(l.blob), '{}') INTO b_mine FROM (
-                SELECT s.blob FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob)
-                ORDER BY s.blob FOR UPDATE) l;
-        END IF;
+        b_mine := fencegate.lock_intents(p_blob, p_wait_ms);
         SELECT CASE WHEN s.blob IS NULL THEN 'upload_expired' ELSE 'busy' END, p.i, p.resource
         INTO why, step, resource
         FROM unnest(p_blob, p_resource) WITH ORDINALITY p (blob, resource, i)

@@ -21,6 +21,7 @@ use fencegate::engine::{
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::sync::Notify;
 
 use crate::rig::{R, Rig, name};
 
@@ -104,21 +105,12 @@ async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), Wr
     let mut upload = engine.begin_upload(&head, None).await?;
     upload.push(Bytes::from_static(text.as_bytes())).await.unwrap();
     let uploaded = upload.finish().await.unwrap();
-    let write = Write {
-        resource: head.resource,
-        token,
-        lock: None,
-        sequence: None,
-        idempotency_key: None,
-        object_condition: None,
-        resource_version: None,
-        effect: WriteEffect::Put {
-            key: head.key,
-            content_type: "text/plain".into(),
-            body: PutBody::Uploaded(uploaded),
-        },
-        request_id: head.request_id,
+    let effect = WriteEffect::Put {
+        key: head.key,
+        content_type: "text/plain".into(),
+        body: PutBody::Uploaded(uploaded),
     };
+    let write = Write { effect, ..crate::rig::put(R, token) };
     engine.write(write).await.map(drop)
 }
 
@@ -227,4 +219,29 @@ async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
     let record = rig.ledger.operation(failure.operation).await.unwrap();
     assert_eq!(record, Some(fence_core::ports::OperationRecord::Buried));
     assert!(matches!(read(&rig.engine).await, Err(EngineError::ObjectNotFound)));
+}
+
+/// A call of the ledger that is dropped in the middle can leave a transaction open on its connection, and
+/// what is written next would be acknowledged without being committed.
+#[tokio::test]
+async fn a_gateway_that_stops_lets_the_collector_finish_its_call() {
+    let rig = Rig::sweeping(None, std::time::Duration::from_millis(100));
+    let (began, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (entered, gate, left) = (Arc::clone(&began), Arc::new(Notify::new()), Arc::clone(&ended));
+    let opened = Arc::clone(&gate);
+    rig.ledger.tidy_after(async move {
+        entered.notify_one();
+        opened.notified().await;
+        left.notify_one();
+    });
+    began.notified().await;
+    rig.engine.shutdown();
+    // Whoever would drop the call has had its turn.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    gate.notify_one();
+    tokio::time::timeout(fence_tests::process::DEADLINE, ended.notified())
+        .await
+        .expect("the call goes on to its end");
 }

@@ -44,6 +44,10 @@ impl Rig {
     }
 
     pub fn on_blobs(blobs: Option<Arc<dyn Blobs>>) -> Self {
+        Self::sweeping(blobs, LONG)
+    }
+
+    pub fn sweeping(blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
         let runtime = runtime(TaskTracker::new());
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
@@ -60,7 +64,7 @@ impl Rig {
                 rejections_max: 100,
                 rows_per_pass: 100,
             },
-            sweep_interval: LONG,
+            sweep_interval,
             blob_times: BlobTimes {
                 upload: LONG,
                 reader_grace: LONG,

@@ -143,6 +143,7 @@ pub struct ScriptedLedger {
     opens: Script<IntentItem, IntentVerdict>,
     commits: Script<CommitItem, CommitVerdict>,
     looks: Mutex<Vec<usize>>,
+    before_tidying: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl ScriptedLedger {
@@ -159,6 +160,7 @@ impl ScriptedLedger {
             opens: Script::default(),
             commits: Script::default(),
             looks: Mutex::default(),
+            before_tidying: Mutex::default(),
         }
     }
 
@@ -168,6 +170,12 @@ impl ScriptedLedger {
         hook: impl FnMut(&[CommitItem], Patience) -> Step<CommitVerdict> + Send + 'static,
     ) {
         self.commits.set(hook);
+    }
+
+    /// The next time that blobs are tidied, only once this has happened.
+    pub fn tidy_after(&self, event: impl Future<Output = ()> + Send + 'static) {
+        let event = Some(event.boxed());
+        *self.before_tidying.lock().unwrap_or_else(PoisonError::into_inner) = event;
     }
 
     /// How many locks each call of [`Ledger::locks`] asked for, so far.
@@ -499,6 +507,10 @@ impl Uploads for ScriptedLedger {
         limit: i64,
         hand_out: bool,
     ) -> Result<Tidied, LedgerError> {
+        let before = self.before_tidying.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(before) = before {
+            before.await;
+        }
         self.memory.tidy_blobs(times, limit, hand_out).await
     }
 

@@ -27,6 +27,9 @@ pub struct Collector {
 
 impl Collector {
     /// Collects now and then.
+    ///
+    /// At the end no call of the ledger is dropped in the middle, which could leave a transaction open
+    /// on its connection; only deletions in the store are, which are handed out again.
     pub fn start(self, runtime: &Runtime, interval: Duration, closing: CancellationToken) {
         let clock = Arc::clone(&runtime.clock);
         let task = async move {
@@ -35,11 +38,8 @@ impl Collector {
                     () = clock.sleep(interval) => {}
                     () = closing.cancelled() => return,
                 }
-                tokio::select! {
-                    passed = self.pass() => if let Err(error) = passed {
-                        tracing::warn!(%error, "collecting garbage failed; the next pass goes on");
-                    },
-                    () = closing.cancelled() => return,
+                if let Err(error) = self.pass(&closing).await {
+                    tracing::warn!(%error, "collecting garbage failed; the next pass goes on");
                 }
             }
         };
@@ -52,15 +52,18 @@ impl Collector {
     ///    the one that has it (rules 2, 4, 5).
     /// 2. The garbage is deleted in the store; what cannot be is handed out again later.
     /// 3. The ledger notes it: garbage is deleted a second time after a while (rule 3).
-    pub async fn pass(&self) -> Result<(), EngineError> {
+    async fn pass(&self, closing: &CancellationToken) -> Result<(), EngineError> {
         let ours = self.store.ours().await.ok();
         for _ in 0..BATCHES_MAX {
+            if closing.is_cancelled() {
+                break;
+            }
             let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
             let tidied = self.ledger.tidy_blobs(self.times, limit, ours.is_some()).await?;
             ::metrics::counter!(metrics::UPLOADS_GIVEN_UP).increment(tidied.uploads);
             let handed_out = tidied.garbage.len() as u64;
             if let Some(blobs) = ours {
-                self.collect(blobs, tidied.garbage).await?;
+                self.collect(blobs, tidied.garbage, closing).await?;
             }
             if handed_out < BATCH && tidied.uploads < BATCH && tidied.versions < BATCH {
                 break;
@@ -74,10 +77,12 @@ impl Collector {
         &self,
         blobs: &Arc<dyn Blobs>,
         garbage: Vec<Garbage>,
+        closing: &CancellationToken,
     ) -> Result<(), EngineError> {
         let deleted: Vec<Garbage> = stream::iter(garbage)
             .map(|garbage| delete(blobs, garbage))
             .buffer_unordered(DELETIONS_MAX)
+            .take_until(closing.cancelled())
             .filter_map(|deleted| async move { deleted })
             .collect()
             .await;

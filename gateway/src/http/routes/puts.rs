@@ -11,13 +11,13 @@ use crate::http::state::App;
 
 /// A put whose body has not been read.
 pub struct Intake<'a> {
-    pub app: &'a App,
-    pub head: UploadHead,
-    pub digests: Digests,
+    app: &'a App,
+    head: UploadHead,
+    digests: Digests,
     /// `Content-Length`, if there is one.
-    pub declared: Option<u64>,
+    declared: Option<u64>,
     /// Whether the client waits to be told that its body is wanted.
-    pub expects: bool,
+    expects: bool,
 }
 
 impl<'a> Intake<'a> {

@@ -22,10 +22,8 @@ struct CommitRow {
     version: Option<i64>,
     generation: i64,
     created: bool,
-    at_us: Option<i64>,
-    owner: Option<String>,
-    superseded_by: Option<String>,
-    behind: Option<i64>,
+    #[sqlx(flatten)]
+    grant: GrantColumns,
     flushed: i64,
 }
 
@@ -232,8 +230,8 @@ fn verdict(
                     created: row.created,
                     size: stored.as_ref().map_or(0, |put| put.size),
                     sha256: stored.map(|put| *put.sha256),
-                    owner: row.owner.unwrap_or_default(),
-                    committed_at: time(row.at_us.unwrap_or(0)),
+                    owner: row.grant.owner.unwrap_or_default(),
+                    committed_at: time(row.grant.at_us.unwrap_or(0)),
                     did: Vec::new(),
                 },
                 replayed: false,
@@ -249,36 +247,30 @@ fn verdict(
         "buried" => Ok(WriteVerdict::Buried),
         "upload_expired" => Ok(WriteVerdict::UploadExpired),
         "busy" => Ok(WriteVerdict::Busy),
-        word => {
-            let superseded = Superseded {
-                by: row.superseded_by,
-                at_us: row.at_us,
-                owner: row.owner,
-                behind: row.behind,
-            };
-            refusal(word, superseded).map(WriteVerdict::Refused)
-        }
+        word => refusal(word, row.grant).map(WriteVerdict::Refused),
     }
 }
 
-/// What the schema says of the grant of a stale token.
-pub(super) struct Superseded {
-    pub(super) by: Option<String>,
+/// What the acts on data say of a grant: of a stale token, or, without what superseded it, of the one that
+/// was admitted.
+#[derive(FromRow)]
+pub(super) struct GrantColumns {
+    pub(super) superseded_by: Option<String>,
     pub(super) at_us: Option<i64>,
     pub(super) owner: Option<String>,
     pub(super) behind: Option<i64>,
 }
 
 /// A refusal, by the schema's word for it.
-pub(super) fn refusal(word: &str, superseded: Superseded) -> Result<Refusal, LedgerError> {
+pub(super) fn refusal(word: &str, grant: GrantColumns) -> Result<Refusal, LedgerError> {
     Ok(match word {
         "void" => Refusal::Void,
         "unknown" => Refusal::Unknown,
         "stale" => Refusal::Stale {
-            by: superseded.by.as_deref().and_then(Supersession::parse),
-            at: superseded.at_us.map(time),
-            grants_behind: superseded.behind,
-            owner: superseded.owner,
+            by: grant.superseded_by.as_deref().and_then(Supersession::parse),
+            at: grant.at_us.map(time),
+            grants_behind: grant.behind,
+            owner: grant.owner,
         },
         "released" => Refusal::Released,
         "broken" => Refusal::Broken,

@@ -10,7 +10,7 @@ use fence_core::ports::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::commit::{Stored, Superseded, condition, refusal};
+use super::commit::{GrantColumns, Stored, condition, refusal};
 use super::session::unreadable;
 use super::{PgLedger, attempt, reads, wait_ms};
 use crate::ledger::{did, time};
@@ -25,10 +25,8 @@ struct CommitRow {
     version: Option<i64>,
     did: Option<String>,
     generation: i64,
-    at_us: Option<i64>,
-    owner: Option<String>,
-    superseded_by: Option<String>,
-    behind: Option<i64>,
+    #[sqlx(flatten)]
+    grant: GrantColumns,
     flushed: i64,
 }
 
@@ -131,8 +129,8 @@ impl PgLedger {
                     created: false,
                     size: 0,
                     sha256: None,
-                    owner: row.owner.unwrap_or_default(),
-                    committed_at: time(row.at_us.unwrap_or(0)),
+                    owner: row.grant.owner.unwrap_or_default(),
+                    committed_at: time(row.grant.at_us.unwrap_or(0)),
                     did: did(row.did.as_deref())?,
                 })
             });
@@ -162,19 +160,11 @@ impl PgLedger {
                 Ok(CommitVerdict::UploadExpired { step: at(row.step).ok_or_else(nothing)? })
             }
             "busy" => Ok(CommitVerdict::Busy),
-            word => {
-                let superseded = Superseded {
-                    by: row.superseded_by,
-                    at_us: row.at_us,
-                    owner: row.owner,
-                    behind: row.behind,
-                };
-                Ok(CommitVerdict::Refused {
-                    refusal: refusal(word, superseded)?,
-                    resource: resource()?,
-                    step: at(row.step),
-                })
-            }
+            word => Ok(CommitVerdict::Refused {
+                resource: resource()?,
+                step: at(row.step),
+                refusal: refusal(word, row.grant)?,
+            }),
         }
     }
 }

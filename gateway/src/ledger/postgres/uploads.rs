@@ -13,7 +13,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::PgLedger;
-use super::commit::{Superseded, refusal};
+use super::commit::{GrantColumns, refusal};
 use super::reads::fetch;
 use super::session::harmless;
 use crate::ledger::{object_key, resource_name};
@@ -32,10 +32,8 @@ macro_rules! act {
 #[derive(FromRow)]
 struct BeginRow {
     verdict: String,
-    superseded_by: Option<String>,
-    at_us: Option<i64>,
-    owner: Option<String>,
-    behind: Option<i64>,
+    #[sqlx(flatten)]
+    grant: GrantColumns,
 }
 
 /// The first row has the counts, the others the garbage.
@@ -78,15 +76,7 @@ impl Uploads for PgLedger {
         Ok(match row.verdict.as_str() {
             "begun" => UploadVerdict::Begun,
             "known_key" => UploadVerdict::KnownKey,
-            word => {
-                let superseded = Superseded {
-                    by: row.superseded_by,
-                    at_us: row.at_us,
-                    owner: row.owner,
-                    behind: row.behind,
-                };
-                UploadVerdict::Refused(refusal(word, superseded)?)
-            }
+            word => UploadVerdict::Refused(refusal(word, row.grant)?),
         })
     }
 

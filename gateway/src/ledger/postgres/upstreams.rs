@@ -11,7 +11,7 @@ use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::commit::{Superseded, refusal};
+use super::commit::{GrantColumns, refusal};
 use super::locks::{names, unknown_verdict};
 use super::reads::fetch;
 use super::session::{harmless, unreadable};
@@ -26,10 +26,8 @@ const WAIT_MS: i32 = 500;
 #[derive(FromRow)]
 struct OpenRow {
     verdict: String,
-    superseded_by: Option<String>,
-    at_us: Option<i64>,
-    behind: Option<i64>,
-    owner: Option<String>,
+    #[sqlx(flatten)]
+    grant: GrantColumns,
     flushed: i64,
 }
 
@@ -39,15 +37,7 @@ impl OpenRow {
             "admitted" => Ok(IntentVerdict::Admitted),
             "buried" => Ok(IntentVerdict::Buried),
             "busy" => Ok(IntentVerdict::Busy),
-            word => {
-                let superseded = Superseded {
-                    by: self.superseded_by,
-                    at_us: self.at_us,
-                    owner: self.owner,
-                    behind: self.behind,
-                };
-                refusal(word, superseded).map(IntentVerdict::Refused)
-            }
+            word => refusal(word, self.grant).map(IntentVerdict::Refused),
         }
     }
 }
