@@ -245,8 +245,9 @@ impl Closing {
                 Err(Failure::Full | Failure::Busy | Failure::NotApplied(_) | Failure::Unknown) => {}
             }
             tokio::select! {
-                () = self.runtime.clock.sleep(pause) => {}
+                biased;
                 () = self.ended.cancelled() => break,
+                () = self.runtime.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
