@@ -10,6 +10,7 @@ use crate::acts::{Guard, Now, Rows};
 use crate::ports::{BlobId, Clock, Rejection};
 
 /// What the ledger holds.
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) rows: Rows,
     pub(super) rejections: VecDeque<(i64, Rejection)>,
@@ -50,6 +51,11 @@ impl MemoryLedger {
         }
     }
 
+    /// A ledger of its own that holds what this one holds now, as a standby or a backup does.
+    pub fn copy(&self) -> Self {
+        Self { clock: Arc::clone(&self.clock), state: Mutex::new(self.state().clone()) }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +83,7 @@ impl MemoryLedger {
 }
 
 /// Garbage, and what keeps blobs from becoming it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct BlobRows {
     pub(super) garbage: BTreeMap<BlobId, GarbageRow>,
     pub(super) pins: HashMap<BlobId, Timestamp>,
@@ -85,6 +91,7 @@ pub(super) struct BlobRows {
 }
 
 /// A blob to delete.
+#[derive(Clone)]
 pub(super) struct GarbageRow {
     pub(super) handle: Option<String>,
     pub(super) due_at: Timestamp,
