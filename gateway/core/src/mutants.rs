@@ -8,96 +8,108 @@
 pub enum Mutant {
     /// A token is given out before the fence is raised, which the first write under it does.
     SealAtFirstWrite,
+    /// A token equal to the one that was sealed last is sealed again.
+    SealEqualToken,
+    /// A lock on several resources is given out although some are held by others.
+    SealWhatIsFree,
+    /// A new epoch of the mint begins with the old base.
+    EpochKeepsBase,
     /// A token above the fence is admitted like the one that was sealed.
     TokenAtLeast,
     /// A sequence number that does not rise is admitted.
     NoSequence,
-    /// A broken or released lock's token is still admitted.
+    /// The version that a write demands is not looked at.
+    NoPrecondition,
+    /// The token of a lock that was given back or broken is still admitted.
     EndedLockWrites,
     /// Tokens from before a re-fence are not void.
     NoFloor,
-    /// A lock on several resources takes those that are free.
-    SealWhatIsFree,
-    /// A seal under a past epoch of the mint is taken.
-    NoEpoch,
     /// A ledger that went back goes on without a re-fence.
     NoGuard,
-    /// Two writes of one batch are both judged on what was before the batch.
+    /// All writes of a batch are judged on what was before the batch.
     BatchOnOldState,
-    /// An idempotency key is looked up, but not by a rerun.
+    /// An idempotency key is not looked up under the fence's lock.
     NoReplay,
-    /// What a refused write was told is kept under its idempotency key.
+    /// A refusal is kept under the idempotency key of its write.
     KeepRefusals,
-    /// The same key for another payload gets the first one's answer.
+    /// An idempotency key gives the first answer for any payload.
     AnyPayload,
-    /// A late first sending of an operation that was buried is applied.
+    /// An operation that was buried can still take effect.
     NoBurial,
-    /// After a lost answer an operation that the ledger does not have is taken for not applied.
+    /// After a lost answer an operation that the ledger does not have (yet) is taken for not applied.
     AbsentIsNotApplied,
-    /// After a lost connection a batch is sent again under new ids.
+    /// After a lost answer a write is sent again under a new id.
     RerunUnderNewId,
-    /// A lost answer is told as a refusal.
+    /// An unknown outcome is told as a refusal.
     UnknownIsRefused,
     /// A caller whose time is up takes back what has been sent already.
     TakeBackWhatIsSent,
-    /// A blob is committed although its intent was given up.
+    /// Reads are served from a copy that lags behind.
+    ReadsLag,
+    /// A blob is committed although its upload was given up.
     CommitWithoutIntent,
-    /// Uploads that take too long are deleted, and their intents stay.
+    /// Blobs are deleted whose upload takes long, and can still be committed.
     DeleteUploadsUnderWay,
-    /// Replaced blobs are deleted at once.
-    NoReaderGrace,
-    /// Replaced blobs are not kept for a rollback.
+    /// Replaced blobs are not kept for a ledger that goes back.
     NoRollbackHorizon,
-    /// Garbage is deleted once only.
-    DeleteOnce,
     /// A lock is in force although something of older tokens is under way at an upstream.
     NoDraining,
     /// An intent is closed before its request is forwarded.
     CloseBeforeForward,
-    /// Upstreams are not put in doubt by a re-fence.
+    /// A re-fence puts no upstream in doubt.
     NoDoubts,
-    /// A new epoch of the mint begins with the old base.
-    EpochKeepsBase,
-    /// A write under a token is admitted without looking at the version that it demands.
-    NoPrecondition,
-    /// A renewal revives a lock that was taken over.
-    RenewWhatIsLost,
-    /// A transfer leaves the old lock's token good.
-    TransferKeepsOld,
 }
 
 impl Mutant {
-    /// All.
-    pub const ALL: &[Self] = &[
-        Self::SealAtFirstWrite,
-        Self::TokenAtLeast,
-        Self::NoSequence,
-        Self::EndedLockWrites,
-        Self::NoFloor,
-        Self::SealWhatIsFree,
-        Self::NoEpoch,
-        Self::NoGuard,
-        Self::BatchOnOldState,
-        Self::NoReplay,
-        Self::KeepRefusals,
-        Self::AnyPayload,
-        Self::NoBurial,
-        Self::AbsentIsNotApplied,
-        Self::RerunUnderNewId,
-        Self::UnknownIsRefused,
-        Self::TakeBackWhatIsSent,
-        Self::CommitWithoutIntent,
-        Self::DeleteUploadsUnderWay,
-        Self::NoReaderGrace,
-        Self::NoRollbackHorizon,
-        Self::DeleteOnce,
-        Self::NoDraining,
-        Self::CloseBeforeForward,
-        Self::NoDoubts,
-        Self::EpochKeepsBase,
-        Self::NoPrecondition,
-        Self::RenewWhatIsLost,
-        Self::TransferKeepsOld,
+    /// All, and what each does.
+    pub const ALL: &[(Self, &str)] = &[
+        (
+            Self::SealAtFirstWrite,
+            "a token is given out before the fence is raised, which the first write under it does",
+        ),
+        (Self::SealEqualToken, "a token equal to the one that was sealed last is sealed again"),
+        (
+            Self::SealWhatIsFree,
+            "a lock on several resources is given out although some are held by others",
+        ),
+        (Self::EpochKeepsBase, "a new epoch of the mint begins with the old base"),
+        (Self::TokenAtLeast, "a token above the fence is admitted like the one that was sealed"),
+        (Self::NoSequence, "a sequence number that does not rise is admitted"),
+        (Self::NoPrecondition, "the version that a write demands is not looked at"),
+        (
+            Self::EndedLockWrites,
+            "the token of a lock that was given back or broken is still admitted",
+        ),
+        (Self::NoFloor, "tokens from before a re-fence are not void"),
+        (Self::NoGuard, "a ledger that went back goes on without a re-fence"),
+        (Self::BatchOnOldState, "all writes of a batch are judged on what was before the batch"),
+        (Self::NoReplay, "an idempotency key is not looked up under the fence's lock"),
+        (Self::KeepRefusals, "a refusal is kept under the idempotency key of its write"),
+        (Self::AnyPayload, "an idempotency key gives the first answer for any payload"),
+        (Self::NoBurial, "an operation that was buried can still take effect"),
+        (
+            Self::AbsentIsNotApplied,
+            "after a lost answer an operation that the ledger does not have (yet) is taken for not applied",
+        ),
+        (Self::RerunUnderNewId, "after a lost answer a write is sent again under a new id"),
+        (Self::UnknownIsRefused, "an unknown outcome is told as a refusal"),
+        (
+            Self::TakeBackWhatIsSent,
+            "a caller whose time is up takes back what has been sent already",
+        ),
+        (Self::ReadsLag, "reads are served from a copy that lags behind"),
+        (Self::CommitWithoutIntent, "a blob is committed although its upload was given up"),
+        (
+            Self::DeleteUploadsUnderWay,
+            "blobs are deleted whose upload takes long, and can still be committed",
+        ),
+        (Self::NoRollbackHorizon, "replaced blobs are not kept for a ledger that goes back"),
+        (
+            Self::NoDraining,
+            "a lock is in force although something of older tokens is under way at an upstream",
+        ),
+        (Self::CloseBeforeForward, "an intent is closed before its request is forwarded"),
+        (Self::NoDoubts, "a re-fence puts no upstream in doubt"),
     ];
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Attempt, IntentItem, IntentVerdict, Ledger, LedgerError, Patience, Runtime,
 };
@@ -315,10 +316,13 @@ impl Engine {
             Err(failure) => return Err(failed(EngineError::unsent(failure, "upstreams"))),
         };
         match opened.verdict.take() {
-            Some(IntentVerdict::Admitted) => Ok(Admitted {
-                operation,
-                open: drained.then(|| Open::new(operation, upstreams.closing.clone())),
-            }),
+            Some(IntentVerdict::Admitted) => {
+                if mutants::is(Mutant::CloseBeforeForward) {
+                    drop(upstreams.closing.close(operation));
+                }
+                let open = drained.then(|| Open::new(operation, upstreams.closing.clone()));
+                Ok(Admitted { operation, open })
+            }
             Some(IntentVerdict::Refused(refusal)) => {
                 self.inner.writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))

@@ -49,6 +49,8 @@ struct State {
     /// The timeline that it is on: each promotion begins another one.
     timeline: u32,
     asked: Asked,
+    /// What [`Mutant::ReadsLag`] reads from, and of which act it is.
+    lagging: Option<(i64, Arc<MemoryLedger>)>,
 }
 
 /// What was ever asked of the ledger, so that what became of it can be looked up in the end.
@@ -83,7 +85,8 @@ impl LedgerServer {
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
         let guard = Guard { timeline: 1, halted: None, inserted: 0 };
         let memory = Arc::new(MemoryLedger::new(clock, nonce));
-        Self { state: Mutex::new(State { memory, guard, timeline: 1, asked: Asked::default() }) }
+        let asked = Asked::default();
+        Self { state: Mutex::new(State { memory, guard, timeline: 1, asked, lagging: None }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -113,6 +116,20 @@ impl LedgerServer {
         state.memory = Arc::new(copy.memory);
         state.guard = copy.guard;
         state.timeline += 1;
+    }
+
+    /// As it was some acts ago.
+    fn lagging(&self) -> Arc<MemoryLedger> {
+        let mut state = self.state();
+        let inserted = state.guard.inserted;
+        match &state.lagging {
+            Some((at, copy)) if inserted - at < 20 => Arc::clone(copy),
+            _ => {
+                let copy = Arc::new(state.memory.copy());
+                state.lagging = Some((inserted, Arc::clone(&copy)));
+                copy
+            }
+        }
     }
 
     /// Whether it must be re-fenced.
@@ -315,6 +332,10 @@ impl Ledger for SimulatedLedger {
     }
 
     async fn read(&self, items: Arc<[ReadItem]>) -> Answer<ReadVerdict> {
+        if mutants::is(Mutant::ReadsLag) {
+            let server = Arc::clone(&self.server);
+            return self.look_up(move |_| now(server.lagging().read(items))).await;
+        }
         self.look_up(move |memory| now(memory.read(items))).await
     }
 

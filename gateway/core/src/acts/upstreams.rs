@@ -7,6 +7,7 @@ use super::forwards::{ForwardRow, UpstreamRow};
 use super::now::later;
 use super::rows::{Buried, Change, Now, Rows};
 use crate::lock::{LockId, OperationId};
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     Attempt, AuditAction, AuditEntry, Doubt, DrainedUpstream, IntentItem, IntentVerdict,
@@ -32,6 +33,9 @@ pub fn register(rows: &mut Rows, upstream: &DrainedUpstream, now: Now) {
 
 /// A re-fence has raised the floor to this: intents of every upstream may have been lost.
 pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i64, at: Timestamp) {
+    if mutants::is(Mutant::NoDoubts) {
+        return;
+    }
     upstreams.for_each(|row| row.doubt = Some((floor, at)));
 }
 
@@ -135,6 +139,9 @@ pub fn close_intent(rows: &mut Rows, id: OperationId, now: Now) -> Option<Resour
 /// The first of these resources on which something of older tokens is under way, or may be: all open
 /// intents there are of older tokens, since none is opened under one that is not in force.
 pub(super) fn drains(rows: &Rows, names: &[ResourceName], now: Now) -> Option<ResourceName> {
+    if mutants::is(Mutant::NoDraining) {
+        return None;
+    }
     let doubts: Vec<Doubt> = rows
         .upstreams
         .iter()

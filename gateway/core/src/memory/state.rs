@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::acts::{Guard, Now, Rows};
-use crate::ports::{BlobId, Clock, Rejection};
+use crate::acts::{self, Guard, Now, Rows};
+use crate::ports::{BlobId, Clock, Rejection, WriteItem, WriteVerdict};
 
 /// What the ledger holds.
 #[derive(Clone)]
@@ -79,6 +79,27 @@ impl MemoryLedger {
         state.rows.journal.clear();
         state.rows.queue.settle();
         verdicts
+    }
+}
+
+impl MemoryLedger {
+    /// How [`Mutant::BatchOnOldState`](crate::mutants::Mutant) commits.
+    pub(super) fn act_on_old_state(&self, items: &[WriteItem]) -> Vec<WriteVerdict> {
+        let before = self.state().rows.clone();
+        let judged = |rows: &mut Rows, item: &WriteItem, now| {
+            let verdict = acts::commit(&mut before.clone(), item, now);
+            if !matches!(verdict, WriteVerdict::Applied { replayed: false, .. }) {
+                return verdict;
+            }
+            let blind = WriteItem {
+                sequence: None,
+                idempotency: None,
+                resource_version: None,
+                ..item.clone()
+            };
+            acts::commit(rows, &blind, now)
+        };
+        self.act(items, judged)
     }
 }
 
