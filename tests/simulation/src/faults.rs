@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fence_core::memory::MemoryMint;
+use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Ledger as _, Page};
+use fence_core::ports::{Ledger as _, Mint as _, Page};
 use futures::FutureExt as _;
 use rand::RngExt as _;
 
@@ -169,9 +169,12 @@ impl Copies {
         }
         let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
         let Some((_, copy)) = self.ledger.remove(index) else { return };
+        if forgets_a_refence(server, &copy, &targets.servers.mint.memory()) {
+            return;
+        }
         // Those that are later than it were never this server's.
         self.ledger.truncate(index);
-        let generation = generation(server);
+        let generation = generation(&server.memory());
         server.promote(copy);
         targets.recorder.rollback(generation, versions(server));
         if mutants::is(Mutant::NoGuard) {
@@ -180,9 +183,17 @@ impl Copies {
     }
 }
 
-fn generation(server: &LedgerServer) -> i64 {
-    let place = server.memory();
-    place.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.generation)
+/// Whether nobody would remember the last re-fence. The clock alone would tell then, and it tells the
+/// minutes apart, not the seconds of a run.
+fn forgets_a_refence(server: &LedgerServer, copy: &Copy, mint: &MemoryMint) -> bool {
+    let seen = mint.head().now_or_never().and_then(Result::ok).and_then(|head| head.witness);
+    let remembered = copy.generation().max(seen.map_or(0, |witness| witness.generation));
+    remembered < generation(&server.memory())
+}
+
+/// How often a ledger was re-fenced.
+pub fn generation(memory: &MemoryLedger) -> i64 {
+    memory.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.generation)
 }
 
 /// The version of each resource in the ledger as it is.

@@ -21,7 +21,8 @@ pub const MAX_EFFECT_DELAY: Duration = Duration::from_secs(10);
 /// How far back a promoted standby may be.
 pub const HORIZON: Duration = Duration::from_secs(8);
 
-const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than any run, whatever the clocks do.
+const LONG: Duration = Duration::from_secs(48 * 3600);
 
 /// What all gateways share.
 pub struct Servers {
@@ -179,9 +180,9 @@ fn settings() -> Settings {
         batch_max: 16,
         committers: 2,
         retention: Retention {
-            keys: HOUR,
-            ended_locks: HOUR,
-            buried: HOUR,
+            keys: LONG,
+            ended_locks: LONG,
+            buried: LONG,
             rejections_max: 50,
             rows_per_pass: 1000,
         },

@@ -22,6 +22,7 @@ use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
 use uuid::Uuid;
 
+use crate::faults::generation;
 use crate::network::{Link, NoAnswer};
 
 type Answer<V> = Result<Vec<V>, LedgerError>;
@@ -41,6 +42,13 @@ struct Guard {
 pub struct Copy {
     memory: MemoryLedger,
     guard: Guard,
+}
+
+impl Copy {
+    /// How often it was re-fenced.
+    pub fn generation(&self) -> i64 {
+        generation(&self.memory)
+    }
 }
 
 struct State {
@@ -134,6 +142,9 @@ impl LedgerServer {
 
     /// Whether it must be re-fenced.
     pub fn called_for(&self) -> Option<String> {
+        if mutants::is(Mutant::NoGuard) {
+            return None;
+        }
         let state = self.state();
         let moved = (state.guard.timeline != state.timeline).then(|| "another timeline".to_owned());
         state.guard.halted.clone().or(moved)
@@ -149,10 +160,7 @@ impl LedgerServer {
         if self.state().timeline != timeline {
             return Err(LedgerError::Unknown("that server is gone".into()));
         }
-        if guarded
-            && !mutants::is(Mutant::NoGuard)
-            && let Some(why) = self.called_for()
-        {
+        if guarded && let Some(why) = self.called_for() {
             return Err(LedgerError::RefenceRequired(why));
         }
         let memory = self.memory();
@@ -180,7 +188,10 @@ impl LedgerServer {
         let position = state.guard.inserted;
         Ok(Place {
             system_id: 1,
-            timeline: state.timeline.to_string(),
+            timeline: match mutants::is(Mutant::NoGuard) {
+                true => String::new(),
+                false => state.timeline.to_string(),
+            },
             inserted: position,
             flushed: position,
             called_for,

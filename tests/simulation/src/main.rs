@@ -1,44 +1,48 @@
 fn main() {
     let from: u64 = std::env::args().nth(1).unwrap().parse().unwrap();
     let n: u64 = std::env::args().nth(2).unwrap().parse().unwrap();
+    let mutant = std::env::args().nth(3).and_then(|name| {
+        fence_core::mutants::Mutant::ALL
+            .iter()
+            .find(|(m, _)| format!("{m:?}") == name)
+            .map(|(m, _)| *m)
+    });
+    let all = std::env::args().nth(3).as_deref() == Some("all");
+    let go = move |mutant: Option<fence_core::mutants::Mutant>, most: u64| {
+        let start = std::time::Instant::now();
+        let mut seen = std::collections::BTreeMap::<String, u64>::new();
+        let mut bad = 0;
+        for seed in from..from + n {
+            let a = fence_simulation::run::run(seed, mutant);
+            let r = fence_history::check(&a.history);
+            for (c, k) in &r.looked_at {
+                *seen.entry(format!("{c}")).or_default() += k;
+            }
+            if !r.is_clean() || !a.failures.is_empty() {
+                bad += 1;
+                println!("{mutant:?} seed {seed}: {:?} malformed {:?}", a.failures, r.malformed);
+                for v in r.violations.iter().take(6) {
+                    println!("   {} {}", v.checker, v.what);
+                }
+                let mut text = Vec::new();
+                a.history.write(&mut text).unwrap();
+                std::fs::write(format!("/tmp/h{seed}.jsonl"), &text).unwrap();
+                if bad >= most {
+                    break;
+                }
+            }
+        }
+        println!("{mutant:?}: {bad} bad, {:?}, {seen:?}", start.elapsed());
+    };
     let t = std::thread::Builder::new()
         .name("simulation-0".into())
         .spawn(move || {
-            for seed in from..from + n {
-                let start = std::time::Instant::now();
-                let a = fence_simulation::run::run(seed, None);
-                let mut text = Vec::new();
-                a.history.write(&mut text).unwrap();
-                let mut kinds = std::collections::BTreeMap::new();
-                for r in &a.history.records {
-                    let k = match r {
-                        fence_history::Record::Call(c) => match &c.answered {
-                            None => "none".to_string(),
-                            Some(x) => format!("{:?}", x.answer)
-                                .split([' ', '(', '{'])
-                                .next()
-                                .unwrap()
-                                .to_string(),
-                        },
-                        o => format!("{o:?}").split([' ', '(']).next().unwrap().to_string(),
-                    };
-                    *kinds.entry(k).or_insert(0) += 1;
+            if all {
+                for (m, _) in fence_core::mutants::Mutant::ALL {
+                    go(Some(*m), 1);
                 }
-                println!(
-                    "{seed} {:?} steps {} {:?} fail {:?}",
-                    start.elapsed(),
-                    a.steps,
-                    kinds,
-                    a.failures
-                );
-                if std::env::args().nth(3).is_some() {
-                    let b = fence_simulation::run::run(seed, None);
-                    let mut other = Vec::new();
-                    b.history.write(&mut other).unwrap();
-                    println!("same: {}", text == other);
-                    std::fs::write(format!("/tmp/h{seed}.a"), &text).unwrap();
-                    std::fs::write(format!("/tmp/h{seed}.b"), &other).unwrap();
-                }
+            } else {
+                go(mutant, 10)
             }
         })
         .unwrap();

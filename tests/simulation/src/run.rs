@@ -8,16 +8,18 @@ use std::time::Duration;
 use fence_core::memory::MemoryBlobs;
 use fence_core::mutants::{self, Mutant};
 use fence_history::{Answer, History};
+use fencegate::engine::refence_now;
 
 use crate::client::client;
 use crate::faults::{Faults, Targets, strike};
 use crate::gateways::{Gateways, Servers};
-use crate::ledger::LedgerServer;
+use crate::ledger::{LedgerServer, SimulatedLedger};
+use crate::network::{Link, Weather};
 use crate::recorder::Recorder;
 use crate::runtime::{random_id, runtime};
-use crate::stores::MintServer;
+use crate::stores::{MintServer, SimulatedMint};
 use crate::stories::{Plot, resources};
-use crate::world::{MS, SECOND, World};
+use crate::world::{MS, Process, SECOND, World};
 
 /// What a run came to.
 pub struct Run {
@@ -101,6 +103,8 @@ fn play(world: &World) -> (History, Option<String>) {
     };
     let nemesis = world.process();
     world.spawn(nemesis, Box::pin(strike(world.clone(), targets, faults, end)));
+    let operator = world.process();
+    world.spawn(operator, Box::pin(operate(world.clone(), Arc::clone(&servers), operator)));
     world.run_until(end);
     world.kill(nemesis);
     let over = heal(world, &gateways, &recorder);
@@ -111,6 +115,26 @@ fn play(world: &World) -> (History, Option<String>) {
         world.kill(process);
     }
     (history, unfinished)
+}
+
+/// An operator: re-fences a ledger that the gateways leave to him, since the mint has seen a later
+/// re-fence than the ledger knows of.
+async fn operate(world: World, servers: Arc<Servers>, process: Process) {
+    let link = |server| Link::new(&world, Weather::default(), server);
+    let [to_ledger, to_mint, _] = servers.processes.map(link);
+    let ledger = Arc::new(SimulatedLedger::new(Arc::clone(&servers.ledger), to_ledger));
+    let mint = Arc::new(SimulatedMint::new(Arc::clone(&servers.mint), to_mint));
+    let mut looks = 0;
+    loop {
+        world.sleep(SECOND).await;
+        looks = if servers.ledger.called_for().is_some() { looks + 1 } else { 0 };
+        if looks > 4 {
+            let (ledger, mint) = (Arc::clone(&ledger), Arc::clone(&mint));
+            let runtime = runtime(&world, process);
+            // What fails is tried again.
+            let _ = refence_now(ledger, mint, runtime, "an operator", false).await;
+        }
+    }
 }
 
 /// Mends everything; a patient client on each resource must then get a lock and write, and reads all

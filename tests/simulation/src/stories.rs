@@ -7,7 +7,7 @@ use fencegate::engine::{Engine, Forward};
 use futures::channel::oneshot;
 use rand::RngExt as _;
 
-use crate::client::{Client, Held, Reply, name};
+use crate::client::{Client, Held, Reply, client, name};
 use crate::gateways::{MAX_EFFECT_DELAY, UPSTREAM};
 use crate::network::LATEST;
 use crate::runtime::{micros, random_id};
@@ -23,10 +23,21 @@ pub const DRAINED: &str = "u0";
 const SET: &str = "set";
 /// Objects of plain resources.
 const KEYS: [&str; 3] = ["a", "b", "c"];
+/// How far apart the numbers of a client and its twin are.
+const TWIN: u32 = 1000;
 
 /// All resources.
 pub fn resources() -> impl Iterator<Item = &'static str> {
     SETS.into_iter().chain(PLAIN).chain([DRAINED])
+}
+
+/// What a client knows of a write at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Written,
+    Refused,
+    /// It may have taken effect, or may still.
+    Nothing,
 }
 
 /// Which stories a run has.
@@ -99,6 +110,9 @@ impl Client {
         let on = self.any_of(&SETS);
         let wait = self.wait();
         let Some(mut held) = self.acquire(&[on], wait).await else { return };
+        // Whether a write of its own may still be on its way: then what it reads may be out of date
+        // before it writes, and only the version tells.
+        let mut unsure = false;
         for _ in 0..self.world.between(1, 5) {
             let (set, version) = match self.read(on, SET).await {
                 Some(Answer::Value { found: Some(seen), resource_version }) => {
@@ -116,20 +130,24 @@ impl Client {
                 true => number.to_string(),
                 false => format!("{set} {number}"),
             };
-            // One of the two keeps the client's own late writes from undoing its newer ones.
-            let by_version = version.is_some() && self.world.chance(0.3);
+            if unsure && version.is_none() {
+                break;
+            }
+            let by_version = unsure || self.world.chance(0.3);
             held.sequence += 1;
             let wish = FencedWrite {
                 resource: on.to_owned(),
                 token: held.token,
                 forged: false,
-                sequence: (!by_version).then_some(held.sequence),
+                sequence: Some(held.sequence),
                 idempotency_key: self.key(),
                 if_version: version.filter(|_| by_version),
                 change: Change::Put { key: SET.into(), value, adds: Some(number) },
             };
-            if !self.write_until_told(wish, &held, false).await {
-                break;
+            match self.write_until_told(wish, &held, false).await {
+                Told::Written => unsure = false,
+                Told::Refused => break,
+                Told::Nothing => unsure = true,
             }
             if self.world.chance(0.2) {
                 self.renew(&held).await;
@@ -142,25 +160,47 @@ impl Client {
         self.world.chance(0.4).then(|| random_id(&self.world).to_string())
     }
 
-    /// Writes; with an idempotency key again until it is told what became of it. Says whether it may go
-    /// on under this token.
-    async fn write_until_told(&self, wish: FencedWrite, held: &Held, blob: bool) -> bool {
+    /// Writes; with an idempotency key again until it is told what became of it.
+    async fn write_until_told(&self, wish: FencedWrite, held: &Held, blob: bool) -> Told {
         let lock = self.world.chance(0.7).then_some(held.lock);
         for _ in 0..4 {
-            match self.write(wish.clone(), lock, blob).await {
-                Some(Answer::Written { .. }) => return true,
-                Some(Answer::Refused { .. }) => return false,
+            let told = match wish.idempotency_key.is_some() && self.world.chance(0.1) {
+                true => self.write_twice(&wish, lock, blob).await,
+                false => self.write(wish.clone(), lock, blob).await,
+            };
+            match told {
+                Some(Answer::Written { .. }) => return Told::Written,
+                Some(Answer::Refused { .. }) => return Told::Refused,
                 Some(Answer::Unknown { operation: Some(operation) }) if self.world.chance(0.5) => {
                     self.look_up(operation).await;
                 }
                 _ => {}
             }
             if wish.idempotency_key.is_none() || self.world.chance(0.2) {
-                return true;
+                break;
             }
             self.pause(MS, 500 * MS).await;
         }
-        true
+        Told::Nothing
+    }
+
+    /// The same write is delivered twice at once, as proxies do.
+    async fn write_twice(
+        &self,
+        wish: &FencedWrite,
+        lock: Option<uuid::Uuid>,
+        blob: bool,
+    ) -> Option<Answer> {
+        let mut twin = client(self.number + TWIN, &self.gateways, &self.recorder, &self.world);
+        twin.patience = self.patience;
+        let (one, other) =
+            (self.write(wish.clone(), lock, blob), twin.write(wish.clone(), lock, blob));
+        let (one, other) = futures::join!(one, other);
+        // Whoever was told most.
+        match &one {
+            Some(Answer::Written { .. }) => one,
+            _ => other.or(one),
+        }
     }
 
     /// What became of an operation.
@@ -209,11 +249,32 @@ impl Client {
                 change,
             };
             let blob = plot.blobs && self.world.chance(0.6);
-            if !self.write_until_told(wish, &held, blob).await {
+            if self.write_until_told(wish.clone(), &held, blob).await == Told::Refused {
+                if wish.idempotency_key.is_some() && self.world.chance(0.5) {
+                    self.redeliver(wish).await;
+                }
                 break;
+            }
+            if let Some(key) = &wish.idempotency_key
+                && self.world.chance(0.1)
+            {
+                // A key that stands for something else.
+                let key = Some(key.clone());
+                let other = FencedWrite { idempotency_key: key, ..self.put(on, held.token) };
+                self.write(other, None, false).await;
             }
             self.think().await;
         }
+        self.part(&held).await;
+    }
+
+    /// Another worker takes the lock over and delivers again what was refused.
+    async fn redeliver(&mut self, wish: FencedWrite) {
+        let Some(held) = self.acquire(&[&wish.resource], Duration::from_secs(3)).await else {
+            return;
+        };
+        let wish = FencedWrite { token: held.token, sequence: None, if_version: None, ..wish };
+        self.write_until_told(wish, &held, false).await;
         self.part(&held).await;
     }
 

@@ -123,8 +123,8 @@ impl Witness {
     }
 }
 
-/// Tokens and generations that no ledger has reached by some time: one re-fence an hour since 2020 would
-/// have.
+/// Tokens and generations that no ledger has reached by some time: one re-fence a minute since 2020 would
+/// have. There is room for that until 2275.
 ///
 /// When ledger and mint have both been restored to before an earlier re-fence, nobody remembers how far
 /// that one went. This does: it only ever adds to what they remember, so a clock that is wrong does no
@@ -143,7 +143,7 @@ impl Reached {
 
     /// By this time.
     pub fn by(now: Timestamp) -> Self {
-        let hours = ((now.as_second() - Self::SINCE_S) / 3600).max(0);
-        Self { token: hours.saturating_mul(REFENCE_JUMP), generation: hours }
+        let minutes = ((now.as_second() - Self::SINCE_S) / 60).max(0);
+        Self { token: minutes.saturating_mul(REFENCE_JUMP), generation: minutes }
     }
 }
