@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fence_core::memory::MemoryBlobs;
 use fence_core::mutants::{self, Mutant};
-use fence_history::{Answer, History};
+use fence_history::{Answer, History, Record};
 use fencegate::engine::refence_now;
 
 use crate::client::client;
@@ -29,6 +29,14 @@ pub struct Run {
     pub failures: Vec<String>,
     /// How many steps tasks took.
     pub steps: u64,
+}
+
+impl Run {
+    /// How many calls clients made.
+    pub fn calls(&self) -> u64 {
+        let calls = self.history.records.iter().filter(|record| matches!(record, Record::Call(_)));
+        calls.count() as u64
+    }
 }
 
 thread_local! {
@@ -91,7 +99,10 @@ fn play(world: &World) -> (History, Option<String>) {
     let end = world.now() + world.between(4 * SECOND, 14 * SECOND);
     let mut clients = Vec::new();
     for number in 1..=u32::try_from(world.between(2, 5)).unwrap_or(2) {
-        let client = client(number, &gateways, &recorder, world);
+        let mut client = client(number, &gateways, &recorder, world);
+        if world.chance(0.5) {
+            client.patience = (100 * MS, 800 * MS);
+        }
         clients.push(client.process);
         world.spawn(client.process, Box::pin(client.live(plot, end, upstream)));
     }
