@@ -39,9 +39,10 @@ pub(super) fn at_most_once(view: &View<'_>, report: &mut Report) {
             if let Some(first) = puts.insert((resource, deed), operation)
                 && first != operation
             {
-                report.violation(Checker::C8, format!(
-                    "{resource}: {first} and {operation} both put {value:?} under {key}"
-                ));
+                report.violation(
+                    Checker::C8,
+                    format!("{resource}: {first} and {operation} both put {value:?} under {key}"),
+                );
             }
         }
     }
@@ -67,7 +68,8 @@ fn told_once(view: &View<'_>, report: &mut Report) {
         }
     }
     for ((resource, key), operations) in by_key {
-        let mut in_order: Vec<_> = operations.into_iter().map(|(id, (of, n))| (of, n, id)).collect();
+        let mut in_order: Vec<_> =
+            operations.into_iter().map(|(id, (of, n))| (of, n, id)).collect();
         in_order.sort_unstable();
         for pair in in_order.windows(2) {
             let [(before, first, operation), (after, second, _)] = pair else { continue };

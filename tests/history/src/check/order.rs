@@ -95,10 +95,13 @@ pub(super) fn sequences(view: &View<'_>, report: &mut Report) {
             let (Some(sequence), token) = (line.sequence, line.token) else { continue };
             let (before, of) = *highest.get(&token).unwrap_or(&(i64::MIN, 0));
             if sequence < before {
-                report.violation(Checker::C3, format!(
-                    "{resource}: under token {token} version {version} has sequence number \
+                report.violation(
+                    Checker::C3,
+                    format!(
+                        "{resource}: under token {token} version {version} has sequence number \
                      {sequence}, after version {of} with {before}"
-                ));
+                    ),
+                );
             }
             highest.insert(token, (before, of).max((sequence, *version)));
         }
