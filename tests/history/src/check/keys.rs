@@ -49,9 +49,12 @@ pub(super) fn at_most_once(view: &View<'_>, report: &mut Report) {
     told_once(view, report);
 }
 
+/// The operations that callers were told of, each with its generation and the first of these calls.
+type Operations = BTreeMap<Uuid, (i64, u64)>;
+
 fn told_once(view: &View<'_>, report: &mut Report) {
     let mut news: HashMap<Uuid, u64> = HashMap::new();
-    let mut by_key: BTreeMap<(&str, &str), BTreeMap<Uuid, (i64, u64)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<(&str, &str), Operations> = BTreeMap::new();
     for Attempt { call, signature, told, .. } in &view.attempts {
         let Some(Told { operation, generation, replayed, .. }) = told else { continue };
         if !replayed && let Some(first) = news.insert(*operation, call.number) {

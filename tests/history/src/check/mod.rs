@@ -28,8 +28,7 @@ pub use outcomes::REMEMBERED_US;
 /// Judges a history. The time it takes grows with the number of records, times its logarithm.
 pub fn check(history: &History) -> Report {
     let view = View::of(history);
-    let mut report = Report::default();
-    report.malformed = formed::faults(history, &view);
+    let mut report = Report { malformed: formed::faults(history, &view), ..Report::default() };
     if !report.malformed.is_empty() {
         return report;
     }

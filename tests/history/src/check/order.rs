@@ -1,15 +1,22 @@
 //! The order of what the ledger holds: C1 versions, C2 tokens, C3 sequence numbers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::view::{Attempt, Deed, View};
+use super::view::{Attempt, Back, Deed, View};
 use crate::record::Committed;
 use crate::report::{Checker, Report};
 
 /// C1 (I6): the versions of a resource are 1, 2, 3 ... A put takes one. What a rollback kept is there
 /// and older than it, what came after is of a later generation (I12).
 pub(super) fn versions(view: &View<'_>, report: &mut Report) {
-    for (resource, lines) in &view.versions {
+    let resources: BTreeSet<&str> = view
+        .versions
+        .keys()
+        .copied()
+        .chain(view.rollbacks.iter().flat_map(Back::resources))
+        .collect();
+    for resource in resources {
+        let lines = view.versions.get(resource).map_or(&[][..], Vec::as_slice);
         report.looked(Checker::C1, lines.len());
         let kept = view.kept_at_end(resource);
         let mut last = 0;

@@ -39,7 +39,7 @@ fn corrupt(calls: &mut [Call], from: usize, random: &mut Random) {
     values.retain(Option::is_some);
     values.push(None);
     let other = random.pick(&values).cloned().flatten();
-    let at = from + usize::try_from(random.below((calls.len() - from) as u64)).unwrap();
+    let at = from + usize::try_from(random.below((calls.len() - from) as u64)).expect("small");
     let (client, call) = (calls[at].client, &mut calls[at]);
     let Some(answered) = &mut call.answered else { return };
     match &mut answered.answer {

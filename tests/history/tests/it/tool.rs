@@ -9,14 +9,14 @@ use crate::build::*;
 fn run(arguments: &[&str], input: &[u8]) -> Output {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fence-history"));
     tool.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = tool.spawn().unwrap();
-    std::io::Write::write_all(&mut running.stdin.take().unwrap(), input).unwrap();
-    running.wait_with_output().unwrap()
+    let mut running = tool.spawn().expect("the tool starts");
+    std::io::Write::write_all(&mut running.stdin.take().expect("a pipe"), input).expect("it reads");
+    running.wait_with_output().expect("it ends")
 }
 
 fn file(history: &History) -> Vec<u8> {
     let mut file = Vec::new();
-    history.write(&mut file).unwrap();
+    history.write(&mut file).expect("a file");
     file
 }
 

@@ -1,8 +1,9 @@
 //! Correct random histories: a tiny sequential ledger, and clients who use it at random while answers
 //! are lost, writes come late, and the ledger goes back.
 
-mod clients;
+mod choices;
 mod ledger;
+mod world;
 
 use fence_history::History;
 
@@ -28,7 +29,7 @@ impl Shape {
 
 /// The history of a seed.
 pub fn history(seed: u64, shape: Shape) -> History {
-    clients::World::new(seed, shape).run()
+    world::World::new(seed, shape).run()
 }
 
 /// Random numbers that a seed repeats (splitmix64).
