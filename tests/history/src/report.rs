@@ -57,14 +57,20 @@ impl Checker {
             Self::C1 => ("versions are 1, 2, 3 ... without gap or repeat", "versions"),
             Self::C2 => ("tokens never fall in version order", "versions after another"),
             Self::C3 => ("sequence numbers rise under one token", "numbered writes"),
-            Self::C4 => ("nothing older is written after a grant was answered", "grants and writes"),
+            Self::C4 => {
+                ("nothing older is written after a grant was answered", "grants and writes")
+            }
             Self::C5 => ("callers were told the truth", "answers and operations"),
-            Self::C6 => ("reads tell what was written, and never go back", "values and versions told"),
+            Self::C6 => {
+                ("reads tell what was written, and never go back", "values and versions told")
+            }
             Self::C7 => ("sets under a lock lose nothing", "adds"),
             Self::C8 => ("one idempotency key, at most one effect", "keyed writes"),
             Self::C9 => ("no pointer to a blob dangles", "reads"),
             Self::C11 => ("healed resources are granted and written soon", "healed resources"),
-            Self::C12 => ("tokens are grants of the ledger, distinct and rising", "grants and writes"),
+            Self::C12 => {
+                ("tokens are grants of the ledger, distinct and rising", "grants and writes")
+            }
             Self::C13 => ("nothing older acts upstream after a grant was answered", "effects"),
         }
     }
@@ -72,7 +78,7 @@ impl Checker {
 
 impl fmt::Display for Checker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        f.pad(&format!("{self:?}"))
     }
 }
 

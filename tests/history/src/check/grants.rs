@@ -74,10 +74,14 @@ fn one_token(view: &View<'_>, report: &mut Report) {
         let last = tokens.insert((resource, lock), grant).unwrap_or(grant);
         let from = last.call.begun_at.min(grant.call.begun_at);
         if last.token != grant.token && !view.went_back(from, last.at.max(grant.at)) {
-            let (calls, tokens) = ((last.call.number, grant.call.number), (last.token, grant.token));
-            report.violation(Checker::C12, format!(
-                "{resource}: lock {lock} was granted to calls {calls:?} with tokens {tokens:?}"
-            ));
+            let (calls, tokens) =
+                ((last.call.number, grant.call.number), (last.token, grant.token));
+            report.violation(
+                Checker::C12,
+                format!(
+                    "{resource}: lock {lock} was granted to calls {calls:?} with tokens {tokens:?}"
+                ),
+            );
         }
     }
 }

@@ -39,18 +39,22 @@ pub(super) fn at_most_once(view: &View<'_>, report: &mut Report) {
             if let Some(first) = puts.insert((resource, deed), operation)
                 && first != operation
             {
-                report.violation(Checker::C8, format!(
-                    "{resource}: {first} and {operation} both put {value:?} under {key}"
-                ));
+                report.violation(
+                    Checker::C8,
+                    format!("{resource}: {first} and {operation} both put {value:?} under {key}"),
+                );
             }
         }
     }
     told_once(view, report);
 }
 
+/// The operations that callers were told of, each with its generation and the first of these calls.
+type Operations = BTreeMap<Uuid, (i64, u64)>;
+
 fn told_once(view: &View<'_>, report: &mut Report) {
     let mut news: HashMap<Uuid, u64> = HashMap::new();
-    let mut by_key: BTreeMap<(&str, &str), BTreeMap<Uuid, (i64, u64)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<(&str, &str), Operations> = BTreeMap::new();
     for Attempt { call, signature, told, .. } in &view.attempts {
         let Some(Told { operation, generation, replayed, .. }) = told else { continue };
         if !replayed && let Some(first) = news.insert(*operation, call.number) {
@@ -67,7 +71,8 @@ fn told_once(view: &View<'_>, report: &mut Report) {
         }
     }
     for ((resource, key), operations) in by_key {
-        let mut in_order: Vec<_> = operations.into_iter().map(|(id, (of, n))| (of, n, id)).collect();
+        let mut in_order: Vec<_> =
+            operations.into_iter().map(|(id, (of, n))| (of, n, id)).collect();
         in_order.sort_unstable();
         for pair in in_order.windows(2) {
             let [(before, first, operation), (after, second, _)] = pair else { continue };

@@ -1,15 +1,22 @@
 //! The order of what the ledger holds: C1 versions, C2 tokens, C3 sequence numbers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::view::{Attempt, Deed, View};
+use super::view::{Attempt, Back, Deed, View};
 use crate::record::Committed;
 use crate::report::{Checker, Report};
 
 /// C1 (I6): the versions of a resource are 1, 2, 3 ... A put takes one. What a rollback kept is there
 /// and older than it, what came after is of a later generation (I12).
 pub(super) fn versions(view: &View<'_>, report: &mut Report) {
-    for (resource, lines) in &view.versions {
+    let resources: BTreeSet<&str> = view
+        .versions
+        .keys()
+        .copied()
+        .chain(view.rollbacks.iter().flat_map(Back::resources))
+        .collect();
+    for resource in resources {
+        let lines = view.versions.get(resource).map_or(&[][..], Vec::as_slice);
         report.looked(Checker::C1, lines.len());
         let kept = view.kept_at_end(resource);
         let mut last = 0;
@@ -95,10 +102,13 @@ pub(super) fn sequences(view: &View<'_>, report: &mut Report) {
             let (Some(sequence), token) = (line.sequence, line.token) else { continue };
             let (before, of) = *highest.get(&token).unwrap_or(&(i64::MIN, 0));
             if sequence < before {
-                report.violation(Checker::C3, format!(
-                    "{resource}: under token {token} version {version} has sequence number \
+                report.violation(
+                    Checker::C3,
+                    format!(
+                        "{resource}: under token {token} version {version} has sequence number \
                      {sequence}, after version {of} with {before}"
-                ));
+                    ),
+                );
             }
             highest.insert(token, (before, of).max((sequence, *version)));
         }

@@ -109,9 +109,10 @@ fn consistent(view: &View<'_>, operation: Uuid, tellings: &Tellings, report: &mu
         && view.operations.contains_key(&operation)
     {
         let call = buried.call;
-        report.violation(Checker::C5, format!(
-            "call {call} was told that {operation} is buried, but the ledger holds it"
-        ));
+        report.violation(
+            Checker::C5,
+            format!("call {call} was told that {operation} is buried, but the ledger holds it"),
+        );
     } else {
         // The ledger must have gone back between the two: the latest that says applied and the
         // earliest that says buried are the hardest to explain.

@@ -75,7 +75,8 @@ impl<'a> Known<'a> {
     fn learn(&mut self, view: &View<'_>, it: &Observed<'a>) {
         let Some(version) = it.version else { return };
         // What was seen before a rollback, and told after it, is there as far as it was kept.
-        let during = rollbacks(view, it).filter(|back| it.generation.is_none_or(|g| g <= back.generation));
+        let during =
+            rollbacks(view, it).filter(|back| it.generation.is_none_or(|g| g <= back.generation));
         let kept = during.map(|back| back.kept(it.resource)).fold(Some(version), Option::min);
         if let Some(version) = kept {
             let known = self.0.entry(it.resource).or_insert((version, it.call));

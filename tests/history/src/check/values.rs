@@ -67,13 +67,15 @@ pub(super) fn true_values(view: &View<'_>, report: &mut Report) {
         let Some(answered) = &call.answered else { continue };
         let Answer::Value { found, resource_version } = &answered.answer else { continue };
         report.looked(Checker::C6, 1);
-        let read = Read { call, at: answered.at, resource, key, version: resource_version.unwrap_or(0) };
-        let mut wrong = |what: String| {
-            let (number, version) = (call.number, read.version);
-            report.violation(Checker::C6, format!(
+        let read =
+            Read { call, at: answered.at, resource, key, version: resource_version.unwrap_or(0) };
+        let mut wrong =
+            |what: String| {
+                let (number, version) = (call.number, read.version);
+                report.violation(Checker::C6, format!(
                 "{resource}/{key}: call {number} read {found:?} at version {version}, {what}"
             ));
-        };
+            };
         if let Some(what) = found.as_ref().and_then(|seen| not_written(view, &asked, &read, seen)) {
             wrong(what);
         } else if let Some(what) = not_last(view, &touches, &read, found.as_ref()) {
@@ -116,8 +118,7 @@ fn not_written<'a>(
             (put != Some(deed)).then(|| format!("but {} did not put it", maker.operation))
         }
         None => {
-            let lost =
-                view.is_lost(read.resource, Some(*version), *generation, read.call.begun_at);
+            let lost = view.is_lost(read.resource, Some(*version), *generation, read.call.begun_at);
             (!lost).then(|| "of which the ledger has no trace".to_owned())
         }
     }
@@ -140,7 +141,9 @@ fn not_last(
         (Some(seen), Some((version, _, puts))) => (version != seen.version || !puts)
             .then(|| format!("but version {version} {} it", if puts { "put" } else { "removed" })),
         (Some(_), None) => Some("which no version put".to_owned()),
-        (None, Some((version, _, true))) if is_whole => Some(format!("but version {version} put it")),
+        (None, Some((version, _, true))) if is_whole => {
+            Some(format!("but version {version} put it"))
+        }
         (None, _) => None,
     }
 }

@@ -51,7 +51,8 @@ pub(super) fn told(view: &View<'_>, report: &mut Report) {
 
 fn same_resources(attempt: &Attempt<'_>, versions: &[(String, Option<i64>)]) -> bool {
     let told: HashSet<&str> = versions.iter().map(|(resource, _)| resource.as_str()).collect();
-    let asked: HashSet<&str> = attempt.signature.deeds.iter().map(|(resource, _)| *resource).collect();
+    let asked: HashSet<&str> =
+        attempt.signature.deeds.iter().map(|(resource, _)| *resource).collect();
     told == asked
 }
 

@@ -98,7 +98,12 @@ pub(super) struct Back<'a> {
     kept: HashMap<&'a str, i64>,
 }
 
-impl Back<'_> {
+impl<'a> Back<'a> {
+    /// What it kept anything of.
+    pub(super) fn resources(&self) -> impl Iterator<Item = &'a str> {
+        self.kept.keys().copied()
+    }
+
     /// Up to which version it kept a resource; `None` if it lost all of it.
     pub(super) fn kept(&self, resource: &str) -> Option<i64> {
         self.kept.get(resource).copied()

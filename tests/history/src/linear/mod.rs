@@ -4,7 +4,8 @@
 //! The model of a resource is its fence, and a register for each object. A grant raises the fence, a
 //! write needs its token to be the one of the fence, a write refused as stale needs it to be below, a
 //! read tells what the register holds, a replay needs its key to have taken effect. What was never
-//! answered, or answered as unknown, takes effect at any moment after its begin or never. A history is
+//! answered, or answered as unknown, takes effect at any moment after its begin or never. That a lock is
+//! broken, or given back without an answer, is left out: it only makes the fence admit less. A history is
 //! linearizable if it is so on each resource by itself, so each is searched alone; that a commit of many
 //! is all or nothing across resources is left to [`check`](crate::check).
 //!

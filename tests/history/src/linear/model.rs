@@ -14,8 +14,6 @@ pub(super) enum Step {
     Holds { token: i64 },
     /// Ends the lock of a token, if it is still the one of the fence.
     End { token: i64 },
-    /// Ends whatever lock there is.
-    EndAny,
     /// Changes registers (no object: all of them) under a token, once under its key.
     Write { token: i64, key: Option<u32>, deeds: Vec<(Option<u32>, u32)> },
     /// Finds that its key took effect.
@@ -30,9 +28,10 @@ impl Step {
     /// Whether it only looks: it may then take its place as soon as what it looks for is there.
     pub(super) fn only_looks(&self) -> bool {
         match self {
-            Self::Holds { .. } | Self::Replay { .. } | Self::Stale { .. } | Self::Read { .. } => true,
-            Self::Raise { .. } | Self::RaiseHidden | Self::End { .. } | Self::EndAny => false,
-            Self::Write { .. } => false,
+            Self::Holds { .. } | Self::Replay { .. } | Self::Stale { .. } | Self::Read { .. } => {
+                true
+            }
+            Self::Raise { .. } | Self::RaiseHidden | Self::End { .. } | Self::Write { .. } => false,
         }
     }
 }
@@ -61,6 +60,11 @@ impl State {
         self.is_at(token) && !self.ended
     }
 
+    /// Whether a step finds its token superseded as soon as a hidden one is sealed, and no earlier.
+    pub(super) fn waits_for_hidden(&self, step: &Step) -> bool {
+        matches!(step, Step::Stale { token } if self.is_at(*token))
+    }
+
     /// Whether a step can never again take effect.
     pub(super) fn is_past(&self, step: &Step) -> bool {
         match step {
@@ -69,7 +73,6 @@ impl State {
                     || (*token == self.highest && !self.admits(*token))
                     || key.is_some_and(|key| self.keys.contains(&key))
             }
-            Step::End { token } => *token < self.highest,
             _ => false,
         }
     }
@@ -91,16 +94,14 @@ impl State {
                 next.ended |= self.is_at(*token);
                 true
             }
-            Step::EndAny => {
-                next.ended = true;
-                true
-            }
             Step::Write { token, key, deeds } => {
                 deeds.iter().for_each(|(object, value)| next.set(*object, *value));
                 self.admits(*token) && key.is_none_or(|key| next.keys.insert(key))
             }
             Step::Replay { key } => self.keys.contains(key),
-            Step::Stale { token } => *token < self.highest || (*token == self.highest && self.hidden),
+            Step::Stale { token } => {
+                *token < self.highest || (*token == self.highest && self.hidden)
+            }
             Step::Read { object, value } => {
                 self.registers.get(*object as usize).copied().unwrap_or(0) == *value
             }

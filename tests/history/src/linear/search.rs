@@ -62,6 +62,18 @@ impl Line {
         self.next[self.entries.len() - 1]
     }
 
+    /// The first step of this kind among those that can be taken now, and where it begins.
+    fn find(&self, steps: &[Timed], is_it: impl Fn(&Timed) -> bool) -> Option<(usize, usize)> {
+        let mut here = self.first();
+        while let Entry::Begin(step) = self.entries[here] {
+            if is_it(&steps[step]) {
+                return Some((here, step));
+            }
+            here = self.next[here];
+        }
+        None
+    }
+
     fn take(&mut self, begin: usize, step: usize) {
         self.unlink(begin);
         if let Some(end) = self.ends[step] {
@@ -125,7 +137,7 @@ pub(super) fn search(steps: &[Timed], budget: usize) -> Verdict {
                 if tries > budget {
                     return Verdict::GaveUp;
                 }
-                if let Some(next) = takes(&steps[step], &state) {
+                if let Some(next) = takes(&line, steps, here, &state) {
                     flip(&mut set, step);
                     if tried.insert((key(&set, steps, &next), next.clone())) {
                         line.take(here, step);
@@ -156,20 +168,23 @@ pub(super) fn search(steps: &[Timed], budget: usize) -> Verdict {
 /// The first step that only looks, and finds what it looks for. It can be taken here if anywhere: it
 /// changes nothing, and all that ended before it began is taken.
 fn looker(line: &Line, steps: &[Timed], state: &State) -> Option<(usize, usize)> {
-    let mut here = line.first();
-    while let Entry::Begin(step) = line.entries[here] {
-        let timed = &steps[step];
-        if timed.step.only_looks() && state.after(&timed.step).is_some() {
-            return Some((here, step));
-        }
-        here = line.next[here];
-    }
-    None
+    line.find(steps, |timed| timed.step.only_looks() && state.after(&timed.step).is_some())
 }
 
-/// The state after a step, if it can be taken and it is of any use: one that may be left out is left
-/// out where it changes nothing.
-fn takes(timed: &Timed, state: &State) -> Option<State> {
+/// The state after the step that begins here, if it can be taken and it is of any use. One that may be
+/// left out is left out where it changes nothing. A hidden token is sealed where somebody finds a token
+/// superseded by it, since nothing else depends on it; all of them do the same, so the first is taken.
+fn takes(line: &Line, steps: &[Timed], here: usize, state: &State) -> Option<State> {
+    let Entry::Begin(step) = line.entries[here] else { return None };
+    let timed = &steps[step];
+    let is_hidden = |it: &Timed| it.step == Step::RaiseHidden;
+    let is_waiting = |it: &Timed| state.waits_for_hidden(&it.step);
+    if is_hidden(timed)
+        && (line.find(steps, is_hidden) != Some((here, step))
+            || line.find(steps, is_waiting).is_none())
+    {
+        return None;
+    }
     let next = state.after(&timed.step)?;
     (timed.at.is_some() || next != *state).then_some(next)
 }

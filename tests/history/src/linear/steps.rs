@@ -115,19 +115,15 @@ impl<'a> Locks<'a> {
     }
 
     /// The resources, with tokens, of the lock that a call is about.
-    fn touched(&self, call: &'a Call) -> Vec<(&'a str, Option<i64>)> {
-        let known = |lock: &Uuid| {
-            let tokens = self.tokens.get(lock).into_iter().flatten();
-            tokens.map(|(resource, token)| (*resource, Some(*token))).collect()
-        };
-        match &call.asked {
-            Asked::Acquire { lock, .. } | Asked::Transfer { to: lock, .. } => {
-                lock.as_ref().map_or(Vec::new(), known)
+    fn touched(&self, call: &Call) -> Vec<(&'a str, i64)> {
+        let lock = match &call.asked {
+            Asked::Acquire { lock, .. } | Asked::Transfer { to: lock, .. } => *lock,
+            Asked::Fence { lock, .. } | Asked::Renew { lock } | Asked::Release { lock } => {
+                Some(*lock)
             }
-            Asked::Fence { lock, .. } | Asked::Renew { lock } | Asked::Release { lock } => known(lock),
-            Asked::Break { resource } => vec![(resource, None)],
-            _ => Vec::new(),
-        }
+            _ => None,
+        };
+        lock.and_then(|lock| self.tokens.get(&lock)).cloned().unwrap_or_default()
     }
 }
 
@@ -156,31 +152,20 @@ impl<'a> Steps<'a> {
     }
 
     /// What a call about a lock does beyond sealing it.
-    fn lock_call(&mut self, call: &Call, token: Option<i64>) {
+    fn lock_call(&mut self, call: &Call, token: i64) {
         let at = call.answered.as_ref().map(|answered| answered.at);
         let answer = call.answered.as_ref().map(|answered| &answered.answer);
-        let undecided = matches!(answer, None | Some(Answer::Unknown { .. }));
-        let step = match (&call.asked, answer, token) {
-            // It may come due at any later moment.
-            (Asked::Break { .. }, Some(Answer::Done), _) => (None, Step::EndAny),
-            (Asked::Break { .. }, _, _) if undecided => (None, Step::EndAny),
-            (Asked::Release { .. }, Some(Answer::Done), Some(token)) => (at, Step::End { token }),
-            (Asked::Release { .. }, _, Some(token)) if undecided => (None, Step::End { token }),
-            (Asked::Renew { .. }, Some(Answer::Done), Some(token)) => (at, Step::Holds { token }),
-            (Asked::Renew { .. }, _, _) => return,
-            (_, Some(Answer::Granted { again: true, .. }), Some(token)) => {
-                (at, Step::Holds { token })
-            }
-            // Whoever asked is gone: the gateway may give the lock back.
-            (Asked::Acquire { .. } | Asked::Transfer { .. } | Asked::Fence { .. }, _, Some(token))
-                if undecided =>
-            {
-                (None, Step::End { token })
-            }
+        // A lock may end without anybody being told: it only admits less then, so that nothing that was
+        // told depends on it.
+        let Some(answer) = answer else { return };
+        let step = match (&call.asked, answer) {
+            (Asked::Release { .. }, Answer::Done) => Step::End { token },
+            (Asked::Renew { .. }, Answer::Done) => Step::Holds { token },
+            (_, Answer::Granted { again: true, .. }) => Step::Holds { token },
             _ => return,
         };
         let (call, begun_at) = (call.number, call.begun_at);
-        self.steps.push(Timed { call, begun_at, at: step.0, step: step.1 });
+        self.steps.push(Timed { call, begun_at, at, step });
     }
 
     fn write(&mut self, call: &Call, token: i64, key: Option<&'a str>, changes: &[&'a Change]) {

@@ -1,0 +1,169 @@
+//! C5, C8: what callers were told of writes, and how often they took effect.
+
+use fence_history::{Answer, Change, Checker, Outcome};
+
+use super::{begun, clean, keyed, keyed_line, only};
+use crate::build::*;
+
+#[test]
+fn c5_finds_a_write_that_is_not_there() {
+    let mut story = begun();
+    story.call(put(10, "v2"), written(2, 2));
+    only(&story, Checker::C5);
+    // A rollback that kept it is no excuse; nor is one of before.
+    story.rollback(0, 1);
+    clean(&story);
+    let mut story = begun();
+    story.rollback(0, 1);
+    story.grant(2, 20, 1);
+    story.call(put(20, "v2"), told(2, Some(2), 1, false));
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_write_that_is_there_otherwise() {
+    let changes: [fn(&mut Story); 3] = [
+        |story| story.last_line().sequence = Some(9),
+        |story| story.last_line().idempotency_key = Some("other".into()),
+        |story| story.last_line().operation = id(9),
+    ];
+    for change in changes {
+        let mut story = begun();
+        story.write(2, 10, 2);
+        change(&mut story);
+        only(&story, Checker::C5);
+    }
+}
+
+#[test]
+fn c5_finds_a_write_that_was_denied() {
+    for answer in [refused("fence-token-stale"), Answer::Failed { code: "overloaded".into() }] {
+        let mut story = begun();
+        story.call(put(10, "v2"), answer);
+        story.committed(2, 10, 2, "v2");
+        only(&story, Checker::C5);
+    }
+}
+
+#[test]
+fn c5_lets_another_attempt_under_the_same_key_be_the_one() {
+    let mut story = begun();
+    story.begin(2, put(10, "v2"));
+    keyed(&mut story, "key");
+    story.begin(1, acquire(2));
+    story.sealed(20, 2);
+    story.call(put(20, "v2"), Answer::Failed { code: "overloaded".into() });
+    keyed(&mut story, "key");
+    story.committed(2, 10, 2, "v2");
+    keyed_line(&mut story, "key");
+    clean(&story);
+    // But not if the one that failed is the one that is there.
+    story.last_line().token = 20;
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_write_that_nobody_asked_for() {
+    let mut story = begun();
+    story.line(2, 10, Some(2), delete());
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_two_effects_of_one_delete() {
+    let mut story = begun();
+    story.begin(2, changing(10, Change::DeleteAll));
+    for (operation, version) in [(2, 2), (3, 3)] {
+        story.line(operation, 10, Some(version), Change::DeleteAll);
+    }
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_forged_token_that_was_admitted() {
+    let mut story = begun();
+    story.write(2, 10, 2);
+    story.last_write().forged = true;
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_condition_that_did_not_hold() {
+    let mut story = begun();
+    story.write(2, 10, 2);
+    story.last_write().if_version = Some(0);
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_outcomes_that_are_not_so() {
+    let mut story = begun();
+    story.call(ask(1), outcome(Outcome::Buried));
+    only(&story, Checker::C5);
+    let mut story = begun();
+    story.call(put(10, "v2"), unknown(2));
+    story.call(ask(2), outcome(Outcome::Applied));
+    only(&story, Checker::C5);
+    let mut story = begun();
+    story.call(ask(1), outcome(Outcome::NotKnown));
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_an_operation_that_was_applied_and_buried() {
+    let mut story = begun();
+    story.call(put(10, "v2"), unknown(2));
+    story.call(ask(2), outcome(Outcome::Buried));
+    clean(&story);
+    let late = story.begin(2, ask(2));
+    story.rollback(0, 1);
+    story.call(ask(2), outcome(Outcome::NotKnown));
+    clean(&story);
+    // Begun before the rollback, so that the loss is explained; but buried is buried.
+    story.end(late, outcome(Outcome::Applied));
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_an_unknown_operation_that_is_another_one() {
+    let mut story = begun();
+    story.call(put(10, "v2"), unknown(1));
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c8_finds_two_effects_under_one_key() {
+    let mut story = begun();
+    for (operation, version) in [(2, 2), (3, 3)] {
+        story.begin(u32::try_from(operation).unwrap(), put(10, "v2"));
+        keyed(&mut story, "key");
+        story.committed(operation, 10, version, "v2");
+        keyed_line(&mut story, "key");
+    }
+    only(&story, Checker::C8);
+}
+
+#[test]
+fn c8_finds_it_though_the_ledger_lost_both() {
+    let mut story = begun();
+    for (operation, version) in [(2, 2), (3, 3)] {
+        story.call(put(10, "v2"), written(operation, version));
+        keyed(&mut story, "key");
+    }
+    story.rollback(0, 1);
+    only(&story, Checker::C8);
+}
+
+#[test]
+fn c8_finds_two_that_were_told_of_one_effect_as_new() {
+    let mut story = begun();
+    for _ in 0..2 {
+        story.call(put(10, "v2"), written(2, 2));
+        keyed(&mut story, "key");
+    }
+    story.committed(2, 10, 2, "v2");
+    keyed_line(&mut story, "key");
+    let (violated, report) = story.violated();
+    // The second is also told of a version that was there before it began.
+    assert_eq!(violated, [Checker::C6, Checker::C8], "{report}");
+}
