@@ -32,11 +32,15 @@ pub enum Checker {
     C12,
     /// Nothing older acts on a drained upstream after a grant was answered (I13).
     C13,
+    /// What was given back admits nothing any more (I6).
+    C14,
+    /// Nobody is refused without a reason (I8).
+    C15,
 }
 
 impl Checker {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::C1,
         Self::C2,
         Self::C3,
@@ -49,6 +53,8 @@ impl Checker {
         Self::C11,
         Self::C12,
         Self::C13,
+        Self::C14,
+        Self::C15,
     ];
 
     /// What holds if it finds nothing, and what its count counts.
@@ -72,6 +78,8 @@ impl Checker {
                 ("tokens are grants of the ledger, distinct and rising", "grants and writes")
             }
             Self::C13 => ("nothing older acts upstream after a grant was answered", "effects"),
+            Self::C14 => ("what was given back admits nothing any more", "later writes"),
+            Self::C15 => ("nobody is refused without a reason", "refusals"),
         }
     }
 }

@@ -29,6 +29,7 @@ mod keys;
 mod order;
 mod outcomes;
 mod reads;
+mod refusals;
 mod seals;
 mod sets;
 mod values;
@@ -69,5 +70,7 @@ pub fn check(history: &History) -> Report {
     healed::soon(&view, &mut report);
     grants::of_the_ledger(&view, &mut report);
     drained::nothing_older(&view, &mut report);
+    refusals::released_for_good(&view, &mut report);
+    refusals::with_reason(&view, &mut report);
     report
 }

@@ -1,6 +1,6 @@
 //! C5, C8: what callers were told of writes, and how often they took effect.
 
-use fence_history::{Answer, Change, Checker, Outcome};
+use fence_history::{Answer, Asked, Change, Checker, Outcome};
 
 use super::{begun, clean, keyed, keyed_line, only};
 use crate::build::*;
@@ -37,7 +37,7 @@ fn c5_finds_a_write_that_is_there_otherwise() {
 
 #[test]
 fn c5_finds_a_write_that_was_denied() {
-    for answer in [refused("fence-token-stale"), Answer::Failed { code: "overloaded".into() }] {
+    for answer in [refused("lock-id-mismatch"), Answer::Failed { code: "overloaded".into() }] {
         let mut story = begun();
         story.call(put(10, "v2"), answer);
         story.committed(2, 10, 2, "v2");
@@ -166,4 +166,39 @@ fn c8_finds_two_that_were_told_of_one_effect_as_new() {
     let (violated, report) = story.violated();
     // The second is also told of a version that was there before it began.
     assert_eq!(violated, [Checker::C6, Checker::C8], "{report}");
+}
+
+fn release(lock: u128) -> Asked {
+    Asked::Release { lock: id(lock) }
+}
+
+#[test]
+fn c14_finds_a_write_under_a_lock_that_was_given_back() {
+    let mut story = begun();
+    story.call(release(1), Answer::Done);
+    clean(&story);
+    story.write(2, 10, 2);
+    only(&story, Checker::C14);
+}
+
+#[test]
+fn c15_finds_a_refusal_without_a_reason() {
+    let reasons = [
+        "fence-token-stale",
+        "fence-token-unknown",
+        "fence-token-void",
+        "sequence-out-of-order",
+        "version-mismatch",
+        "idempotency-key-reused",
+    ];
+    for code in reasons {
+        let mut story = begun();
+        story.call(put(10, "late"), refused(code));
+        only(&story, Checker::C15);
+    }
+    let mut story = begun();
+    story.grant(2, 20, 1);
+    story.call(put(10, "late"), refused("fence-token-stale"));
+    story.call(put(15, "made up"), refused("fence-token-unknown"));
+    clean(&story);
 }
