@@ -10,7 +10,7 @@ use crate::build::*;
 use crate::tiny::{Random, Shape, history};
 
 /// More than any of these histories needs; one that needs more fails.
-const BUDGET: usize = 1_000_000;
+const BUDGET: usize = 100_000;
 
 fn calls(history: &History) -> Vec<Call> {
     let call = |record: &Record| match record {
@@ -108,7 +108,7 @@ fn it_agrees_with_all_orders_on_thousands_of_small_histories() {
 }
 
 const LONG: Shape =
-    Shape { clients: 5, calls: 300, resources: 1, accidents: 10, rollbacks: 0, plain: true };
+    Shape { clients: 5, calls: 300, resources: 1, accidents: 25, rollbacks: 0, plain: true };
 
 #[test]
 fn long_histories_are_judged_within_the_budget() {
@@ -116,15 +116,16 @@ fn long_histories_are_judged_within_the_budget() {
     for seed in 0..60 {
         let right = calls(&history(seed, LONG));
         assert_eq!(verdict(&right), Verdict::Linearizable, "seed {seed}");
-        // A fault near the end leaves the most to try.
+        // Faults near the end leave the most to try.
         let mut corrupted = right;
-        corrupt(&mut corrupted, 280, &mut Random(seed));
+        let mut random = Random(seed);
+        (0..3).for_each(|_| corrupt(&mut corrupted, 280, &mut random));
         let found = verdict(&corrupted);
         assert_ne!(found, Verdict::GaveUp, "seed {seed}");
         wrong += u32::from(found != Verdict::Linearizable);
     }
     println!("{wrong} of 60 corrupted histories are not linearizable");
-    assert!(wrong >= 20, "{wrong}");
+    assert!(wrong >= 30, "{wrong}");
 }
 
 #[test]

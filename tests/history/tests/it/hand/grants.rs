@@ -1,6 +1,6 @@
 //! C4, C11, C12, C13: grants, and what may come after them.
 
-use fence_history::{Checker, HEALED_WITHIN_US};
+use fence_history::{Asked, Checker, HEALED_WITHIN_US};
 
 use super::{begun, clean, only};
 use crate::build::*;
@@ -103,6 +103,17 @@ fn c12_finds_a_grant_of_what_was_not_asked_for() {
     let mut story = begun();
     story.call(acquire(2), granted(3, 20, 1));
     story.sealed(20, 3);
+    only(&story, Checker::C12);
+    // Nothing was asked for.
+    let mut story = begun();
+    story.call(Asked::Renew { lock: id(2) }, granted(2, 20, 1));
+    story.sealed(20, 2);
+    only(&story, Checker::C12);
+    // One of two resources is missing.
+    let mut story = begun();
+    let resources = vec!["other".into(), "r".into()];
+    story.call(Asked::Acquire { lock: None, resources }, granted(2, 20, 1));
+    story.sealed(20, 2);
     only(&story, Checker::C12);
 }
 

@@ -202,3 +202,16 @@ fn c15_finds_a_refusal_without_a_reason() {
     story.call(put(15, "made up"), refused("fence-token-unknown"));
     clean(&story);
 }
+
+#[test]
+fn c8_finds_two_effects_of_one_call() {
+    // Two operations, or one operation twice; that the second is nobody's is found as well.
+    for operation in [3, 2] {
+        let mut story = begun();
+        story.begin(2, put(10, "v2"));
+        story.committed(2, 10, 2, "v2");
+        story.committed(operation, 10, 3, "v2");
+        let (violated, report) = story.violated();
+        assert_eq!(violated, [Checker::C5, Checker::C8], "{report}");
+    }
+}
