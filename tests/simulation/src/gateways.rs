@@ -174,7 +174,7 @@ fn settings() -> Settings {
         max_effect_delay: Some(MAX_EFFECT_DELAY),
     };
     Settings {
-        request_timeout: Duration::from_secs(2),
+        request_timeout: Duration::from_secs(1),
         queue_max: 100,
         waiters_max: 20,
         batch_max: 16,
@@ -188,8 +188,8 @@ fn settings() -> Settings {
         },
         sweep_interval: Duration::from_secs(1),
         blob_times: BlobTimes {
-            upload: Duration::from_secs(3),
-            reader_grace: Duration::from_secs(2),
+            upload: Duration::from_secs(1),
+            reader_grace: Duration::from_millis(500),
             rollback_horizon: HORIZON,
             versions: Duration::ZERO,
             redelete: Duration::from_secs(6),

@@ -51,6 +51,9 @@ enum Command {
     },
     /// Switch on one mutant after the other until a seed catches it; exits with 1 if one is not caught
     Mutants {
+        /// Only this one
+        #[arg(long)]
+        only: Option<String>,
         /// How many seeds each has
         #[arg(long, default_value_t = SEEDS_MAX)]
         seeds: u64,
@@ -100,8 +103,10 @@ fn run(command: Command) -> anyhow::Result<bool> {
             }
             Ok(report.is_clean() && run.failures.is_empty())
         }
-        Command::Mutants { seeds, threads, write } => {
-            let caught = catch_all(seeds, cores(threads), |line| println!("{line}"));
+        Command::Mutants { only, seeds, threads, write } => {
+            let only = only.as_deref().map(named).transpose()?;
+            let wanted = |mutant| only.is_none_or(|only| only == mutant);
+            let caught = catch_all(wanted, seeds, cores(threads), |line| println!("{line}"));
             if let Some(page) = write {
                 write_table(&page, &table(&caught))?;
             }

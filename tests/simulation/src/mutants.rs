@@ -22,8 +22,13 @@ pub struct Caught {
     pub by: Option<(String, u64)>,
 }
 
-/// Switches on each mutant for at most so many seeds, and tells of each in a line.
-pub fn catch_all(seeds_max: u64, threads: usize, tell: impl Fn(String)) -> Vec<Caught> {
+/// Switches on each mutant that is wanted for at most so many seeds, and tells of each in a line.
+pub fn catch_all(
+    wanted: impl Fn(Mutant) -> bool,
+    seeds_max: u64,
+    threads: usize,
+    tell: impl Fn(String),
+) -> Vec<Caught> {
     let caught = |(mutant, what): &(Mutant, &'static str)| {
         let one = catch(*mutant, what, seeds_max, threads);
         tell(match &one.by {
@@ -32,7 +37,7 @@ pub fn catch_all(seeds_max: u64, threads: usize, tell: impl Fn(String)) -> Vec<C
         });
         one
     };
-    Mutant::ALL.iter().map(caught).collect()
+    Mutant::ALL.iter().filter(|(mutant, _)| wanted(*mutant)).map(caught).collect()
 }
 
 /// Switches on a mutant for at most so many seeds.

@@ -171,7 +171,8 @@ impl Client {
             match told {
                 Some(Answer::Written { .. }) => return Told::Written,
                 Some(Answer::Refused { .. }) => return Told::Refused,
-                Some(Answer::Unknown { operation: Some(operation) }) if self.world.chance(0.5) => {
+                Some(Answer::Unknown { operation: Some(operation) }) => {
+                    self.pause(MS, SECOND).await;
                     self.look_up(operation).await;
                 }
                 _ => {}
@@ -426,7 +427,7 @@ async fn forward(
     }
     let (send, answered) = oneshot::channel();
     let (inner, recorder) = (world.clone(), recorder.clone());
-    let there = match world.chance(0.2) {
+    let there = match world.chance(0.4) {
         true => world.between(MS, LATEST),
         false => world.between(MS, 20 * MS),
     };
