@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use fence_core::mutants::Mutant;
-use fence_history::{Checker, History, Report, check};
+use fence_history::linear::{self, Verdict};
+use fence_history::{Checker, History, Record, Report, check};
 
 use crate::run::{Run, THREAD, run};
 
@@ -59,10 +60,43 @@ pub struct Tally {
     pub failures: Vec<Failure>,
 }
 
-/// Judges one seed.
+/// How many calls the second opinion looks at: its search takes long on long histories.
+const WINDOW: usize = 150;
+/// How many effects it may try on a resource.
+const BUDGET: usize = 20_000;
+
+/// Judges one seed: by the checkers, and, as far as the ledger does not go back, by a search for an order
+/// of the calls that explains the answers.
 pub fn judge(seed: u64, mutant: Option<Mutant>) -> (Report, Run) {
-    let run = run(seed, mutant);
-    (check(&run.history), run)
+    let mut run = run(seed, mutant);
+    let report = check(&run.history);
+    if report.malformed.is_empty() {
+        let found = second_opinion(&run.history);
+        run.failures.extend(found);
+    }
+    (report, run)
+}
+
+/// Why no order of the first calls explains their answers, if there is none.
+fn second_opinion(history: &History) -> Vec<String> {
+    let calls = history.records.iter().filter_map(|record| match record {
+        Record::Call(call) => Some(call),
+        _ => None,
+    });
+    let calls: Vec<_> = calls.take(WINDOW).collect();
+    let back = history.records.iter().find_map(|record| match record {
+        Record::Rollback(back) => Some(back.at),
+        _ => None,
+    });
+    let last = calls.last().map_or(0, |call| call.begun_at);
+    let window = linear::until(calls, back.unwrap_or(last).min(last));
+    let wrong = |(resource, verdict)| match verdict {
+        Verdict::NotLinearizable { stuck_at } => {
+            Some(format!("{resource}: no order of the calls explains the answers ({stuck_at})"))
+        }
+        Verdict::Linearizable | Verdict::GaveUp => None,
+    };
+    linear::judge(&window, BUDGET).into_iter().filter_map(wrong).collect()
 }
 
 /// Runs seeds on so many threads until all are done or so many have failed. `progress` is told how many

@@ -244,6 +244,8 @@ impl World {
         let mut runnable: Vec<TaskId> = Vec::new();
         loop {
             runnable.append(&mut lock(&self.woken));
+            // Some channels of tokio wake in an order of their own, which differs from run to run.
+            runnable.sort_unstable();
             match self.pick(&mut runnable) {
                 Some(task) => self.step(task),
                 None if self.now() >= end || !self.pass_time(end) => return,
@@ -257,7 +259,7 @@ impl World {
         let mut state = self.state();
         while !runnable.is_empty() {
             let index = state.rng.random_range(0..runnable.len());
-            let task = runnable.swap_remove(index);
+            let task = runnable.remove(index);
             let Some(process) = state.tasks.get(&task).map(|slot| slot.process) else { continue };
             let now = state.now;
             let Some(condition) = state.processes.get_mut(&process) else { continue };
