@@ -1,9 +1,10 @@
 //! A request on its way through, in a task of its own: admit, send, pass the answer on, close the intent.
 //!
 //! When an intent is closed: once the upstream's answer was read to its end, which is when the upstream
-//! has nothing left to do for it; or when no connection came about, so that nothing was sent. In every
-//! other case its fate is unknown, and it stays open. The end of the answer is held back from the caller
-//! until then: whoever has seen it finds nothing under way.
+//! has nothing left to do for it, and no more of the request is on its way; or when no connection came
+//! about, so that nothing was sent. In every other case its fate is unknown, and it stays open. The end of
+//! the answer is held back from the caller until then: whoever has seen it finds nothing under way. Only
+//! where the fate stays unknown, or is for long, the answer goes first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +15,22 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use fence_core::ErrorCode;
 use fence_core::OperationId;
+use jiff::Timestamp;
 use reqwest::Url;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::body::{Incoming, Trouble};
+use super::body::{Incoming, Sending, Trouble};
 use super::caller::Caller;
-use super::{Forwarded, Upstream, headers};
+use super::fate::{Fate, chain, class, may_be_of_another};
+use super::{Forwarded, Upstream, headers, is_fenced};
 use crate::engine::upstreams::count_forward;
-use crate::engine::{Admitted, Engine, Forward};
+use crate::engine::{Admitted, Engine, EngineError, Forward};
 use crate::http::problem::{Problem, text};
 use crate::http::state::Limits;
+
+/// How long the caller is kept waiting for the end of an answer that came before the end of its body, when
+/// the connection does not let go of the rest.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
 
 /// A request that is to be passed on.
 pub struct Passage {
@@ -53,13 +60,17 @@ pub async fn forward(
     passage: Passage,
 ) -> Result<Response, Problem> {
     let (answer, answered) = oneshot::channel();
+    let clock = &engine.runtime().clock;
+    let fenced = passage.fenced.is_some();
     let task = Task {
         engine: engine.clone(),
         idle: limits.body_idle_timeout,
-        began: engine.runtime().clock.elapsed(),
+        began: clock.elapsed(),
+        began_at: clock.now(),
         answer: Some(answer),
         operation: None,
-        fenced: passage.fenced.is_some(),
+        fenced,
+        numbered: passage.fenced.as_ref().is_some_and(|wish| wish.sequence.is_some()),
         upstream: Arc::clone(&passage.upstream),
     };
     let token = engine.forwarding();
@@ -69,7 +80,9 @@ pub async fn forward(
     };
     engine.runtime().spawn.spawn("forward", Box::pin(run));
     answered.await.unwrap_or_else(|_| {
-        Err(Problem::new(ErrorCode::Internal, "see the gateway's log under this request id"))
+        let why = "see the gateway's log under this request id";
+        // The task has died; it may have sent the request before.
+        Err(Problem::new(ErrorCode::Internal, why).and_unknown_if(fenced))
     })
 }
 
@@ -77,18 +90,13 @@ struct Task {
     engine: Engine,
     idle: Duration,
     began: Duration,
+    began_at: Timestamp,
     answer: Option<oneshot::Sender<Result<Response, Problem>>>,
     operation: Option<OperationId>,
     fenced: bool,
+    /// Whether it has a sequence number.
+    numbered: bool,
     upstream: Arc<Upstream>,
-}
-
-/// Why there is no whole answer.
-enum Fate {
-    /// Nothing was sent.
-    Unsent(Problem),
-    /// Something was sent; the upstream may have acted or not.
-    Unknown(Problem),
 }
 
 impl Task {
@@ -96,7 +104,7 @@ impl Task {
     /// 2. What is left of the time is not enough any more, because this process was paused: nothing is
     ///    sent.
     /// 3. Send. Nothing was sent: close.
-    /// 4. Pass the answer on to its end, then close.
+    /// 4. Pass the answer on to its end, cut off what is left of the body, then close.
     async fn run(mut self, mut passage: Passage) {
         let _room = passage.room;
         let admitted = match passage.fenced.take() {
@@ -106,8 +114,10 @@ impl Task {
                 match self.engine.admit(wish).await {
                     Ok(admitted) => Some(admitted),
                     Err(failure) => {
+                        let lost = matches!(failure.error, EngineError::NotForwarded);
                         let problem =
                             Problem::from(failure.error).about(&resource).presented(token);
+                        let problem = if lost { self.used_up(problem, "may be") } else { problem };
                         return self.fail(problem.of_operation(failure.operation));
                     }
                 }
@@ -120,12 +130,13 @@ impl Task {
             Some(left) => self.send(head, passage.body, left).await,
         };
         match sent {
-            Ok(response) => self.pass_back(response, admitted).await,
+            Ok((response, sending)) => self.pass_back(response, sending, admitted).await,
             Err(Fate::Unsent(problem)) => {
                 count_forward(&self.upstream.name, "unreachable");
                 if let Some(admitted) = admitted {
                     admitted.close().await;
                 }
+                let problem = self.used_up(problem, "is");
                 self.fail(problem);
             }
             Err(Fate::Unknown(problem)) => {
@@ -138,9 +149,27 @@ impl Task {
     }
 
     /// What is left of the time that a request may take as a whole.
+    ///
+    /// Where the ledger counts an intent as closed after a time, the wall clock is asked, too: while a
+    /// machine is suspended, the other one stands still.
     fn left(&self) -> Option<Duration> {
-        let gone = self.engine.runtime().clock.elapsed().saturating_sub(self.began);
+        let clock = &self.engine.runtime().clock;
+        let mut gone = clock.elapsed().saturating_sub(self.began);
+        if self.upstream.max_effect_delay.is_some() {
+            let by_the_wall = clock.now().duration_since(self.began_at);
+            gone = gone.max(Duration::try_from(by_the_wall).unwrap_or_default());
+        }
         self.upstream.timeout.checked_sub(gone).filter(|left| !left.is_zero())
+    }
+
+    /// What was admitted has used up its sequence number, whether it was sent or not.
+    fn used_up(&self, problem: Problem, is: &str) -> Problem {
+        if !self.numbered {
+            return problem;
+        }
+        problem.and_say(&format!(
+            "the number in X-Fence-Seq {is} used up: send the request again with a higher one"
+        ))
     }
 
     fn late(&self, what: &str) -> Problem {
@@ -159,33 +188,35 @@ impl Task {
         (method, target, mut headers): (Method, Url, HeaderMap),
         body: Incoming,
         left: Duration,
-    ) -> Result<reqwest::Response, Fate> {
+    ) -> Result<(reqwest::Response, Option<Sending>), Fate> {
         let client = self.upstream.client(&method);
         let trouble = body.trouble();
         match body.length() {
-            Some(0) if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) => {}
+            Some(0) if !is_fenced(&method) => {}
             Some(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
             None => {}
         }
         let mut request = reqwest::Request::new(method, target);
         *request.headers_mut() = headers;
-        *request.body_mut() = Some(body.into_body());
-        let sending = client.execute(request);
+        // Dropped with this, whatever the outcome: nothing of the body is sent after it.
+        let (body, sending) = body.into_body();
+        *request.body_mut() = Some(body);
+        let answered = client.execute(request);
         let runtime = self.engine.runtime().clone();
         // A read that nobody waits for any more has no purpose.
         let outcome = match (&mut self.answer, self.fenced) {
             (Some(answer), false) => tokio::select! {
-                outcome = runtime.within(left, sending) => outcome,
+                outcome = runtime.within(left, answered) => outcome,
                 () = answer.closed() => None,
             },
-            _ => runtime.within(left, sending).await,
+            _ => runtime.within(left, answered).await,
         };
         match outcome {
             None => Err(Fate::Unknown(self.late(self.unknown()))),
             Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Err(Fate::Unknown(self.failed("it changed the protocol unasked")))
             }
-            Some(Ok(response)) => Ok(response),
+            Some(Ok(response)) => Ok((response, sending)),
             Some(Err(error)) => Err(self.judge(&error, &trouble)),
         }
     }
@@ -215,13 +246,21 @@ impl Task {
     }
 
     /// Step 4.
-    async fn pass_back(mut self, mut response: reqwest::Response, admitted: Option<Admitted>) {
+    async fn pass_back(
+        mut self,
+        mut response: reqwest::Response,
+        sending: Option<Sending>,
+        admitted: Option<Admitted>,
+    ) {
         let status = response.status();
         count_forward(&self.upstream.name, class(status));
         let headers = headers::to_caller(response.headers(), response.version());
         let length =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let mut caller = Caller::new(self.idle, self.engine.clone());
+        // No caller keeps an intent open by reading slowly: half of the time is the upstream's.
+        let drained = self.fenced && self.upstream.is_drained();
+        let patience = drained.then(|| self.idle.min(self.left().unwrap_or_default() / 2));
+        let mut caller = Caller::new(self.idle, patience, self.engine.clone());
         let mut head = Some(self.head(status, headers));
         let empty = length == Some(0)
             || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -263,11 +302,49 @@ impl Task {
             }
             return;
         }
-        if let Some(admitted) = admitted {
-            admitted.close().await;
-        }
+        let late = self.conclude(status, sending, admitted).await;
         self.answer_with(head.take(), &mut caller);
         caller.finish().await;
+        if let Some((sending, admitted)) = late {
+            self.conclude_late(sending, admitted).await;
+        }
+    }
+
+    /// The answer is there: cuts off what is left of the body, and closes the intent. If that is not
+    /// possible yet, returns what is left to do.
+    async fn conclude(
+        &self,
+        status: StatusCode,
+        sending: Option<Sending>,
+        admitted: Option<Admitted>,
+    ) -> Option<(Sending, Admitted)> {
+        let admitted = admitted?;
+        if self.upstream.is_drained() && self.upstream.intermediary && may_be_of_another(status) {
+            let (name, operation) = (&self.upstream.name, admitted.operation);
+            let status = status.as_u16();
+            tracing::warn!(upstream = name, %operation, status, "an answer that may be of another");
+            return None;
+        }
+        if let Some(sending) = sending
+            && self.upstream.is_drained()
+            && self.engine.runtime().within(LET_GO_MAX, sending.end()).await.is_none()
+        {
+            return Some((sending, admitted));
+        }
+        admitted.close().await;
+        None
+    }
+
+    /// The connection is blocked with a part of the body, which the upstream may still take from it.
+    async fn conclude_late(&self, sending: Sending, admitted: Admitted) {
+        let left = self.left().unwrap_or_default();
+        match self.engine.runtime().within(left, sending.end()).await {
+            Some(()) => admitted.close().await,
+            None => {
+                let (name, operation) = (&self.upstream.name, admitted.operation);
+                tracing::warn!(upstream = name, %operation, "it was answered, but not sent whole");
+            }
+        }
     }
 
     fn head(&self, status: StatusCode, mut headers: HeaderMap) -> Response {
@@ -303,24 +380,4 @@ impl Task {
             let _ = answer.send(Err(problem));
         }
     }
-}
-
-fn class(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        _ => "5xx",
-    }
-}
-
-/// An error and its causes, without the URL.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut cause = std::error::Error::source(error);
-    while let Some(one) = cause {
-        text = format!("{text}{}{one}", if text.is_empty() { "" } else { ": " });
-        cause = one.source();
-    }
-    text
 }
