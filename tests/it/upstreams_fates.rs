@@ -119,13 +119,14 @@ async fn a_body_that_is_stuck_keeps_its_intent_open() {
     client.lock(&next).send().await.expect(201);
 }
 
-/// A caller that takes every part in time, and all of them never.
+/// A caller that takes every part in time, and all of them never. Buffers on the way make it take them in
+/// leaps of a megabyte or so, of which two go by in a second.
 #[tokio::test]
 async fn a_slow_reader_leaves_nothing_open() {
     const SIZE: usize = 48 << 20;
     let upstream = Upstream::start().await;
-    let settings = SetUp::Embedded.settings().await.env("FENCEGATE_BODY_IDLE_TIMEOUT", "1s");
-    let setting = upstream.setting("drained", ",timeout=15s");
+    let settings = SetUp::Embedded.settings().await.env("FENCEGATE_BODY_IDLE_TIMEOUT", "3s");
+    let setting = upstream.setting("drained", ",timeout=10s");
     let gateway = settings.flag("--upstream", &setting).start().await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
@@ -140,7 +141,7 @@ async fn a_slow_reader_leaves_nothing_open() {
         let (mut buffer, mut got) = (vec![0; 1 << 16], 0);
         while let Ok(read @ 1..) = connection.read(&mut buffer).await {
             got += read;
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
         }
         got
     });

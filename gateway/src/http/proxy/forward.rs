@@ -198,7 +198,7 @@ impl Task {
         }
         let mut request = reqwest::Request::new(method, target);
         *request.headers_mut() = headers;
-        // Dropped with this, whatever the outcome: nothing of the body is sent after it.
+        // Unless there is an answer it is dropped here, and then no more of the body is sent.
         let (body, sending) = body.into_body();
         *request.body_mut() = Some(body);
         let answered = client.execute(request);
