@@ -2,6 +2,7 @@
 //!
 //! They are named in the configuration and nowhere else: no request says where anything is sent.
 
+mod answer;
 mod body;
 mod caller;
 mod fate;
