@@ -312,7 +312,7 @@ impl Engine {
             Ok(opened) => opened,
             Err(Failure::Busy) => return Err(failed(EngineError::locked_out())),
             // It is found, closed and buried; nobody forwards it.
-            Err(Failure::Unknown) => return Err(failed(not_forwarded())),
+            Err(Failure::Unknown) => return Err(failed(EngineError::NotForwarded)),
             Err(failure) => return Err(failed(EngineError::unsent(failure, "upstreams"))),
         };
         match opened.verdict.take() {
@@ -328,13 +328,9 @@ impl Engine {
                 Err(failed(EngineError::Refused(refusal)))
             }
             Some(IntentVerdict::Busy) => Err(failed(EngineError::locked_out())),
-            Some(IntentVerdict::Buried) | None => Err(failed(not_forwarded())),
+            Some(IntentVerdict::Buried) | None => Err(failed(EngineError::NotForwarded)),
         }
     }
-}
-
-fn not_forwarded() -> EngineError {
-    EngineError::LedgerUnavailable("the ledger's answer was lost; nothing was forwarded".into())
 }
 
 /// Counts what was forwarded, by upstream and class of status, or by why there was none.

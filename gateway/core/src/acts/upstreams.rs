@@ -42,8 +42,8 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 /// Decides whether a request may be forwarded; of a drained upstream the intent is stored (I13).
 ///
 /// The caller holds the fence's lock. First that applies:
-/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted: closed and
-///    buried, since nobody will forward it.
+/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted, or counted as
+///    closed by now: removed and buried, since nobody will forward it.
 /// 2. The operation is buried: `Buried`.
 /// 3. `Attempt::Bury`: the id is buried.
 /// 4. The rule, then the version of the resource: refused; a rerun also buries its id. Of one that leaves
@@ -54,7 +54,7 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
         intent.sent_again = true;
         rows.journal.insert(Change::Forward(item.operation));
-        if item.attempt != Attempt::Bury {
+        if item.attempt != Attempt::Bury && intent.is_open(now) {
             return IntentVerdict::Admitted;
         }
         rows.forwards.remove(&item.operation);
