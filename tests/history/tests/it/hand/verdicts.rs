@@ -1,6 +1,6 @@
 //! C5, C8: what callers were told of writes, and how often they took effect.
 
-use fence_history::{Answer, Change, Checker, Outcome};
+use fence_history::{Answer, Asked, Change, Checker, Outcome};
 
 use super::{begun, clean, keyed, keyed_line, only};
 use crate::build::*;
@@ -199,4 +199,20 @@ fn c5_finds_a_replay_that_differs_though_the_write_was_lost() {
     }
     story.rollback(0, 1);
     only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_commit_of_many_that_is_not_one() {
+    let mut story = begun();
+    story.sealed_on("other", 10, 1);
+    let steps = vec![("r".into(), Change::DeleteAll), ("other".into(), Change::DeleteAll)];
+    story.begin(2, Asked::Commit { token: 10, sequence: None, idempotency_key: None, steps });
+    story.line(2, 10, Some(2), Change::DeleteAll);
+    let half = story.clone();
+    story.line(2, 10, Some(1), Change::DeleteAll);
+    story.last_line().resource = "other".into();
+    clean(&story);
+    story.last_line().generation = 1;
+    only(&story, Checker::C5);
+    only(&half, Checker::C5);
 }
