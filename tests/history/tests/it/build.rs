@@ -89,8 +89,12 @@ impl Story {
     }
 
     pub fn sealed(&mut self, token: i64, lock: u128) {
-        let lock = id(lock);
-        self.records.push(Record::Sealed(Sealed { resource: "r".into(), token, lock }));
+        self.sealed_on("r", token, lock);
+    }
+
+    pub fn sealed_on(&mut self, resource: &str, token: i64, lock: u128) {
+        let (resource, lock) = (resource.into(), id(lock));
+        self.records.push(Record::Sealed(Sealed { resource, token, lock }));
     }
 
     pub fn committed(&mut self, operation: u128, token: i64, version: i64, value: &str) {

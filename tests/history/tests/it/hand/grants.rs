@@ -143,3 +143,10 @@ fn c13_finds_a_late_effect() {
     across.effect(10);
     only(&across, Checker::C13);
 }
+
+#[test]
+fn c12_lets_one_lock_be_told_twice() {
+    let mut story = begun();
+    story.call(acquire(1), granted(1, 10, 1));
+    clean(&story);
+}

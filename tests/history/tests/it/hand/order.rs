@@ -92,3 +92,16 @@ fn c1_lets_a_ledger_go_back_beyond_an_earlier_rollback() {
     story.last_line().generation = 2;
     clean(&story);
 }
+
+#[test]
+fn c3_finds_it_though_nobody_was_told() {
+    let mut story = begun();
+    for (operation, version, sequence) in [(2, 2, 5), (3, 3, 4)] {
+        let value = format!("v{operation}");
+        story.begin(u32::try_from(operation).unwrap(), put(10, &value));
+        story.last_write().sequence = Some(sequence);
+        story.committed(operation, 10, version, &value);
+        story.last_line().sequence = Some(sequence);
+    }
+    only(&story, Checker::C3);
+}

@@ -95,3 +95,35 @@ fn c9_finds_a_missing_blob() {
     story.call(ask_value(), Answer::Failed { code: "blob-missing".into() });
     only(&story, Checker::C9);
 }
+
+#[test]
+fn c6_finds_a_grant_at_a_version_that_never_was() {
+    let mut story = begun();
+    story.call(acquire(1), again(1, 10, 7));
+    only(&story, Checker::C6);
+}
+
+#[test]
+fn c6_finds_a_grant_that_knows_less_than_the_one_before() {
+    let mut story = begun();
+    story.grant(2, 20, 1);
+    story.write(2, 20, 2);
+    story.grant(3, 30, 2);
+    clean(&story);
+    story.grant(4, 40, 1);
+    // What it does not know of was written under an older token.
+    let (violated, report) = story.violated();
+    assert_eq!(violated, [Checker::C4, Checker::C6], "{report}");
+}
+
+#[test]
+fn c7_finds_an_acknowledged_add_that_is_nowhere() {
+    let mut story = Story::default();
+    story.grant(1, 10, 0);
+    adds(&mut story, 1, "1", 1);
+    story.call(changing(10, add("1 2", 2)), written(2, 2));
+    let (violated, report) = story.violated();
+    assert_eq!(violated, [Checker::C5, Checker::C7], "{report}");
+    story.rollback(0, 1);
+    clean(&story);
+}

@@ -215,3 +215,39 @@ fn c8_finds_two_effects_of_one_call() {
         assert_eq!(violated, [Checker::C5, Checker::C8], "{report}");
     }
 }
+
+#[test]
+fn c5_finds_a_replay_without_a_key() {
+    let mut story = begun();
+    story.call(changing(10, delete()), written(2, 2));
+    story.line(2, 10, Some(2), delete());
+    story.call(changing(10, delete()), told(2, Some(2), 0, true));
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_replay_that_differs_though_the_write_was_lost() {
+    let mut story = begun();
+    for (version, replayed) in [(2, false), (3, true)] {
+        story.call(put(10, "v2"), told(2, Some(version), 0, replayed));
+        keyed(&mut story, "key");
+    }
+    story.rollback(0, 1);
+    only(&story, Checker::C5);
+}
+
+#[test]
+fn c5_finds_a_commit_of_many_that_is_not_one() {
+    let mut story = begun();
+    story.sealed_on("other", 10, 1);
+    let steps = vec![("r".into(), Change::DeleteAll), ("other".into(), Change::DeleteAll)];
+    story.begin(2, Asked::Commit { token: 10, sequence: None, idempotency_key: None, steps });
+    story.line(2, 10, Some(2), Change::DeleteAll);
+    let half = story.clone();
+    story.line(2, 10, Some(1), Change::DeleteAll);
+    story.last_line().resource = "other".into();
+    clean(&story);
+    story.last_line().generation = 1;
+    only(&story, Checker::C5);
+    only(&half, Checker::C5);
+}

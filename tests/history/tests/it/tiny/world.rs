@@ -262,27 +262,29 @@ impl World {
             self.retries.push((resource, change, write.idempotency_key.clone()));
         }
         if lost {
-            return self.give_up(client);
+            return self.give_up(client, &asked);
         }
         let at = self.tick();
         self.learn(client, &asked, &answer);
         self.calls[call].answered = Some(Answered { at, answer });
     }
 
-    /// Who does not know what came of a call goes on without its lock.
-    fn give_up(&mut self, client: usize) {
+    /// Who does not know what came of a call goes on without its lock. An add that may come late
+    /// reckons with nobody writing under its token in between, not even its writer.
+    fn give_up(&mut self, client: usize, asked: &Asked) {
+        let adds = matches!(asked, Asked::Write(write) if matches!(write.change, Change::Put { adds: Some(_), .. }));
         let client = &mut self.clients[client];
-        if let Some(held) = client.lock.take() {
+        if let Some(held) = client.lock.take().filter(|_| !adds) {
             client.old.extend(held.resources.into_iter().map(|name| (name, held.token)));
         }
     }
 
     fn learn(&mut self, client: usize, asked: &Asked, answer: &Answer) {
         match (asked, answer) {
-            (_, Answer::Unknown { .. } | Answer::Failed { .. }) => self.give_up(client),
-            (Asked::Release { .. }, _) => self.give_up(client),
+            (_, Answer::Unknown { .. } | Answer::Failed { .. }) => self.give_up(client, asked),
+            (Asked::Release { .. }, _) => self.give_up(client, asked),
             (_, Answer::Granted { lock, token, versions, again: false }) => {
-                self.give_up(client);
+                self.give_up(client, asked);
                 let resources = versions.iter().map(|(name, _)| name.clone()).collect();
                 let version = versions.first().map_or(0, |(_, version)| *version);
                 let (id, token, read) = (*lock, *token, None);
