@@ -50,6 +50,7 @@ impl Faults {
                 lost: rate(0.6, 0.12),
                 refused: rate(0.4, 0.08),
                 slow: rate(0.5, 0.2),
+                duplicated: rate(0.3, 0.2),
                 busy: rate(0.4, 0.2),
             };
             let ledger = rng.random_bool(0.3);

@@ -17,6 +17,8 @@ pub struct Weather {
     pub refused: f64,
     /// It takes much longer than usual.
     pub slow: f64,
+    /// It arrives twice, where whoever sends it may send it again.
+    pub duplicated: f64,
     /// A row that is wanted is locked by somebody else's transaction.
     pub busy: f64,
 }
@@ -77,6 +79,11 @@ impl Link {
     /// Whether a row that is wanted now is locked by somebody else.
     pub fn is_busy(&self) -> bool {
         self.world.chance(self.weather().busy)
+    }
+
+    /// Whether a message arrives twice.
+    pub fn is_duplicated(&self) -> bool {
+        self.world.chance(self.weather().duplicated)
     }
 
     /// How long a message takes.
