@@ -136,6 +136,11 @@ fn c6_finds_a_read_of_the_past_on_either_side_of_a_rollback() {
     before.rollback(0, 2);
     only(&before, Checker::C6);
 
+    let mut missing = begun();
+    missing.read(1, None);
+    missing.rollback(0, 1);
+    only(&missing, Checker::C6);
+
     let mut after = begun();
     after.rollback(0, 1);
     after.grant(2, 1_000, 1);
