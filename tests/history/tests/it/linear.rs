@@ -192,3 +192,16 @@ fn a_lock_that_drains_is_sealed_before_it_is_granted() {
     story.call(acquire(2), granted(2, 20, 0));
     assert_eq!(verdict(&calls(&story.history())), Verdict::Linearizable);
 }
+
+/// That it could have come earlier, and would then be overwritten, must not be held against it.
+#[test]
+fn a_write_that_was_never_answered_may_come_late() {
+    let mut story = Story::default();
+    story.grant(1, 10, 0);
+    story.begin(2, put(10, "v1"));
+    story.write(2, 10, 1);
+    story.read(2, Some((2, "v1")));
+    assert_eq!(verdict(&calls(&story.history())), Verdict::Linearizable);
+    story.read(2, Some((2, "v2")));
+    assert_eq!(verdict(&calls(&story.history())), Verdict::NotLinearizable { stuck_at: 5 });
+}

@@ -1,6 +1,6 @@
 //! C6, C7, C9: reads, sets and blobs.
 
-use fence_history::{Answer, Change, Checker};
+use fence_history::{Answer, Asked, Change, Checker};
 
 use super::{adds, begun, clean, only};
 use crate::build::*;
@@ -126,4 +126,52 @@ fn c7_finds_an_acknowledged_add_that_is_nowhere() {
     assert_eq!(violated, [Checker::C5, Checker::C7], "{report}");
     story.rollback(0, 1);
     clean(&story);
+}
+
+#[test]
+fn c6_finds_a_read_of_the_past_on_either_side_of_a_rollback() {
+    let mut before = begun();
+    before.write(2, 10, 2);
+    before.read(1, Some((1, "v1")));
+    before.rollback(0, 2);
+    only(&before, Checker::C6);
+
+    let mut missing = begun();
+    missing.read(1, None);
+    missing.rollback(0, 1);
+    only(&missing, Checker::C6);
+
+    let mut after = begun();
+    after.rollback(0, 1);
+    after.grant(2, 1_000, 1);
+    for (operation, version) in [(2, 2), (3, 3)] {
+        let value = format!("v{operation}");
+        after.call(put(1_000, &value), told(operation, Some(version), 1, false));
+        after.committed(operation, 1_000, version, &value);
+        after.last_line().generation = 1;
+    }
+    clean(&after);
+    after.read(1, Some((1, "v1")));
+    only(&after, Checker::C6);
+}
+
+#[test]
+fn c6_takes_the_changes_of_a_commit_in_their_order() {
+    let value = || Change::Put { key: "k".into(), value: "v2".into(), adds: None };
+    let other = Change::Delete { key: "other".into() };
+    let orders = [vec![Change::DeleteAll, value(), other], vec![value(), Change::DeleteAll]];
+    for (changes, is_there) in orders.into_iter().zip([true, false]) {
+        let mut story = begun();
+        let steps = changes.iter().map(|change| ("r".into(), change.clone())).collect();
+        let (sequence, idempotency_key) = (None, None);
+        story.call(Asked::Commit { token: 10, sequence, idempotency_key, steps }, written(2, 2));
+        story.line(2, 10, Some(2), Change::DeleteAll);
+        story.last_line().changes = changes;
+        let mut otherwise = story.clone();
+        let seen = |it: bool| it.then_some((2, "v2"));
+        story.read(2, seen(is_there));
+        clean(&story);
+        otherwise.read(2, seen(!is_there));
+        only(&otherwise, Checker::C6);
+    }
 }

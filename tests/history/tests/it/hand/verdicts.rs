@@ -10,9 +10,16 @@ fn c5_finds_a_write_that_is_not_there() {
     let mut story = begun();
     story.call(put(10, "v2"), written(2, 2));
     only(&story, Checker::C5);
-    // A rollback that kept it is no excuse; nor is one of before.
     story.rollback(0, 1);
     clean(&story);
+    // A rollback that kept its version is no excuse; nor is one of before.
+    let mut story = Story::default();
+    story.grant(1, 10, 0);
+    story.begin(2, put(10, "v1"));
+    story.committed(1, 10, 1, "v1");
+    story.call(put(10, "v2"), written(2, 1));
+    story.rollback(0, 1);
+    only(&story, Checker::C5);
     let mut story = begun();
     story.rollback(0, 1);
     story.grant(2, 20, 1);
