@@ -6,3 +6,4 @@ pub mod ledger;
 pub mod locks;
 pub mod mutants;
 pub mod disasters;
+pub mod blobs;
