@@ -7,3 +7,4 @@ pub mod locks;
 pub mod mutants;
 pub mod disasters;
 pub mod blobs;
+pub mod drained;
