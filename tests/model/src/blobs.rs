@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 
 use fence_core::acts;
 use fence_core::ports::{
-    Attempt, BlobId, Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, UploadItem, UploadVerdict,
-    WriteItem, WriteVerdict,
+    Attempt, BlobId, Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, UploadItem,
+    UploadVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{ErrorCode, Token};
 use jiff::SignedDuration;
@@ -249,7 +249,8 @@ impl Blobs {
     }
 
     fn begin(&self, state: &mut State, blob: u8) {
-        let Some(token) = Token::new(state.tokens[usize::from(self.puts[usize::from(blob)])]) else {
+        let Some(token) = Token::new(state.tokens[usize::from(self.puts[usize::from(blob)])])
+        else {
             return;
         };
         let (resource, lock, key) = (resource(0), None, None);
@@ -507,7 +508,9 @@ impl Model for Blobs {
         for (blob, put) in (0_u8..).zip(&state.puts) {
             let client = usize::from(self.puts[usize::from(blob)]);
             match put {
-                Put::Unsent if sound && state.tokens[client] > 0 => actions.push(Action::Begin(blob)),
+                Put::Unsent if sound && state.tokens[client] > 0 => {
+                    actions.push(Action::Begin(blob))
+                }
                 Put::Begun(_) => actions.push(Action::Upload(blob)),
                 Put::Uploaded(_) if sound => actions.push(Action::Commit(blob)),
                 _ => {}
@@ -583,13 +586,18 @@ impl Model for Blobs {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("I2 a fence never falls", |_, state: &State| !state.tables.ledger.fell),
+            Property::always("I2 a fence never falls", |_, state: &State| {
+                !state.tables.ledger.fell
+            }),
             Property::always("I9 no pointer dangles", |_, state: &State| {
                 state.tables.current().is_none_or(|blob| state.store.contains(&blob))
             }),
-            Property::always("I9 no version that is kept dangles", |model: &Self, state: &State| {
-                model.blobs().all(|blob| state.store.contains(&blob) || !state.keeps(blob))
-            }),
+            Property::always(
+                "I9 no version that is kept dangles",
+                |model: &Self, state: &State| {
+                    model.blobs().all(|blob| state.store.contains(&blob) || !state.keeps(blob))
+                },
+            ),
             Property::always("I9 no reader finds a blob missing", |_, state: &State| !state.alarm),
             Property::always("what is pinned stays", |_, state: &State| match state.reader {
                 Reader::Pinned(blob) => state.store.contains(&blob) || state.went_back,

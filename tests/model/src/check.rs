@@ -85,7 +85,11 @@ impl<M: Model> Reporter<M> for Watcher<'_> {
 }
 
 /// Looks at every state of a model, or, with `until`, goes on only until that invariant is broken.
-pub fn check<M>(model: M, until: Option<&'static str>, tell: &mut (dyn FnMut(Progress) + Send)) -> Report
+pub fn check<M>(
+    model: M,
+    until: Option<&'static str>,
+    tell: &mut (dyn FnMut(Progress) + Send),
+) -> Report
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync,

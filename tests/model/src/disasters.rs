@@ -16,12 +16,14 @@
 use std::collections::BTreeSet;
 
 use fence_core::acts;
-use fence_core::ports::{Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, WriteItem, WriteVerdict};
+use fence_core::ports::{
+    Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, WriteItem, WriteVerdict,
+};
 use fence_core::{ErrorCode, Token};
 use stateright::{Model, Property};
 
 use crate::ledger::{
-    self, Ledger, lock_id, nonce, now, operation_id, resource, seal_item, unjudged,
+    self, Ledger, commit_unjudged, lock_id, nonce, now, operation_id, resource, seal_item,
 };
 use crate::mutants::Mutant;
 
@@ -283,7 +285,7 @@ impl Disasters {
         let guard = state.ledger.rows().guard.clone();
         let verdict = state.ledger.act(|rows| {
             let verdict = if self.is(Mutant::AtLeastTheFence) && token > sealed {
-                unjudged(rows, 0, token, |rows| acts::commit(rows, &item, now(0)))
+                commit_unjudged(rows, &item)
             } else if self.is(Mutant::NoFloor) {
                 rows.guard.floor = 0;
                 let verdict = acts::commit(rows, &item, now(0));
@@ -389,7 +391,7 @@ impl Disasters {
         if left.copies > 0 && left.rollbacks > 0 && sound {
             actions.push(Action::Copy);
         }
-        if left.rollbacks > 0 && state.copy.as_ref().is_some_and(|copy| *copy != state.ledger) {
+        if left.rollbacks > 0 && state.copy.is_some() {
             actions.push(Action::Rollback);
         }
         if left.snapshots > 0 && left.restores > 0 && state.snapshot != state.etcd {
@@ -540,15 +542,21 @@ impl Model for Disasters {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("I1 a token in a client's hand was sealed once", |_, state: &State| {
-                let unknown = |token| {
-                    let (ledger, floor) = (&state.ledger, state.ledger.rows().guard.floor);
-                    // A ledger that went back has forgotten it, and takes nothing until it is void.
-                    let lost = ledger.timeline != state.timeline || token <= floor;
-                    !ledger.is_sealed(0, token) && !lost
-                };
-                !state.grants.iter().any(|one| matches!(one, Grant::Given(token) if unknown(*token)))
-            }),
+            Property::always(
+                "I1 a token in a client's hand was sealed once",
+                |_, state: &State| {
+                    let unknown = |token| {
+                        let (ledger, floor) = (&state.ledger, state.ledger.rows().guard.floor);
+                        // A ledger that went back has forgotten it, and takes nothing until it is void.
+                        let lost = ledger.timeline != state.timeline || token <= floor;
+                        !ledger.is_sealed(0, token) && !lost
+                    };
+                    !state
+                        .grants
+                        .iter()
+                        .any(|one| matches!(one, Grant::Given(token) if unknown(*token)))
+                },
+            ),
             Property::always("I2 a fence never falls", |_, state: &State| {
                 !state.ledger.fell && !state.wrong.fell
             }),
@@ -574,9 +582,7 @@ pub const SITUATIONS: &[(&str, fn(&Disasters, &State) -> bool)] = &[
     ("a restored etcd repeated a number", |_, state| state.last == Some(Event::Repeated)),
     ("a number was too low", |_, state| state.last == Some(Event::TooLow)),
     ("a seal came after the epoch had moved on", |_, state| state.last == Some(Event::Moved)),
-    ("a holder wrote across a change of epoch", |_, state| {
-        state.last == Some(Event::Undisturbed)
-    }),
+    ("a holder wrote across a change of epoch", |_, state| state.last == Some(Event::Undisturbed)),
     ("a token was given out in a later epoch", |_, state| {
         state.ledger.rows().guard.epoch > 0 && given_above(state, state.ledger.rows().guard.base)
     }),

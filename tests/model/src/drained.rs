@@ -404,8 +404,7 @@ impl Drained {
         match action {
             Action::Complete => {
                 let names = [resource(0)];
-                let done =
-                    state.ledger.act(|rows| acts::complete_drains(rows, &names, now(0)));
+                let done = state.ledger.act(|rows| acts::complete_drains(rows, &names, now(0)));
                 if done.is_empty() {
                     return None;
                 }
@@ -482,7 +481,7 @@ impl Model for Drained {
         for client in 0..3_u8 {
             match state.claims[usize::from(client)] {
                 Claim::Waits(_) if sound => actions.push(Action::Poll(client)),
-                Claim::Looked(_) => {
+                Claim::Looked(_) if sound && state.left.grants > 0 => {
                     actions.extend([Action::Acquire(client, true), Action::Acquire(client, false)]);
                 }
                 Claim::Idle | Claim::Given(_) if sound && state.left.grants > 0 => {
@@ -502,7 +501,8 @@ impl Model for Drained {
             }
             self.request_actions(state, request, actions);
         }
-        actions.extend(state.wire.iter().map(|(one, token, how)| Action::Arrive(*one, *token, *how)));
+        actions
+            .extend(state.wire.iter().map(|(one, token, how)| Action::Arrive(*one, *token, *how)));
         for (request, token) in &state.upstream {
             actions.push(Action::Effect(*request, *token));
             actions.push(Action::Answer(*request, *token));
@@ -589,7 +589,8 @@ impl Model for Drained {
                     && !state.fates.iter().any(coming)
             }),
             Property::always("what is over is not opened again", |_, state: &State| {
-                let open = |number| state.ledger.rows().forwards.contains_key(&operation_id(number));
+                let open =
+                    |number| state.ledger.rows().forwards.contains_key(&operation_id(number));
                 let over = |fate: &Fate| matches!(fate, Fate::Closed | Fate::Buried);
                 let fates = (0_u8..).zip(&state.fates);
                 // A ledger that went back may have an intent that was closed: that blocks, and is safe.

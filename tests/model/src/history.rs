@@ -82,9 +82,11 @@ impl History {
     /// Two writes on one resource, in the order in which they took effect.
     fn pairs(&self) -> impl Iterator<Item = (&Written, &Written)> {
         let later = |at: usize| self.written.iter().skip(at + 1);
-        let pairs = self.written.iter().enumerate().flat_map(move |(at, one)| {
-            later(at).map(move |other| (one, other))
-        });
+        let pairs = self
+            .written
+            .iter()
+            .enumerate()
+            .flat_map(move |(at, one)| later(at).map(move |other| (one, other)));
         pairs.filter(|(one, other)| one.resource == other.resource)
     }
 }

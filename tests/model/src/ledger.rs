@@ -12,7 +12,7 @@ use std::sync::Arc;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::lock::{LockId, OperationId};
 use fence_core::names::{ObjectKey, ResourceName};
-use fence_core::ports::{Attempt, SealItem, SealKind};
+use fence_core::ports::{Attempt, SealItem, SealKind, WriteItem, WriteVerdict};
 use fence_core::rule::Hold;
 use fence_core::{Metadata, Token, Ttl};
 use jiff::{SignedDuration, Timestamp};
@@ -131,7 +131,8 @@ impl Ledger {
     /// Whether the lock of a resource keeps others out.
     pub fn is_held(&self, index: u8) -> bool {
         let fence = self.rows.fences.get(&resource(index));
-        fence.is_some_and(|fence| fence.is_held(now(0)) && fence.token.get() > self.rows.guard.floor)
+        fence
+            .is_some_and(|fence| fence.is_held(now(0)) && fence.token.get() > self.rows.guard.floor)
     }
 
     /// The token sealed last on a resource; 0 for none.
@@ -151,7 +152,8 @@ impl Ledger {
 
     /// Whether this token was sealed on this resource.
     pub fn is_sealed(&self, index: u8, token: i64) -> bool {
-        Token::new(token).is_some_and(|token| self.rows.grants.contains_key(&(resource(index), token)))
+        Token::new(token)
+            .is_some_and(|token| self.rows.grants.contains_key(&(resource(index), token)))
     }
 
     /// Lets the lock of a resource expire.
@@ -164,24 +166,17 @@ impl Ledger {
     }
 }
 
-/// Runs an act on a fence that has been made to admit this token whatever the rule would have said: how
-/// mutants get a write past the rule.
-pub fn unjudged<V>(
-    rows: &mut Rows,
-    index: u8,
-    token: i64,
-    act: impl FnOnce(&mut Rows) -> V,
-) -> V {
-    let (name, floor) = (resource(index), rows.guard.floor);
-    let before = rows.fences.get(&name).cloned();
-    rows.guard.floor = 0;
-    if let (Some(fence), Some(token)) = (rows.fences.get_mut(&name), Token::new(token)) {
-        (fence.token, fence.hold, fence.last_sequence) = (token, Hold::Held, 0);
+/// Commits a write on a fence that has been made to admit its token whatever the rule would have said: how
+/// mutants get past the rule.
+pub fn commit_unjudged(rows: &mut Rows, item: &WriteItem) -> WriteVerdict {
+    let before = rows.fences.get(&item.resource).cloned();
+    if let Some(fence) = rows.fences.get_mut(&item.resource) {
+        (fence.token, fence.hold, fence.last_sequence) = (item.token, Hold::Held, 0);
+        fence.lock = item.lock.unwrap_or(fence.lock);
     }
-    let verdict = act(rows);
-    rows.guard.floor = floor;
-    if let (Some(fence), Some(before)) = (rows.fences.get_mut(&name), before) {
-        (fence.token, fence.hold) = (before.token, before.hold);
+    let verdict = acts::commit(rows, item, now(0));
+    if let (Some(fence), Some(before)) = (rows.fences.get_mut(&item.resource), before) {
+        (fence.token, fence.hold, fence.lock) = (before.token, before.hold, before.lock);
         fence.last_sequence = fence.last_sequence.max(before.last_sequence);
     }
     verdict

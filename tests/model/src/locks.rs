@@ -26,7 +26,9 @@ use jiff::SignedDuration;
 use stateright::{Model, Property};
 
 use crate::history::{Given, History, Written};
-use crate::ledger::{self, Ledger, lock_id, now, operation_id, resource, seal_item, unjudged};
+use crate::ledger::{
+    self, Ledger, commit_unjudged, lock_id, now, operation_id, resource, seal_item,
+};
 use crate::mutants::Mutant;
 
 /// What a client wants to write.
@@ -183,10 +185,21 @@ pub struct State {
     pub wire: BTreeSet<Message>,
     /// What may still happen.
     pub left: Bounds,
-    /// Whether a renewal has revived an expired lock.
-    pub revived: bool,
     /// What happened.
     pub history: History,
+    /// What came of the last step.
+    pub last: Option<Event>,
+}
+
+/// What may come of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A renewal revived an expired lock.
+    Revived,
+    /// A seal whose answer had been lost was found to have been done.
+    SealFound,
+    /// The same of a write.
+    WriteFound,
 }
 
 /// What may happen next.
@@ -282,6 +295,8 @@ impl Locks {
         if !waits {
             return;
         }
+        let again = sending == Sending::Again && matches!(verdict, SealVerdict::Again(_));
+        state.last = again.then_some(Event::SealFound);
         state.claims[usize::from(client)] = match verdict {
             SealVerdict::Sealed(grant, _) | SealVerdict::Again(grant) => {
                 let mut read = [0, 0];
@@ -315,7 +330,7 @@ impl Locks {
         let sealed = state.ledger.fence(write.resource);
         let past_the_rule = checked || (self.is(Mutant::AtLeastTheFence) && token > sealed);
         let commit = |rows: &mut acts::Rows| match past_the_rule {
-            true => unjudged(rows, write.resource, token, |rows| acts::commit(rows, &item, now(0))),
+            true => commit_unjudged(rows, &item),
             false if self.is(Mutant::KeyReadBeforeLock) => {
                 let keys = std::mem::take(&mut rows.keys);
                 let verdict = acts::commit(rows, &item, now(0));
@@ -324,6 +339,7 @@ impl Locks {
             }
             false => acts::commit(rows, &item, now(0)),
         };
+        let known = state.history.has(operation);
         let verdict = if self.is(Mutant::CheckThenWrite) && !checked {
             let verdict = state.ledger.clone().act(commit);
             if matches!(verdict, WriteVerdict::Applied { replayed: false, .. }) {
@@ -335,7 +351,7 @@ impl Locks {
             state.ledger.act(commit)
         };
         if let WriteVerdict::Applied { applied, replayed: false } = &verdict
-            && !state.history.has(operation)
+            && !known
         {
             state.history.written.push(Written {
                 operation,
@@ -349,6 +365,7 @@ impl Locks {
         }
         let fate = &mut state.writes[usize::from(client)][usize::from(index)];
         if *fate == Fate::Asked(sending) {
+            state.last = known.then_some(Event::WriteFound);
             *fate = match verdict {
                 WriteVerdict::Applied { replayed: false, .. } => Fate::Applied,
                 WriteVerdict::Applied { replayed: true, .. } => Fate::Replayed,
@@ -440,7 +457,8 @@ fn one_by_one(ledger: &mut Ledger, item: &fence_core::ports::SealItem) -> SealVe
         let mut verdict = SealVerdict::NotFound;
         for resource in &item.resources {
             rows.locks.remove(&item.lock);
-            let one = fence_core::ports::SealItem { resources: vec![resource.clone()], ..item.clone() };
+            let one =
+                fence_core::ports::SealItem { resources: vec![resource.clone()], ..item.clone() };
             verdict = acts::seal(rows, &one, now(0));
         }
         if let Some(lock) = rows.locks.get_mut(&item.lock) {
@@ -462,8 +480,8 @@ impl Model for Locks {
             writes: [[Fate::Unsent; 2]; 3],
             wire: BTreeSet::new(),
             left: self.bounds,
-            revived: false,
             history: History::default(),
+            last: None,
         }]
     }
 
@@ -479,7 +497,7 @@ impl Model for Locks {
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        let mut next = last.clone();
+        let mut next = State { last: None, ..last.clone() };
         let state = &mut next;
         match action {
             Action::Ask(client) => {
@@ -555,7 +573,7 @@ impl Model for Locks {
                 let item = RenewItem { lock: lock_id(client), ttl: None };
                 let verdict = state.ledger.act(|rows| acts::renew(rows, &item, now(0)));
                 let revived = matches!(verdict, RenewVerdict::Renewed { lapsed_ms: Some(_), .. });
-                state.revived |= revived;
+                state.last = revived.then_some(Event::Revived);
                 state.left.renewals -= 1;
             }
             Action::Release(client) => {
@@ -585,19 +603,26 @@ impl Model for Locks {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
-            Property::always("I1 a token in a client's hand is a grant", |model: &Self, state: &State| {
-                (0..3).all(|client| match state.claims[usize::from(client)] {
-                    Claim::Given(token, _) => model
-                        .plan(client)
-                        .resources
-                        .iter()
-                        .all(|index| state.ledger.is_sealed(*index, token)),
-                    _ => true,
-                })
-            }),
+            Property::always(
+                "I1 a token in a client's hand is a grant",
+                |model: &Self, state: &State| {
+                    (0..3).all(|client| match state.claims[usize::from(client)] {
+                        Claim::Given(token, _) => model
+                            .plan(client)
+                            .resources
+                            .iter()
+                            .all(|index| state.ledger.is_sealed(*index, token)),
+                        _ => true,
+                    })
+                },
+            ),
             Property::always("I2 a fence never falls", |_, state: &State| !state.ledger.fell),
-            Property::always("I3 tokens never fall", |_, state: &State| state.history.tokens_never_fall()),
-            Property::always("I4 sequences rise", |_, state: &State| state.history.sequences_rise()),
+            Property::always("I3 tokens never fall", |_, state: &State| {
+                state.history.tokens_never_fall()
+            }),
+            Property::always("I4 sequences rise", |_, state: &State| {
+                state.history.sequences_rise()
+            }),
             Property::always("I5 what a new holder reads is final", |_, state: &State| {
                 state.history.reads_are_final()
             }),
@@ -607,7 +632,9 @@ impl Model for Locks {
             Property::always("I7 a key has one effect", |_, state: &State| {
                 state.history.key_had_one_effect()
             }),
-            Property::always("I8 verdicts are true", |model, state: &State| verdicts_are_true(model, state)),
+            Property::always("I8 verdicts are true", |model, state: &State| {
+                verdicts_are_true(model, state)
+            }),
             Property::always("all resources of a lock, or none", |model: &Self, state: &State| {
                 (0..3).all(|client| {
                     let grants = state.ledger.rows().grants.values();
@@ -646,7 +673,7 @@ fn verdicts_are_true(model: &Locks, state: &State) -> bool {
 
 /// Situations that are worth reaching, by name; each model lists those that it must reach.
 pub const SITUATIONS: &[(&str, fn(&Locks, &State) -> bool)] = &[
-    ("a lock was taken over twice", |_, state: &State| state.history.given.len() == 3),
+    ("a lock was taken over twice", |_, state| state.history.given.len() == 3),
     ("an old holder was refused as stale", |_, state| refused(state, ErrorCode::FenceTokenStale)),
     ("an expired holder without a successor wrote", |_, state| {
         let expired = !state.ledger.is_held(0);
@@ -677,23 +704,17 @@ pub const SITUATIONS: &[(&str, fn(&Locks, &State) -> bool)] = &[
             newer && fates[1] == Fate::Replayed
         })
     }),
-    ("a lost write was found", |_, state| {
-        let found = |fates: &[Fate; 2]| fates.contains(&Fate::Applied);
-        state.left.losses == 0 && state.writes.iter().any(found)
-    }),
+    ("a lost write was found", |_, state| state.last == Some(Event::WriteFound)),
     ("a lost write was buried before it arrived", |_, state| {
         (0..).zip(&state.writes).any(|(client, fates)| {
             let waits = state.wire.contains(&Message::Write(client, 0, Sending::First));
             waits && fates[0] == Fate::Buried
         })
     }),
-    ("a lost seal was found", |_, state| {
-        let sent_again = state.left.losses == 0 && state.wire.is_empty();
-        sent_again && state.writes == [[Fate::Unsent; 2]; 3] && state.history.given.len() == 1
-    }),
-    ("a lost seal was given up for good", |_, state: &State| state.claims.contains(&Claim::Never)),
-    ("a lost seal was over when it was found", |_, state: &State| state.claims.contains(&Claim::Over)),
-    ("a renewal revived a lock", |_, state: &State| state.revived),
+    ("a lost seal was found", |_, state| state.last == Some(Event::SealFound)),
+    ("a lost seal was given up for good", |_, state| state.claims.contains(&Claim::Never)),
+    ("a lost seal was over when it was found", |_, state| state.claims.contains(&Claim::Over)),
+    ("a renewal revived a lock", |_, state| state.last == Some(Event::Revived)),
     ("a successor by transfer wrote", |model, state| {
         let heirs = (0..3_u8).filter(|client| model.plan(*client).from.is_some());
         heirs.into_iter().any(|client| state.history.has(client * 2))
@@ -708,9 +729,9 @@ pub const SITUATIONS: &[(&str, fn(&Locks, &State) -> bool)] = &[
     }),
     ("a break was due, but not stored", |_, state| {
         let fences = state.ledger.rows().fences.values();
-        fences.into_iter().any(|fence| {
-            fence.hold == Hold::Held && fence.hold_at(now(0)) == Hold::Broken
-        })
+        fences
+            .into_iter()
+            .any(|fence| fence.hold == Hold::Held && fence.hold_at(now(0)) == Hold::Broken)
     }),
 ];
 
