@@ -75,8 +75,8 @@ pub enum Fate {
     Unsent,
     /// Its intent is to be opened under this token.
     Opening(i64, Sending),
-    /// The connection was lost.
-    Unknown(i64),
+    /// The connection was lost; whether it is still wanted.
+    Unknown(i64, bool),
     /// Its intent is open; it is about to be forwarded.
     Admitted(i64),
     /// Forwarded: the upstream has it.
@@ -304,7 +304,7 @@ impl Drained {
         let there = state.upstream.iter().any(|(other, _)| *other == request);
         let coming = matches!(
             state.fates[usize::from(request)],
-            Fate::Admitted(_) | Fate::Opening(..) | Fate::Unknown(_)
+            Fate::Admitted(_) | Fate::Opening(..) | Fate::Unknown(..)
         );
         self.is(Mutant::OperatorGuesses) || !there && !coming
     }
@@ -320,8 +320,11 @@ impl Drained {
                 }
             }
             Fate::Opening(..) if state.left.losses > 0 => actions.push(Action::Lose(request)),
-            Fate::Unknown(_) => {
-                actions.push(Action::Resend(request, Sending::Again));
+            Fate::Unknown(_, wanted) => {
+                // A caller that has gone does not come back.
+                if wanted {
+                    actions.push(Action::Resend(request, Sending::Again));
+                }
                 actions.push(Action::Resend(request, Sending::Bury));
             }
             Fate::Admitted(_) => actions.push(Action::Forward(request)),
@@ -348,13 +351,13 @@ impl Drained {
         match action {
             Action::Lose(request) => {
                 let fate = &mut state.fates[usize::from(request)];
-                let Fate::Opening(token, _) = *fate else { return None };
-                *fate = Fate::Unknown(token);
+                let Fate::Opening(token, sending) = *fate else { return None };
+                *fate = Fate::Unknown(token, sending != Sending::Bury);
                 state.left.losses -= 1;
             }
             Action::Resend(request, sending) => {
                 let fate = &mut state.fates[usize::from(request)];
-                let Fate::Unknown(token) = *fate else { return None };
+                let Fate::Unknown(token, _) = *fate else { return None };
                 *fate = Fate::Opening(token, sending);
                 state.wire.insert((request, token, sending));
             }

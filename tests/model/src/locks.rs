@@ -130,8 +130,8 @@ pub enum Claim {
     Idle,
     /// Asked for with this number.
     Asked(u8, Sending),
-    /// The connection was lost.
-    Unknown(u8),
+    /// The connection was lost; whether the lock is still wanted.
+    Unknown(u8, bool),
     /// Given, with this token; the versions are what it read.
     Given(i64, [i64; 2]),
     /// It was given, and was over when the gateway found out.
@@ -147,8 +147,8 @@ pub enum Fate {
     Unsent,
     /// Sent, and waited for.
     Asked(Sending),
-    /// The connection was lost; 503 to the client, if it still waits.
-    Unknown,
+    /// The connection was lost; whether its client still waits. If it has gone, it was told 503.
+    Unknown(bool),
     /// 2xx.
     Applied,
     /// 2xx, of an earlier write with the same key.
@@ -372,7 +372,7 @@ impl Locks {
                 WriteVerdict::Refused(refusal) => Fate::Refused(refusal.code()),
                 WriteVerdict::KeyReused { .. } => Fate::Refused(ErrorCode::IdempotencyKeyReused),
                 WriteVerdict::Buried => Fate::Buried,
-                WriteVerdict::UploadExpired | WriteVerdict::Busy => Fate::Unknown,
+                WriteVerdict::UploadExpired | WriteVerdict::Busy => Fate::Unknown(true),
             };
         }
     }
@@ -391,8 +391,11 @@ impl Locks {
                 actions.push(Action::Ask(client));
             }
             Claim::Asked(..) if left.losses > 0 => actions.push(Action::LoseSeal(client)),
-            Claim::Unknown(_) => {
-                actions.push(Action::Resend(client, Sending::Again));
+            Claim::Unknown(_, wanted) => {
+                // A caller that has gone does not come back.
+                if wanted {
+                    actions.push(Action::Resend(client, Sending::Again));
+                }
                 actions.push(Action::Resend(client, Sending::Bury));
             }
             Claim::Given(..) => {
@@ -423,11 +426,13 @@ impl Locks {
                 Fate::Asked(_) if state.left.losses > 0 => {
                     actions.push(Action::LoseWrite(client, index));
                 }
-                Fate::Unknown if self.is(Mutant::AbsentIsNotApplied) => {
+                Fate::Unknown(_) if self.is(Mutant::AbsentIsNotApplied) => {
                     actions.push(Action::LookUp(client, index));
                 }
-                Fate::Unknown => {
-                    actions.push(Action::Rewrite(client, index, Sending::Again));
+                Fate::Unknown(wanted) => {
+                    if wanted {
+                        actions.push(Action::Rewrite(client, index, Sending::Again));
+                    }
                     actions.push(Action::Rewrite(client, index, Sending::Bury));
                 }
                 _ => {}
@@ -542,17 +547,18 @@ impl Model for Locks {
             }
             Action::LoseSeal(client) => {
                 let claim = &mut state.claims[usize::from(client)];
-                let Claim::Asked(number, _) = *claim else { return None };
-                *claim = Claim::Unknown(number);
+                let Claim::Asked(number, sending) = *claim else { return None };
+                *claim = Claim::Unknown(number, sending != Sending::Bury);
                 state.left.losses -= 1;
             }
             Action::LoseWrite(client, index) => {
-                state.writes[usize::from(client)][usize::from(index)] = Fate::Unknown;
+                let fate = &mut state.writes[usize::from(client)][usize::from(index)];
+                *fate = Fate::Unknown(*fate != Fate::Asked(Sending::Bury));
                 state.left.losses -= 1;
             }
             Action::Resend(client, sending) => {
                 let claim = &mut state.claims[usize::from(client)];
-                let Claim::Unknown(number) = *claim else { return None };
+                let Claim::Unknown(number, _) = *claim else { return None };
                 *claim = Claim::Asked(number, sending);
                 state.wire.insert(Message::Seal(client, number, sending));
             }
@@ -658,7 +664,7 @@ fn verdicts_are_true(model: &Locks, state: &State) -> bool {
                 Fate::Applied => applied,
                 Fate::Replayed => state.history.written.iter().any(|one| one.keyed),
                 Fate::Refused(_) | Fate::Buried | Fate::Unsent => !applied,
-                Fate::Asked(_) | Fate::Unknown => true,
+                Fate::Asked(_) | Fate::Unknown(_) => true,
             }
         })
     });
