@@ -44,6 +44,16 @@ impl Entry {
         self
     }
 
+    /// The name of its kind, and its invariants.
+    pub fn invariants(&self) -> (&'static str, Vec<&'static str>) {
+        match &self.system {
+            System::Locks(model) => ("locks", check::invariants(model)),
+            System::Disasters(model) => ("disasters", check::invariants(model)),
+            System::Blobs(model) => ("blobs", check::invariants(model)),
+            System::Drained(model) => ("drained", check::invariants(model)),
+        }
+    }
+
     /// The situations that it must reach.
     pub fn situations(&self) -> &'static [&'static str] {
         match &self.system {
@@ -343,7 +353,8 @@ fn models_of_upstreams() -> Vec<Entry> {
     ]
 }
 
-/// A mutant, and what must find it.
+/// A mutant, and what must find it. Each mutant is hunted, and each invariant of each kind of model has one
+/// that breaks it.
 #[derive(Debug, Clone, Copy)]
 pub struct Hunt {
     /// The mutant.
@@ -357,6 +368,7 @@ pub struct Hunt {
 /// All mutants.
 pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::SealAtFirstWrite, "takeover", "I5 what a new holder reads is final"),
+    hunt(Mutant::SealAtFirstWrite, "takeover", "I1 a token in a client's hand is a grant"),
     hunt(Mutant::AtLeastTheFence, "takeover", "I6 each write is fenced"),
     hunt(Mutant::CheckThenWrite, "takeover", "I3 tokens never fall"),
     hunt(Mutant::NoSequence, "takeover", "I4 sequences rise"),
@@ -366,12 +378,21 @@ pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::OneByOne, "two resources", "all resources of a lock, or none"),
     hunt(Mutant::NoFloor, "ledger rolled back", "I3 nothing older takes effect"),
     hunt(Mutant::NoTimelineGuard, "ledger rolled back", "I3 nothing older takes effect"),
+    hunt(
+        Mutant::NoTimelineGuard,
+        "ledger rolled back",
+        "I12 a ledger that lost commits takes nothing",
+    ),
     hunt(Mutant::NoEpoch, "etcd restored", "I11 no seal under a past epoch"),
+    hunt(Mutant::NumberMayFall, "takeover", "I2 a fence never falls"),
     hunt(Mutant::NumberMayFall, "etcd restored", "I2 a fence never falls"),
     hunt(Mutant::NoJump, "both", "I2 a fence never falls"),
+    hunt(Mutant::NoJump, "both", "I1 a token in a client's hand was sealed once"),
     hunt(Mutant::NoCalendar, "both, the ledger twice", "I2 a fence never falls"),
     hunt(Mutant::NaiveCollector, "blobs and readers", "I9 no pointer dangles"),
     hunt(Mutant::IntentNotConsumed, "blobs and readers", "I9 no pointer dangles"),
+    hunt(Mutant::IntentNotConsumed, "blobs and readers", "I9 no reader finds a blob missing"),
+    hunt(Mutant::NoHorizon, "blobs rolled back", "I9 no version that is kept dangles"),
     hunt(Mutant::NoHorizon, "blobs rolled back", "I9 no pointer dangles"),
     hunt(Mutant::NoPause, "blobs rolled back", "I9 no pointer dangles"),
     hunt(Mutant::CollectorUnguarded, "blobs rolled back", "I9 no pointer dangles"),
@@ -380,6 +401,12 @@ pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::IntentsReadBeforeLock, "drained upstream", "I13 nothing older has an effect"),
     hunt(Mutant::GivenWhileDraining, "drained upstream", "I13 nothing older has an effect"),
     hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older has an effect"),
+    hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older is under way"),
+    hunt(
+        Mutant::ClosedButNotBuried,
+        "intents and lost answers",
+        "what is over is not opened again",
+    ),
     hunt(Mutant::NoDoubt, "intents rolled back", "I13 nothing older has an effect"),
     hunt(Mutant::OperatorGuesses, "drained upstream", "I13 nothing older has an effect"),
 ];

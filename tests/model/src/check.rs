@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use stateright::report::{ReportData, ReportDiscovery, Reporter};
-use stateright::{Checker as _, Expectation, HasDiscoveries, Model};
+use stateright::{Checker as _, Expectation, HasDiscoveries, Model, Property};
 
 /// The checker's threads.
 const THREADS: usize = 2;
@@ -82,6 +82,27 @@ impl<M: Model> Reporter<M> for Watcher<'_> {
     fn delay(&self) -> Duration {
         Duration::from_millis(100)
     }
+}
+
+/// A situation that is worth reaching: its name, and whether a state is one.
+pub type Situation<M> = (&'static str, fn(&M, &<M as Model>::State) -> bool);
+
+/// Invariants, and those of all situations that are wanted.
+pub fn properties<M: Model>(
+    mut invariants: Vec<Property<M>>,
+    situations: &[Situation<M>],
+    wanted: &[&'static str],
+) -> Vec<Property<M>> {
+    let wanted = situations.iter().filter(|(name, _)| wanted.contains(name));
+    invariants.extend(wanted.map(|(name, reached)| Property::sometimes(name, *reached)));
+    invariants
+}
+
+/// What must hold in every state of a model.
+pub fn invariants<M: Model>(model: &M) -> Vec<&'static str> {
+    let properties = model.properties().into_iter();
+    let always = properties.filter(|property| property.expectation == Expectation::Always);
+    always.map(|property| property.name).collect()
 }
 
 /// Looks at every state of a model, or, with `until`, goes on only until that invariant is broken.

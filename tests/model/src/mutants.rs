@@ -26,7 +26,7 @@ pub enum Mutant {
     NoTimelineGuard,
     /// The seal does not compare the epoch.
     NoEpoch,
-    /// The mint numbers grants without looking at the nonce, and the seal takes any number.
+    /// The mint numbers grants whatever its nonce is, and the seal takes any number.
     NumberMayFall,
     /// A re-fence goes to the highest token that anybody remembers, and no further.
     NoJump,
@@ -52,6 +52,8 @@ pub enum Mutant {
     GivenWhileDraining,
     /// The intent is closed when the gateway is tired of waiting for the upstream.
     ClosedOnTimeout,
+    /// An intent is closed without burying its id, although it was sent again.
+    ClosedButNotBuried,
     /// A re-fence does not put upstreams in doubt.
     NoDoubt,
     /// An operator says that nothing is under way, without knowing.

@@ -1,5 +1,4 @@
 //! Every model holds in all its states, and every mutant is caught.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
 
@@ -30,6 +29,17 @@ fn every_mutant_is_caught_by_the_invariant_that_it_breaks() {
         println!("{:?}: {} states, {steps:?}", hunt.mutant, report.progress.unique);
         assert!(steps.is_some(), "{:?} is not caught by {}", hunt.mutant, hunt.model);
     }
+}
+
+#[test]
+fn every_invariant_is_broken_by_some_mutant() {
+    let all = models().into_iter().flat_map(|model| {
+        let (kind, invariants) = model.invariants();
+        invariants.into_iter().map(move |invariant| (kind, invariant))
+    });
+    let all: BTreeSet<_> = all.collect();
+    let broken = HUNTS.iter().map(|hunt| (hunt.prey().unwrap().invariants().0, hunt.breaks));
+    assert_eq!(all, broken.collect());
 }
 
 #[test]
