@@ -209,7 +209,7 @@ fn models_of_locks() -> Vec<Entry> {
         of_locks(
             "two resources",
             [lock(&[0, 1], &[PLAIN, OTHER]), lock(&[0], &[PLAIN]), lock(&[1], &[OTHER])],
-            locks::Bounds { mints: 4, expiries: 3, ..none },
+            locks::Bounds { mints: 4, expiries: 2, breaks: 1, ..none },
             &[
                 "an old holder was refused as stale",
                 "a lock has lost one of its resources",

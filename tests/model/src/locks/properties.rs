@@ -65,6 +65,7 @@ fn verdicts_are_true(model: &Locks, state: &State) -> bool {
             }
         })
     });
+    // Of a transfer the answer does not tell whose end it was.
     let locks = (0..3_u8).all(|client| {
         let id: LockId = lock_id(client);
         state.claims[usize::from(client)] != Claim::Never
