@@ -142,7 +142,8 @@ END $$;
 
 -- Open: decide whether requests may be forwarded. The order is that of commit: guard, fences in name
 -- order, and in later statements everything else. Per item, the first that applies decides:
--- 1. The intent is open: an earlier sending was admitted. p_attempt 2 (bury): closed and buried.
+-- 1. The intent is open: an earlier sending was admitted. p_attempt 2 (bury), or it counts as closed by
+--    now: removed and buried.
 -- 2. The operation is buried, or to be buried.
 -- 3. The rule, then the version of the resource. A rerun that is refused buries its id. Without an intent
 --    a sequence number that is used up may have been so by the first sending: buried.
@@ -177,7 +178,7 @@ BEGIN
         SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
         IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
-        ELSIF known.operation IS NOT NULL AND p_attempt[i] = 2 THEN
+        ELSIF known.operation IS NOT NULL AND (p_attempt[i] = 2 OR known.closes_at <= t) THEN
             DELETE FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
             PERFORM fencegate.bury('operation', p_operation[i], t);
             verdict := 'buried';

@@ -116,6 +116,7 @@ on_every_ledger! {
         a_lost_answer_to_an_opening_is_found
         a_lost_answer_to_a_draining_seal_is_found
         an_intent_counts_as_closed_after_the_longest_delay
+        an_intent_that_counts_as_closed_is_not_admitted_again
         open_intents_are_listed
         an_operator_resolves_an_intent
         a_re_fence_puts_drained_upstreams_in_doubt

@@ -77,5 +77,7 @@ mod upstreams;
 mod upstreams_bad_inputs;
 mod upstreams_crowd;
 mod upstreams_draining;
+mod upstreams_fates;
+mod upstreams_rig;
 mod waiting;
 mod writes;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
     Attempt, BlobTimes, Blobs, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention,
-    SealItem, SealKind, SealVerdict,
+    Runtime, SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
 use fence_tests::process::eventually;
@@ -48,7 +48,15 @@ impl Rig {
     }
 
     pub fn sweeping(blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
-        let runtime = runtime(TaskTracker::new());
+        Self::made_of(runtime(TaskTracker::new()), blobs, sweep_interval)
+    }
+
+    /// One whose clocks, ids and tasks are the test's.
+    pub fn on_runtime(runtime: Runtime) -> Self {
+        Self::made_of(runtime, None, LONG)
+    }
+
+    fn made_of(runtime: Runtime, blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
         let settings = Settings {

@@ -170,7 +170,7 @@ async fn an_opening_that_is_given_up_is_closed() {
         _ => Step::fail(rolled_back()),
     });
     let refused = rig.engine.admit(forward(grant.token)).await.err().expect("given up").error;
-    assert!(matches!(refused, EngineError::LedgerUnavailable(_)), "{refused:?}");
+    assert!(matches!(refused, EngineError::NotForwarded), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));
     rig.ledger.on_open(|_, _| Step::act());
     until_nothing_is_open(&rig).await;
@@ -184,7 +184,7 @@ async fn an_opening_whose_verdict_comes_late_is_closed() {
     rig.ledger
         .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(1500))));
     let refused = rig.engine.admit(forward(grant.token)).await.err().expect("given up").error;
-    assert!(matches!(refused, EngineError::LedgerUnavailable(_)), "{refused:?}");
+    assert!(matches!(refused, EngineError::NotForwarded), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));
     until_nothing_is_open(&rig).await;
 }

@@ -118,7 +118,7 @@ async fn reads_pass_without_a_token(setup: SetUp) {
 }
 
 async fn what_the_upstream_says_is_passed_back(setup: SetUp) {
-    let (gateway, _upstream) = fronted(setup, "drained", "").await;
+    let (gateway, _upstream) = fronted(setup, "drained", ",intermediary=false").await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
     for (query, status) in [

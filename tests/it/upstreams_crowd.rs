@@ -141,7 +141,7 @@ async fn admission_leaves_a_hole() {
     let tokens: Vec<_> = upstream.seen().iter().filter_map(|one| one.token()).collect();
     assert_eq!(tokens, [new.token.get(), old.token.get()], "this is the hole");
     assert_eq!(out_of_order(&upstream).len(), 1);
-    // What it does promise: once the newer token was given out, the older one is not forwarded.
+    // What it does promise: once the newer token was given out, the older one is not admitted.
     let late = through(&one, Method::POST, "1", "").under(&old).send().await;
     late.refused(412, "fence-token-stale");
     // And an upstream that looks at the tokens can close the hole: they came along.

@@ -10,6 +10,7 @@ pub mod etag;
 pub mod lock;
 pub mod memory;
 pub mod metadata;
+pub mod mutants;
 pub mod names;
 pub mod ports;
 pub mod queue;

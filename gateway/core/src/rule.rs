@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::code::ErrorCode;
 use crate::lock::{LockId, Supersession};
+use crate::mutants::{self, Mutant};
 use crate::token::Token;
 
 /// Why a write was refused. Nothing changed, and no refusal discloses the current token.
@@ -141,13 +142,14 @@ pub fn judge(
     old: Option<&OldGrant>,
     presented: &Presented,
 ) -> Result<(), Refusal> {
-    if presented.token.get() <= floor {
+    if presented.token.get() <= floor && !mutants::is(Mutant::NoFloor) {
         return Err(Refusal::Void);
     }
     let Some(fence) = fence else {
         return Err(Refusal::Unknown);
     };
-    if presented.token != fence.token {
+    let beside = mutants::is(Mutant::TokenAtLeast) && presented.token > fence.token;
+    if presented.token != fence.token && !beside {
         return Err(match old {
             Some(old) if presented.token < fence.token => Refusal::Stale {
                 by: old.by,
@@ -160,6 +162,7 @@ pub fn judge(
     }
     match fence.hold {
         Hold::Held | Hold::Draining => {}
+        _ if mutants::is(Mutant::EndedLockWrites) => {}
         Hold::Released => return Err(Refusal::Released),
         Hold::Broken => return Err(Refusal::Broken),
     }
@@ -172,7 +175,8 @@ pub fn judge(
     if fence.hold == Hold::Draining {
         return Err(Refusal::Draining);
     }
-    if presented.sequence.is_some_and(|sequence| sequence <= fence.last_sequence) {
+    let repeats = presented.sequence.is_some_and(|sequence| sequence <= fence.last_sequence);
+    if repeats && !mutants::is(Mutant::NoSequence) {
         return Err(Refusal::SequenceOutOfOrder);
     }
     Ok(())

@@ -9,8 +9,8 @@ use std::fmt;
 pub enum Guarantee {
     /// Nothing of an older token is under way once a newer one was given out.
     Drained,
-    /// A stale token is not forwarded once a newer one was given out; what was forwarded before may
-    /// still land.
+    /// A stale token is not admitted once a newer one was given out; what was admitted before may still
+    /// be sent, and may land.
     Admission,
 }
 

@@ -252,12 +252,12 @@ fn every_flag_is_documented() {
 
 const UPSTREAM: &str = "name = \"a\"\nurl = \"https://a:1/b\"\nresource = \"/r/{resource}\"\n\
                         guarantee = \"drained\"\ntimeout = \"2s\"\nmax_effect_delay = \"9s\"\n\
-                        connect_timeout = \"1s\"\nin_flight_max = 7\n";
+                        connect_timeout = \"1s\"\nin_flight_max = 7\nintermediary = false\n";
 
 #[test]
 fn upstreams_are_given_in_three_ways() {
     let pairs = "name=a,url=https://a:1/b,resource=/r/{resource},guarantee=drained,timeout=2s,\
-                 max_effect_delay=9s,connect_timeout=1s,in_flight_max=7";
+                 max_effect_delay=9s,connect_timeout=1s,in_flight_max=7,intermediary=false";
     let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.";
     let in_file = load(&format!("[[upstreams]]\n{UPSTREAM}"), &[], &Flags::default()).unwrap();
     let upstream = &in_file.upstreams[0];
@@ -267,12 +267,29 @@ fn upstreams_are_given_in_three_ways() {
     let flagged = load("", &[], &flags).unwrap();
     assert_eq!(flagged.upstreams[0], *upstream);
     assert_eq!(flagged.upstreams[1].prefix(), "c.");
+    // An answer that may be another's is not trusted unless somebody says so.
+    assert_eq!([0, 1].map(|at: usize| flagged.upstreams[at].intermediary), [false, true]);
     let both = format!("{pairs}; {other}");
     let env = [("FENCEGATE_UPSTREAMS", both.as_str())];
     assert_eq!(load("", &env, &Flags::default()).unwrap().upstreams, flagged.upstreams);
     // What is shown can be read again.
     let shown = flagged.show().unwrap();
     assert_eq!(load(&shown, &[], &Flags::default()), Ok(flagged), "{shown}");
+}
+
+#[test]
+fn every_key_of_an_upstream_is_documented() {
+    let settings = load(
+        &format!("[[upstreams]]\n{UPSTREAM}resource_prefix = \"a:\"\n"),
+        &[],
+        &Flags::default(),
+    );
+    let table = toml::Table::try_from(&settings.unwrap().upstreams[0]).unwrap();
+    let page = include_str!("../../../docs/config.md");
+    assert_eq!(table.len(), 11);
+    for key in table.keys() {
+        assert!(page.contains(&format!("\n| `{key}` | ")), "docs/config.md has no row for {key}");
+    }
 }
 
 #[test]
@@ -302,6 +319,7 @@ fn upstreams_are_checked() {
         ("body_bytes_max", "0", "is not from 1"),
         ("max_effect_delay", "\"2s\"", "is not above timeout"),
         ("guarantee", "\"admission\"", "max_effect_delay is for"),
+        ("intermediary", "\"maybe\"", "expected a boolean"),
         ("urls", "\"x\"", "unknown field"),
     ] {
         let error = with(key, value);

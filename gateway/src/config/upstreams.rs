@@ -49,6 +49,9 @@ pub struct Upstream {
     /// Only drained: after this time whatever was forwarded has had its effect or never will.
     #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_effect_delay: Option<Duration>,
+    /// Only drained: whether something in between, such as a load balancer, may answer in its stead.
+    #[serde(default = "intermediary")]
+    pub intermediary: bool,
 }
 
 fn timeout() -> Duration {
@@ -65,6 +68,11 @@ fn body_bytes_max() -> u64 {
 
 fn in_flight_max() -> usize {
     256
+}
+
+/// The safe one: an answer that may be another's says nothing about what became of a request.
+fn intermediary() -> bool {
+    true
 }
 
 impl Upstream {
@@ -187,8 +195,9 @@ pub(super) fn from_pairs(text: &str) -> Value {
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let number = ["body_bytes_max", "in_flight_max"].contains(&key);
-        let value = match value.parse::<i64>() {
-            Ok(digits) if number => Value::from(digits),
+        let value = match (value.parse::<i64>(), value.parse::<bool>()) {
+            (Ok(digits), _) if number => Value::from(digits),
+            (_, Ok(truth)) if key == "intermediary" => Value::from(truth),
             _ => Value::from(value),
         };
         upstream.insert(key.to_owned(), value);

@@ -46,8 +46,9 @@ impl GiveBack {
         let task = async move {
             if proposed {
                 tokio::select! {
-                    () = this.runtime.clock.sleep(KEPT_FOR_ITS_CALLER) => {}
+                    biased;
                     () = this.closing.cancelled() => return,
+                    () = this.runtime.clock.sleep(KEPT_FOR_ITS_CALLER) => {}
                 }
             }
             this.release(item).await;
@@ -73,8 +74,9 @@ impl GiveBack {
                 Err(Failure::Full | Failure::Busy | Failure::NotApplied(_)) => {}
             }
             tokio::select! {
-                () = self.runtime.clock.sleep(pause) => {}
+                biased;
                 () = self.closing.cancelled() => break,
+                () = self.runtime.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }

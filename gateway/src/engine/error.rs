@@ -107,6 +107,9 @@ pub enum EngineError {
     /// The ledger cannot be reached.
     #[error("{0}")]
     LedgerUnavailable(String),
+    /// Whether it was admitted nobody knows; it was not forwarded, and will not be.
+    #[error("the ledger's answer was lost; nothing was forwarded")]
+    NotForwarded,
     /// The mint cannot be reached.
     #[error("{0}")]
     MintUnavailable(String),
@@ -199,7 +202,7 @@ impl EngineError {
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
-            Self::LedgerUnavailable(_) => ErrorCode::LedgerUnavailable,
+            Self::LedgerUnavailable(_) | Self::NotForwarded => ErrorCode::LedgerUnavailable,
             Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
             Self::MintRegressed(_) => ErrorCode::MintRegressed,
             Self::RefenceRequired(_) => ErrorCode::RefenceRequired,

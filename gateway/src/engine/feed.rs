@@ -155,14 +155,16 @@ impl Inner {
                 self.poked.notify_one();
             }
             tokio::select! {
-                () = runtime.clock.sleep(PAUSE) => {}
+                biased;
                 () = closing.cancelled() => return,
+                () = runtime.clock.sleep(PAUSE) => {}
             }
             let reading = self.readers.load(Ordering::Acquire) > 0;
             tokio::select! {
+                biased;
+                () = closing.cancelled() => return,
                 () = runtime.clock.sleep(if reading { INTERVAL } else { IDLE_INTERVAL }) => {}
                 () = self.poked.notified() => {}
-                () = closing.cancelled() => return,
             }
         }
     }

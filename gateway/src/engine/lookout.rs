@@ -53,8 +53,9 @@ impl Lookout {
                 looked.cancel();
                 self.say(found);
                 tokio::select! {
-                    () = clock.sleep(INTERVAL) => {}
+                    biased;
                     () = closing.cancelled() => return,
+                    () = clock.sleep(INTERVAL) => {}
                 }
             }
         };

@@ -22,8 +22,9 @@ pub(super) fn start(
     let task = async move {
         loop {
             tokio::select! {
-                () = clock.sleep(interval) => {}
+                biased;
                 () = closing.cancelled() => return,
+                () = clock.sleep(interval) => {}
             }
             drains.pass(None).await;
             if let Ok(open) = ledger.intents_open().await {

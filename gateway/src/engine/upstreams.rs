@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Attempt, IntentItem, IntentVerdict, Ledger, LedgerError, Patience, Runtime,
 };
@@ -245,8 +246,9 @@ impl Closing {
                 Err(Failure::Full | Failure::Busy | Failure::NotApplied(_) | Failure::Unknown) => {}
             }
             tokio::select! {
-                () = self.runtime.clock.sleep(pause) => {}
+                biased;
                 () = self.ended.cancelled() => break,
+                () = self.runtime.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -310,26 +312,25 @@ impl Engine {
             Ok(opened) => opened,
             Err(Failure::Busy) => return Err(failed(EngineError::locked_out())),
             // It is found, closed and buried; nobody forwards it.
-            Err(Failure::Unknown) => return Err(failed(not_forwarded())),
+            Err(Failure::Unknown) => return Err(failed(EngineError::NotForwarded)),
             Err(failure) => return Err(failed(EngineError::unsent(failure, "upstreams"))),
         };
         match opened.verdict.take() {
-            Some(IntentVerdict::Admitted) => Ok(Admitted {
-                operation,
-                open: drained.then(|| Open::new(operation, upstreams.closing.clone())),
-            }),
+            Some(IntentVerdict::Admitted) => {
+                if mutants::is(Mutant::CloseBeforeForward) {
+                    drop(upstreams.closing.close(operation));
+                }
+                let open = drained.then(|| Open::new(operation, upstreams.closing.clone()));
+                Ok(Admitted { operation, open })
+            }
             Some(IntentVerdict::Refused(refusal)) => {
                 self.inner.writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))
             }
             Some(IntentVerdict::Busy) => Err(failed(EngineError::locked_out())),
-            Some(IntentVerdict::Buried) | None => Err(failed(not_forwarded())),
+            Some(IntentVerdict::Buried) | None => Err(failed(EngineError::NotForwarded)),
         }
     }
-}
-
-fn not_forwarded() -> EngineError {
-    EngineError::LedgerUnavailable("the ledger's answer was lost; nothing was forwarded".into())
 }
 
 /// Counts what was forwarded, by upstream and class of status, or by why there was none.

@@ -6,7 +6,7 @@
 //! gateway does to a watched lock pokes the hub, which then reads that lock at once. While the ledger
 //! does not answer watchers hear nothing, and the hub goes on trying.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,11 +55,11 @@ struct Hub {
 #[derive(Default)]
 struct State {
     watchers: usize,
-    locks: HashMap<LockId, Watched>,
+    locks: BTreeMap<LockId, Watched>,
     /// Which watched locks are on a resource.
-    on: HashMap<ResourceName, HashSet<LockId>>,
+    on: BTreeMap<ResourceName, BTreeSet<LockId>>,
     /// To be read at once.
-    urgent: HashSet<LockId>,
+    urgent: BTreeSet<LockId>,
     running: bool,
 }
 
@@ -74,7 +74,7 @@ struct Watched {
 /// What to read in one go.
 struct Pass {
     ids: Vec<LockId>,
-    newcomers: HashMap<LockId, Vec<oneshot::Sender<Sight>>>,
+    newcomers: BTreeMap<LockId, Vec<oneshot::Sender<Sight>>>,
 }
 
 impl Watches {
@@ -185,9 +185,10 @@ impl Hub {
                 next = clock.elapsed() + PAUSE;
             }
             tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return,
                 () = clock.sleep(next.saturating_sub(clock.elapsed())) => {}
                 () = self.poked.notified() => {}
-                () = self.closing.cancelled() => return,
             }
         }
     }
@@ -205,7 +206,7 @@ impl Hub {
             true => state.locks.keys().copied().collect(),
             false => urgent.into_iter().filter(|id| state.locks.contains_key(id)).collect(),
         };
-        let mut newcomers = HashMap::new();
+        let mut newcomers = BTreeMap::new();
         for id in &ids {
             if let Some(watched) = state.locks.get_mut(id)
                 && !watched.newcomers.is_empty()
@@ -270,7 +271,7 @@ impl Hub {
         });
     }
 
-    fn put_back(&self, newcomers: HashMap<LockId, Vec<oneshot::Sender<Sight>>>) {
+    fn put_back(&self, newcomers: BTreeMap<LockId, Vec<oneshot::Sender<Sight>>>) {
         let mut state = self.state();
         for (id, waiting) in newcomers {
             if let Some(watched) = state.locks.get_mut(&id) {

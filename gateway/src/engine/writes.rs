@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Payload, Rejection,
     Runtime, WriteItem, WriteVerdict,
@@ -132,6 +133,9 @@ impl Act for Commit {
     /// operation is sent again, to be found, applied or buried.
     fn rerun(item: &mut WriteItem, wanted: bool) {
         item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
+        if mutants::is(Mutant::RerunUnderNewId) {
+            item.operation.0 = uuid::Uuid::from_u128(item.operation.0.as_u128() + 1);
+        }
     }
 }
 
@@ -171,6 +175,9 @@ impl Writes {
             Ok(WriteVerdict::Buried) => Err(EngineError::given_up()),
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
             Ok(WriteVerdict::Busy) => Err(EngineError::locked_out()),
+            Err(Failure::Unknown) if mutants::is(Mutant::UnknownIsRefused) => {
+                Err(EngineError::KeyInProgress)
+            }
             Err(Failure::Unknown) => {
                 Err(EngineError::OutcomeUnknown { operation: Some(operation) })
             }

@@ -78,6 +78,13 @@ impl Problem {
         self
     }
 
+    /// Says one more thing.
+    pub fn and_say(mut self, more: &str) -> Self {
+        self.0.document.detail += "; ";
+        self.0.document.detail += more;
+        self
+    }
+
     /// Names the resource.
     pub fn about(mut self, resource: &ResourceName) -> Self {
         self.0.document.resource = Some(resource.to_string());

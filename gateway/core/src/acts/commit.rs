@@ -1,8 +1,10 @@
 //! Commit: decide a write and apply it, in one act.
 
+use super::mutated;
 use super::rows::{Buried, Change, KeyRow, Now, ObjectRow, Rows};
 use crate::etag::{EntityTag, ObjectCondition};
 use crate::lock::LockId;
+use crate::mutants::{self, Mutant};
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{Applied, Attempt, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict};
 use crate::rule::{Presented, Refusal, judge};
@@ -27,11 +29,15 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
     if let Some(applied) = rows.operation(item.operation, &item.resource) {
         return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
     }
-    if rows.buried.contains_key(&Buried::Operation(item.operation)) {
+    let buried = rows.buried.contains_key(&Buried::Operation(item.operation));
+    if buried && !mutants::is(Mutant::NoBurial) {
         return WriteVerdict::Buried;
     }
     if let Some(replay) = known_key(rows, item) {
         return replay;
+    }
+    if let Some(instead) = mutated::instead_of_commit(rows, item) {
+        return instead;
     }
     if item.attempt == Attempt::Bury {
         rows.bury(Buried::Operation(item.operation), now);
@@ -42,10 +48,11 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
         if item.attempt == Attempt::Rerun {
             rows.bury(Buried::Operation(item.operation), now);
         }
+        mutated::refused(item, &refusal);
         return WriteVerdict::Refused(refusal);
     }
     if let Some(blob) = item.effect.blob() {
-        if rows.intents.remove(&blob).is_none() {
+        if rows.intents.remove(&blob).is_none() && !mutants::is(Mutant::CommitWithoutIntent) {
             if item.attempt == Attempt::Rerun {
                 rows.bury(Buried::Operation(item.operation), now);
             }
@@ -60,7 +67,10 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
 fn known_key(rows: &Rows, item: &WriteItem) -> Option<WriteVerdict> {
     let wanted = item.idempotency.as_ref()?;
     let known = rows.keys.get(&(item.resource.clone(), wanted.key.clone()))?;
-    if known.fingerprint != wanted.fingerprint {
+    if mutants::is(Mutant::NoReplay) {
+        return None;
+    }
+    if known.fingerprint != wanted.fingerprint && !mutants::is(Mutant::AnyPayload) {
         return Some(WriteVerdict::KeyReused { first: known.operation });
     }
     let applied = rows.operation(known.operation, &item.resource)?.clone();
@@ -100,7 +110,8 @@ pub(super) fn judge_on(rows: &Rows, claim: &Claim<'_>, now: Now) -> Result<(), R
     let presented = Presented { token: claim.token, lock: claim.lock, sequence: claim.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let Some(fence) = fence else { return Err(Refusal::Unknown) };
-    match claim.version.is_some_and(|expected| expected != fence.version) {
+    let differs = claim.version.is_some_and(|expected| expected != fence.version);
+    match differs && !mutants::is(Mutant::NoPrecondition) {
         true => Err(Refusal::VersionMismatch),
         false => Ok(()),
     }

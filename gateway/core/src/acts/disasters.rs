@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::rows::Guard;
+use crate::mutants::{self, Mutant};
 use crate::ports::{REFENCE_JUMP, Refence};
 
 /// Begins a new epoch, not open yet, unless the epoch is another one than `expected` already.
@@ -14,7 +15,9 @@ pub fn switch_epoch(guard: &mut Guard, highest: i64, expected: i64, nonce: Uuid)
     guard.epoch += 1;
     guard.nonce = nonce;
     guard.open = false;
-    guard.base = guard.base.max(guard.floor).max(highest);
+    if !mutants::is(Mutant::EpochKeepsBase) {
+        guard.base = guard.base.max(guard.floor).max(highest);
+    }
 }
 
 /// Voids every token that may ever have been sealed: those that are known here, those that the mint

@@ -13,6 +13,7 @@ mod extend;
 mod forwards;
 mod locks;
 mod marks;
+mod mutated;
 mod now;
 mod queue;
 mod rows;

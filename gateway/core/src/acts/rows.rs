@@ -378,7 +378,7 @@ pub struct Rows {
     /// Idempotency keys by resource.
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
     /// Blobs that are on their way.
-    pub intents: HashMap<BlobId, IntentRow>,
+    pub intents: BTreeMap<BlobId, IntentRow>,
     /// Versions of objects that were replaced or deleted, as far as they are kept.
     pub replaced: Vec<ReplacedRow>,
     /// Whether replaced versions with their bytes in the ledger are kept; blobs always are, for a while.
@@ -409,7 +409,7 @@ impl Rows {
             objects: BTreeMap::new(),
             operations: HashMap::new(),
             keys: BTreeMap::new(),
-            intents: HashMap::new(),
+            intents: BTreeMap::new(),
             replaced: Vec::new(),
             keeps_versions: false,
             forwards: BTreeMap::new(),

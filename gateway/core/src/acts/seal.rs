@@ -1,10 +1,12 @@
 //! Seal: raise fences to a newly minted token and record the holder, in one act.
 
 use super::extend::{NotRenewable, renewable, restart};
+use super::mutated;
 use super::queue::is_other_waiter;
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use super::upstreams::{complete, drains};
 use crate::lock::{LockEnd, LockId, Supersession, Ttl};
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealKind, SealVerdict, TakenOver};
 use crate::rule::Hold;
@@ -207,7 +209,8 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
             return Some(SealVerdict::Frozen(resource.clone()));
         }
         let handed_over = item.from() == Some(fence.lock);
-        if fence.is_held(now) && fence.token.get() > floor && !handed_over && !force {
+        let beside = mutants::is(Mutant::SealWhatIsFree) && item.resources.len() > 1;
+        if fence.is_held(now) && fence.token.get() > floor && !handed_over && !force && !beside {
             return Some(SealVerdict::Held(fence.holder(resource, now)));
         }
         // The order of a fence that a re-fence voided may come once more.
@@ -226,7 +229,7 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
             && item
                 .resources
                 .iter()
-                .all(|name| rows.fences.get(name).is_none_or(|fence| token > fence.token))
+                .all(|name| rows.fences.get(name).is_none_or(|fence| is_above(token, fence.token)))
     };
     if !token.is_some_and(rises) {
         return Some(SealVerdict::NumberTooLow);
@@ -235,6 +238,11 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         Some(_) => None,
         None => drains(rows, &item.resources, now).map(SealVerdict::Draining),
     }
+}
+
+/// Above, and not equal.
+fn is_above(token: Token, fence: Token) -> bool {
+    token > fence || (mutants::is(Mutant::SealEqualToken) && token == fence)
 }
 
 /// Step 5 for one resource. Returns what was taken over, if it was a lock and had not been given back
@@ -249,6 +257,9 @@ fn raise(
 ) -> Option<TakenOver> {
     let token = lock.token;
     let before = rows.fences.get(resource).cloned();
+    if mutated::stays_down(rows, item, resource, token, now) {
+        return None;
+    }
     let mut taken_over = None;
     if let Some(before) = &before {
         let old = (resource.clone(), before.token);

@@ -7,6 +7,7 @@ use super::forwards::{ForwardRow, UpstreamRow};
 use super::now::later;
 use super::rows::{Buried, Change, Now, Rows};
 use crate::lock::{LockId, OperationId};
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     Attempt, AuditAction, AuditEntry, Doubt, DrainedUpstream, IntentItem, IntentVerdict,
@@ -32,14 +33,17 @@ pub fn register(rows: &mut Rows, upstream: &DrainedUpstream, now: Now) {
 
 /// A re-fence has raised the floor to this: intents of every upstream may have been lost.
 pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i64, at: Timestamp) {
+    if mutants::is(Mutant::NoDoubts) {
+        return;
+    }
     upstreams.for_each(|row| row.doubt = Some((floor, at)));
 }
 
 /// Decides whether a request may be forwarded; of a drained upstream the intent is stored (I13).
 ///
 /// The caller holds the fence's lock. First that applies:
-/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted: closed and
-///    buried, since nobody will forward it.
+/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted, or counted as
+///    closed by now: removed and buried, since nobody will forward it.
 /// 2. The operation is buried: `Buried`.
 /// 3. `Attempt::Bury`: the id is buried.
 /// 4. The rule, then the version of the resource: refused; a rerun also buries its id. Of one that leaves
@@ -50,7 +54,7 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
         intent.sent_again = true;
         rows.journal.insert(Change::Forward(item.operation));
-        if item.attempt != Attempt::Bury {
+        if item.attempt != Attempt::Bury && intent.is_open(now) {
             return IntentVerdict::Admitted;
         }
         rows.forwards.remove(&item.operation);
@@ -135,6 +139,9 @@ pub fn close_intent(rows: &mut Rows, id: OperationId, now: Now) -> Option<Resour
 /// The first of these resources on which something of older tokens is under way, or may be: all open
 /// intents there are of older tokens, since none is opened under one that is not in force.
 pub(super) fn drains(rows: &Rows, names: &[ResourceName], now: Now) -> Option<ResourceName> {
+    if mutants::is(Mutant::NoDraining) {
+        return None;
+    }
     let doubts: Vec<Doubt> = rows
         .upstreams
         .iter()

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::state::{MemoryLedger, limit};
 use crate::acts::{self, Buried, Change, Guard, Rows};
 use crate::lock::{LockId, LockState, OperationId};
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
@@ -137,6 +138,9 @@ impl Ledger for MemoryLedger {
         items: Arc<[WriteItem]>,
         _: Patience,
     ) -> Result<Vec<WriteVerdict>, LedgerError> {
+        if mutants::is(Mutant::BatchOnOldState) {
+            return Ok(self.act_on_old_state(&items));
+        }
         Ok(self.act(&items, acts::commit))
     }
 

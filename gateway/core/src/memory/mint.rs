@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     nonce: Option<Uuid>,
     number: i64,
@@ -58,6 +58,11 @@ impl MemoryMint {
     /// Goes back, or ahead, to `number`; the nonce stays, as in a restored snapshot.
     pub fn set_number(&self, number: i64) {
         self.lock().number = number;
+    }
+
+    /// A mint of its own that holds what this one holds now, as a snapshot does.
+    pub fn copy(&self) -> Self {
+        Self { state: Mutex::new(self.lock().clone()) }
     }
 
     /// Forgets all it has, as an etcd that was wiped.

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::acts::{Guard, Now, Rows};
-use crate::ports::{BlobId, Clock, Rejection};
+use crate::acts::{self, Guard, Now, Rows};
+use crate::ports::{BlobId, Clock, Rejection, WriteItem, WriteVerdict};
 
 /// What the ledger holds.
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) rows: Rows,
     pub(super) rejections: VecDeque<(i64, Rejection)>,
@@ -50,6 +51,11 @@ impl MemoryLedger {
         }
     }
 
+    /// A ledger of its own that holds what this one holds now, as a standby or a backup does.
+    pub fn copy(&self) -> Self {
+        Self { clock: Arc::clone(&self.clock), state: Mutex::new(self.state().clone()) }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,8 +82,29 @@ impl MemoryLedger {
     }
 }
 
+impl MemoryLedger {
+    /// How [`Mutant::BatchOnOldState`](crate::mutants::Mutant) commits.
+    pub(super) fn act_on_old_state(&self, items: &[WriteItem]) -> Vec<WriteVerdict> {
+        let before = self.state().rows.clone();
+        let judged = |rows: &mut Rows, item: &WriteItem, now| {
+            let verdict = acts::commit(&mut before.clone(), item, now);
+            if !matches!(verdict, WriteVerdict::Applied { replayed: false, .. }) {
+                return verdict;
+            }
+            let blind = WriteItem {
+                sequence: None,
+                idempotency: None,
+                resource_version: None,
+                ..item.clone()
+            };
+            acts::commit(rows, &blind, now)
+        };
+        self.act(items, judged)
+    }
+}
+
 /// Garbage, and what keeps blobs from becoming it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct BlobRows {
     pub(super) garbage: BTreeMap<BlobId, GarbageRow>,
     pub(super) pins: HashMap<BlobId, Timestamp>,
@@ -85,6 +112,7 @@ pub(super) struct BlobRows {
 }
 
 /// A blob to delete.
+#[derive(Clone)]
 pub(super) struct GarbageRow {
     pub(super) handle: Option<String>,
     pub(super) due_at: Timestamp,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::MemoryLedger;
 use super::state::{GarbageRow, State};
 use crate::acts;
+use crate::mutants::{self, Mutant};
 use crate::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
 };
@@ -35,7 +36,10 @@ impl State {
         let intents = self.rows.intents.iter().filter(|(_, row)| row.begun_at <= old);
         let found: Vec<_> = intents.map(|(blob, _)| *blob).take(limit).collect();
         for blob in &found {
+            let kept =
+                mutants::is(Mutant::DeleteUploadsUnderWay).then(|| self.rows.intents[blob].clone());
             let handle = self.rows.intents.remove(blob).and_then(|row| row.handle);
+            self.rows.intents.extend(kept.map(|row| (*blob, row)));
             self.discard(*blob, handle, now);
         }
         found.len() as u64
@@ -43,6 +47,10 @@ impl State {
 
     /// Replaced versions that nobody reads or may ask for are forgotten.
     fn forget_versions(&mut self, times: BlobTimes, limit: usize, now: Timestamp) -> u64 {
+        let times = match mutants::is(Mutant::NoRollbackHorizon) {
+            true => BlobTimes { rollback_horizon: Duration::ZERO, ..times },
+            false => times,
+        };
         let (plain, blob) = (before(now, times.versions), before(now, times.replaced_blobs()));
         let pins = &self.blobs.pins;
         let mut gone = Vec::new();

@@ -123,8 +123,8 @@ impl Witness {
     }
 }
 
-/// Tokens and generations that no ledger has reached by some time: one re-fence an hour since 2020 would
-/// have.
+/// Tokens and generations that no ledger has reached by some time: one re-fence a minute since 2020 would
+/// have. There is room for that until 2273.
 ///
 /// When ledger and mint have both been restored to before an earlier re-fence, nobody remembers how far
 /// that one went. This does: it only ever adds to what they remember, so a clock that is wrong does no
@@ -143,7 +143,24 @@ impl Reached {
 
     /// By this time.
     pub fn by(now: Timestamp) -> Self {
-        let hours = ((now.as_second() - Self::SINCE_S) / 3600).max(0);
-        Self { token: hours.saturating_mul(REFENCE_JUMP), generation: hours }
+        let minutes = ((now.as_second() - Self::SINCE_S) / 60).max(0);
+        Self { token: minutes.saturating_mul(REFENCE_JUMP), generation: minutes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_re_fence_that_nobody_remembers_is_outdone_a_minute_later() {
+        let at = |second| Reached::by(Timestamp::from_second(second).unwrap());
+        let (first, next) = (at(1_800_000_000), at(1_800_000_060));
+        // The first went this far, and a ledger and a mint from before it know nothing of that.
+        let (floor, generation) = (first.token + REFENCE_JUMP, first.generation + 1);
+        assert!(next.token >= floor && next.generation >= generation);
+        assert_eq!(at(0), Reached { token: 0, generation: 0 }, "a clock before 2020 adds nothing");
+        let late = at(8_000_000_000 + Reached::SINCE_S);
+        assert!(late.token.checked_add(REFENCE_JUMP).is_some(), "there is room until 2273");
     }
 }

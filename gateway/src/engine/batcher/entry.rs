@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::LedgerError;
 use tokio::sync::oneshot;
 
@@ -93,6 +94,7 @@ pub(super) fn take_back(state: &AtomicU8) -> Failure {
         Some(if state == SENT { OWED } else { TAKEN_BACK })
     });
     match was {
+        Ok(SENT) if mutants::is(Mutant::TakeBackWhatIsSent) => Failure::Busy,
         Ok(SENT) | Err(_) => Failure::Unknown,
         Ok(WAITING) => Failure::Busy,
         Ok(_) => Failure::NotApplied(LedgerError::Unavailable("no answer in time".into())),

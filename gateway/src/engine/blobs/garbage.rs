@@ -35,8 +35,9 @@ impl Collector {
         let task = async move {
             loop {
                 tokio::select! {
-                    () = clock.sleep(interval) => {}
+                    biased;
                     () = closing.cancelled() => return,
+                    () = clock.sleep(interval) => {}
                 }
                 if let Err(error) = self.pass(&closing).await {
                     tracing::warn!(%error, "collecting garbage failed; the next pass goes on");

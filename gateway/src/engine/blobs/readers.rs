@@ -40,8 +40,9 @@ impl Readers {
             let mut before: Vec<BlobId> = Vec::new();
             loop {
                 tokio::select! {
-                    () = clock.sleep(grace / 3) => {}
+                    biased;
                     () = closing.cancelled() => return,
+                    () = clock.sleep(grace / 3) => {}
                 }
                 let now = open.blobs();
                 // Short reads end within the grace by themselves.

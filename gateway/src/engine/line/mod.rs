@@ -6,7 +6,7 @@
 
 mod seats;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -147,9 +147,10 @@ impl Line {
         loop {
             let pause = self.next_due().map(|due| due.saturating_sub(clock.elapsed()));
             tokio::select! {
+                biased;
+                () = closing.cancelled() => return,
                 () = clock.sleep(pause.unwrap_or(Duration::MAX)), if pause.is_some() => {}
                 () = self.bell.notified() => {}
-                () = closing.cancelled() => return,
             }
             let due = self.take_due();
             if due.is_empty() && self.next_due().is_none() {
@@ -203,7 +204,7 @@ impl Line {
             }
             seats.roll_call = now + ROLL_CALL;
         }
-        let in_line: HashSet<LockId> = match self.ledger.roll_call(self.gateway).await {
+        let in_line: BTreeSet<LockId> = match self.ledger.roll_call(self.gateway).await {
             Ok(in_line) => in_line.into_iter().collect(),
             Err(error) => return tracing::debug!(%error, "no roll call"),
         };
@@ -276,8 +277,9 @@ impl Line {
     /// The task that hears what other gateways call.
     async fn listen(self: Arc<Self>, closing: CancellationToken) {
         tokio::select! {
-            () = self.opened.notified() => {}
+            biased;
             () = closing.cancelled() => return,
+            () = self.opened.notified() => {}
         }
         loop {
             let heard = async {
@@ -289,15 +291,17 @@ impl Line {
                 }
             };
             let heard: Result<(), LedgerError> = tokio::select! {
-                heard = heard => heard,
+                biased;
                 () = closing.cancelled() => return,
+                heard = heard => heard,
             };
             if let Err(error) = heard {
                 tracing::debug!(%error, "not listening; the poll takes over");
             }
             tokio::select! {
-                () = self.runtime.clock.sleep(LISTEN_AGAIN) => {}
+                biased;
                 () = closing.cancelled() => return,
+                () = self.runtime.clock.sleep(LISTEN_AGAIN) => {}
             }
         }
     }

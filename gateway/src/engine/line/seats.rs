@@ -1,6 +1,6 @@
 //! The seats of those who wait at this gateway.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::engine::metrics;
 #[derive(Default)]
 pub(super) struct Seats {
     /// One sign per call: the same id may wait more than once.
-    pub(super) by_lock: HashMap<LockId, Vec<Arc<Sign>>>,
-    pub(super) lines: HashMap<ResourceName, Watched>,
+    pub(super) by_lock: BTreeMap<LockId, Vec<Arc<Sign>>>,
+    pub(super) lines: BTreeMap<ResourceName, Watched>,
     /// When to make sure that they are in line, too.
     pub(super) roll_call: Duration,
     /// Until when places may be kept that were given up here.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use fence_core::ErrorCode;
-use futures::stream::{self, Stream, StreamExt as _};
+use futures::stream::{self, Stream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::extract::{self, Gathered, too_large};
 use crate::http::problem::Problem;
@@ -97,31 +98,81 @@ impl Incoming {
         self.length
     }
 
-    /// The body as the client takes it. Its length is to be told in a header.
-    pub(super) fn into_body(self) -> reqwest::Body {
-        match self.rest {
-            None => self.ahead.into(),
-            Some(rest) => {
-                let ahead = stream::iter([Ok(self.ahead)]);
-                reqwest::Body::wrap_stream(ahead.chain(streamed(rest, self.trouble)))
-            }
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.length == Some(0)
+    }
+
+    /// The body as the client takes it, whose length is to be told in a header; and the means to end it,
+    /// if it is streamed.
+    pub(super) fn into_body(self) -> (reqwest::Body, Option<Sending>) {
+        let Some(rest) = self.rest else { return (self.ahead.into(), None) };
+        let sending = Sending { cut: CancellationToken::new(), let_go: CancellationToken::new() };
+        let streaming = Streaming {
+            ahead: Some(self.ahead),
+            rest,
+            trouble: self.trouble,
+            cut: sending.cut.clone(),
+            _let_go: sending.let_go.clone().drop_guard(),
+        };
+        (reqwest::Body::wrap_stream(streamed(streaming)), Some(sending))
+    }
+}
+
+/// A body that is being sent. Once this is dropped, no more of it is.
+pub(super) struct Sending {
+    cut: CancellationToken,
+    let_go: CancellationToken,
+}
+
+impl Sending {
+    /// Sends no more of it. Resolves once the connection holds it no longer: it had all of it, or it
+    /// breaks off in the middle of it. One that is blocked may go on holding it.
+    pub(super) async fn end(&self) {
+        self.cut.cancel();
+        self.let_go.cancelled().await;
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.cut.cancel();
+    }
+}
+
+/// The other end of it, in the hands of the connection.
+struct Streaming {
+    ahead: Option<Bytes>,
+    rest: Rest,
+    trouble: Trouble,
+    cut: CancellationToken,
+    _let_go: DropGuard,
+}
+
+impl Streaming {
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        match self.ahead.take() {
+            Some(ahead) => Ok(Some(ahead)),
+            None => self.rest.next().await,
         }
     }
 }
 
-fn streamed(
-    rest: Rest,
-    trouble: Trouble,
-) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send {
-    stream::unfold(Some((rest, trouble)), |state| async move {
-        let (mut rest, trouble) = state?;
-        match rest.next().await {
-            Ok(part) => Some((Ok(part?), Some((rest, trouble)))),
-            Err(problem) => {
-                trouble.store(problem);
-                let cut = std::io::Error::other("the caller's body did not arrive whole");
-                Some((Err(cut), None))
-            }
+fn streamed(body: Streaming) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send {
+    stream::unfold(Some(body), |body| async move {
+        let mut body = body?;
+        let cut = body.cut.clone();
+        let part = tokio::select! {
+            biased;
+            () = cut.cancelled() => Err("the answer has ended before the body"),
+            part = body.next() => part.map_err(|problem| {
+                body.trouble.store(problem);
+                "the caller's body did not arrive whole"
+            }),
+        };
+        match part {
+            Ok(part) => Some((Ok(part?), Some(body))),
+            Err(why) => Some((Err(std::io::Error::other(why)), None)),
         }
     })
 }

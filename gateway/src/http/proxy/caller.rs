@@ -22,14 +22,18 @@ pub(super) struct Caller {
     whole: Arc<AtomicBool>,
     held_back: Option<Bytes>,
     idle: Duration,
+    /// For how much longer the caller may be waited for, all parts together.
+    patience: Option<Duration>,
     engine: Engine,
 }
 
 impl Caller {
-    pub(super) fn new(idle: Duration, engine: Engine) -> Self {
+    /// A caller that may take up to `idle` to take a part and, if there is a `patience`, so long in all.
+    pub(super) fn new(idle: Duration, patience: Option<Duration>, engine: Engine) -> Self {
         let (parts, receiver) = mpsc::channel(PARTS_MAX);
         let whole = Arc::new(AtomicBool::new(false));
-        Self { parts: Some(parts), receiver: Some(receiver), whole, held_back: None, idle, engine }
+        let (parts, receiver) = (Some(parts), Some(receiver));
+        Self { parts, receiver, whole, held_back: None, idle, patience, engine }
     }
 
     /// The body for the answer.
@@ -62,14 +66,20 @@ impl Caller {
             return;
         }
         let Some(parts) = &self.parts else { return };
-        let given = self.engine.runtime().within(self.idle, parts.send(part)).await;
+        let runtime = self.engine.runtime();
+        let limit = self.patience.map_or(self.idle, |patience| patience.min(self.idle));
+        let began = runtime.clock.elapsed();
+        let given = runtime.within(limit, parts.send(part)).await;
+        let gone = runtime.clock.elapsed().saturating_sub(began);
+        self.patience = self.patience.map(|patience| patience.saturating_sub(gone));
         if !matches!(given, Some(Ok(()))) {
             self.leave();
         }
     }
 
-    /// The answer is whole.
+    /// The answer is whole, and nothing waits for the caller any more.
     pub(super) async fn finish(mut self) {
+        self.patience = None;
         if let Some(part) = self.held_back.take() {
             self.give(part, false).await;
         }

@@ -1,28 +1,30 @@
-//! A request on its way through, in a task of its own: admit, send, pass the answer on, close the intent.
+//! A request on its way through, in a task of its own: admit, send, pass the answer on (`answer.rs`), close the
+//! intent.
 //!
 //! When an intent is closed: once the upstream's answer was read to its end, which is when the upstream
-//! has nothing left to do for it; or when no connection came about, so that nothing was sent. In every
-//! other case its fate is unknown, and it stays open. The end of the answer is held back from the caller
-//! until then: whoever has seen it finds nothing under way.
+//! has nothing left to do for it, and no more of the request is on its way; or when no connection came
+//! about, so that nothing was sent. In every other case its fate is unknown, and it stays open. The end of
+//! the answer is held back from the caller until then: whoever has seen it finds nothing under way. Only
+//! where the fate stays unknown, or is for long, the answer goes first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{CONTENT_LENGTH, HeaderMap};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use fence_core::ErrorCode;
 use fence_core::OperationId;
+use jiff::Timestamp;
 use reqwest::Url;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::body::{Incoming, Trouble};
-use super::caller::Caller;
-use super::{Forwarded, Upstream, headers};
+use super::body::{Incoming, Sending, Trouble};
+use super::fate::{Fate, chain};
+use super::{Upstream, is_fenced};
 use crate::engine::upstreams::count_forward;
-use crate::engine::{Admitted, Engine, Forward};
-use crate::http::problem::{Problem, text};
+use crate::engine::{Engine, EngineError, Forward};
+use crate::http::problem::Problem;
 use crate::http::state::Limits;
 
 /// A request that is to be passed on.
@@ -53,13 +55,17 @@ pub async fn forward(
     passage: Passage,
 ) -> Result<Response, Problem> {
     let (answer, answered) = oneshot::channel();
+    let clock = &engine.runtime().clock;
+    let fenced = passage.fenced.is_some();
     let task = Task {
         engine: engine.clone(),
         idle: limits.body_idle_timeout,
-        began: engine.runtime().clock.elapsed(),
+        began: clock.elapsed(),
+        began_at: clock.now(),
         answer: Some(answer),
         operation: None,
-        fenced: passage.fenced.is_some(),
+        fenced,
+        numbered: passage.fenced.as_ref().is_some_and(|wish| wish.sequence.is_some()),
         upstream: Arc::clone(&passage.upstream),
     };
     let token = engine.forwarding();
@@ -69,26 +75,24 @@ pub async fn forward(
     };
     engine.runtime().spawn.spawn("forward", Box::pin(run));
     answered.await.unwrap_or_else(|_| {
-        Err(Problem::new(ErrorCode::Internal, "see the gateway's log under this request id"))
+        let why = "see the gateway's log under this request id";
+        // The task has died; it may have sent the request before.
+        Err(Problem::new(ErrorCode::Internal, why).and_unknown_if(fenced))
     })
 }
 
-struct Task {
-    engine: Engine,
-    idle: Duration,
+/// A request in its task.
+pub(super) struct Task {
+    pub(super) engine: Engine,
+    pub(super) idle: Duration,
     began: Duration,
-    answer: Option<oneshot::Sender<Result<Response, Problem>>>,
-    operation: Option<OperationId>,
-    fenced: bool,
-    upstream: Arc<Upstream>,
-}
-
-/// Why there is no whole answer.
-enum Fate {
-    /// Nothing was sent.
-    Unsent(Problem),
-    /// Something was sent; the upstream may have acted or not.
-    Unknown(Problem),
+    began_at: Timestamp,
+    pub(super) answer: Option<oneshot::Sender<Result<Response, Problem>>>,
+    pub(super) operation: Option<OperationId>,
+    pub(super) fenced: bool,
+    /// Whether it has a sequence number.
+    numbered: bool,
+    pub(super) upstream: Arc<Upstream>,
 }
 
 impl Task {
@@ -96,7 +100,7 @@ impl Task {
     /// 2. What is left of the time is not enough any more, because this process was paused: nothing is
     ///    sent.
     /// 3. Send. Nothing was sent: close.
-    /// 4. Pass the answer on to its end, then close.
+    /// 4. Pass the answer on to its end, cut off what is left of the body, then close.
     async fn run(mut self, mut passage: Passage) {
         let _room = passage.room;
         let admitted = match passage.fenced.take() {
@@ -106,8 +110,10 @@ impl Task {
                 match self.engine.admit(wish).await {
                     Ok(admitted) => Some(admitted),
                     Err(failure) => {
+                        let lost = matches!(failure.error, EngineError::NotForwarded);
                         let problem =
                             Problem::from(failure.error).about(&resource).presented(token);
+                        let problem = if lost { self.used_up(problem, "may be") } else { problem };
                         return self.fail(problem.of_operation(failure.operation));
                     }
                 }
@@ -120,12 +126,13 @@ impl Task {
             Some(left) => self.send(head, passage.body, left).await,
         };
         match sent {
-            Ok(response) => self.pass_back(response, admitted).await,
+            Ok((response, sending)) => self.pass_back(response, sending, admitted).await,
             Err(Fate::Unsent(problem)) => {
                 count_forward(&self.upstream.name, "unreachable");
                 if let Some(admitted) = admitted {
                     admitted.close().await;
                 }
+                let problem = self.used_up(problem, "is");
                 self.fail(problem);
             }
             Err(Fate::Unknown(problem)) => {
@@ -138,9 +145,27 @@ impl Task {
     }
 
     /// What is left of the time that a request may take as a whole.
-    fn left(&self) -> Option<Duration> {
-        let gone = self.engine.runtime().clock.elapsed().saturating_sub(self.began);
+    ///
+    /// Where the ledger counts an intent as closed after a time, the wall clock is asked, too: while a
+    /// machine is suspended, the other one stands still.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let clock = &self.engine.runtime().clock;
+        let mut gone = clock.elapsed().saturating_sub(self.began);
+        if self.upstream.max_effect_delay.is_some() {
+            let by_the_wall = clock.now().duration_since(self.began_at);
+            gone = gone.max(Duration::try_from(by_the_wall).unwrap_or_default());
+        }
         self.upstream.timeout.checked_sub(gone).filter(|left| !left.is_zero())
+    }
+
+    /// What was admitted has used up its sequence number, whether it was sent or not.
+    fn used_up(&self, problem: Problem, is: &str) -> Problem {
+        if !self.numbered {
+            return problem;
+        }
+        problem.and_say(&format!(
+            "the number in X-Fence-Seq {is} used up: send the request again with a higher one"
+        ))
     }
 
     fn late(&self, what: &str) -> Problem {
@@ -159,38 +184,40 @@ impl Task {
         (method, target, mut headers): (Method, Url, HeaderMap),
         body: Incoming,
         left: Duration,
-    ) -> Result<reqwest::Response, Fate> {
+    ) -> Result<(reqwest::Response, Option<Sending>), Fate> {
         let client = self.upstream.client(&method);
         let trouble = body.trouble();
         match body.length() {
-            Some(0) if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) => {}
+            Some(0) if !is_fenced(&method) => {}
             Some(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
             None => {}
         }
         let mut request = reqwest::Request::new(method, target);
         *request.headers_mut() = headers;
-        *request.body_mut() = Some(body.into_body());
-        let sending = client.execute(request);
+        // Unless there is an answer it is dropped here, and then no more of the body is sent.
+        let (body, sending) = body.into_body();
+        *request.body_mut() = Some(body);
+        let answered = client.execute(request);
         let runtime = self.engine.runtime().clone();
         // A read that nobody waits for any more has no purpose.
         let outcome = match (&mut self.answer, self.fenced) {
             (Some(answer), false) => tokio::select! {
-                outcome = runtime.within(left, sending) => outcome,
+                outcome = runtime.within(left, answered) => outcome,
                 () = answer.closed() => None,
             },
-            _ => runtime.within(left, sending).await,
+            _ => runtime.within(left, answered).await,
         };
         match outcome {
             None => Err(Fate::Unknown(self.late(self.unknown()))),
             Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Err(Fate::Unknown(self.failed("it changed the protocol unasked")))
             }
-            Some(Ok(response)) => Ok(response),
+            Some(Ok(response)) => Ok((response, sending)),
             Some(Err(error)) => Err(self.judge(&error, &trouble)),
         }
     }
 
-    fn failed(&self, why: &str) -> Problem {
+    pub(super) fn failed(&self, why: &str) -> Problem {
         let text = format!("the upstream gave no whole answer: {why}; {}", self.unknown());
         Problem::new(ErrorCode::UpstreamFailed, text)
     }
@@ -214,87 +241,7 @@ impl Task {
         }
     }
 
-    /// Step 4.
-    async fn pass_back(mut self, mut response: reqwest::Response, admitted: Option<Admitted>) {
-        let status = response.status();
-        count_forward(&self.upstream.name, class(status));
-        let headers = headers::to_caller(response.headers(), response.version());
-        let length =
-            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let mut caller = Caller::new(self.idle, self.engine.clone());
-        let mut head = Some(self.head(status, headers));
-        let empty = length == Some(0)
-            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if length.is_some_and(|length: u64| length > self.upstream.body_bytes_max) {
-            self.fail(
-                self.failed("its answer is larger than the limit").and_unknown_if(self.fenced),
-            );
-            caller.leave();
-            head = None;
-        } else if !empty {
-            self.answer_with(head.take(), &mut caller);
-        }
-        let mut read = 0;
-        let end = loop {
-            if caller.has_left() && !self.fenced && head.is_none() {
-                return;
-            }
-            let Some(left) = self.left() else { break Err("in time") };
-            match self.engine.runtime().within(left, response.chunk()).await {
-                None => break Err("in time"),
-                Some(Err(_)) => break Err("whole"),
-                Some(Ok(None)) => break Ok(()),
-                Some(Ok(Some(part))) => {
-                    read += part.len() as u64;
-                    if read > self.upstream.body_bytes_max {
-                        caller.leave();
-                    }
-                    caller.give(part, length == Some(read)).await;
-                }
-            }
-        };
-        if let Err(how) = end {
-            let name = &self.upstream.name;
-            let operation = self.operation.map(tracing::field::display);
-            tracing::warn!(upstream = name, operation, "the answer did not arrive {how}");
-            caller.leave();
-            if head.is_some() {
-                self.fail(self.failed("its answer broke off").and_unknown_if(self.fenced));
-            }
-            return;
-        }
-        if let Some(admitted) = admitted {
-            admitted.close().await;
-        }
-        self.answer_with(head.take(), &mut caller);
-        caller.finish().await;
-    }
-
-    fn head(&self, status: StatusCode, mut headers: HeaderMap) -> Response {
-        if status == StatusCode::NO_CONTENT {
-            headers.remove(CONTENT_LENGTH);
-        }
-        if let Some(operation) = self.operation {
-            let guarantee = HeaderValue::from_static(self.upstream.guarantee.as_str());
-            headers.insert(HeaderName::from_static("x-fence-guarantee"), guarantee);
-            headers.insert(HeaderName::from_static("x-operation-id"), text(operation));
-        }
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response.extensions_mut().insert(Forwarded);
-        response
-    }
-
-    fn answer_with(&mut self, head: Option<Response>, caller: &mut Caller) {
-        let (Some(mut head), Some(answer)) = (head, self.answer.take()) else { return };
-        *head.body_mut() = caller.body();
-        if answer.send(Ok(head)).is_err() {
-            caller.leave();
-        }
-    }
-
-    fn fail(&mut self, problem: Problem) {
+    pub(super) fn fail(&mut self, problem: Problem) {
         let problem = match self.operation {
             Some(operation) => problem.of_operation(operation),
             None => problem,
@@ -303,24 +250,4 @@ impl Task {
             let _ = answer.send(Err(problem));
         }
     }
-}
-
-fn class(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        _ => "5xx",
-    }
-}
-
-/// An error and its causes, without the URL.
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut cause = std::error::Error::source(error);
-    while let Some(one) = cause {
-        text = format!("{text}{}{one}", if text.is_empty() { "" } else { ": " });
-        cause = one.source();
-    }
-    text
 }

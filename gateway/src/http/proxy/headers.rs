@@ -33,6 +33,21 @@ const NOT_PASSED_BACK: &[&str] =
 /// Headers with which frameworks let one method stand for another.
 const OVERRIDES: &[&str] = &["x-http-method-override", "x-http-method", "x-method-override"];
 
+/// Headers with which frameworks let one path stand for another: the fenced path would not be the one that
+/// is acted on.
+const REWRITES: &[&str] = &["x-original-url", "x-rewrite-url"];
+
+/// What the fence and this gateway say of a request to the upstream.
+const SAID: &[&str] = &[
+    "x-fence-token",
+    "x-fence-seq",
+    "idempotency-key",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
 /// Refuses what would get past the fence, or needs more than requests and answers.
 ///
 /// # Errors
@@ -48,7 +63,27 @@ pub fn refuse_tricks(method: &Method, headers: &HeaderMap) -> Result<(), Problem
         let why = "a method that needs no token must not stand for another one";
         return Err(Problem::malformed(why));
     }
+    if let Some(name) = REWRITES.iter().find(|name| headers.contains_key(**name)) {
+        let why = format!("{name} is not forwarded: a path must not stand for another one");
+        return Err(Problem::malformed(why));
+    }
+    if let Some(name) = headers.keys().find(|name| is_disguised(name)) {
+        let why =
+            format!("{name} is not forwarded: servers that read '_' as '-' take it for another");
+        return Err(Problem::malformed(why));
+    }
     Ok(())
+}
+
+/// Whether servers that read `_` as `-`, as CGI and its heirs do, would take it for a header that is
+/// decided on here.
+fn is_disguised(name: &HeaderName) -> bool {
+    if !name.as_str().contains('_') {
+        return false;
+    }
+    let read = name.as_str().replace('_', "-");
+    let decided = [HOP_BY_HOP, NOT_PASSED_ON, SAID, OVERRIDES, REWRITES];
+    decided.iter().any(|list| list.contains(&read.as_str()))
 }
 
 /// The headers of a request as the upstream gets them. The fence's own are named again, so that no
@@ -206,5 +241,32 @@ mod tests {
         assert!(refused(Method::GET, &[("x-http-method-override", "DELETE")]));
         assert!(!refused(Method::POST, &[("x-http-method-override", "PATCH")]));
         assert!(!refused(Method::GET, &[("connection", "keep-alive")]));
+    }
+
+    #[test]
+    fn disguised_paths_and_headers_are_refused() {
+        let refused = |method, name| refuse_tricks(&method, &map(&[(name, "1")])).is_err();
+        for name in [
+            "x-original-url",
+            "x-rewrite-url",
+            "x_original_url",
+            "x_fence_token",
+            "x-fence_token",
+            "x_fence-seq",
+            "idempotency_key",
+            "x_lock_id",
+            "x-if-resource_version",
+            "x_request_id",
+            "x_forwarded_for",
+            "x_http_method_override",
+            "x-http_method",
+            "transfer_encoding",
+            "content_length",
+        ] {
+            assert!(refused(Method::GET, name) && refused(Method::POST, name), "{name}");
+        }
+        for name in ["x-fence-token", "x_own", "x_fence", "x-original-uri", "my_x-fence-token"] {
+            assert!(!refused(Method::POST, name), "{name}");
+        }
     }
 }

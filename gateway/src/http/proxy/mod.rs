@@ -2,8 +2,10 @@
 //!
 //! They are named in the configuration and nowhere else: no request says where anything is sent.
 
+mod answer;
 mod body;
 mod caller;
+mod fate;
 mod forward;
 mod headers;
 mod path;
@@ -46,6 +48,8 @@ pub struct Upstream {
     pub body_bytes_max: u64,
     /// After this time whatever was forwarded has had its effect or never will.
     pub max_effect_delay: Option<Duration>,
+    /// Whether somebody in between may answer in its stead.
+    pub intermediary: bool,
     base: Url,
     pattern: Pattern,
     resource_prefix: String,
@@ -76,6 +80,7 @@ impl Upstream {
             timeout: settings.timeout,
             body_bytes_max: settings.body_bytes_max,
             max_effect_delay: settings.max_effect_delay,
+            intermediary: settings.intermediary,
             base: settings.url.parse().context("the URL of an upstream")?,
             pattern: Pattern::parse(&settings.resource).map_err(anyhow::Error::msg)?,
             resource_prefix: settings.prefix(),

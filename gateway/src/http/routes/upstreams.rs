@@ -92,6 +92,11 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let headers = to_upstream(&parts.headers, parts.version, peer, request_id);
     let max = upstream.body_bytes_max;
     let body = read_ahead(body, max, &app.limits, &app.bodies).await?;
+    if fenced.is_none() && !body.is_empty() {
+        let why = "a method that needs no token must not have a body: upstreams that act on one would \
+                   act past the fence";
+        return Err(Problem::malformed(why).and_close());
+    }
     // Only now: a caller that dawdles takes no room from others.
     let room = upstream.enter().ok_or_else(|| {
         let why = "too many requests to this upstream are in flight; nothing was forwarded";

@@ -298,6 +298,23 @@ pub async fn an_intent_counts_as_closed_after_the_longest_delay(ledger: &dyn Led
     assert_eq!((all_open(ledger).await, ledger.intent(operation).await), (vec![], Ok(None)));
 }
 
+/// Whoever sends it again then must not forward it: nobody waits for it any more.
+pub async fn an_intent_that_counts_as_closed_is_not_admitted_again(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let delay = Some(Duration::from_millis(100));
+    let item = IntentItem { max_effect_delay: delay, ..intent("r", 10) };
+    let rerun = IntentItem { attempt: Attempt::Rerun, ..item.clone() };
+    assert_eq!(open(ledger, item.clone()).await, IntentVerdict::Admitted);
+    pause(120).await;
+    assert_eq!(open(ledger, rerun.clone()).await, IntentVerdict::Buried);
+    for late in [item, rerun] {
+        assert_eq!(open(ledger, late).await, IntentVerdict::Buried, "for good");
+    }
+    assert_eq!(all_open(ledger).await, []);
+    release_one(ledger, ann.lock).await;
+    granted(ledger, seal(["r"], 20)).await;
+}
+
 /// Oldest first, in pages, by upstream and resource.
 pub async fn open_intents_are_listed(ledger: &dyn Ledger) {
     held(ledger, "q", 9).await;

@@ -1,0 +1,461 @@
+//! A client: asks gateways over a network, hangs up when it has waited long enough, and writes down
+//! what it was told.
+
+use std::time::Duration;
+
+use fence_core::ports::Grant;
+use fence_core::{LockId, Metadata, ObjectKey, ResourceName, Token, Ttl};
+use fence_history::{Answer, Asked, Change, FencedWrite, Seen};
+use fencegate::engine::{
+    Acquire, CommitHead, Content, Engine, EngineError, Fence, PutBody, Step, Transfer, UploadHead,
+    Wanted, Write, WriteEffect, WriteFailure,
+};
+use futures::TryStreamExt as _;
+use futures::channel::oneshot;
+use futures::future::{Either, select};
+use uuid::Uuid;
+
+use crate::gateways::Gateways;
+use crate::network::NoAnswer;
+use crate::recorder::Recorder;
+use crate::runtime::random_id;
+use crate::world::{MS, Micros, Process, SECOND, World};
+
+/// What a gateway answers, and the fresh grant in it.
+pub type Reply = (Answer, Option<Grant>);
+
+/// A lock that a client was given.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Its id.
+    pub lock: Uuid,
+    /// Its token.
+    pub token: i64,
+    /// Its resources, and their versions when it was granted.
+    pub versions: Vec<(String, i64)>,
+    /// The last sequence number used under it.
+    pub sequence: i64,
+}
+
+/// A client.
+pub struct Client {
+    /// Its number.
+    pub number: u32,
+    /// Where it runs.
+    pub process: Process,
+    /// The world.
+    pub world: World,
+    /// Whom it asks.
+    pub gateways: Gateways,
+    /// Where it writes down what it is told.
+    pub recorder: Recorder,
+    /// Counts its values.
+    pub count: u64,
+    /// How long it waits for an answer.
+    pub patience: (Micros, Micros),
+}
+
+/// A name that is known to be good.
+pub fn name(resource: &str) -> ResourceName {
+    ResourceName::new(resource).expect("a good name")
+}
+
+fn key(key: &str) -> ObjectKey {
+    ObjectKey::new(key).expect("a good key")
+}
+
+fn token(number: i64) -> Token {
+    Token::new(number).expect("a token")
+}
+
+/// What an error comes to.
+fn failed(error: &EngineError) -> Answer {
+    let code = error.code();
+    match error {
+        EngineError::OutcomeUnknown { operation } => {
+            Answer::Unknown { operation: operation.map(|id| id.0) }
+        }
+        _ if code.status() < 500 => Answer::Refused { code: code.as_str().to_owned() },
+        _ => Answer::Failed { code: code.as_str().to_owned() },
+    }
+}
+
+fn write_failed(failure: &WriteFailure) -> Answer {
+    failed(&failure.error)
+}
+
+fn granted(outcome: Result<fencegate::engine::Acquired, EngineError>) -> Reply {
+    match outcome {
+        Err(error) => (failed(&error), None),
+        Ok(acquired) => {
+            let grant = acquired.grant;
+            let names = grant.resources.iter().map(ToString::to_string);
+            let answer = Answer::Granted {
+                lock: grant.lock.0,
+                token: grant.token.get(),
+                versions: names.zip(grant.versions.iter().copied()).collect(),
+                again: acquired.again,
+            };
+            (answer, (!acquired.again).then_some(grant))
+        }
+    }
+}
+
+impl Client {
+    /// A gateway of the client's choice.
+    pub fn choose(&self) -> usize {
+        let count = self.gateways.count() as u64;
+        usize::try_from(self.world.between(0, count - 1)).unwrap_or(0)
+    }
+
+    /// A value that nobody else stores.
+    pub fn value(&mut self) -> String {
+        self.count += 1;
+        format!("c{}v{}", self.number, self.count)
+    }
+
+    /// Does nothing for a while.
+    pub async fn pause(&self, least: Micros, most: Micros) {
+        self.world.sleep(self.world.between(least, most)).await;
+    }
+
+    /// Asks a gateway, and writes down what comes back. `None`: the client will never know.
+    pub async fn ask<F: Future<Output = Reply> + Send + 'static>(
+        &self,
+        asked: Asked,
+        proposed: bool,
+        handler: impl FnOnce(Engine) -> F + Send + 'static,
+    ) -> Option<Answer> {
+        let gateway = self.choose();
+        let number = self.recorder.begin(self.number, u32::try_from(gateway).unwrap_or(0), asked);
+        let answer = match self.send(gateway, proposed, handler).await {
+            Ok(answer) => answer,
+            Err(NoAnswer::NotSent) => Answer::Failed { code: "unreachable".into() },
+            Err(NoAnswer::Lost) => return None,
+        };
+        self.recorder.answer(number, answer.clone());
+        Some(answer)
+    }
+
+    async fn send<F: Future<Output = Reply> + Send + 'static>(
+        &self,
+        gateway: usize,
+        proposed: bool,
+        handler: impl FnOnce(Engine) -> F + Send + 'static,
+    ) -> Result<Answer, NoAnswer> {
+        self.pause(20, 2 * MS).await;
+        let (process, engine) = self.gateways.engine(gateway).ok_or(NoAnswer::NotSent)?;
+        let (mut send, answer) = oneshot::channel::<Answer>();
+        let (world, back) = (self.world.clone(), self.world.between(20, 2 * MS));
+        let serve = async move {
+            let handling = Box::pin(handler(engine.clone()));
+            // Whoever hangs up takes the handler with it, wherever it is.
+            let (answer, grant) = match select(handling, send.cancellation()).await {
+                Either::Left((reply, _)) => reply,
+                Either::Right(_) => return,
+            };
+            world.sleep(back).await;
+            let delivered = send.send(answer).is_ok();
+            match grant {
+                Some(grant) if delivered => engine.delivered(&grant),
+                Some(grant) => engine.undelivered(&grant, proposed),
+                None => {}
+            }
+        };
+        self.world.spawn(process, Box::pin(serve));
+        let (least, most) = self.patience;
+        let patience = self.world.sleep(self.world.between(least, most));
+        match select(answer, Box::pin(patience)).await {
+            Either::Left((answer, _)) => answer.map_err(|_| NoAnswer::Lost),
+            Either::Right(_) => Err(NoAnswer::Lost),
+        }
+    }
+
+    /// Acquires a lock; under an id of its own choice it may ask again.
+    pub async fn acquire(&mut self, resources: &[&str], wait: Duration) -> Option<Held> {
+        let id = self.world.chance(0.5).then(|| random_id(&self.world));
+        let ttl = i64::try_from(self.world.between(1000, 3000)).unwrap_or(1000);
+        let names: Vec<ResourceName> = resources.iter().map(|one| name(one)).collect();
+        for _ in 0..3 {
+            let request = Acquire {
+                resources: names.clone(),
+                owner: format!("client-{}", self.number),
+                ttl: Ttl::from_ms(ttl),
+                max_hold: None,
+                metadata: Metadata::default(),
+                only_if_exists: false,
+                id: id.map(LockId),
+                wait,
+            };
+            let asked = Asked::Acquire {
+                lock: id,
+                resources: resources.iter().map(ToString::to_string).collect(),
+            };
+            let handler = |engine: Engine| async move { granted(engine.acquire(request).await) };
+            match self.ask(asked, id.is_some(), handler).await {
+                Some(answer @ Answer::Granted { .. }) => return held(answer),
+                Some(Answer::Refused { .. }) => return None,
+                _ if id.is_none() || self.world.chance(0.3) => return None,
+                _ => self.pause(MS, 300 * MS).await,
+            }
+        }
+        None
+    }
+
+    /// Hands a lock over, to itself under another name.
+    pub async fn transfer(&self, from: &Held) -> Option<Held> {
+        let to = self.world.chance(0.7).then(|| random_id(&self.world));
+        let request = Transfer {
+            from: LockId(from.lock),
+            owner: format!("client-{}-successor", self.number),
+            to: to.map(LockId),
+        };
+        let resources = from.versions.iter().map(|(resource, _)| resource.clone()).collect();
+        let asked = Asked::Transfer { from: from.lock, to, resources };
+        let handler = |engine: Engine| async move { granted(engine.transfer(request).await) };
+        held(self.ask(asked, to.is_some(), handler).await?)
+    }
+
+    /// Sets a fence without a lock.
+    pub async fn fence(&self, resource: &str, force: bool) -> Option<Held> {
+        let id = random_id(&self.world);
+        let request = Fence {
+            resource: name(resource),
+            id: LockId(id),
+            owner: format!("client-{}", self.number),
+            order: None,
+            force,
+        };
+        let asked = Asked::Fence { lock: id, resource: resource.to_owned() };
+        let handler = |engine: Engine| async move { granted(engine.fence(request).await) };
+        held(self.ask(asked, true, handler).await?)
+    }
+
+    /// Starts a lock's ttl again.
+    pub async fn renew(&self, held: &Held) -> Option<Answer> {
+        let id = LockId(held.lock);
+        let handler = move |engine: Engine| async move {
+            match engine.renew(id, None).await {
+                Ok(_) => (Answer::Done, None),
+                Err(error) => (failed(&error), None),
+            }
+        };
+        self.ask(Asked::Renew { lock: held.lock }, false, handler).await
+    }
+
+    /// Gives a lock back.
+    pub async fn release(&self, held: &Held) -> Option<Answer> {
+        let id = LockId(held.lock);
+        let handler = move |engine: Engine| async move {
+            match engine.release(id).await {
+                Ok(()) => (Answer::Done, None),
+                Err(error) => (failed(&error), None),
+            }
+        };
+        self.ask(Asked::Release { lock: held.lock }, false, handler).await
+    }
+
+    /// Fences a holder off, now or soon.
+    pub async fn break_lock(&self, resource: &str) -> Option<Answer> {
+        let after = Duration::from_millis(if self.world.chance(0.5) { 0 } else { 500 });
+        let at = name(resource);
+        let handler = move |engine: Engine| async move {
+            match engine.break_lock(at, after, "test".into(), "sim".into()).await {
+                Ok(_) => (Answer::Done, None),
+                Err(error) => (failed(&error), None),
+            }
+        };
+        self.ask(Asked::Break { resource: resource.to_owned() }, false, handler).await
+    }
+
+    /// Writes, in the ledger or by way of the blob store.
+    pub async fn write(&self, wish: FencedWrite, lock: Option<Uuid>, blob: bool) -> Option<Answer> {
+        let bytes = match &wish.change {
+            Change::Put { value, adds, .. } => self.recorder.bytes_of(value, *adds),
+            Change::Delete { .. } | Change::DeleteAll => bytes::Bytes::new(),
+        };
+        let asked = Asked::Write(wish.clone());
+        let handler = move |engine: Engine| async move {
+            let mut write = Write {
+                resource: name(&wish.resource),
+                token: token(wish.token),
+                lock: lock.map(LockId),
+                sequence: wish.sequence,
+                idempotency_key: wish.idempotency_key.clone(),
+                object_condition: None,
+                resource_version: wish.if_version,
+                effect: effect(&wish.change, bytes.clone()),
+                request_id: "sim".into(),
+            };
+            if let (true, Change::Put { key: at, .. }) = (blob, &wish.change) {
+                let head = UploadHead {
+                    resource: write.resource.clone(),
+                    key: key(at),
+                    token: write.token,
+                    lock: write.lock,
+                    idempotency_key: write.idempotency_key.clone(),
+                    request_id: "sim".into(),
+                };
+                match upload(&engine, &head, bytes).await {
+                    Ok(body) => set_body(&mut write.effect, body),
+                    Err(answer) => return (answer, None),
+                }
+            }
+            match engine.write(write).await {
+                Ok(done) => {
+                    let applied = done.applied;
+                    let answer = Answer::Written {
+                        operation: applied.operation.0,
+                        versions: vec![(applied.resource.to_string(), applied.version)],
+                        generation: applied.generation,
+                        replayed: done.replayed,
+                    };
+                    (answer, None)
+                }
+                Err(failure) => (write_failed(&failure), None),
+            }
+        };
+        self.ask(asked, false, handler).await
+    }
+
+    /// Puts into several resources in one act.
+    pub async fn commit(
+        &self,
+        held: &Held,
+        steps: Vec<(String, Change)>,
+        idempotency_key: Option<String>,
+        sequence: Option<i64>,
+    ) -> Option<Answer> {
+        let asked = Asked::Commit {
+            token: held.token,
+            sequence,
+            idempotency_key: idempotency_key.clone(),
+            steps: steps.clone(),
+        };
+        let head = CommitHead {
+            resources: steps.iter().map(|(resource, _)| (name(resource), None)).collect(),
+            token: token(held.token),
+            lock: Some(LockId(held.lock)),
+            sequence,
+            idempotency_key,
+            request_id: "sim".into(),
+        };
+        let step = |(resource, change): &(String, Change)| {
+            let bytes = match change {
+                Change::Put { value, adds, .. } => self.recorder.bytes_of(value, *adds),
+                Change::Delete { .. } | Change::DeleteAll => bytes::Bytes::new(),
+            };
+            Step { resource: name(resource), object_condition: None, effect: effect(change, bytes) }
+        };
+        let steps: Vec<Step> = steps.iter().map(step).collect();
+        let handler = move |engine: Engine| async move {
+            match engine.commit_many(head, steps).await {
+                Ok(done) => {
+                    let version =
+                        |one: &fence_core::ports::Applied| (one.resource.to_string(), one.version);
+                    let answer = Answer::Written {
+                        operation: done.operation.0,
+                        versions: done.applied.iter().map(version).collect(),
+                        generation: done.applied.first().map_or(0, |one| one.generation),
+                        replayed: done.replayed,
+                    };
+                    (answer, None)
+                }
+                Err(failure) => (failed(&failure.error), None),
+            }
+        };
+        self.ask(asked, false, handler).await
+    }
+
+    /// Reads an object.
+    pub async fn read(&self, resource: &str, object: &str) -> Option<Answer> {
+        let asked = Asked::Read { resource: resource.to_owned(), key: object.to_owned() };
+        let (at, object) = (name(resource), key(object));
+        let handler = move |engine: Engine| async move {
+            let whole = |object: &fence_core::ports::Object| {
+                Wanted::Bytes(0..u64::try_from(object.size).unwrap_or(0))
+            };
+            let fetched = match engine.fetch(at, object, None, whole).await {
+                Ok(fetched) => fetched,
+                Err(error) => return (failed(&error), None),
+            };
+            let bytes = match fetched.content {
+                Content::Here(bytes) => bytes.to_vec(),
+                Content::Stream(stream) => match stream.try_collect::<Vec<_>>().await {
+                    Ok(pieces) => pieces.concat(),
+                    // A body that breaks off is no answer.
+                    Err(_) => return (Answer::Failed { code: "broken-off".into() }, None),
+                },
+            };
+            let found = Seen {
+                generation: fetched.object.tag.generation,
+                version: fetched.object.tag.version,
+                value: String::from_utf8_lossy(&bytes).into_owned(),
+            };
+            let resource_version = Some(fetched.resource_version);
+            (Answer::Value { found: Some(found), resource_version }, None)
+        };
+        self.ask(asked, false, handler).await
+    }
+
+    /// How long it waits for an answer, from now on: for ever, as good as.
+    pub fn be_patient(&mut self) {
+        self.patience = (60 * SECOND, 60 * SECOND);
+    }
+}
+
+fn held(answer: Answer) -> Option<Held> {
+    match answer {
+        Answer::Granted { lock, token, versions, .. } => {
+            Some(Held { lock, token, versions, sequence: 0 })
+        }
+        _ => None,
+    }
+}
+
+fn effect(change: &Change, bytes: bytes::Bytes) -> WriteEffect {
+    match change {
+        Change::Put { key: at, .. } => WriteEffect::Put {
+            key: key(at),
+            content_type: "text/plain".into(),
+            body: PutBody::Inline(bytes),
+        },
+        Change::Delete { key: at } => WriteEffect::Delete { key: key(at) },
+        Change::DeleteAll => WriteEffect::DeleteAll,
+    }
+}
+
+fn set_body(effect: &mut WriteEffect, uploaded: PutBody) {
+    if let WriteEffect::Put { body, .. } = effect {
+        *body = uploaded;
+    }
+}
+
+/// As the route does it: begin, hand over, finish.
+async fn upload(
+    engine: &Engine,
+    head: &UploadHead,
+    bytes: bytes::Bytes,
+) -> Result<PutBody, Answer> {
+    let size = bytes.len() as u64;
+    let begun = engine.begin_upload(head, Some(size)).await;
+    let mut upload = begun.map_err(|failure| write_failed(&failure))?;
+    if let Err(error) = upload.push(bytes).await {
+        upload.give_up().await;
+        return Err(failed(&error));
+    }
+    upload.finish().await.map(PutBody::Uploaded).map_err(|error| failed(&error))
+}
+
+/// A client that is shared with nobody.
+pub fn client(number: u32, gateways: &Gateways, recorder: &Recorder, world: &World) -> Client {
+    Client {
+        number,
+        process: world.process(),
+        world: world.clone(),
+        gateways: gateways.clone(),
+        recorder: recorder.clone(),
+        count: 0,
+        patience: (300 * MS, 8 * SECOND),
+    }
+}

@@ -1,0 +1,211 @@
+//! What goes wrong, and when: the faults of a run.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fence_core::memory::{MemoryLedger, MemoryMint};
+use fence_core::mutants::{self, Mutant};
+use fence_core::ports::{Ledger as _, Mint as _, Page};
+use futures::FutureExt as _;
+use rand::RngExt as _;
+
+use crate::gateways::{Gateways, HORIZON, Servers};
+use crate::ledger::{Copy, LedgerServer};
+use crate::network::Weather;
+use crate::recorder::Recorder;
+use crate::runtime::micros;
+use crate::world::{Blow, MS, Micros, Process, SECOND, World};
+
+/// Which faults a run has. Each seed has its own, so that some runs are calm and some have one kind only.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// What the network does.
+    pub weather: Weather,
+    /// Gateways die.
+    pub kills: bool,
+    /// Gateways and clients stand still.
+    pub freezes: bool,
+    /// Edges are cut.
+    pub cuts: bool,
+    /// Wall clocks of gateways jump.
+    pub clocks: bool,
+    /// The wall clock of the ledger jumps. Not where a time on it has been promised to somebody: the
+    /// rollback horizon and the longest delay of an upstream are such promises.
+    pub ledger_clock: bool,
+    /// The mint is restored from an older snapshot, or wiped.
+    pub mint: bool,
+    /// An older standby of the ledger takes over.
+    pub ledger: bool,
+}
+
+impl Faults {
+    /// As the seed says.
+    pub fn of(world: &World) -> Self {
+        world.draw(|rng| {
+            let mut rate = |likely: f64, most: f64| match rng.random_bool(likely) {
+                true => rng.random_range(0.0..most),
+                false => 0.0,
+            };
+            let weather = Weather {
+                lost: rate(0.6, 0.12),
+                refused: rate(0.4, 0.08),
+                slow: rate(0.5, 0.2),
+                duplicated: rate(0.3, 0.2),
+                busy: rate(0.4, 0.2),
+            };
+            let ledger = rng.random_bool(0.3);
+            Self {
+                weather,
+                kills: rng.random_bool(0.5),
+                freezes: rng.random_bool(0.5),
+                cuts: rng.random_bool(0.3),
+                clocks: rng.random_bool(0.3),
+                ledger_clock: !ledger && rng.random_bool(0.2),
+                mint: rng.random_bool(0.3),
+                ledger,
+            }
+        })
+    }
+}
+
+/// Who may be struck.
+pub struct Targets {
+    /// The gateways.
+    pub gateways: Gateways,
+    /// The servers they share.
+    pub servers: Arc<Servers>,
+    /// The clients.
+    pub clients: Vec<Process>,
+    /// The record.
+    pub recorder: Recorder,
+}
+
+/// Older states that a server may go back to.
+#[derive(Default)]
+struct Copies {
+    ledger: VecDeque<(Micros, Copy)>,
+    mint: VecDeque<MemoryMint>,
+}
+
+/// The most copies that are kept.
+const COPIES_MAX: usize = 8;
+
+/// Fault after fault, until a time.
+pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micros) {
+    let mut copies = Copies::default();
+    while world.now() < until {
+        world.sleep(world.between(50 * MS, 900 * MS)).await;
+        copies.take(&world, &targets.servers);
+        let gateway = usize::try_from(world.between(0, targets.gateways.count() as u64 - 1));
+        let gateway = gateway.unwrap_or(0);
+        let process = targets.gateways.process(gateway);
+        let steps = world.draw(|rng| rng.random_range(0..400));
+        match world.draw(|rng| rng.random_range(0..12)) {
+            0..3 if faults.kills => world.strike(process, steps, Blow::Kill),
+            3 if faults.freezes => {
+                world.strike(process, steps, Blow::Freeze(world.between(50 * MS, 4 * SECOND)));
+            }
+            4 if faults.freezes => {
+                let client = world.one_of(&targets.clients).copied();
+                let duration = world.between(200 * MS, 4 * SECOND);
+                client.into_iter().for_each(|client| world.freeze(client, duration));
+            }
+            5..7 if faults.cuts => {
+                let edge = world.draw(|rng| rng.random_range(0..3));
+                targets.gateways.cut(gateway, edge, true);
+            }
+            7 if faults.clocks => world.set_skew(process, hours(&world)),
+            8 if faults.ledger_clock => world.set_skew(targets.servers.processes[0], hours(&world)),
+            9 if faults.mint => copies.restore_mint(&world, &targets.servers),
+            10 if faults.ledger => copies.promote(&world, &targets),
+            11 if faults.ledger && faults.mint && world.chance(0.3) => {
+                copies.restore_mint(&world, &targets.servers);
+                copies.promote(&world, &targets);
+            }
+            _ => {}
+        }
+        if world.chance(0.4) {
+            targets.gateways.mend();
+        }
+        if world.chance(0.5) {
+            targets.gateways.restart();
+        }
+    }
+}
+
+/// An hour ahead or behind, at most.
+fn hours(world: &World) -> i64 {
+    world.draw(|rng| rng.random_range(-3_600_000_000..3_600_000_000))
+}
+
+impl Copies {
+    fn take(&mut self, world: &World, servers: &Servers) {
+        if servers.ledger.called_for().is_none() {
+            self.ledger.push_back((world.now(), servers.ledger.copy()));
+        }
+        self.mint.push_back(servers.mint.memory().copy());
+        let oldest = world.now().saturating_sub(micros(HORIZON) - SECOND);
+        self.ledger.retain(|(at, _)| *at >= oldest);
+        while self.ledger.len() > COPIES_MAX {
+            self.ledger.pop_front();
+        }
+        while self.mint.len() > COPIES_MAX {
+            self.mint.pop_front();
+        }
+    }
+
+    fn restore_mint(&mut self, world: &World, servers: &Servers) {
+        let index = world.draw(|rng| rng.random_range(0..self.mint.len().max(1)));
+        // See `forgets_a_refence`: the mint may be all that remembers one.
+        if servers.ledger.called_for().is_some() {
+            return;
+        }
+        match self.mint.remove(index) {
+            Some(snapshot) if world.chance(0.8) => servers.mint.restore(snapshot),
+            _ => servers.mint.memory().wipe(),
+        }
+    }
+
+    /// An older standby takes over. Not while one that did is waiting for its re-fence.
+    fn promote(&mut self, world: &World, targets: &Targets) {
+        let server = &targets.servers.ledger;
+        if self.ledger.is_empty() || server.called_for().is_some() {
+            return;
+        }
+        let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
+        let Some((_, copy)) = self.ledger.remove(index) else { return };
+        if forgets_a_refence(server, &copy, &targets.servers.mint.memory()) {
+            return;
+        }
+        // Those that are later than it were never this server's.
+        self.ledger.truncate(index);
+        let generation = generation(&server.memory());
+        server.promote(copy);
+        targets.recorder.rollback(generation, versions(server));
+        if mutants::is(Mutant::NoGuard) {
+            self.ledger.clear();
+        }
+    }
+}
+
+/// Whether nobody would remember the last re-fence. The clock alone would tell then, and it tells the
+/// minutes apart, not the seconds of a run.
+fn forgets_a_refence(server: &LedgerServer, copy: &Copy, mint: &MemoryMint) -> bool {
+    let seen = mint.head().now_or_never().and_then(Result::ok).and_then(|head| head.witness);
+    let remembered = copy.generation().max(seen.map_or(0, |witness| witness.generation));
+    remembered < generation(&server.memory())
+}
+
+/// How often a ledger was re-fenced.
+pub fn generation(memory: &MemoryLedger) -> i64 {
+    memory.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.generation)
+}
+
+/// The version of each resource in the ledger as it is.
+fn versions(server: &LedgerServer) -> Vec<(String, i64)> {
+    let memory = server.memory();
+    let page = Page { prefix: String::new(), after: None, limit: 1000 };
+    let views = memory.resources(page, false).now_or_never().and_then(Result::ok);
+    let version = |view: fence_core::ports::ResourceView| (view.resource.to_string(), view.version);
+    views.unwrap_or_default().into_iter().map(version).collect()
+}

@@ -1,0 +1,639 @@
+//! The simulated ledger: the acts of the ledger in memory behind a network that loses answers, and a
+//! server that may go back to an older copy of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fence_core::memory::MemoryLedger;
+use fence_core::mutants::{self, Mutant};
+use fence_core::ports::{
+    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
+    CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Effect, Epoch, EventCursor,
+    EventsHead, EventsPage, Garbage, IdempotencyKey, Intent, IntentFilter, IntentItem,
+    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, OperationId, ResourceName, Token};
+use futures::FutureExt as _;
+use uuid::Uuid;
+
+use crate::faults::generation;
+use crate::network::{Link, NoAnswer};
+
+type Answer<V> = Result<Vec<V>, LedgerError>;
+
+/// What goes back with the ledger.
+#[derive(Clone)]
+struct Guard {
+    /// The timeline on which it was last re-fenced.
+    timeline: u32,
+    /// Why it takes nothing, if somebody has said so.
+    halted: Option<String>,
+    /// How many acts it has taken.
+    inserted: i64,
+}
+
+/// The ledger as it was at some time.
+pub struct Copy {
+    memory: MemoryLedger,
+    guard: Guard,
+}
+
+impl Copy {
+    /// How often it was re-fenced.
+    pub fn generation(&self) -> i64 {
+        generation(&self.memory)
+    }
+}
+
+struct State {
+    memory: Arc<MemoryLedger>,
+    guard: Guard,
+    /// The timeline that it is on: each promotion begins another one.
+    timeline: u32,
+    asked: Asked,
+    /// What [`Mutant::ReadsLag`] reads from, and of which act it is.
+    lagging: Option<(i64, Arc<MemoryLedger>)>,
+}
+
+/// What was ever asked of the ledger, so that what became of it can be looked up in the end.
+#[derive(Default, Clone)]
+pub struct Asked {
+    /// Writes and commits.
+    pub operations: BTreeMap<OperationId, AskedWrite>,
+    /// Locks.
+    pub locks: BTreeSet<LockId>,
+}
+
+/// A write or a commit that was asked for.
+#[derive(Clone)]
+pub struct AskedWrite {
+    /// The token presented.
+    pub token: Token,
+    /// The sequence number presented.
+    pub sequence: Option<i64>,
+    /// The idempotency key presented.
+    pub key: Option<String>,
+    /// What it is to do.
+    pub effects: Vec<(ResourceName, Effect)>,
+}
+
+/// The server that all gateways share.
+pub struct LedgerServer {
+    state: Mutex<State>,
+}
+
+impl LedgerServer {
+    /// An empty ledger.
+    pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
+        let guard = Guard { timeline: 1, halted: None, inserted: 0 };
+        let memory = Arc::new(MemoryLedger::new(clock, nonce));
+        let asked = Asked::default();
+        Self { state: Mutex::new(State { memory, guard, timeline: 1, asked, lagging: None }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ledger itself: what it holds, without a network.
+    pub fn memory(&self) -> Arc<MemoryLedger> {
+        Arc::clone(&self.state().memory)
+    }
+
+    /// What was asked of it.
+    pub fn asked(&self) -> Asked {
+        self.state().asked.clone()
+    }
+
+    /// It as it is now.
+    pub fn copy(&self) -> Copy {
+        let state = self.state();
+        Copy { memory: state.memory.copy(), guard: state.guard.clone() }
+    }
+
+    /// A standby that has got no further than this takes over. What is on its way to the old server
+    /// is lost.
+    pub fn promote(&self, copy: Copy) {
+        let mut state = self.state();
+        state.memory = Arc::new(copy.memory);
+        state.guard = copy.guard;
+        state.timeline += 1;
+    }
+
+    /// As it was some acts ago.
+    fn lagging(&self) -> Arc<MemoryLedger> {
+        let mut state = self.state();
+        let inserted = state.guard.inserted;
+        match &state.lagging {
+            Some((at, copy)) if inserted - at < 20 => Arc::clone(copy),
+            _ => {
+                let copy = Arc::new(state.memory.copy());
+                state.lagging = Some((inserted, Arc::clone(&copy)));
+                copy
+            }
+        }
+    }
+
+    /// Whether it must be re-fenced.
+    pub fn called_for(&self) -> Option<String> {
+        if mutants::is(Mutant::NoGuard) {
+            return None;
+        }
+        let state = self.state();
+        let moved = (state.guard.timeline != state.timeline).then(|| "another timeline".to_owned());
+        state.guard.halted.clone().or(moved)
+    }
+
+    /// Does something, if it still is the server that was meant, and may.
+    fn act<T>(
+        &self,
+        timeline: u32,
+        guarded: bool,
+        deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        if self.state().timeline != timeline {
+            return Err(LedgerError::Unknown("that server is gone".into()));
+        }
+        if guarded && let Some(why) = self.called_for() {
+            return Err(LedgerError::RefenceRequired(why));
+        }
+        let memory = self.memory();
+        self.state().guard.inserted += 1;
+        deed(&memory)
+    }
+
+    fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        let called_for = self.called_for().is_some();
+        let forced = refence.forced || called_for;
+        let generation = now(self.memory().place())?.generation;
+        let epoch = now(self.memory().refence(Refence { forced, ..refence }))?;
+        if now(self.memory().place())?.generation > generation {
+            let mut state = self.state();
+            state.guard.timeline = state.timeline;
+            state.guard.halted = None;
+        }
+        Ok(epoch)
+    }
+
+    fn place(&self) -> Result<Place, LedgerError> {
+        let called_for = self.called_for();
+        let place = now(self.memory().place())?;
+        let state = self.state();
+        let position = state.guard.inserted;
+        Ok(Place {
+            system_id: 1,
+            timeline: match mutants::is(Mutant::NoGuard) {
+                true => String::new(),
+                false => state.timeline.to_string(),
+            },
+            inserted: position,
+            flushed: position,
+            called_for,
+            ..place
+        })
+    }
+
+    fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
+        if now(self.memory().place())?.generation == generation {
+            self.state().guard.halted = Some(why.to_owned());
+        }
+        Ok(())
+    }
+
+    fn note_write(&self, id: OperationId, write: AskedWrite) {
+        self.state().asked.operations.entry(id).or_insert(write);
+    }
+}
+
+/// The ledger in memory never waits.
+fn now<F: Future>(future: F) -> F::Output {
+    future.now_or_never().expect("the ledger in memory never waits")
+}
+
+fn key_of(key: Option<&IdempotencyKey>) -> Option<String> {
+    key.map(|key| key.key.clone())
+}
+
+/// The ledger as one gateway reaches it.
+pub struct SimulatedLedger {
+    server: Arc<LedgerServer>,
+    link: Link,
+}
+
+impl SimulatedLedger {
+    /// Over this edge.
+    pub fn new(server: Arc<LedgerServer>, link: Link) -> Self {
+        Self { server, link }
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        deed: impl FnOnce(&LedgerServer, u32) -> Result<T, LedgerError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let server = Arc::clone(&self.server);
+        let timeline = server.state().timeline;
+        match self.link.ask(move || deed(&server, timeline)).await {
+            Ok(answer) => answer,
+            Err(NoAnswer::NotSent) => Err(LedgerError::Unavailable("no connection".into())),
+            Err(NoAnswer::Lost) => Err(LedgerError::Unknown("the connection was cut".into())),
+        }
+    }
+
+    /// An act: it carries the guard, and a lost answer leaves its outcome open.
+    async fn act<T: Send + 'static>(
+        &self,
+        deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.ask(move |server, timeline| server.act(timeline, true, deed)).await
+    }
+
+    /// A look: it may be asked again.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        match self.ask(move |server, timeline| server.act(timeline, false, deed)).await {
+            Err(LedgerError::Unknown(why)) => Err(LedgerError::Unavailable(why)),
+            answer => answer,
+        }
+    }
+
+    /// An act on several items, some of which may find their row locked by somebody else.
+    async fn items<I: Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
+        &self,
+        items: Arc<[I]>,
+        patience: Patience,
+        busy: V,
+        deed: impl FnOnce(&MemoryLedger, Arc<[I]>) -> Answer<V> + Send + 'static,
+    ) -> Answer<V> {
+        let is_busy: Vec<bool> = items.iter().map(|_| self.link.is_busy()).collect();
+        if patience != Patience::Skip && is_busy.contains(&true) {
+            return Err(LedgerError::Unavailable("canceled: lock timeout".into()));
+        }
+        let free = items.iter().zip(&is_busy).filter(|(_, busy)| !**busy);
+        let free: Arc<[I]> = free.map(|(item, _)| item.clone()).collect();
+        let mut decided = self.act(move |memory| deed(memory, free)).await?.into_iter();
+        let verdict = |is_busy: &bool| match is_busy {
+            true => Some(busy.clone()),
+            false => decided.next(),
+        };
+        Ok(is_busy.iter().map_while(verdict).collect())
+    }
+}
+
+#[async_trait]
+impl Ledger for SimulatedLedger {
+    async fn seal(
+        &self,
+        epoch: i64,
+        items: Arc<[SealItem]>,
+        patience: Patience,
+    ) -> Answer<SealVerdict> {
+        self.server.state().asked.locks.extend(items.iter().map(|item| item.lock));
+        let deed = move |memory: &MemoryLedger, items| now(memory.seal(epoch, items, patience));
+        self.items(items, patience, SealVerdict::Busy, deed).await
+    }
+
+    async fn renew(&self, items: Arc<[RenewItem]>, patience: Patience) -> Answer<RenewVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.renew(items, patience));
+        self.items(items, patience, RenewVerdict::Busy, deed).await
+    }
+
+    async fn release(
+        &self,
+        items: Arc<[ReleaseItem]>,
+        patience: Patience,
+    ) -> Answer<ReleaseVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.release(items, patience));
+        self.items(items, patience, ReleaseVerdict::Busy, deed).await
+    }
+
+    async fn break_locks(
+        &self,
+        items: Arc<[BreakItem]>,
+        patience: Patience,
+    ) -> Answer<BreakVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.break_locks(items, patience));
+        self.items(items, patience, BreakVerdict::Busy, deed).await
+    }
+
+    async fn mark(&self, items: Arc<[MarkItem]>, patience: Patience) -> Answer<MarkVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.mark(items, patience));
+        self.items(items, patience, MarkVerdict::Busy, deed).await
+    }
+
+    async fn commit(&self, items: Arc<[WriteItem]>, patience: Patience) -> Answer<WriteVerdict> {
+        for item in items.iter() {
+            let write = AskedWrite {
+                token: item.token,
+                sequence: item.sequence,
+                key: key_of(item.idempotency.as_ref()),
+                effects: vec![(item.resource.clone(), item.effect.clone())],
+            };
+            self.server.note_write(item.operation, write);
+        }
+        let deed = move |memory: &MemoryLedger, items| now(memory.commit(items, patience));
+        self.items(items, patience, WriteVerdict::Busy, deed).await
+    }
+
+    async fn read(&self, items: Arc<[ReadItem]>) -> Answer<ReadVerdict> {
+        if mutants::is(Mutant::ReadsLag) {
+            let server = Arc::clone(&self.server);
+            return self.look_up(move |_| now(server.lagging().read(items))).await;
+        }
+        self.look_up(move |memory| now(memory.read(items))).await
+    }
+
+    async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
+        let resources = resources.to_vec();
+        self.look_up(move |memory| now(memory.look(&resources))).await
+    }
+
+    async fn join(&self, items: Arc<[JoinItem]>, patience: Patience) -> Answer<JoinVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.join(items, patience));
+        self.items(items, patience, JoinVerdict::Busy, deed).await
+    }
+
+    async fn keep_places(&self, gateway: Uuid, locks: &[LockId]) -> Result<(), LedgerError> {
+        let locks = locks.to_vec();
+        self.look_up(move |memory| now(memory.keep_places(gateway, &locks))).await
+    }
+
+    async fn roll_call(&self, gateway: Uuid) -> Answer<LockId> {
+        self.look_up(move |memory| now(memory.roll_call(gateway))).await
+    }
+
+    async fn call_next(
+        &self,
+        gateway: Uuid,
+        able: Option<bool>,
+        resources: &[ResourceName],
+    ) -> Answer<Call> {
+        let resources = resources.to_vec();
+        self.look_up(move |memory| now(memory.call_next(gateway, able, &resources))).await
+    }
+
+    async fn listen(&self, _: Uuid) -> Result<Box<dyn Listener>, LedgerError> {
+        Ok(Box::new(Deaf))
+    }
+
+    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
+        self.look_up(move |memory| now(memory.position(lock))).await
+    }
+
+    async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {
+        let ids = ids.to_vec();
+        self.look_up(move |memory| now(memory.locks(&ids))).await
+    }
+
+    async fn lock(&self, id: LockId) -> Result<Option<LockRecord>, LedgerError> {
+        self.look_up(move |memory| now(memory.lock(id))).await
+    }
+
+    async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError> {
+        let name = name.clone();
+        self.look_up(move |memory| now(memory.resource(&name))).await
+    }
+
+    async fn resources(&self, page: Page, held: bool) -> Answer<ResourceView> {
+        self.look_up(move |memory| now(memory.resources(page, held))).await
+    }
+
+    async fn objects(&self, resource: &ResourceName, page: Page) -> Answer<Object> {
+        let resource = resource.clone();
+        self.look_up(move |memory| now(memory.objects(&resource, page))).await
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        self.look_up(move |memory| now(memory.operation(id))).await
+    }
+
+    async fn operation_by_key(
+        &self,
+        resource: &ResourceName,
+        key: &str,
+    ) -> Result<Option<Applied>, LedgerError> {
+        let (resource, key) = (resource.clone(), key.to_owned());
+        self.look_up(move |memory| now(memory.operation_by_key(&resource, &key))).await
+    }
+
+    async fn versions(
+        &self,
+        resource: &ResourceName,
+        filter: VersionsFilter,
+    ) -> Result<Vec<Applied>, LedgerError> {
+        let resource = resource.clone();
+        self.look_up(move |memory| now(memory.versions(&resource, filter))).await
+    }
+
+    async fn number_events(&self) -> Result<EventsHead, LedgerError> {
+        self.act(|memory| now(memory.number_events())).await
+    }
+
+    async fn events(&self, after: EventCursor, limit: i64) -> Result<EventsPage, LedgerError> {
+        self.look_up(move |memory| now(memory.events(after, limit))).await
+    }
+
+    async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
+        self.look_up(move |memory| now(memory.record_rejections(rejections))).await
+    }
+
+    async fn rejections(&self, filter: RejectionFilter) -> Answer<(i64, Rejection)> {
+        self.look_up(move |memory| now(memory.rejections(filter))).await
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Answer<(i64, AuditEntry)> {
+        self.look_up(move |memory| now(memory.audit(filter))).await
+    }
+
+    async fn epoch(&self) -> Result<Epoch, LedgerError> {
+        self.look_up(|memory| now(memory.epoch())).await
+    }
+
+    async fn open_epoch(&self, nonce: Uuid) -> Result<Epoch, LedgerError> {
+        self.act(move |memory| now(memory.open_epoch(nonce))).await
+    }
+
+    async fn switch_epoch(
+        &self,
+        expected: i64,
+        nonce: Uuid,
+        above: i64,
+        why: &str,
+    ) -> Result<Epoch, LedgerError> {
+        let why = why.to_owned();
+        self.act(move |memory| now(memory.switch_epoch(expected, nonce, above, &why))).await
+    }
+
+    async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        self.ask(move |server, timeline| server.act(timeline, false, |_| server.refence(refence)))
+            .await
+    }
+
+    async fn place(&self) -> Result<Place, LedgerError> {
+        self.ask(move |server, timeline| server.act(timeline, false, |_| server.place())).await
+    }
+
+    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
+        let why = why.to_owned();
+        self.ask(move |server, timeline| {
+            server.act(timeline, false, |_| server.halt(generation, &why))
+        })
+        .await
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
+        let retention = retention.clone();
+        self.act(move |memory| now(memory.sweep(&retention))).await
+    }
+}
+
+#[async_trait]
+impl Commits for SimulatedLedger {
+    async fn commit_many(
+        &self,
+        item: CommitItem,
+        patience: Patience,
+    ) -> Result<CommitVerdict, LedgerError> {
+        let effects = item.steps.iter().map(|step| (step.resource.clone(), step.effect.clone()));
+        let write = AskedWrite {
+            token: item.token,
+            sequence: item.sequence,
+            key: key_of(item.idempotency.as_ref()),
+            effects: effects.collect(),
+        };
+        self.server.note_write(item.operation, write);
+        let deed = move |memory: &MemoryLedger, items: Arc<[CommitItem]>| {
+            let one = |item: &CommitItem| now(memory.commit_many(item.clone(), patience));
+            items.iter().map(one).collect()
+        };
+        let mut verdicts = self.items([item].into(), patience, CommitVerdict::Busy, deed).await?;
+        verdicts.pop().ok_or_else(|| LedgerError::Defect("no verdict".into()))
+    }
+}
+
+#[async_trait]
+impl Uploads for SimulatedLedger {
+    async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
+        self.act(move |memory| now(memory.begin_upload(item))).await
+    }
+
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+        let handle = handle.to_owned();
+        self.act(move |memory| now(memory.note_upload(blob, &handle))).await
+    }
+
+    async fn tidy_blobs(
+        &self,
+        times: BlobTimes,
+        limit: i64,
+        hand_out: bool,
+    ) -> Result<Tidied, LedgerError> {
+        self.act(move |memory| now(memory.tidy_blobs(times, limit, hand_out))).await
+    }
+
+    async fn blobs_deleted(
+        &self,
+        garbage: &[Garbage],
+        times: BlobTimes,
+    ) -> Result<(), LedgerError> {
+        let garbage = garbage.to_vec();
+        self.act(move |memory| now(memory.blobs_deleted(&garbage, times))).await
+    }
+
+    async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
+        let blobs = blobs.to_vec();
+        self.act(move |memory| now(memory.pin_blobs(&blobs, keep))).await
+    }
+
+    async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
+        let blobs = blobs.to_vec();
+        self.look_up(move |memory| now(memory.known_blobs(&blobs))).await
+    }
+
+    async fn pointers(
+        &self,
+        after: Option<BlobId>,
+        limit: i64,
+    ) -> Result<Vec<Pointer>, LedgerError> {
+        self.look_up(move |memory| now(memory.pointers(after, limit))).await
+    }
+
+    async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
+        self.look_up(|memory| now(memory.blob_store())).await
+    }
+
+    async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
+        self.act(move |memory| now(memory.bind_blob_store(store))).await
+    }
+}
+
+#[async_trait]
+impl Intents for SimulatedLedger {
+    async fn register_upstreams(&self, upstreams: &[DrainedUpstream]) -> Result<(), LedgerError> {
+        let upstreams = upstreams.to_vec();
+        self.look_up(move |memory| now(memory.register_upstreams(&upstreams))).await
+    }
+
+    async fn open_intents(
+        &self,
+        items: Arc<[IntentItem]>,
+        patience: Patience,
+    ) -> Answer<IntentVerdict> {
+        let deed = move |memory: &MemoryLedger, items| now(memory.open_intents(items, patience));
+        self.items(items, patience, IntentVerdict::Busy, deed).await
+    }
+
+    async fn close_intents(&self, operations: &[OperationId]) -> Answer<ResourceName> {
+        let operations = operations.to_vec();
+        self.act(move |memory| now(memory.close_intents(&operations))).await
+    }
+
+    async fn complete_drains(
+        &self,
+        gateway: Uuid,
+        resources: Option<&[ResourceName]>,
+    ) -> Answer<LockId> {
+        let resources = resources.map(<[_]>::to_vec);
+        self.act(move |memory| now(memory.complete_drains(gateway, resources.as_deref()))).await
+    }
+
+    async fn intents(&self, filter: IntentFilter) -> Answer<Intent> {
+        self.look_up(move |memory| now(memory.intents(filter))).await
+    }
+
+    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
+        self.look_up(move |memory| now(memory.intent(id))).await
+    }
+
+    async fn intents_open(&self) -> Result<i64, LedgerError> {
+        self.look_up(|memory| now(memory.intents_open())).await
+    }
+
+    async fn doubts(&self) -> Answer<Doubt> {
+        self.look_up(|memory| now(memory.doubts())).await
+    }
+
+    async fn resolve_intent(
+        &self,
+        id: OperationId,
+        resolution: Resolution,
+    ) -> Result<Resolved, LedgerError> {
+        self.act(move |memory| now(memory.resolve_intent(id, resolution))).await
+    }
+
+    async fn resolve_doubts(
+        &self,
+        upstream: &str,
+        resolution: Resolution,
+    ) -> Result<Option<i64>, LedgerError> {
+        let upstream = upstream.to_owned();
+        self.act(move |memory| now(memory.resolve_doubts(&upstream, resolution))).await
+    }
+}

@@ -1,0 +1,180 @@
+//! Writes down what callers asked and were told, what upstreams did, and in the end what the ledger holds.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use fence_core::ports::{Applied, Effect as LedgerEffect, Ledger as _, OperationRecord};
+use fence_history::{
+    Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback,
+    Sealed,
+};
+use futures::FutureExt as _;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::ledger::{AskedWrite, LedgerServer};
+use crate::world::{Micros, World};
+
+/// A put's value, and what it adds to a set.
+type Value = (String, Option<u64>);
+
+#[derive(Default)]
+struct Book {
+    last: Micros,
+    calls: BTreeMap<u64, Call>,
+    happened: Vec<(Micros, Record)>,
+    values: BTreeMap<[u8; 32], Value>,
+    /// Operations of which somebody was told that their outcome is unknown.
+    unknown: Vec<Uuid>,
+    /// Every token that anybody was given, with its resource.
+    tokens: Vec<(String, i64)>,
+}
+
+/// The record of a run; cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    world: World,
+    book: Arc<Mutex<Book>>,
+}
+
+impl Recorder {
+    /// An empty one.
+    pub fn new(world: &World) -> Self {
+        Self { world: world.clone(), book: Arc::default() }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A moment that no other record has.
+    fn moment(&self, book: &mut Book) -> Micros {
+        book.last = self.world.now().max(book.last + 1);
+        book.last
+    }
+
+    /// Somebody asks something. Returns the number of the call.
+    pub fn begin(&self, client: u32, gateway: u32, asked: Asked) -> u64 {
+        let mut book = self.book();
+        let begun_at = self.moment(&mut book);
+        let number = book.calls.len() as u64 + 1;
+        let call = Call { number, client, gateway, begun_at, asked, answered: None };
+        book.calls.insert(number, call);
+        number
+    }
+
+    /// The answer arrived.
+    pub fn answer(&self, number: u64, answer: Answer) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        if let Answer::Unknown { operation: Some(operation) } = &answer {
+            book.unknown.push(*operation);
+        }
+        if let Answer::Granted { token, versions, .. } = &answer {
+            let token = *token;
+            book.tokens.extend(versions.iter().map(|(resource, _)| (resource.clone(), token)));
+        }
+        if let Some(call) = book.calls.get_mut(&number) {
+            call.answered = Some(Answered { at, answer });
+        }
+    }
+
+    /// An upstream acted.
+    pub fn effect(&self, resource: String, token: i64) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.happened.push((at, Record::Effect(Effect { at, resource, token })));
+    }
+
+    /// The ledger goes back to where these versions were the last.
+    pub fn rollback(&self, generation: i64, kept: Vec<(String, i64)>) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.happened.push((at, Record::Rollback(Rollback { at, generation, kept })));
+    }
+
+    /// From here on nothing is broken.
+    pub fn healed(&self, resources: Vec<String>) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.happened.push((at, Record::Healed(Healed { at, resources })));
+    }
+
+    /// The bytes that stand for a value.
+    pub fn bytes_of(&self, value: &str, adds: Option<u64>) -> Bytes {
+        let bytes = Bytes::copy_from_slice(value.as_bytes());
+        let digest = Sha256::digest(&bytes).into();
+        self.book().values.insert(digest, (value.to_owned(), adds));
+        bytes
+    }
+
+    /// Operations of which somebody was told that their outcome is unknown.
+    pub fn unknown(&self) -> Vec<Uuid> {
+        self.book().unknown.clone()
+    }
+
+    /// A token that somebody was given once, with its resource.
+    pub fn any_token(&self) -> Option<(String, i64)> {
+        let tokens = self.book().tokens.clone();
+        // Late ones are more interesting.
+        let recent = tokens.len().saturating_sub(12);
+        self.world.one_of(&tokens[recent..]).cloned()
+    }
+
+    /// The history, with what the ledger holds now.
+    pub fn history(&self, server: &LedgerServer) -> History {
+        let mut book = self.book();
+        let mut timed: Vec<(Micros, Record)> = std::mem::take(&mut book.happened);
+        timed.extend(book.calls.values().map(|call| (call.begun_at, Record::Call(call.clone()))));
+        timed.sort_by_key(|(at, _)| *at);
+        let mut records: Vec<Record> = timed.into_iter().map(|(_, record)| record).collect();
+        let asked = server.asked();
+        let memory = server.memory();
+        for id in &asked.locks {
+            let Some(Ok(Some(lock))) = memory.lock(*id).now_or_never() else { continue };
+            let sealed = |resource: &fence_core::ResourceName| {
+                let (resource, token) = (resource.to_string(), lock.grant.token.get());
+                Record::Sealed(Sealed { resource, token, lock: id.0 })
+            };
+            records.extend(lock.grant.resources.iter().map(sealed));
+        }
+        for (id, write) in &asked.operations {
+            let rows = match memory.operation(*id).now_or_never() {
+                Some(Ok(Some(OperationRecord::Applied(applied)))) => vec![applied],
+                Some(Ok(Some(OperationRecord::Committed(rows)))) => rows,
+                _ => continue,
+            };
+            let committed = |applied| Record::Committed(book.committed(write, applied));
+            records.extend(rows.into_iter().map(committed));
+        }
+        History { records }
+    }
+}
+
+impl Book {
+    fn committed(&self, write: &AskedWrite, applied: Applied) -> Committed {
+        let here = write.effects.iter().filter(|(resource, _)| *resource == applied.resource);
+        Committed {
+            operation: applied.operation.0,
+            resource: applied.resource.to_string(),
+            version: applied.version,
+            generation: applied.generation,
+            token: write.token.get(),
+            sequence: write.sequence,
+            idempotency_key: write.key.clone(),
+            changes: here.map(|(_, effect)| self.change(effect)).collect(),
+        }
+    }
+
+    fn change(&self, effect: &LedgerEffect) -> Change {
+        match effect {
+            LedgerEffect::Put { key, sha256, .. } => {
+                let (value, adds) = self.values.get(sha256).cloned().unwrap_or_default();
+                Change::Put { key: key.to_string(), value, adds }
+            }
+            LedgerEffect::Delete { key } => Change::Delete { key: key.to_string() },
+            LedgerEffect::DeleteAll => Change::DeleteAll,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Seeds of the simulation: none breaks the promise, each gives the same history whenever it is run, and
+//! every mutant is noticed.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+
+use std::thread::available_parallelism;
+
+use fence_history::Checker;
+use fence_simulation::mutants::{SEEDS_MAX, catch_all};
+use fence_simulation::run::{THREAD, run};
+use fence_simulation::seeds::seeds;
+
+/// How many seeds the ordinary tests run; `cargo run -p fence-simulation -- run` runs any number.
+const SEEDS: u64 = 1000;
+
+fn threads() -> usize {
+    available_parallelism().unwrap().get()
+}
+
+#[test]
+fn no_seed_breaks_the_promise() {
+    let tally = seeds(1..SEEDS + 1, None, threads(), 5, |_| {});
+    let failures: Vec<String> = tally.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.concat());
+    assert_eq!(tally.seeds, SEEDS);
+    // A checker that looked at nothing has shown nothing.
+    for checker in Checker::ALL {
+        let looked_at = tally.looked_at.get(&checker).copied().unwrap_or(0);
+        assert!(looked_at >= SEEDS / 2, "{checker} looked at {looked_at}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_byte_for_byte() {
+    let text = |seed: u64| {
+        let mut text = Vec::new();
+        run(seed, None).history.write(&mut text).unwrap();
+        text
+    };
+    // In a thread of its own whatever is random by thread is random anew.
+    let in_a_thread = move |seed: u64| {
+        let named = std::thread::Builder::new().name(format!("{THREAD}-again"));
+        named.spawn(move || text(seed)).unwrap().join().unwrap()
+    };
+    for seed in 1..=100 {
+        let (one, other) = (in_a_thread(seed), in_a_thread(seed));
+        assert!(one.len() > 1000, "seed {seed} did nothing");
+        assert!(one == other, "seed {seed} went another way the second time");
+    }
+}
+
+#[test]
+fn every_mutant_is_noticed() {
+    let caught = catch_all(|_| true, SEEDS_MAX, threads(), |line| println!("{line}"));
+    let missed: Vec<_> =
+        caught.iter().filter(|one| one.by.is_none()).map(|one| one.mutant).collect();
+    assert_eq!(missed, []);
+}
