@@ -1,0 +1,61 @@
+//! Ways to break a model on purpose. A checker that never found anything proves nothing: each of these
+//! must be caught, or the models are too weak.
+
+/// One way to build Fencegate wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// The token is given out as it was minted, and sealed with the first write under it.
+    SealAtFirstWrite,
+    /// A token above the fence is admitted, too.
+    AtLeastTheFence,
+    /// The gateway asks the rule, and then writes, in two steps.
+    CheckThenWrite,
+    /// Sequence numbers are not looked at.
+    NoSequence,
+    /// The idempotency key is looked up before the fence is locked, and not after.
+    KeyReadBeforeLock,
+    /// After a lost connection an operation that is not there is told to have had no effect.
+    AbsentIsNotApplied,
+    /// A rerun that is refused leaves its id as it is.
+    RefusedButNotBuried,
+    /// A lock on two resources is sealed on each by itself.
+    OneByOne,
+    /// What is at or below the floor is admitted.
+    NoFloor,
+    /// Acts do not compare the timeline of the guard with the server's.
+    NoTimelineGuard,
+    /// The seal does not compare the epoch.
+    NoEpoch,
+    /// The mint numbers grants whatever its nonce is, and the seal takes any number.
+    NumberMayFall,
+    /// A re-fence goes to the highest token that anybody remembers, and no further.
+    NoJump,
+    /// A re-fence does not ask the calendar how far earlier ones may have gone.
+    NoCalendar,
+    /// Blobs are collected by looking for those that no object points at.
+    NaiveCollector,
+    /// The commit does not ask for the intent.
+    IntentNotConsumed,
+    /// A replaced blob is garbage at once.
+    NoHorizon,
+    /// Garbage is handed out right after a re-fence.
+    NoPause,
+    /// The collector does not ask the guard.
+    CollectorUnguarded,
+    /// Blobs that are being read from are collected.
+    PinsIgnored,
+    /// Garbage is deleted once.
+    DeletedOnce,
+    /// Open intents are read before the fence is locked.
+    IntentsReadBeforeLock,
+    /// The token is given out although the lock still drains.
+    GivenWhileDraining,
+    /// The intent is closed when the gateway is tired of waiting for the upstream.
+    ClosedOnTimeout,
+    /// An intent is closed without burying its id, although it was sent again.
+    ClosedButNotBuried,
+    /// A re-fence does not put upstreams in doubt.
+    NoDoubt,
+    /// An operator says that nothing is under way, without knowing.
+    OperatorGuesses,
+}
