@@ -32,7 +32,7 @@ pub fn catch_all(
     let caught = |(mutant, what): &(Mutant, &'static str)| {
         let one = catch(*mutant, what, seeds_max, threads);
         tell(match &one.by {
-            Some((checker, seed)) => format!("{mutant:?}: {checker} notices on seed {seed}"),
+            Some((by, seed)) => format!("{mutant:?}: noticed on seed {seed} by {by}"),
             None => format!("{mutant:?}: NOT CAUGHT in {seeds_max} seeds"),
         });
         one

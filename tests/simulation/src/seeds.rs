@@ -1,6 +1,6 @@
 //! Many seeds: on several threads, with progress, up to the first few that fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Who found it, in a word or two.
+    /// Which checkers found it, in a word or two.
     pub fn found_by(&self) -> String {
-        match self.report.violations.first() {
-            Some(violation) => violation.checker.to_string(),
-            None if self.report.malformed.is_empty() => "no end".into(),
-            None => "malformed".into(),
+        let checkers: BTreeSet<_> = self.report.violations.iter().map(|one| one.checker).collect();
+        let checkers: Vec<_> = checkers.iter().map(ToString::to_string).collect();
+        match checkers.is_empty() {
+            true => "the run itself".into(),
+            false => checkers.join(", "),
         }
     }
 }
