@@ -77,6 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "people want to know how long it took")]
 fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Run { seeds: count, from, threads, save } => {

@@ -407,8 +407,7 @@ mod tests {
             }
         }
         world.run_until(10 * SECOND);
-        let notes = lock(&notes).clone();
-        notes
+        lock(&notes).clone()
     }
 
     #[test]

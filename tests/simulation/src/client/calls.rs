@@ -1,176 +1,23 @@
-//! A client: asks gateways over a network, hangs up when it has waited long enough, and writes down
-//! what it was told.
+//! What a client can ask of a gateway, call by call: as a route does it, and as it is written down.
 
 use std::time::Duration;
 
-use fence_core::ports::Grant;
+use bytes::Bytes;
+use fence_core::ports::{Applied, Object};
 use fence_core::{LockId, Metadata, ObjectKey, ResourceName, Token, Ttl};
 use fence_history::{Answer, Asked, Change, FencedWrite, Seen};
 use fencegate::engine::{
-    Acquire, CommitHead, Content, Engine, EngineError, Fence, PutBody, Step, Transfer, UploadHead,
-    Wanted, Write, WriteEffect, WriteFailure,
+    Acquire, Acquired, CommitHead, Content, Engine, EngineError, Fence, PutBody, Step, Transfer,
+    UploadHead, Wanted, Write, WriteEffect, WriteFailure,
 };
 use futures::TryStreamExt as _;
-use futures::channel::oneshot;
-use futures::future::{Either, select};
 use uuid::Uuid;
 
-use crate::gateways::Gateways;
-use crate::network::NoAnswer;
-use crate::recorder::Recorder;
+use super::{Client, Held, Reply, name};
 use crate::runtime::random_id;
-use crate::world::{MS, Micros, Process, SECOND, World};
-
-/// What a gateway answers, and the fresh grant in it.
-pub type Reply = (Answer, Option<Grant>);
-
-/// A lock that a client was given.
-#[derive(Debug, Clone)]
-pub struct Held {
-    /// Its id.
-    pub lock: Uuid,
-    /// Its token.
-    pub token: i64,
-    /// Its resources, and their versions when it was granted.
-    pub versions: Vec<(String, i64)>,
-    /// The last sequence number used under it.
-    pub sequence: i64,
-}
-
-/// A client.
-pub struct Client {
-    /// Its number.
-    pub number: u32,
-    /// Where it runs.
-    pub process: Process,
-    /// The world.
-    pub world: World,
-    /// Whom it asks.
-    pub gateways: Gateways,
-    /// Where it writes down what it is told.
-    pub recorder: Recorder,
-    /// Counts its values.
-    pub count: u64,
-    /// How long it waits for an answer.
-    pub patience: (Micros, Micros),
-}
-
-/// A name that is known to be good.
-pub fn name(resource: &str) -> ResourceName {
-    ResourceName::new(resource).expect("a good name")
-}
-
-fn key(key: &str) -> ObjectKey {
-    ObjectKey::new(key).expect("a good key")
-}
-
-fn token(number: i64) -> Token {
-    Token::new(number).expect("a token")
-}
-
-/// What an error comes to.
-fn failed(error: &EngineError) -> Answer {
-    let code = error.code();
-    match error {
-        EngineError::OutcomeUnknown { operation } => {
-            Answer::Unknown { operation: operation.map(|id| id.0) }
-        }
-        _ if code.status() < 500 => Answer::Refused { code: code.as_str().to_owned() },
-        _ => Answer::Failed { code: code.as_str().to_owned() },
-    }
-}
-
-fn write_failed(failure: &WriteFailure) -> Answer {
-    failed(&failure.error)
-}
-
-fn granted(outcome: Result<fencegate::engine::Acquired, EngineError>) -> Reply {
-    match outcome {
-        Err(error) => (failed(&error), None),
-        Ok(acquired) => {
-            let grant = acquired.grant;
-            let names = grant.resources.iter().map(ToString::to_string);
-            let answer = Answer::Granted {
-                lock: grant.lock.0,
-                token: grant.token.get(),
-                versions: names.zip(grant.versions.iter().copied()).collect(),
-                again: acquired.again,
-            };
-            (answer, (!acquired.again).then_some(grant))
-        }
-    }
-}
+use crate::world::MS;
 
 impl Client {
-    /// A gateway of the client's choice.
-    pub fn choose(&self) -> usize {
-        let count = self.gateways.count() as u64;
-        usize::try_from(self.world.between(0, count - 1)).unwrap_or(0)
-    }
-
-    /// A value that nobody else stores.
-    pub fn value(&mut self) -> String {
-        self.count += 1;
-        format!("c{}v{}", self.number, self.count)
-    }
-
-    /// Does nothing for a while.
-    pub async fn pause(&self, least: Micros, most: Micros) {
-        self.world.sleep(self.world.between(least, most)).await;
-    }
-
-    /// Asks a gateway, and writes down what comes back. `None`: the client will never know.
-    pub async fn ask<F: Future<Output = Reply> + Send + 'static>(
-        &self,
-        asked: Asked,
-        proposed: bool,
-        handler: impl FnOnce(Engine) -> F + Send + 'static,
-    ) -> Option<Answer> {
-        let gateway = self.choose();
-        let number = self.recorder.begin(self.number, u32::try_from(gateway).unwrap_or(0), asked);
-        let answer = match self.send(gateway, proposed, handler).await {
-            Ok(answer) => answer,
-            Err(NoAnswer::NotSent) => Answer::Failed { code: "unreachable".into() },
-            Err(NoAnswer::Lost) => return None,
-        };
-        self.recorder.answer(number, answer.clone());
-        Some(answer)
-    }
-
-    async fn send<F: Future<Output = Reply> + Send + 'static>(
-        &self,
-        gateway: usize,
-        proposed: bool,
-        handler: impl FnOnce(Engine) -> F + Send + 'static,
-    ) -> Result<Answer, NoAnswer> {
-        self.pause(20, 2 * MS).await;
-        let (process, engine) = self.gateways.engine(gateway).ok_or(NoAnswer::NotSent)?;
-        let (mut send, answer) = oneshot::channel::<Answer>();
-        let (world, back) = (self.world.clone(), self.world.between(20, 2 * MS));
-        let serve = async move {
-            let handling = Box::pin(handler(engine.clone()));
-            // Whoever hangs up takes the handler with it, wherever it is.
-            let (answer, grant) = match select(handling, send.cancellation()).await {
-                Either::Left((reply, _)) => reply,
-                Either::Right(_) => return,
-            };
-            world.sleep(back).await;
-            let delivered = send.send(answer).is_ok();
-            match grant {
-                Some(grant) if delivered => engine.delivered(&grant),
-                Some(grant) => engine.undelivered(&grant, proposed),
-                None => {}
-            }
-        };
-        self.world.spawn(process, Box::pin(serve));
-        let (least, most) = self.patience;
-        let patience = self.world.sleep(self.world.between(least, most));
-        match select(answer, Box::pin(patience)).await {
-            Either::Left((answer, _)) => answer.map_err(|_| NoAnswer::Lost),
-            Either::Right(_) => Err(NoAnswer::Lost),
-        }
-    }
-
     /// Acquires a lock; under an id of its own choice it may ask again.
     pub async fn acquire(&mut self, resources: &[&str], wait: Duration) -> Option<Held> {
         let id = self.world.chance(0.5).then(|| random_id(&self.world));
@@ -272,7 +119,7 @@ impl Client {
     pub async fn write(&self, wish: FencedWrite, lock: Option<Uuid>, blob: bool) -> Option<Answer> {
         let bytes = match &wish.change {
             Change::Put { value, adds, .. } => self.recorder.bytes_of(value, *adds),
-            Change::Delete { .. } | Change::DeleteAll => bytes::Bytes::new(),
+            Change::Delete { .. } | Change::DeleteAll => Bytes::new(),
         };
         let asked = Asked::Write(wish.clone());
         let handler = move |engine: Engine| async move {
@@ -343,7 +190,7 @@ impl Client {
         let step = |(resource, change): &(String, Change)| {
             let bytes = match change {
                 Change::Put { value, adds, .. } => self.recorder.bytes_of(value, *adds),
-                Change::Delete { .. } | Change::DeleteAll => bytes::Bytes::new(),
+                Change::Delete { .. } | Change::DeleteAll => Bytes::new(),
             };
             Step { resource: name(resource), object_condition: None, effect: effect(change, bytes) }
         };
@@ -351,8 +198,7 @@ impl Client {
         let handler = move |engine: Engine| async move {
             match engine.commit_many(head, steps).await {
                 Ok(done) => {
-                    let version =
-                        |one: &fence_core::ports::Applied| (one.resource.to_string(), one.version);
+                    let version = |one: &Applied| (one.resource.to_string(), one.version);
                     let answer = Answer::Written {
                         operation: done.operation.0,
                         versions: done.applied.iter().map(version).collect(),
@@ -372,9 +218,7 @@ impl Client {
         let asked = Asked::Read { resource: resource.to_owned(), key: object.to_owned() };
         let (at, object) = (name(resource), key(object));
         let handler = move |engine: Engine| async move {
-            let whole = |object: &fence_core::ports::Object| {
-                Wanted::Bytes(0..u64::try_from(object.size).unwrap_or(0))
-            };
+            let whole = |object: &Object| Wanted::Bytes(0..u64::try_from(object.size).unwrap_or(0));
             let fetched = match engine.fetch(at, object, None, whole).await {
                 Ok(fetched) => fetched,
                 Err(error) => return (failed(&error), None),
@@ -397,10 +241,46 @@ impl Client {
         };
         self.ask(asked, false, handler).await
     }
+}
 
-    /// How long it waits for an answer, from now on: for ever, as good as.
-    pub fn be_patient(&mut self) {
-        self.patience = (60 * SECOND, 60 * SECOND);
+fn key(key: &str) -> ObjectKey {
+    ObjectKey::new(key).expect("a good key")
+}
+
+fn token(number: i64) -> Token {
+    Token::new(number).expect("a token")
+}
+
+/// What an error comes to.
+fn failed(error: &EngineError) -> Answer {
+    let code = error.code();
+    match error {
+        EngineError::OutcomeUnknown { operation } => {
+            Answer::Unknown { operation: operation.map(|id| id.0) }
+        }
+        _ if code.status() < 500 => Answer::Refused { code: code.as_str().to_owned() },
+        _ => Answer::Failed { code: code.as_str().to_owned() },
+    }
+}
+
+fn write_failed(failure: &WriteFailure) -> Answer {
+    failed(&failure.error)
+}
+
+fn granted(outcome: Result<Acquired, EngineError>) -> Reply {
+    match outcome {
+        Err(error) => (failed(&error), None),
+        Ok(acquired) => {
+            let grant = acquired.grant;
+            let names = grant.resources.iter().map(ToString::to_string);
+            let answer = Answer::Granted {
+                lock: grant.lock.0,
+                token: grant.token.get(),
+                versions: names.zip(grant.versions.iter().copied()).collect(),
+                again: acquired.again,
+            };
+            (answer, (!acquired.again).then_some(grant))
+        }
     }
 }
 
@@ -413,7 +293,7 @@ fn held(answer: Answer) -> Option<Held> {
     }
 }
 
-fn effect(change: &Change, bytes: bytes::Bytes) -> WriteEffect {
+fn effect(change: &Change, bytes: Bytes) -> WriteEffect {
     match change {
         Change::Put { key: at, .. } => WriteEffect::Put {
             key: key(at),
@@ -432,11 +312,7 @@ fn set_body(effect: &mut WriteEffect, uploaded: PutBody) {
 }
 
 /// As the route does it: begin, hand over, finish.
-async fn upload(
-    engine: &Engine,
-    head: &UploadHead,
-    bytes: bytes::Bytes,
-) -> Result<PutBody, Answer> {
+async fn upload(engine: &Engine, head: &UploadHead, bytes: Bytes) -> Result<PutBody, Answer> {
     let size = bytes.len() as u64;
     let begun = engine.begin_upload(head, Some(size)).await;
     let mut upload = begun.map_err(|failure| write_failed(&failure))?;
@@ -445,17 +321,4 @@ async fn upload(
         return Err(failed(&error));
     }
     upload.finish().await.map(PutBody::Uploaded).map_err(|error| failed(&error))
-}
-
-/// A client that is shared with nobody.
-pub fn client(number: u32, gateways: &Gateways, recorder: &Recorder, world: &World) -> Client {
-    Client {
-        number,
-        process: world.process(),
-        world: world.clone(),
-        gateways: gateways.clone(),
-        recorder: recorder.clone(),
-        count: 0,
-        patience: (300 * MS, 8 * SECOND),
-    }
 }
