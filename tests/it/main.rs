@@ -75,6 +75,7 @@ mod schedules_upstreams;
 mod scrub;
 mod seeing;
 mod setup;
+mod sql_mutants;
 mod sql_races;
 mod story;
 mod stuck_rows;
