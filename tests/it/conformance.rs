@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// Cases on every ledger.
 macro_rules! on_every_ledger {
-    ($($module:ident { $($case:ident)+ })+) => { $(mod $module { $(mod $case {
+    ($($module:ident { $($case:ident)+ })+) => { $(pub mod $module { $(pub mod $case {
         use super::super::{cases, conformance};
 
         #[tokio::test]
@@ -23,7 +23,7 @@ macro_rules! on_every_ledger {
         }
 
         #[tokio::test]
-        async fn on_postgres() {
+        pub async fn on_postgres() {
             let opened = conformance::postgres_ledger().await;
             cases::$module::$case(&opened.ledger).await;
         }
@@ -32,7 +32,7 @@ macro_rules! on_every_ledger {
 
 /// Cases that reach into the tables.
 macro_rules! on_every_database {
-    ($($module:ident::$case:ident)+) => { mod databases { $(mod $case {
+    ($($module:ident::$case:ident)+) => { pub mod databases { $(pub mod $case {
         use super::super::{cases, conformance};
 
         #[tokio::test]
@@ -42,7 +42,7 @@ macro_rules! on_every_database {
         }
 
         #[tokio::test]
-        async fn on_postgres() {
+        pub async fn on_postgres() {
             let opened = conformance::postgres_ledger().await;
             cases::$module::$case(&opened.ledger, &opened.operator).await;
         }

@@ -38,6 +38,7 @@ impl Ground {
         let database = server.database_name().await;
         let options: PgConnectOptions = server.url(&database).parse().expect("a URL");
         migrate(&options).await.expect("the schema is made");
+        fence_tests::mutants::apply(&server.url(&database)).await;
         Self { server, ledger: Arc::new(ledger(options)), database }
     }
 
@@ -67,8 +68,26 @@ impl Ground {
 
     /// Waits until this many sessions of the database wait for a lock.
     pub async fn waiting(&self, count: usize) -> Vec<i32> {
+        self.waiting_while(count, || ()).await
+    }
+
+    /// The same, when this is one of them that cannot have ended before: it waits for a lock.
+    pub async fn kept_waiting<T>(&self, task: &JoinHandle<T>, count: usize) {
+        self.waiting_while(count, || assert!(!task.is_finished(), "it did not wait")).await;
+    }
+
+    /// Waits until this has ended, or so many sessions wait for a lock.
+    pub async fn ended_or_waiting<T>(&self, task: &JoinHandle<T>, count: usize) {
+        tokio::select! {
+            _ = self.waiting(count) => (),
+            () = eventually("it has ended", async || task.is_finished().then_some(())) => (),
+        }
+    }
+
+    async fn waiting_while(&self, count: usize, check: impl Fn()) -> Vec<i32> {
         let mut connection = self.connect().await;
         eventually(&format!("{count} sessions wait for a lock"), async || {
+            check();
             let pids: Vec<i32> = sqlx::query_scalar(
                 "SELECT pid FROM pg_stat_activity
                  WHERE datname = current_database() AND wait_event_type = 'Lock'",

@@ -86,7 +86,7 @@ async fn a_ghost_write_that_nobody_buried_takes_effect_late() {
 }
 
 #[tokio::test]
-async fn a_rerun_that_is_refused_buries_the_ghost() {
+pub async fn a_rerun_that_is_refused_buries_the_ghost() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_write(&ground).await;
     assert_eq!(refused(commit(&ground.ledger, rerun(&item)).await), Refusal::VersionMismatch);
@@ -104,7 +104,7 @@ async fn a_rerun_that_is_refused_buries_the_ghost() {
 }
 
 #[tokio::test]
-async fn a_rerun_that_was_given_up_buries_the_ghost() {
+pub async fn a_rerun_that_was_given_up_buries_the_ghost() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_write(&ground).await;
     let given_up = WriteItem { attempt: Attempt::Bury, ..item.clone() };
@@ -117,7 +117,7 @@ async fn a_rerun_that_was_given_up_buries_the_ghost() {
 }
 
 #[tokio::test]
-async fn a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do() {
+pub async fn a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_write(&ground).await;
     ground.written(put(R, 1, "two")).await;
@@ -151,7 +151,7 @@ async fn a_ghost_seal_that_nobody_buried_takes_effect_late() {
 }
 
 #[tokio::test]
-async fn a_release_of_an_unknown_id_buries_its_ghost() {
+pub async fn a_release_of_an_unknown_id_buries_its_ghost() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_seal(&ground).await;
     assert_eq!(release(&ground.ledger, item.lock).await, ReleaseVerdict::AlreadyEnded);
@@ -163,7 +163,7 @@ async fn a_release_of_an_unknown_id_buries_its_ghost() {
 }
 
 #[tokio::test]
-async fn a_rerun_of_a_seal_that_is_refused_buries_the_ghost() {
+pub async fn a_rerun_of_a_seal_that_is_refused_buries_the_ghost() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_seal(&ground).await;
     let rerun = SealItem { attempt: Attempt::Rerun, number: None, ..item.clone() };
@@ -174,7 +174,7 @@ async fn a_rerun_of_a_seal_that_is_refused_buries_the_ghost() {
 }
 
 #[tokio::test]
-async fn a_release_of_an_id_that_is_just_being_sealed_leaves_no_lock_behind() {
+pub async fn a_release_of_an_id_that_is_just_being_sealed_leaves_no_lock_behind() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     // Stops the seal after it has looked for its id among the buried ones, and before it is done:

@@ -259,15 +259,14 @@ async fn guard_beside_a_seal(isolation: &str) -> String {
     let late = tokio::spawn(async move {
         refused(&mut late, &format!("SELECT fencegate.guard('{R}', 1)")).await.0
     });
-    ground.waiting(2).await;
-    assert!(!late.is_finished());
+    ground.kept_waiting(&late, 2).await;
     held.let_go().await;
     seal.await.unwrap().unwrap();
     late.await.unwrap()
 }
 
 #[tokio::test]
-async fn a_guard_waits_for_a_seal_under_way_and_then_refuses() {
+pub async fn a_guard_waits_for_a_seal_under_way_and_then_refuses() {
     assert_eq!(guard_beside_a_seal("READ COMMITTED").await, "FG403");
     assert_eq!(guard_beside_a_seal("REPEATABLE READ").await, "40001");
     assert_eq!(guard_beside_a_seal("SERIALIZABLE").await, "40001");

@@ -27,7 +27,7 @@ async fn in_turn(ground: &Ground, first: WriteItem, second: WriteItem) -> [Write
 }
 
 #[tokio::test]
-async fn of_two_writes_with_one_token_and_one_if_match_one_wins() {
+pub async fn of_two_writes_with_one_token_and_one_if_match_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     ground.written(put(R, 1, "old")).await;
@@ -38,7 +38,7 @@ async fn of_two_writes_with_one_token_and_one_if_match_one_wins() {
 }
 
 #[tokio::test]
-async fn of_two_writes_that_want_no_object_there_one_wins() {
+pub async fn of_two_writes_that_want_no_object_there_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let (first, second) = (if_absent(put(R, 1, "a")), if_absent(put(R, 1, "b")));
@@ -48,7 +48,7 @@ async fn of_two_writes_that_want_no_object_there_one_wins() {
 }
 
 #[tokio::test]
-async fn of_two_writes_for_one_resource_version_one_wins() {
+pub async fn of_two_writes_for_one_resource_version_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let at_0 = |body| WriteItem { resource_version: Some(0), ..put(R, 1, body) };
@@ -58,7 +58,7 @@ async fn of_two_writes_for_one_resource_version_one_wins() {
 }
 
 #[tokio::test]
-async fn of_two_writes_with_one_sequence_number_one_wins() {
+pub async fn of_two_writes_with_one_sequence_number_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let fifth = |body| WriteItem { sequence: Some(5), ..put(R, 1, body) };
@@ -68,7 +68,7 @@ async fn of_two_writes_with_one_sequence_number_one_wins() {
 }
 
 #[tokio::test]
-async fn of_two_writes_with_one_key_one_takes_effect_and_the_other_replays_it() {
+pub async fn of_two_writes_with_one_key_one_takes_effect_and_the_other_replays_it() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let (first, second) = (keyed("once", put(R, 1, "x")), keyed("once", put(R, 1, "x")));
@@ -81,7 +81,7 @@ async fn of_two_writes_with_one_key_one_takes_effect_and_the_other_replays_it() 
 }
 
 #[tokio::test]
-async fn a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale() {
+pub async fn a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let original = ground.written(keyed("once", put(R, 1, "x"))).await;
@@ -100,7 +100,7 @@ async fn a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale() {
 }
 
 #[tokio::test]
-async fn a_write_with_the_old_token_behind_a_seal_is_stale() {
+pub async fn a_write_with_the_old_token_behind_a_seal_is_stale() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
@@ -137,7 +137,7 @@ async fn a_seal_behind_a_write_sees_the_new_version() {
 }
 
 #[tokio::test]
-async fn of_two_seals_of_a_free_resource_one_wins() {
+pub async fn of_two_seals_of_a_free_resource_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let lasting = |number| {
@@ -156,7 +156,7 @@ async fn of_two_seals_of_a_free_resource_one_wins() {
 }
 
 #[tokio::test]
-async fn a_number_that_was_overtaken_while_it_waited_is_too_low() {
+pub async fn a_number_that_was_overtaken_while_it_waited_is_too_low() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
@@ -171,7 +171,7 @@ async fn a_number_that_was_overtaken_while_it_waited_is_too_low() {
 }
 
 #[tokio::test]
-async fn a_write_behind_a_release_is_refused_and_one_before_it_is_not() {
+pub async fn a_write_behind_a_release_is_refused_and_one_before_it_is_not() {
     let ground = Ground::new().await;
     let grant = ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
@@ -222,7 +222,7 @@ async fn a_write_behind_a_break_is_refused() {
 }
 
 #[tokio::test]
-async fn a_renewal_and_a_release_behind_a_seal_come_too_late() {
+pub async fn a_renewal_and_a_release_behind_a_seal_come_too_late() {
     let ground = Ground::new().await;
     let old = ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;

@@ -22,7 +22,7 @@ fn name(resource: &str) -> ResourceName {
 }
 
 /// A put of `k` on each of these resources, in this order.
-fn item(resources: &[&str], token: i64) -> CommitItem {
+pub fn item(resources: &[&str], token: i64) -> CommitItem {
     let mut names: Vec<_> = resources.iter().map(|resource| name(resource)).collect();
     names.sort();
     let at = |resource| CommitResource { resource, version: None };
@@ -47,13 +47,13 @@ async fn commit(ledger: &PgLedger, item: CommitItem) -> CommitVerdict {
     ledger.commit_many(item, WAIT).await.unwrap()
 }
 
-fn later(ground: &Ground, item: CommitItem) -> JoinHandle<CommitVerdict> {
+pub fn later(ground: &Ground, item: CommitItem) -> JoinHandle<CommitVerdict> {
     let ledger = Arc::clone(&ground.ledger);
     tokio::spawn(async move { commit(&ledger, item).await })
 }
 
 /// One lock on these, which expires at once.
-async fn sealed(ground: &Ground, resources: &[&str], number: i64) {
+pub async fn sealed(ground: &Ground, resources: &[&str], number: i64) {
     let resources = resources.iter().map(|resource| name(resource)).collect();
     let item = SealItem { resources, ..sealing("unused", number) };
     let verdict = seal(&ground.ledger, item).await;
@@ -61,7 +61,7 @@ async fn sealed(ground: &Ground, resources: &[&str], number: i64) {
 }
 
 #[tokio::test]
-async fn a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all() {
+pub async fn a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all() {
     let ground = Ground::new().await;
     sealed(&ground, &["a", "b"], 1).await;
     let held = ground.hold_fence("b").await;
@@ -87,7 +87,7 @@ async fn a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all() {
 }
 
 #[tokio::test]
-async fn a_precondition_that_changes_while_a_commit_waits_refuses_it() {
+pub async fn a_precondition_that_changes_while_a_commit_waits_refuses_it() {
     let ground = Ground::new().await;
     sealed(&ground, &["a", "b"], 1).await;
     ground.written(put("b", 1, "old")).await;
@@ -134,7 +134,7 @@ async fn of_two_commits_with_one_demand_one_wins() {
 }
 
 #[tokio::test]
-async fn the_same_commit_sent_twice_has_one_effect() {
+pub async fn the_same_commit_sent_twice_has_one_effect() {
     let ground = Ground::new().await;
     sealed(&ground, &["a", "b"], 1).await;
     let ghost = item(&["a", "b"], 1);
@@ -157,7 +157,7 @@ async fn unwrap_all(task: JoinHandle<CommitVerdict>) -> CommitVerdict {
 }
 
 #[tokio::test]
-async fn a_commit_skips_a_locked_row_and_keeps_no_other() {
+pub async fn a_commit_skips_a_locked_row_and_keeps_no_other() {
     let ground = Ground::new().await;
     sealed(&ground, &["a", "b", "c"], 1).await;
     let held = ground.hold_fence("b").await;

@@ -23,7 +23,7 @@ fn asked(forced: bool) -> Refence {
 }
 
 #[tokio::test]
-async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() {
+pub async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     ground.sealed("other", 2).await;
@@ -33,7 +33,7 @@ async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() {
     let other = ground.other_ledger();
     let nonce = Uuid::new_v4();
     let switch = tokio::spawn(async move { other.switch_epoch(0, nonce, 0, "test").await });
-    ground.waiting(2).await;
+    ground.kept_waiting(&switch, 2).await;
     for version in 1..=5 {
         assert_eq!(ground.written(put("other", 2, "x")).await.version, Some(version));
     }
@@ -46,7 +46,7 @@ async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() {
 }
 
 #[tokio::test]
-async fn a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait() {
+pub async fn a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     ground.sealed("other", 2).await;
@@ -55,7 +55,7 @@ async fn a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait(
     ground.waiting(1).await;
     let other = ground.other_ledger();
     let refence = tokio::spawn(async move { other.refence(asked(true)).await });
-    ground.waiting(2).await;
+    ground.kept_waiting(&refence, 2).await;
     let after = ground.commit_later(put("other", 2, "after"));
     ground.waiting(3).await;
     held.let_go().await;
@@ -81,7 +81,7 @@ async fn a_seal_that_waits_for_a_refence_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it() {
+pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let (one, other) = (Arc::clone(&ground.ledger), ground.other_ledger());

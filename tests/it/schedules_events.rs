@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::forced::{Ground, R, WAIT, applied, commit, put, run};
 
 /// Lets the commits of sessions that wish so wait when all is stored, before their transaction ends.
-const PAUSE_AT_THE_END: &str = "
+pub const PAUSE_AT_THE_END: &str = "
     DO $do$
     DECLARE
         source text := pg_get_functiondef('fencegate.commit'::regproc);
@@ -29,7 +29,7 @@ const PAUSE_AT_THE_END: &str = "
     END $do$";
 
 /// A ledger whose commits wait for this gate.
-fn gated(ground: &Ground, gate: u32) -> Arc<PgLedger> {
+pub fn gated(ground: &Ground, gate: u32) -> Arc<PgLedger> {
     let options: PgConnectOptions = ground.server.url(&ground.database).parse().unwrap();
     let options = options.options([("test.pause", gate.to_string())]);
     let timeout = Duration::from_secs(40);
@@ -63,7 +63,7 @@ fn named(list: &[(&str, i64)]) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn a_write_that_began_earlier_and_commits_last_is_not_skipped() {
+pub async fn a_write_that_began_earlier_and_commits_last_is_not_skipped() {
     let ground = Ground::new().await;
     run(&mut ground.connect().await, PAUSE_AT_THE_END).await;
     for resource in ["a", "b", "c", "d"] {
@@ -96,7 +96,7 @@ async fn a_write_that_began_earlier_and_commits_last_is_not_skipped() {
 
 /// It has taken its transaction id before those that write the lower versions.
 #[tokio::test]
-async fn a_write_that_waited_for_its_row_comes_after_those_it_waited_for() {
+pub async fn a_write_that_waited_for_its_row_comes_after_those_it_waited_for() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
@@ -112,14 +112,18 @@ async fn a_write_that_waited_for_its_row_comes_after_those_it_waited_for() {
 }
 
 #[tokio::test]
-async fn steps_come_one_after_the_other() {
+pub async fn steps_come_one_after_the_other() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     applied(commit(&ground.ledger, put(R, 1, "x")).await);
     // Another gateway is in the middle of its step.
     let mut step = ground.hold("SELECT * FROM fencegate.number_events(0)").await;
     applied(commit(&ground.ledger, put(R, 1, "y")).await);
-    let head = ground.ledger.number_events().await.unwrap();
+    let ledger = Arc::clone(&ground.ledger);
+    let other = tokio::spawn(async move { ledger.number_events().await.unwrap() });
+    ground.ended_or_waiting(&other, 1).await;
+    assert!(other.is_finished(), "it waits for the other step");
+    let head = other.await.unwrap();
     assert_eq!((head.whole, head.last.number), (false, 0), "it neither waits nor numbers");
     assert_eq!(seen(&ground.ledger).await, []);
     // A second step within the same transaction sees the first.
@@ -136,7 +140,7 @@ async fn steps_come_one_after_the_other() {
 
 /// Otherwise the numbers of a restored copy would be taken for those that were given out before.
 #[tokio::test]
-async fn nothing_is_numbered_on_a_ledger_that_may_have_lost_commits() {
+pub async fn nothing_is_numbered_on_a_ledger_that_may_have_lost_commits() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     applied(ground.ledger.commit([put(R, 1, "x")].into(), WAIT).await.unwrap().remove(0));

@@ -11,7 +11,7 @@ fn fencing(number: i64, order: Option<i64>) -> SealItem {
 }
 
 #[tokio::test]
-async fn of_two_fences_the_lower_order_is_refused_if_it_comes_second() {
+pub async fn of_two_fences_the_lower_order_is_refused_if_it_comes_second() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
@@ -69,7 +69,7 @@ async fn a_fence_behind_a_grant_is_held_off() {
 }
 
 #[tokio::test]
-async fn a_fence_sent_twice_at_once_is_one_fence() {
+pub async fn a_fence_sent_twice_at_once_is_one_fence() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let item = fencing(2, Some(5));
@@ -85,7 +85,7 @@ async fn a_fence_sent_twice_at_once_is_one_fence() {
 }
 
 #[tokio::test]
-async fn a_renewal_behind_a_forced_fence_comes_too_late() {
+pub async fn a_renewal_behind_a_forced_fence_comes_too_late() {
     let ground = Ground::new().await;
     let item = SealItem { ttl: Ttl::INFINITE, ..sealing(R, 1) };
     let Ok(SealVerdict::Sealed(lock, _)) = seal(&ground.ledger, item).await else {
@@ -111,7 +111,7 @@ async fn a_renewal_behind_a_forced_fence_comes_too_late() {
 }
 
 #[tokio::test]
-async fn a_hold_that_ends_while_a_renewal_waits_is_not_extended() {
+pub async fn a_hold_that_ends_while_a_renewal_waits_is_not_extended() {
     let ground = Ground::new().await;
     let hold = MaxHold::from_ms(400);
     let item = SealItem { max_hold: Some(hold), ttl: Ttl::DEFAULT, ..sealing(R, 1) };

@@ -8,15 +8,15 @@ use crate::forced::{
     Ground, R, applied, commit, keyed, put, refused, release, replayed, run, sealing,
 };
 
-const RAISE_FLOOR: &str = "UPDATE fencegate.write_guard SET floor = 5";
+pub const RAISE_FLOOR: &str = "UPDATE fencegate.write_guard SET floor = 5";
 
 #[tokio::test]
-async fn a_write_that_waits_while_the_floor_rises_is_void() {
+pub async fn a_write_that_waits_while_the_floor_rises_is_void() {
     let ground = Ground::new().await;
     let grant = ground.sealed(R, 1).await;
     let raising = ground.hold(RAISE_FLOOR).await;
     let write = ground.commit_later(put(R, 1, "late"));
-    ground.waiting(1).await;
+    ground.kept_waiting(&write, 1).await;
     raising.commit().await;
     assert_eq!(refused(write.await.unwrap()), Refusal::Void);
     assert_eq!(ground.number("SELECT count(*) FROM fencegate.operations").await, 0);
@@ -60,14 +60,14 @@ async fn the_floor_rises_only_after_the_writes_that_passed_it() {
 }
 
 #[tokio::test]
-async fn a_seal_that_waits_while_the_epoch_changes_is_not_made() {
+pub async fn a_seal_that_waits_while_the_epoch_changes_is_not_made() {
     for take in ["LOCK TABLE fencegate.seal_guard IN EXCLUSIVE MODE", "SELECT"] {
         let ground = Ground::new().await;
         ground.sealed(R, 1).await;
         let mut switch = ground.hold(take).await;
         run(&mut switch.connection, "UPDATE fencegate.seal_guard SET epoch = 1, base = 100").await;
         let seal = ground.seal_later(sealing(R, 2));
-        ground.waiting(1).await;
+        ground.kept_waiting(&seal, 1).await;
         switch.commit().await;
         assert_eq!(seal.await.unwrap().unwrap_err(), LedgerError::EpochMoved, "{take}");
         assert_eq!(ground.number("SELECT token FROM fencegate.fences").await, 1);
@@ -106,7 +106,7 @@ async fn a_seal_that_waits_for_its_row_holds_the_epoch_and_not_the_writes() {
 }
 
 #[tokio::test]
-async fn a_floor_below_which_a_number_lies_while_the_seal_waits_makes_it_too_low() {
+pub async fn a_floor_below_which_a_number_lies_while_the_seal_waits_makes_it_too_low() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let raising = ground.hold("UPDATE fencegate.seal_guard SET floor = 5").await;
@@ -116,30 +116,44 @@ async fn a_floor_below_which_a_number_lies_while_the_seal_waits_makes_it_too_low
     assert_eq!(seal.await.unwrap(), Ok(SealVerdict::NumberTooLow));
 }
 
-#[tokio::test]
-async fn acts_refuse_any_isolation_but_read_committed() {
-    let ground = Ground::new().await;
+/// A call of each act, about nothing, by a gateway that has seen this position flushed.
+pub fn acts(seen: i64) -> Vec<String> {
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
-    let acts = [
-        format!("fencegate.seal(0, 0, 0, {})", empty(13)),
-        format!("fencegate.renew(0, 0, {})", empty(2)),
-        format!("fencegate.release(0, 0, {})", empty(2)),
-        format!("fencegate.break_locks(0, 0, {})", empty(5)),
-        format!("fencegate.mark(0, 0, {})", empty(4)),
-        format!("fencegate.commit(0, 0, {}, false)", empty(22)),
-        format!("fencegate.open_intents(0, 0, {})", empty(13)),
-        "fencegate.close_intents(0, '{}')".to_owned(),
-        "fencegate.complete_drains(0, 0, NULL)".to_owned(),
-        format!("fencegate.resolve_intent(0, 0, '{}', '', '')", uuid::Uuid::nil()),
+    let id = uuid::Uuid::nil();
+    vec![
+        format!("fencegate.seal(0, {seen}, 0, {})", empty(13)),
+        format!("fencegate.renew({seen}, 0, {})", empty(2)),
+        format!("fencegate.release({seen}, 0, {})", empty(2)),
+        format!("fencegate.break_locks({seen}, 0, {})", empty(5)),
+        format!("fencegate.mark({seen}, 0, {})", empty(4)),
+        format!("fencegate.join({seen}, 0, {})", empty(6)),
+        format!("fencegate.commit({seen}, 0, {}, false)", empty(22)),
+        format!("fencegate.open_intents({seen}, 0, {})", empty(13)),
+        format!("fencegate.close_intents({seen}, '{{}}')"),
+        format!("fencegate.complete_drains({seen}, 0, NULL)"),
+        format!("fencegate.resolve_intent({seen}, 0, '{id}', '', '')"),
+        format!("fencegate.resolve_doubts({seen}, 'u', '', '')"),
         format!(
-            "fencegate.commit_many(0, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, {}, false)",
+            "fencegate.commit_many({seen}, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, {}, false)",
             empty(2),
             empty(8)
         ),
-        "fencegate.sweep(0, 0, 0, 0, 0, 0)".to_owned(),
-    ];
+        format!("fencegate.sweep({seen}, 0, 0, 0, 0, 0)"),
+        format!("fencegate.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
+        format!("fencegate.tidy_blobs({seen}, 0, 0, 0, 0, 0, 1, true)"),
+        format!("fencegate.blobs_deleted({seen}, {}, 0)", empty(2)),
+        format!("fencegate.number_events({seen})"),
+        format!("fencegate.epoch({seen})"),
+        format!("fencegate.open_epoch({seen}, '{id}')"),
+        format!("fencegate.switch_epoch({seen}, 0, '{id}', 0, '')"),
+    ]
+}
+
+#[tokio::test]
+pub async fn acts_refuse_any_isolation_but_read_committed() {
+    let ground = Ground::new().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
-        for act in &acts {
+        for act in acts(0) {
             let mut connection = ground.connect().await;
             run(&mut connection, &format!("BEGIN ISOLATION LEVEL {level}")).await;
             let call = sqlx::AssertSqlSafe(format!("SELECT * FROM {act}"));

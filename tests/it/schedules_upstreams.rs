@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::forced::{Ground, R, WAIT, sealing};
 use crate::rig::{self, Rig, counter};
 
-fn open_later(ground: &Ground, item: IntentItem) -> JoinHandle<IntentVerdict> {
+pub fn open_later(ground: &Ground, item: IntentItem) -> JoinHandle<IntentVerdict> {
     let ledger = Arc::clone(&ground.ledger);
     tokio::spawn(async move { open(&ledger, item).await })
 }
@@ -37,7 +37,7 @@ fn waiting(number: i64) -> SealItem {
 /// The seal locks the row while the intent is not committed yet, and must see it all the same: a statement
 /// that reads with its lock would show the past.
 #[tokio::test]
-async fn a_seal_behind_an_opening_sees_the_intent() {
+pub async fn a_seal_behind_an_opening_sees_the_intent() {
     for waits in [false, true] {
         let ground = Ground::new().await;
         ground.sealed(R, 1).await;
@@ -60,14 +60,14 @@ async fn a_seal_behind_an_opening_sees_the_intent() {
 }
 
 #[tokio::test]
-async fn an_opening_behind_a_seal_is_stale() {
+pub async fn an_opening_behind_a_seal_is_stale() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
     let seal = ground.seal_later(sealing(R, 2));
     ground.waiting(1).await;
     let opening = open_later(&ground, intent(R, 1));
-    ground.waiting(2).await;
+    ground.kept_waiting(&opening, 2).await;
     held.let_go().await;
     assert!(matches!(seal.await.expect("no panic"), Ok(SealVerdict::Sealed(..))));
     let refused = opening.await.expect("no panic");
@@ -92,7 +92,7 @@ async fn a_closing_while_a_seal_waits_is_seen_by_it() {
 
 /// The old backend had not reached the row yet when the same operation was sent again, forwarded and closed.
 #[tokio::test]
-async fn an_opening_that_comes_late_opens_nothing() {
+pub async fn an_opening_that_comes_late_opens_nothing() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let item = intent(R, 1);
@@ -109,7 +109,7 @@ async fn an_opening_that_comes_late_opens_nothing() {
 
 /// An operator's resolution waits for an act that is under way, and that act does not find it open after.
 #[tokio::test]
-async fn an_opening_behind_a_resolution_is_buried() {
+pub async fn an_opening_behind_a_resolution_is_buried() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let item = intent(R, 1);

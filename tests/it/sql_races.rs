@@ -93,7 +93,7 @@ async fn write_beside_a_birth(patience: Patience) {
 }
 
 #[tokio::test]
-async fn a_fence_born_inside_a_batch_of_writes_is_busy() {
+pub async fn a_fence_born_inside_a_batch_of_writes_is_busy() {
     write_beside_a_birth(Patience::Skip).await;
 }
 
@@ -118,7 +118,7 @@ async fn pause_before_answering(connection: &mut PgConnection) {
 }
 
 #[tokio::test]
-async fn a_seal_inside_its_act_is_busy_and_stalls_nobody_else() {
+pub async fn a_seal_inside_its_act_is_busy_and_stalls_nobody_else() {
     let ground = Ground::new().await;
     ground.sealed("stuck", 1).await;
     ground.sealed("other", 2).await;

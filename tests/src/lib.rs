@@ -15,6 +15,7 @@ pub mod events;
 pub mod feed;
 pub mod gateway;
 pub mod multipart;
+pub mod mutants;
 pub mod nginx;
 pub mod postgres;
 pub mod process;

@@ -66,6 +66,7 @@ pub async fn postgres_ledger() -> Opened<PgLedger> {
     let url = Postgres::shared().await.database().await;
     let options: PgConnectOptions = url.parse().expect("the harness gives good URLs");
     migrate(&options).await.expect("the schema is made");
+    crate::mutants::apply(&url).await;
     let settings = PgSettings {
         options: options.clone(),
         connections_max: 4,

@@ -1,0 +1,44 @@
+//! Mutants of the numbering of committed writes.
+
+use fence_tests::mutants::Edit;
+
+use super::{Mutant, mutant};
+use crate::{conformance, schedules_events};
+
+pub const MUTANTS: &[Mutant] = &[
+    mutant!("numbered-in-the-act": "an event gets its number in the act, before the commit: a reader sees later ones first",
+        caught by schedules_events::a_write_that_began_earlier_and_commits_last_is_not_skipped, which says "numbers have no gaps",
+        "commit": "WHERE a.verdict = 'applied';" => "WHERE a.verdict = 'applied';
+            INSERT INTO fencegate.events (number, operation)
+            SELECT nextval('fencegate.tickets'), a.id FROM unnest(p_operation, v_verdict) a (id, verdict)
+            WHERE a.verdict = 'applied';",
+        "number_committed": "SELECT * INTO mark FROM fencegate.events_mark;" => "UPDATE fencegate.events_mark m
+            SET number = greatest(m.number, coalesce((SELECT max(e.number) FROM fencegate.events e), 0));
+            RETURN 0;",
+    ),
+    mutant!("running-forgotten": "a step numbers what began since the last one, not what was running then",
+        caught by schedules_events::a_write_that_began_earlier_and_commits_last_is_not_skipped, which says "left: [(\"c\", 1)]",
+        "number_committed": "running := ARRAY(SELECT pg_snapshot_xip(mark.seen));" => "running := '{}';",
+    ),
+    mutant!("numbered-against-versions": "a step numbers in another order than that of the versions",
+        caught by schedules_events::a_write_that_waited_for_its_row_comes_after_those_it_waited_for, which says "left: [(\"r\", 2)",
+        "number_committed": "OVER (ORDER BY d.at, d.resource, d.version)" => "OVER (ORDER BY d.version DESC)",
+    ),
+    mutant!("two-steps-at-once": "steps do not take turns",
+        caught by schedules_events::steps_come_one_after_the_other, which says "it waits for the other step",
+        "number_events": "pg_try_advisory_xact_lock(716519, 9)" => "true",
+    ),
+    mutant!("turn-ends-before-the-commit": "the turn of a step ends before it is committed",
+        caught by schedules_events::steps_come_one_after_the_other, which says "it waits for the other step",
+        "number_events": "pg_try_advisory_xact_lock(716519, 9)" => "pg_try_advisory_lock(716519, 9)",
+        "number_events": "PERFORM fencegate.number_committed();" => "PERFORM fencegate.number_committed(); PERFORM pg_advisory_unlock(716519, 9);",
+    ),
+    mutant!("numbered-on-a-copy": "events are numbered on a ledger that may have lost commits",
+        caught by schedules_events::nothing_is_numbered_on_a_ledger_that_may_have_lost_commits, which says "`Ok` value",
+        "number_events": "PERFORM fencegate.assert_place(g.timeline, g.system_id, g.halted, p_seen)\n        FROM fencegate.write_guard g;" => "",
+    ),
+    mutant!("generation-not-numbered": "a re-fence begins a generation without numbering what the old one had left",
+        caught by conformance::feed::a_re_fence_voids_the_cursors_before_it::on_postgres, which says "right: (EventCursor { generation: 1, number: 3 }",
+        "begin_generation": "PERFORM fencegate.number_committed();" => "",
+    ),
+];

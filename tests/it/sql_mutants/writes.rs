@@ -1,0 +1,185 @@
+//! Mutants of `fencegate.commit` that admit what they must not.
+
+use fence_tests::mutants::Edit;
+
+use super::{Mutant, mutant};
+use crate::{
+    conformance, ghosts, schedules, schedules_guard, schedules_rows, schedules_skipped, sql_races,
+};
+
+const LOCK: &str = "got := fencegate.lock_fences(p_resources, p_wait_ms);";
+
+pub const MUTANTS: &[Mutant] = &[
+    mutant!("object-condition-in-the-lock": "the versions of objects are read by the statement that locks the fences",
+        caught by schedules::of_two_writes_with_one_token_and_one_if_match_one_wins, which says "not refused: Applied",
+        "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
+        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
+            FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
+                         array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
+                  FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
+                  LEFT JOIN fencegate.objects b
+                         ON b.resource = p_resources[p.resource] AND b.key = p.key) x;",
+    ),
+    mutant!("object-absent-in-the-lock": "the same, for a write that wants no object there",
+        caught by schedules::of_two_writes_that_want_no_object_there_one_wins, which says "not refused: Applied",
+        "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
+        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
+            FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
+                         array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
+                  FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
+                  LEFT JOIN fencegate.objects b
+                         ON b.resource = p_resources[p.resource] AND b.key = p.key) x;",
+    ),
+    mutant!("resource-version-in-the-lock": "the version of the resource is read by the statement that locks the fences",
+        caught by schedules::of_two_writes_for_one_resource_version_one_wins, which says "not refused: Applied",
+        "commit": "r int; o int; k int;" => "past bigint[]; r int; o int; k int;",
+        "commit": "p_if_version[i] <> f_version[r]" => "p_if_version[i] <> past[r]",
+        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.versions INTO got, past
+            FROM (SELECT array_agg(f.version ORDER BY p.i) AS versions
+                  FROM unnest(p_resources) WITH ORDINALITY p (name, i)
+                  LEFT JOIN fencegate.fences f ON f.resource = p.name) x;",
+    ),
+    mutant!("key-before-the-lock": "idempotency keys are looked up before the fences are locked, and a key that is there is no error",
+        caught by schedules::of_two_writes_with_one_key_one_takes_effect_and_the_other_replays_it, which says "not replayed: Applied",
+        "commit": "IF cardinality(p_keys) > 0 THEN" => "IF false THEN",
+        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 ON CONFLICT DO NOTHING;",
+        "commit": LOCK => "IF cardinality(p_keys) > 0 THEN
+                SELECT array_agg(s.operation ORDER BY p.i), array_agg(s.fingerprint ORDER BY p.i)
+                INTO k_operation, k_print
+                FROM unnest(p_keys, p_key_resource) WITH ORDINALITY p (key, resource, i)
+                LEFT JOIN fencegate.idempotency_keys s
+                       ON s.resource = p_resources[p.resource] AND s.key = p.key;
+            END IF;
+            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+    ),
+    mutant!("key-after-the-rule": "a known key is replayed only if its token is still good",
+        caught by schedules::a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale, which says "not replayed: Refused(Stale",
+        "commit": "IF k > 0 AND k_operation[k] IS NOT NULL THEN" => "IF k > 0 AND k_operation[k] IS NOT NULL AND p_token[i] = f_token[r] THEN",
+    ),
+    mutant!("commit-for-key-share": "commit locks the fence FOR KEY SHARE, which keeps no seal out",
+        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
+        "commit": LOCK => "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
+            SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resources)
+            ORDER BY f.resource FOR KEY SHARE) l;",
+    ),
+    mutant!("older-token-admitted": "a token below the one sealed last is admitted",
+        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
+        "commit": "ELSIF p_token[i] <> f_token[r] THEN" => "ELSIF p_token[i] > f_token[r] THEN",
+    ),
+    mutant!("higher-token-admitted": "a token is good if it is not below the one sealed last (`>=` for `=`)",
+        caught by conformance::rule::a_token_never_sealed_is_unknown_on_either_side::on_postgres, which says "not refused: Applied",
+        "commit": "ELSIF p_token[i] <> f_token[r] THEN" => "ELSIF p_token[i] < f_token[r] THEN",
+    ),
+    mutant!("unsealed-token-stale": "a token below the one sealed last is stale, whether it was ever sealed or not",
+        caught by conformance::rule::a_token_never_sealed_is_unknown_on_either_side::on_postgres, which says "Stale",
+        "commit": "IF FOUND AND p_token[i] < f_token[r] THEN" => "IF p_token[i] < f_token[r] THEN",
+    ),
+    mutant!("sequence-may-repeat": "a sequence number may come twice",
+        caught by schedules::of_two_writes_with_one_sequence_number_one_wins, which says "not refused: Applied",
+        "commit": "ELSIF p_seq[i] <= f_seq[r] THEN" => "ELSIF p_seq[i] < f_seq[r] THEN",
+    ),
+    mutant!("no-floor": "the floor is not looked at",
+        caught by schedules_guard::a_write_that_waits_while_the_floor_rises_is_void, which says "not refused: Applied",
+        "commit": "IF p_token[i] <= guard.floor THEN" => "IF false THEN",
+    ),
+    mutant!("floor-exclusive": "the token at the floor is good",
+        caught by conformance::databases::a_token_at_or_below_the_floor_is_void::on_postgres, which says "not refused: Applied",
+        "commit": "IF p_token[i] <= guard.floor THEN" => "IF p_token[i] < guard.floor THEN",
+    ),
+    mutant!("released-admitted": "whether the lock was released or broken is not looked at",
+        caught by schedules::a_write_behind_a_release_is_refused_and_one_before_it_is_not, which says "not refused: Applied",
+        "commit": "ELSIF f_hold[r] NOT IN ('held', 'draining') THEN" => "ELSIF false THEN",
+    ),
+    mutant!("due-break-ignored": "a break counts once it is stored, not once it is due",
+        caught by conformance::breaks::a_due_break_is_stored_by_whoever_acts::on_postgres, which says "not refused: Applied",
+        "commit": "AND f.break_due <= t THEN 'due'" => "AND false THEN 'due'",
+    ),
+    mutant!("any-lock-id": "the lock id is not compared",
+        caught by conformance::rule::a_lock_id_must_match_at_the_fence_only::on_postgres, which says "right: LockIdMismatch",
+        "commit": "ELSIF p_lock[i] <> f_lock[r] THEN" => "ELSIF false THEN",
+    ),
+    mutant!("frozen-written": "a frozen resource takes writes",
+        caught by conformance::databases::a_frozen_resource_takes_no_write::on_postgres, which says "right: Frozen",
+        "commit": "ELSIF f_frozen[r] THEN" => "ELSIF false THEN",
+    ),
+    mutant!("draining-written": "a token that is not in force yet is good for writes",
+        caught by schedules_rows::a_token_that_is_not_in_force_is_good_for_nothing, which says "not refused: Applied",
+        "commit": "ELSIF f_hold[r] = 'draining' THEN" => "ELSIF false THEN",
+    ),
+    mutant!("protected-deleted": "a protected resource may be deleted",
+        caught by conformance::databases::a_protected_resource_is_not_deleted::on_postgres, which says "not refused: Applied",
+        "commit": "ELSIF p_kind[i] = 'delete_all' AND f_protected[r] THEN" => "ELSIF false THEN",
+    ),
+    mutant!("tags-without-generation": "tags of objects from before a re-fence still match",
+        caught by conformance::databases::a_tag_of_an_older_generation_never_matches::on_postgres, which says "not refused: Applied",
+        "commit": "ELSE coalesce(o_tag[o] = ANY (string_to_array(p_if_object[i], ','))," => "ELSE coalesce(split_part(o_tag[o], '-', 2) = split_part(p_if_object[i], '-', 2),",
+    ),
+    mutant!("batch-on-old-tags": "items of a batch are decided on the objects as they were before it",
+        caught by conformance::batches::of_two_equal_if_match_one_wins::on_postgres, which says "not refused: Applied",
+        "commit": "o_tag[o] := 'g' || guard.generation || '-v' || (f_version[r] + 1);" => "",
+    ),
+    mutant!("batch-on-old-keys": "items of a batch do not see the keys of those before them, and a key that is there is no error",
+        caught by conformance::batches::of_two_equal_keys_one_takes_effect::on_postgres, which says "not replayed: Applied",
+        "commit": "k_operation[k] := p_operation[i];" => "",
+        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 ON CONFLICT DO NOTHING;",
+    ),
+    mutant!("batch-on-old-sequence": "items of a batch are judged by the sequence number before it",
+        caught by conformance::batches::a_sequence_falls_in_one_batch::on_postgres, which says "right: (Some(1), Some(2))",
+        "commit": "ELSIF p_seq[i] <= f_seq[r] THEN" => "ELSIF p_seq[i] <= (SELECT f.last_seq FROM fencegate.fences f WHERE f.resource = p_resources[r]) THEN",
+    ),
+    mutant!("batch-on-old-version": "items of a batch are judged by the version of the resource before it",
+        caught by conformance::batches::a_demanded_resource_version_sees_the_items_before::on_postgres, which says "Applied",
+        "commit": "p_if_version[i] <> f_version[r]" => "p_if_version[i] <> (SELECT f.version FROM fencegate.fences f WHERE f.resource = p_resources[r])",
+    ),
+    mutant!("batch-on-old-ids": "an operation that comes twice in a batch is not seen",
+        caught by conformance::reruns::one_operation_twice_in_a_batch_has_one_effect::on_postgres, which says "duplicate key",
+        "commit": "(SELECT count(DISTINCT id) < n FROM unnest(p_operation) id)" => "false",
+    ),
+    mutant!("empty-delete-forgotten": "a delete of nothing leaves no operation",
+        caught by conformance::writes::the_retry_of_a_delete_of_nothing_deletes_nothing::on_postgres, which says "has no row",
+        "commit": "WHERE a.verdict = 'applied';" => "WHERE a.verdict = 'applied' AND a.version IS NOT NULL;",
+    ),
+    mutant!("empty-delete-key-forgotten": "a delete of nothing leaves no key",
+        caught by conformance::writes::the_retry_of_a_delete_of_nothing_deletes_nothing::on_postgres, which says "not replayed: Applied",
+        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 AND v_version[array_position(p_operation, a.id)] IS NOT NULL;",
+    ),
+    mutant!("known-id-before-the-lock": "operations are looked up before the fences are locked (the belts refuse the second effect)",
+        caught by schedules_rows::the_same_write_sent_twice_has_one_effect, which says "duplicate key",
+        "commit": "SELECT array_agg(x.id), array_agg(x.applied) INTO id_known, id_applied FROM (" => "PERFORM FROM (",
+        "commit": LOCK => "SELECT array_agg(op.id), array_agg(true) INTO id_known, id_applied
+            FROM fencegate.operations op WHERE op.id = ANY (p_operation);
+            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+    ),
+    mutant!("known-id-never": "an operation that took effect is not looked up, so its rerun is refused",
+        caught by ghosts::a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do, which says "not applied: Refused(VersionMismatch)",
+        "commit": "SELECT op.id, true FROM fencegate.operations op WHERE op.id = ANY (p_operation)" => "SELECT NULL::uuid, true WHERE false",
+    ),
+    mutant!("buried-id-before-the-lock": "buried ids are looked up before the fences are locked",
+        caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied",
+        "commit": "r int; o int; k int;" => "past uuid[]; r int; o int; k int;",
+        "commit": "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x" => "WHERE b.kind = 'operation' AND b.id = ANY (past)) x",
+        "commit": LOCK => "past := ARRAY(SELECT b.id FROM fencegate.buried b
+            WHERE b.kind = 'operation' AND b.id = ANY (p_operation));
+            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+    ),
+    mutant!("buried-id-never": "a buried id is not looked up, so a first sending that comes late takes effect",
+        caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
+        "commit": "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x" => "WHERE false) x",
+    ),
+    mutant!("refused-rerun-not-buried": "a rerun that is refused does not bury its id",
+        caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied",
+        "commit": "IF p_attempt[i] = 1 THEN" => "IF false THEN",
+    ),
+    mutant!("given-up-not-buried": "a write that is given up does not bury its id",
+        caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
+        "commit": "IF p_attempt[i] = 2 THEN\n            PERFORM fencegate.bury('operation', p_operation[i], t);" => "IF p_attempt[i] = 2 THEN",
+    ),
+    mutant!("skipped-is-absent": "a fence whose row was skipped counts as one that is not there",
+        caught by sql_races::a_fence_born_inside_a_batch_of_writes_is_busy, which says "Refused(Unknown)",
+        "commit": "LEFT JOIN fencegate.fences f ON f.resource = p.name;" => "LEFT JOIN fencegate.fences f ON f.resource = p.name AND f.resource = ANY (got);",
+    ),
+    mutant!("skipped-is-locked": "a fence whose row was skipped is judged by what it showed",
+        caught by schedules_skipped::a_write_is_not_decided_on_a_row_that_was_skipped, which says "[Applied",
+        "commit": "array_agg(f.resource IS NOT NULL AND f.resource <> ALL (got) ORDER BY p.i)" => "array_agg(false ORDER BY p.i)",
+    ),
+];
