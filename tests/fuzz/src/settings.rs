@@ -1,0 +1,67 @@
+//! The configuration: a TOML file, a line `%%`, then lines `VARIABLE=value` of the environment.
+
+use std::path::PathBuf;
+
+use fencegate::config::{Config, Flags, SETTINGS};
+
+/// A secret that no text may show.
+const SECRET: &str = "hunter2hunter2";
+
+/// Nothing panics, a refusal names what it is about, no text shows a secret, and what is printed is read
+/// as the same settings.
+pub fn settings(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    // Settings name files that are read; devices never end.
+    if text.contains("/dev") || text.contains("/proc") || text.contains("/sys") {
+        return;
+    }
+    let (file, variables) = text.split_once("\n%%\n").unwrap_or((text, ""));
+    let variables: Vec<(String, String)> = variables
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let place = scratch();
+    let load = |text: &str, variables: &[(String, String)]| {
+        std::fs::write(&place, text).unwrap();
+        Config::load_from(Some(&place), variables.iter().cloned(), &Flags::default())
+    };
+    match load(file, &variables) {
+        Err(error) => {
+            let error = error.to_string();
+            assert!(!error.contains(SECRET) || !is_secret(text), "{error}");
+            let named = SETTINGS.iter().any(|(name, _)| error.contains(name));
+            let unknown = error.contains("is not a setting");
+            let broken = error.contains("is not valid TOML: line ");
+            assert!(named || unknown || broken, "{error}");
+        }
+        Ok(config) => {
+            let shown = config.show().unwrap();
+            if is_secret(text) {
+                assert!(!shown.contains(SECRET) && !format!("{config:?}").contains(SECRET));
+            }
+            if config.postgres.is_none() && config.etcd_password.is_none() {
+                let again = load(&shown, &[]).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+                assert_eq!(again, config);
+            }
+        }
+    }
+}
+
+/// Whether the secret stands only where secrets do.
+fn is_secret(text: &str) -> bool {
+    let all = text.matches(SECRET).count();
+    let places = [
+        format!("etcd_password = \"{SECRET}\""),
+        format!("FENCEGATE_ETCD_PASSWORD={SECRET}"),
+        format!("postgres = \"postgres://u:{SECRET}@"),
+        format!("FENCEGATE_POSTGRES=postgres://u:{SECRET}@"),
+    ];
+    all > 0 && places.iter().map(|place| text.matches(place.as_str()).count()).sum::<usize>() == all
+}
+
+/// A file of this thread's own.
+fn scratch() -> PathBuf {
+    let name = format!("fence-fuzz-{}-{:?}.toml", std::process::id(), std::thread::current().id());
+    std::env::temp_dir().join(name)
+}
