@@ -25,7 +25,10 @@ esac
 
 # Cargo puts this before the compiler, for the crates of this workspace alone.
 RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/instrument.sh \
-    cargo build --locked -p fence-fuzz --features libfuzzer --bins
+    cargo build --locked -p fence-fuzz --features libfuzzer --bins \
+    --config profile.dev.package.fence-core.opt-level=1 \
+    --config profile.dev.package.fencegate.opt-level=1 \
+    --config profile.dev.package.fence-fuzz.opt-level=1
 bins=${CARGO_TARGET_DIR:-target}/debug
 found=${CARGO_TARGET_DIR:-target}/fuzz
 

@@ -15,6 +15,7 @@ use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::{BlobTimes, Page, ResourceView, Retention};
 use fencegate::engine::{Engine, Settings};
 use fencegate::http::proxy::Upstreams;
+use fencegate::http::receipt::Receipt;
 use fencegate::http::{AppState, Limits, router as routes};
 use http_body_util::BodyExt as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -104,11 +105,11 @@ impl World {
     }
 
     /// Sends a request, and holds its answer against what has changed.
-    async fn play(&mut self, call: &Call) {
+    async fn play(&mut self, call: &Call) -> Option<Answer> {
         let before = self.views().await;
         self.said.extend_from_slice(&call.said());
         // A caller that hangs up learns nothing.
-        let Some(answer) = self.send(call).await else { return };
+        let answer = self.send(call).await?;
         let after = self.views().await;
         checks::is_sound(call, &answer);
         checks::keeps_secrets(call, &answer, &self.said, &before, &after);
@@ -119,12 +120,14 @@ impl World {
             checks::reads_back(call, &self.send(&read).await.unwrap());
         }
         self.granted.extend(checks::grant(call, &answer));
+        Some(answer)
     }
 
     async fn send(&self, call: &Call) -> Option<Answer> {
         let response = self.clock.drive(PATIENCE, self.routes.clone().oneshot(call.request()));
         let Ok(response) = response.await?;
-        let (parts, mut body) = response.into_parts();
+        let (mut parts, mut body) = response.into_parts();
+        let receipt = parts.extensions.remove::<Receipt>();
         let streamed =
             parts.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
         let limit = if streamed { STREAMED } else { PATIENCE };
@@ -141,6 +144,10 @@ impl World {
                     break;
                 }
             }
+        }
+        // Without that the lock is given back, as after an answer that was lost.
+        if let Some(receipt) = receipt.filter(|_| !call.lost) {
+            receipt.delivered();
         }
         Some(Answer { status: parts.status, headers: parts.headers, body: bytes.into() })
     }
@@ -177,5 +184,43 @@ fn settings() -> Settings {
         uploads_max: 4,
         refencing: None,
         drained: Arc::from([]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The statuses of the answers to a script.
+    fn statuses(script: &str) -> Vec<u16> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut world = World::new();
+            let mut found = Vec::new();
+            for text in split(script.as_bytes()) {
+                let call = Call::read(text, &world.granted).unwrap();
+                let answer = world.play(&call).await;
+                found.push(answer.map_or(0, |answer| answer.status.as_u16()));
+            }
+            found
+        })
+    }
+
+    const LOCK: &str = "POST /locks\ncontent-type: application/json\n\n{\"resource\":\"r\"}";
+
+    /// What could not go well would find nothing either.
+    #[test]
+    fn a_script_takes_locks_and_writes() {
+        let write = "PUT /resources/r/objects/k\nx-fence-token: $0\n\nx";
+        let release = "DELETE /locks/#0";
+        let again = LOCK.replace("\"}", "\",\"wait\":\"40s\"}");
+        let wait = [LOCK, write, &again, write, release, write].join("\n%%\n");
+        assert_eq!(statuses(&wait), [201, 201, 201, 412, 204, 412]);
+        let lost = LOCK.replacen('\n', " lost\n", 1);
+        assert_eq!(statuses(&[&lost, write].join("\n%%\n")), [201, 412]);
+        assert_eq!(
+            statuses(&["GET /events\naccept: text/event-stream", LOCK].join("\n%%\n")),
+            [200, 201]
+        );
     }
 }

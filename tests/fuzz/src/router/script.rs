@@ -1,7 +1,7 @@
 //! Requests as text.
 //!
-//! Each begins with `METHOD target` and perhaps the size of the pieces in which its body comes; then
-//! lines `name: value`, an empty line, the body. A line `%%` stands between two requests. `$0` to `$9`
+//! Each begins with `METHOD target` and perhaps the size of the pieces in which its body comes, or `lost`
+//! if the answer is never written out; then lines `name: value`, an empty line, the body. A line `%%` stands between two requests. `$0` to `$9`
 //! are the tokens that were granted so far, `#0` to `#9` the ids of their locks.
 
 use std::convert::Infallible;
@@ -30,6 +30,8 @@ pub(super) struct Call {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
+    /// Whether the answer is lost on the way.
+    pub(super) lost: bool,
     piece: usize,
 }
 
@@ -53,7 +55,9 @@ impl Call {
         let mut words = line.split(|byte| *byte == b' ');
         let method = Method::from_bytes(words.next()?).ok()?;
         let uri = Uri::try_from(words.next()?).ok()?;
-        let piece = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let last = words.next();
+        let lost = last == Some(b"lost");
+        let piece = last.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
         let mut headers = HeaderMap::new();
         while !rest.is_empty() {
             let (line, more) = first_line(rest);
@@ -75,7 +79,7 @@ impl Call {
             headers.insert(header::CONTENT_LENGTH, rest.len().into());
         }
         headers.entry(header::HOST).or_insert(HeaderValue::from_static("fence"));
-        Some(Self { method, uri, headers, body: rest.to_vec(), piece: piece.unwrap_or(0) })
+        Some(Self { method, uri, headers, body: rest.to_vec(), lost, piece: piece.unwrap_or(0) })
     }
 
     /// The request itself.
