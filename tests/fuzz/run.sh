@@ -39,7 +39,7 @@ fuzz() {
     common="-dict=tests/fuzz/words.dict -artifact_prefix=$found/broken-$name- -timeout=20 -rss_limit_mb=4096"
     if [ "$minutes" = merge ]; then
         # shellcheck disable=SC2086 # options are words
-        "$bins/fuzz-$name" $common -merge=1 -max_len=2048 "$seeds" "$found/$name"
+        "$bins/fuzz-$name" $common -merge=1 -use_counters=0 -max_len=1024 "$seeds" "$found/$name"
     else
         # shellcheck disable=SC2086 # options are words
         "$bins/fuzz-$name" $common -max_total_time="$((minutes * 60))" -print_final_stats=1 \

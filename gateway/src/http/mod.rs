@@ -30,6 +30,8 @@ pub use problem::Problem;
 pub use serve::PeerAddress;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
+#[doc(hidden)]
+pub use tap::{Watched, watched};
 
 use routes::{
     audit, commits, feed, fences, health, intents, locks, objects, operations, operators,

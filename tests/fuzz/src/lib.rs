@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "what must hold is said by panicking")]
 
 mod bodies;
+mod framing;
 mod headers;
 mod multipart;
 mod names;
@@ -16,6 +17,7 @@ mod tokens;
 mod words;
 
 pub use bodies::bodies;
+pub use framing::framing;
 pub use headers::headers;
 pub use multipart::multipart;
 pub use names::names;
@@ -38,6 +40,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("settings", settings),
     ("bodies", bodies),
     ("multipart", multipart),
+    ("framing", framing),
     ("router", router),
 ];
 

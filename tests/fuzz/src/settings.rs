@@ -48,16 +48,18 @@ pub fn settings(input: &[u8]) {
     }
 }
 
-/// Whether the secret stands only where secrets do.
+/// Whether the secret stands only where secrets do: each on a line of its own, and in no longer string.
 fn is_secret(text: &str) -> bool {
-    let all = text.matches(SECRET).count();
     let places = [
         format!("etcd_password = \"{SECRET}\""),
         format!("FENCEGATE_ETCD_PASSWORD={SECRET}"),
         format!("postgres = \"postgres://u:{SECRET}@"),
         format!("FENCEGATE_POSTGRES=postgres://u:{SECRET}@"),
     ];
-    all > 0 && places.iter().map(|place| text.matches(place.as_str()).count()).sum::<usize>() == all
+    let at_place = |line: &&str| places.iter().any(|place| line.starts_with(place.as_str()));
+    let lines = text.lines().filter(at_place).count();
+    let longer = text.contains("\"\"\"") || text.contains("'''");
+    lines > 0 && text.matches(SECRET).count() == lines && !longer
 }
 
 /// A file of this thread's own.

@@ -48,7 +48,7 @@ macro_rules! replays {
     };
 }
 
-replays!(tokens, names, paths, words, headers, settings, bodies, multipart, router);
+replays!(tokens, names, paths, words, headers, settings, bodies, multipart, framing, router);
 
 #[test]
 fn the_corpora_stay_small() {
