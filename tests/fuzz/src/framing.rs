@@ -90,13 +90,14 @@ fn serve(stream: &[u8]) -> (Vec<Served>, bool) {
     let served = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&served);
     let service = service_fn(move |request: Request<Incoming>| {
-        into.lock().unwrap().push(Served {
-            coded: request.headers().contains_key(header::TRANSFER_ENCODING),
-            goes_on: goes_on(request.method(), request.version(), request.headers()),
-        });
-        async {
-            // That a body breaks off hyper tells the connection, too.
-            let _ = request.into_body().collect().await;
+        let into = Arc::clone(&into);
+        async move {
+            let (head, body) = request.into_parts();
+            let goes_on = goes_on(&head.method, head.version, &head.headers);
+            let coded = head.headers.contains_key(header::TRANSFER_ENCODING);
+            // After a body that breaks off there is no other request.
+            let goes_on = body.collect().await.is_ok() && goes_on;
+            into.lock().unwrap().push(Served { coded, goes_on });
             Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
         }
     });
