@@ -34,8 +34,10 @@ pub fn framing(input: &[u8]) {
     if !sizes.is_empty() {
         assert_eq!(watched(pieces), seen);
     }
+    // White space in a header is passed over; where it would matter hyper takes none.
+    let dense: Vec<u8> = stream.iter().copied().filter(|byte| !b" \t".contains(byte)).collect();
     let has =
-        |word: &[u8]| stream.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
+        |word: &[u8]| dense.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
     let both = has(b"content-length") && has(b"transfer-encoding");
     assert!(seen.two_lengths == 0 || both);
     assert!(seen.fragment == 0 || has(b"#"));

@@ -58,13 +58,13 @@ pub(super) fn keeps_secrets(
     let shown = [format!("{:?}", answer.headers).as_bytes(), &answer.body].concat();
     let holds =
         |text: &[u8], word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());
-    let presented = call.headers.get_all("x-fence-token");
-    let presented: Vec<_> = presented.iter().map(|token| token.as_bytes()).collect();
+    let presented: Vec<_> = call.headers.get_all("x-fence-token").iter().collect();
     // The tokens of locks that were given back or broken will never be good again.
     let ended = |state| matches!(state, LockState::Released | LockState::Broken);
     for view in before.values().chain(after.values()).filter(|view| !ended(view.state)) {
         let token = view.token.to_string();
-        let known = presented.contains(&token.as_bytes()) || holds(said, &token);
+        let presented = presented.iter().any(|line| holds(line.as_bytes(), &token));
+        let known = presented || holds(said, &token);
         assert!(known || !holds(&shown, &token), "{} shows {token}", call.uri);
     }
     assert!(holds(said, LOCKS) || !holds(&shown, LOCKS), "{} shows an id", call.uri);
