@@ -5,7 +5,7 @@
 # reaches, the others are not.
 #
 # New inputs that reach more code go to target/fuzz/TARGET. One that breaks a property goes to
-# target/fuzz/broken-TARGET-*, and the script ends with 1: mend it, and commit it to the corpus.
+# target/fuzz/broken-TARGET-*, and the script does not end with 0: mend it, and commit it to the corpus.
 # `tests/fuzz/run.sh TARGET merge` adds to the committed corpus what reaches code that it does not.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -39,7 +39,7 @@ fuzz() {
     common="-dict=tests/fuzz/words.dict -artifact_prefix=$found/broken-$name- -timeout=20 -rss_limit_mb=4096"
     if [ "$minutes" = merge ]; then
         # shellcheck disable=SC2086 # options are words
-        "$bins/fuzz-$name" $common -merge=1 -use_counters=0 -max_len=1024 "$seeds" "$found/$name"
+        "$bins/fuzz-$name" $common -set_cover_merge=1 -use_counters=0 -max_len=1024 "$seeds" "$found/$name"
     else
         # shellcheck disable=SC2086 # options are words
         "$bins/fuzz-$name" $common -max_total_time="$((minutes * 60))" -print_final_stats=1 \
