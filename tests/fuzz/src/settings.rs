@@ -47,6 +47,7 @@ pub fn settings(input: &[u8]) {
             }
         }
     }
+    let _ = std::fs::remove_file(&place);
 }
 
 fn shows(text: &str) -> bool {
