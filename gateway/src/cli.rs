@@ -6,16 +6,23 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use fence_core::ResourceName;
+use reqwest::Url;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Flags};
+use crate::drill::{self, Outcome};
 use crate::{http, telemetry, wiring};
 
 /// Something went wrong while running.
 const FAILED: u8 = 1;
 /// The command line or the configuration is not usable; clap ends with the same code.
 const MISUSED: u8 = 2;
+/// A drill could not be carried out: it says nothing on the fence.
+const UNDECIDED: u8 = 2;
+/// The shortest and the longest time that a drill may be given; its lock takes a second to lapse.
+const TIME_LIMITS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 /// How long blocking work may hold up the end of the process.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -55,6 +62,16 @@ enum Command {
     /// the ledger points at that is missing, and what is in the store that the ledger knows nothing of.
     /// Ends with 1 if readers do not get everything.
     Scrub(Scrub),
+    /// Show on a canary resource of a running gateway that the fence works
+    ///
+    /// Over HTTP it plays a late writer: takes a lock, writes, lets the lock lapse and a second holder
+    /// take over, and looks whether the first one's late write bounces, as do a write without a token
+    /// and one with a forged token. Says what it saw step by step, and removes the object again; the
+    /// resource's fence and history stay, as they always do.
+    ///
+    /// Ends with 0 if every step came out as it must, with 1 if one did not, and with 2 if the drill
+    /// could not be carried out, as when nobody answers.
+    Drill(Drill),
     /// Print the HTTP interface as OpenAPI 3.1
     Openapi,
 }
@@ -83,6 +100,43 @@ struct Scrub {
     flags: Flags,
 }
 
+#[derive(Debug, clap::Args)]
+struct Drill {
+    /// The gateway, for example http://127.0.0.1:8080, or where a proxy shows it, with its prefix
+    #[arg(value_name = "URL", value_parser = base_url)]
+    url: Url,
+
+    /// Drill on this resource; it must be new, or one that only drills have used
+    /// [default: fencegate-drill-<random>]
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| ResourceName::new(name))]
+    resource: Option<ResourceName>,
+
+    /// Give up after this time
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time_limit)]
+    timeout: Duration,
+
+    /// Print one JSON document in the end, in place of a line for each step
+    #[arg(long)]
+    json: bool,
+}
+
+/// A URL that paths can be added to.
+fn base_url(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    let plain = url.query().is_none() && url.fragment().is_none();
+    if !matches!(url.scheme(), "http" | "https") || !plain {
+        return Err("it must begin with http:// or https://, without a query".to_owned());
+    }
+    Ok(url)
+}
+
+fn time_limit(text: &str) -> Result<Duration, String> {
+    let limit = humantime::parse_duration(text);
+    let limit = limit.map_err(|_| "it must be a duration such as 30s or 2m".to_owned())?;
+    let allowed = TIME_LIMITS.0..=TIME_LIMITS.1;
+    allowed.contains(&limit).then_some(limit).ok_or_else(|| "it must be from 5s to 1h".to_owned())
+}
+
 /// Why a command failed, and the exit code for it.
 #[derive(Debug)]
 pub struct Failure {
@@ -95,6 +149,10 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         eprintln!("error: {:#}", self.error);
         ExitCode::from(self.code)
+    }
+
+    fn undecided(error: anyhow::Error) -> Self {
+        Self { error, code: UNDECIDED }
     }
 
     fn misused(error: impl Into<anyhow::Error>) -> Self {
@@ -148,12 +206,34 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             let config = Config::load(&flags).map_err(Failure::misused)?;
             print(&config.show().map_err(Failure::misused)?)?;
         }
+        Command::Drill(settings) => run_drill(settings)?,
         Command::Openapi => print(&http::openapi_yaml())?,
     }
     Ok(())
 }
 
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn run_drill(Drill { url, resource, timeout, json }: Drill) -> Result<(), Failure> {
+    let settings = drill::Settings { url, resource, timeout };
+    // A reader that went away must not stop the drill half-way.
+    let mut tell = |step: &drill::Step| {
+        if !json {
+            let _ = print(&format!("{step}\n"));
+        }
+    };
+    let report = block_on(drill::drill(&settings, &mut tell)).map_err(Failure::undecided)?;
+    if json {
+        let text = serde_json::to_string_pretty(&report).context("cannot print the report")?;
+        print(&format!("{text}\n"))?;
+    }
+    match report.outcome {
+        Outcome::Held if json => Ok(()),
+        Outcome::Held => Ok(print(&format!("{}\n", report.verdict()))?),
+        Outcome::Failed => Err(anyhow::anyhow!(report.verdict()).into()),
+        Outcome::NotDone => Err(Failure::undecided(anyhow::anyhow!(report.verdict()))),
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

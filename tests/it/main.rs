@@ -17,6 +17,7 @@ mod cut_connections;
 mod deadlocks;
 mod deliveries;
 mod disasters;
+mod drill;
 mod engine_blobs;
 mod engine_breaks;
 mod engine_commits;

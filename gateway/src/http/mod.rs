@@ -13,7 +13,7 @@ pub mod state;
 mod tap;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::{HeaderName, Method, header};
@@ -30,6 +30,8 @@ pub use problem::Problem;
 pub use serve::PeerAddress;
 pub use serve::serve;
 pub use state::{App, AppState, Limits};
+#[doc(hidden)]
+pub use tap::{Watched, watched};
 
 use routes::{
     audit, commits, feed, fences, health, intents, locks, objects, operations, operators,
@@ -88,10 +90,12 @@ fn api() -> OpenApiRouter<App> {
 /// answers preflights. A panic becomes a problem. `check` refuses what is malformed. Then comes
 /// the route.
 pub fn router(state: AppState) -> Router {
+    // Their documentation takes far longer to make than the routes: once is enough.
+    static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| api().split_for_parts().0);
     let cors = cors(&state);
     let app = Arc::new(state);
-    let (router, _) = api().split_for_parts();
-    let router = router
+    let router = ROUTES
+        .clone()
         .route("/resources/{resource}/objects/", axum::routing::any(empty_key))
         // Methods that have no name here, and the path that a wildcard does not match.
         .route("/upstreams/{name}/{*path}", axum::routing::any(upstreams::pass))

@@ -127,9 +127,9 @@ fn cut<T>(items: &mut Vec<T>, limit: i64) -> Option<()> {
 
 /// The number below which a page of numbered entries, newest first, begins.
 pub fn before(cursor: Option<&str>) -> Result<Option<i64>, Problem> {
-    cursor
-        .map(|text| text.parse().ok().filter(|number| *number > 0).ok_or_else(bad_cursor))
-        .transpose()
+    // `parse` would also take a sign and leading zeros.
+    let exact = |text: &str| text.parse().ok().filter(|number: &i64| number.to_string() == text);
+    cursor.map(|text| exact(text).filter(|number| *number > 0).ok_or_else(bad_cursor)).transpose()
 }
 
 /// Like [`cursor_after`], for numbered entries: the cursor is the number of the last one that stays.
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(cursor_before(&mut items, 2, |item| *item), None);
         assert_eq!(before(Some("7")).unwrap(), Some(7));
         assert_eq!(before(None).unwrap(), None);
-        for bad in ["", "x", "0", "-1", "9223372036854775808"] {
+        for bad in ["", "x", "0", "-1", "+7", "07", "9223372036854775808"] {
             assert!(before(Some(bad)).is_err(), "{bad}");
         }
     }

@@ -102,6 +102,29 @@ impl Shared {
     }
 }
 
+/// What is remembered of a stream of requests, for `tests/fuzz`.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    pub heads: u64,
+    pub two_lengths: u64,
+    pub fragment: u64,
+    pub lost: bool,
+}
+
+/// Watches a stream that comes in these pieces, for `tests/fuzz`.
+#[doc(hidden)]
+pub fn watched<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Watched {
+    let mut watcher = Watcher::default();
+    pieces.for_each(|piece| watcher.feed(piece));
+    Watched {
+        heads: watcher.heads(),
+        two_lengths: watcher.two_lengths(),
+        fragment: watcher.fragment(),
+        lost: watcher.lost(),
+    }
+}
+
 /// Counts a request out when hyper is done with its answer.
 pub(super) struct InFlight(Arc<Shared>);
 
