@@ -205,6 +205,18 @@ BEGIN
     WHERE g.blob = ANY (p_blobs) AND NOT g.deleted;
 END $$;
 
+-- Whether blobs that the ledger does not know of may be deleted: not for p_horizon_s after a re-fence.
+CREATE FUNCTION fencegate.may_delete(p_seen bigint, p_horizon_s double precision)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    RETURN guard.refenced_at IS NULL
+        OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';
+END $$;
+
 -- Everything that points at a blob.
 CREATE VIEW fencegate.blob_pointers AS
 SELECT b.blob, b.resource, b.key, b.version, b.size, true AS current

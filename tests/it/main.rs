@@ -67,6 +67,7 @@ mod schedules_fences;
 mod schedules_guard;
 mod schedules_upstreams;
 mod scrub;
+mod scrub_restored;
 mod seeing;
 mod setup;
 mod sql_races;

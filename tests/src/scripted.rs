@@ -526,6 +526,10 @@ impl Uploads for ScriptedLedger {
         self.memory.pin_blobs(blobs, keep).await
     }
 
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        self.memory.may_delete(horizon).await
+    }
+
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
         self.memory.known_blobs(blobs).await
     }

@@ -552,6 +552,10 @@ impl Uploads for SimulatedLedger {
         self.act(move |memory| now(memory.pin_blobs(&blobs, keep))).await
     }
 
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        self.look_up(move |memory| now(memory.may_delete(horizon))).await
+    }
+
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
         let blobs = blobs.to_vec();
         self.look_up(move |memory| now(memory.known_blobs(&blobs))).await

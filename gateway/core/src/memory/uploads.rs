@@ -152,6 +152,11 @@ impl Uploads for MemoryLedger {
         Ok(blobs.iter().map(known).collect())
     }
 
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let now = self.now().wall;
+        Ok(self.state().refenced_at.is_none_or(|at| at <= before(now, horizon)))
+    }
+
     async fn pointers(
         &self,
         after: Option<BlobId>,

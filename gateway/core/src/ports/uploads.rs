@@ -152,6 +152,11 @@ pub trait Uploads: Send + Sync {
     /// Which of these blobs the ledger knows of, in whatever way.
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError>;
 
+    /// Whether blobs that the ledger does not know of may be deleted: not for so long after a re-fence, as
+    /// with [`tidy_blobs`](Self::tidy_blobs). Carries the guard, so that a ledger that may have gone back
+    /// says nothing; one that went back on its own timeline shows only by the witness in the mint.
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError>;
+
     /// What points at blobs, in the order of the blobs, behind `after`.
     async fn pointers(
         &self,

@@ -165,6 +165,14 @@ impl Uploads for PgLedger {
         fetch!(sessions, fetch_all, query)
     }
 
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_scalar::<_, bool>("SELECT fencegate.may_delete($1, $2)")
+            .bind(sessions.seen())
+            .bind(horizon.as_secs_f64());
+        act!(sessions, fetch_one, query)
+    }
+
     async fn pointers(
         &self,
         after: Option<BlobId>,

@@ -197,6 +197,17 @@ impl Uploads for SqliteLedger {
         self.keep(reader, known)
     }
 
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let after = self.now().wall.as_microsecond().saturating_sub(micros(horizon));
+        let mut reader = self.reader().await?;
+        let settled =
+            sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?1)")
+                .bind(after)
+                .fetch_one(&mut reader)
+                .await;
+        self.keep(reader, settled)
+    }
+
     async fn pointers(
         &self,
         after: Option<BlobId>,
