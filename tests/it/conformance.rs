@@ -105,6 +105,7 @@ on_every_ledger! {
         replaced_versions_are_gone
         garbage_is_handed_out_to_those_who_can_delete_it
         nothing_is_deleted_for_a_while_after_a_re_fence
+        the_blob_of_a_forgotten_version_stays_for_a_while
     }
     drains {
         an_intent_is_judged_like_a_write

@@ -8,6 +8,7 @@ mod blob_sizes;
 mod blob_sweeping;
 mod blobs;
 mod commands;
+mod commit_bodies;
 mod commit_readers;
 mod commits;
 mod conformance;

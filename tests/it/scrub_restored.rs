@@ -81,7 +81,8 @@ async fn a_snapshot_of_postgres_deletes_nothing_that_it_forgot() {
     let mut mint = etcd.client().await;
     eventually("the witness has seen it", async || {
         let found = mint.get(format!("{prefix}/witness"), None).await.unwrap();
-        let witness: serde_json::Value = serde_json::from_slice(found.kvs()[0].value()).unwrap();
+        let witness: serde_json::Value =
+            serde_json::from_slice(found.kvs().first()?.value()).unwrap();
         (witness["flushed"].as_i64()? >= position).then_some(())
     })
     .await;
@@ -144,7 +145,7 @@ async fn without_the_mint_nothing_is_deleted() {
     std::fs::create_dir_all(stray.parent().unwrap()).unwrap();
     std::fs::write(&stray, b"left behind").unwrap();
     etcd.kill9();
-    refused(&gateway, "etcd", &stray).await;
+    refused(&gateway, "the mint does not answer", &stray).await;
     etcd.start().await;
     let (code, told, log) = gateway.run(&["scrub", "--fix"]).await;
     assert_eq!(code, Some(0), "{told}{log}");

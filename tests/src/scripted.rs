@@ -497,7 +497,7 @@ impl Uploads for ScriptedLedger {
         self.memory.begin_upload(item).await
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         self.memory.note_upload(blob, handle).await
     }
 

@@ -106,11 +106,18 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
             }
         }
     };
-    let report = scrub.run(progress).await.map_err(|error| match error {
-        EngineError::RefenceRequired(_)
-        | EngineError::MintUnavailable(_)
-        | EngineError::MintRegressed(_) => anyhow::Error::new(error).context(NOTHING_DELETED),
-        error => anyhow::Error::new(error).context("cannot compare the ledger with the store"),
+    let report = scrub.run(progress).await.map_err(|error| {
+        let doubt = match error {
+            EngineError::MintUnavailable(_) => Some("the mint does not answer"),
+            EngineError::MintRegressed(_) => Some("the mint has lost its place"),
+            EngineError::RefenceRequired(_) => Some("the ledger must be re-fenced"),
+            _ => None,
+        };
+        let error = anyhow::Error::new(error);
+        match doubt {
+            Some(why) => error.context(why).context(NOTHING_DELETED),
+            None => error.context("cannot compare the ledger with the store"),
+        }
     })?;
     Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix)? })
 }

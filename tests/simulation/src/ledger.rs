@@ -524,7 +524,7 @@ impl Uploads for SimulatedLedger {
         self.act(move |memory| now(memory.begin_upload(item))).await
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         let handle = handle.to_owned();
         self.act(move |memory| now(memory.note_upload(blob, &handle))).await
     }

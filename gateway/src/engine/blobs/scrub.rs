@@ -162,12 +162,12 @@ impl Scrub {
         }
         if let Some(head) = head {
             head.check_owner(place.epoch.ledger)?;
-            let witness = head.witness.ok_or_else(|| {
-                let why =
-                    "the mint does not remember how far the ledger was; start a gateway first";
-                EngineError::MintRegressed(why.into())
-            })?;
-            if let Some(why) = witness.lost(&place) {
+            if head.ledger.is_none() {
+                let why = "the mint remembers no ledger; start a gateway, and ask for a lock";
+                return Err(EngineError::MintRegressed(why.into()));
+            }
+            // Only a ledger of a second's age has none yet.
+            if let Some(why) = head.witness.and_then(|witness| witness.lost(&place)) {
                 return Err(EngineError::RefenceRequired(why));
             }
         }
