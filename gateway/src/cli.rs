@@ -92,7 +92,8 @@ struct Refence {
 
 #[derive(Debug, clap::Args)]
 struct Scrub {
-    /// Delete what the ledger knows nothing of, unless it is younger than `rollback_horizon`
+    /// Delete what the ledger knows nothing of, unless it is younger than `rollback_horizon`, or the ledger
+    /// was re-fenced less than that ago; refused on a ledger that may have gone back
     #[arg(long)]
     fix: bool,
 

@@ -156,6 +156,14 @@ BEGIN
             v_verdict[i] := CASE WHEN k_print[k] = p_fingerprint[i] THEN 'replayed'
                                  ELSE 'key_reused' END;
             v_original[i] := k_operation[k];
+            -- Another operation took effect under it: this one never does, also once the key is forgotten.
+            IF p_attempt[i] > 0 AND k_operation[k] <> p_operation[i] THEN
+                PERFORM fencegate.bury('operation', p_operation[i], t);
+                IF twice THEN
+                    id_known := id_known || p_operation[i];
+                    id_applied := id_applied || false;
+                END IF;
+            END IF;
             CONTINUE;
         END IF;
         IF p_attempt[i] = 2 THEN

@@ -119,11 +119,12 @@ END $$;
 
 -- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
 -- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s. For p_horizon_s
--- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise.
+-- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise. The blob of
+-- a version that is forgotten stays for p_forgotten_s: a reader may have begun just before.
 CREATE FUNCTION fencegate.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
-    p_replaced_blobs_s double precision, p_horizon_s double precision, p_claim_s double precision,
-    p_rows bigint, p_hand_out boolean)
+    p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,
+    p_claim_s double precision, p_rows bigint, p_hand_out boolean)
 RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text, again boolean)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -153,21 +154,25 @@ BEGIN
         ORDER BY o.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS inline = ROW_COUNT;
 
-    -- A synchronous standby that has not got as far as the replacement may be promoted without it.
+    -- A synchronous standby that has not got as far as the replacement may be promoted without it. One
+    -- whose progress this role may not see counts as not there yet; nor is one that has just connected.
     WITH old AS (
         SELECT r.resource, r.key, r.version, r.generation FROM fencegate.replaced_versions r
         WHERE r.blob IS NOT NULL AND r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'
           AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
                           WHERE p.blob = r.blob AND p.keep_until > t)
           AND NOT EXISTS (SELECT FROM pg_stat_replication s
-                          WHERE s.sync_state IN ('sync', 'quorum') AND s.flush_lsn < r.replaced_lsn)
+                          WHERE coalesce(s.sync_state, 'sync') IN ('sync', 'quorum')
+                            AND coalesce(s.flush_lsn, '0/0') < r.replaced_lsn
+                            AND current_setting('synchronous_standby_names') <> '')
         ORDER BY r.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED),
     gone AS (DELETE FROM fencegate.replaced_versions r USING old
              WHERE r.resource = old.resource AND r.key = old.key AND r.version = old.version
                AND r.generation = old.generation
              RETURNING r.blob),
     garbage AS (INSERT INTO fencegate.blob_garbage (blob, due_at)
-                SELECT g.blob, t FROM gone g WHERE g.blob IS NOT NULL)
+                SELECT g.blob, t + p_forgotten_s * interval '1 second' FROM gone g
+                WHERE g.blob IS NOT NULL)
     SELECT count(*) INTO forgotten FROM gone;
 
     DELETE FROM fencegate.blob_pins p WHERE p.blob IN (
@@ -203,6 +208,18 @@ BEGIN
     UPDATE fencegate.blob_garbage g
     SET deleted = true, due_at = clock_timestamp() + p_redelete_s * interval '1 second'
     WHERE g.blob = ANY (p_blobs) AND NOT g.deleted;
+END $$;
+
+-- Whether blobs that the ledger does not know of may be deleted: not for p_horizon_s after a re-fence.
+CREATE FUNCTION fencegate.may_delete(p_seen bigint, p_horizon_s double precision)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
+BEGIN
+    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    RETURN guard.refenced_at IS NULL
+        OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';
 END $$;
 
 -- Everything that points at a blob.

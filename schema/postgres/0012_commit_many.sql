@@ -100,6 +100,10 @@ BEGIN
             verdict := CASE WHEN known.fingerprint = p_fingerprint THEN 'replayed' ELSE 'key_reused' END;
             resource := known.i;
             original := known.operation;
+            -- Another operation took effect under it: this one never does, also once the key is forgotten.
+            IF p_attempt > 0 AND known.operation <> p_operation THEN
+                PERFORM fencegate.bury('operation', p_operation, t);
+            END IF;
             flushed := fencegate.flushed();
             RETURN NEXT;
             RETURN;
@@ -137,6 +141,9 @@ BEGIN
         ELSIF f_hold[r] IN ('released', 'broken') THEN
             why := f_hold[r];
         ELSIF p_lock <> f_lock[r] THEN
+            why := 'lock_id_mismatch';
+        -- The tokens of several locks that were minted together are the same.
+        ELSIF f_lock[r] <> f_lock[1] THEN
             why := 'lock_id_mismatch';
         ELSIF f_frozen[r] THEN
             why := 'frozen';

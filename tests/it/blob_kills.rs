@@ -90,6 +90,7 @@ async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
     let store = Store::start(kind).await;
     let settings = on_store(setup.settings().await, &store)
         .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
+        .env("FENCEGATE_UPLOAD_TIMEOUT", "2s")
         .env("FENCEGATE_UPLOADS_KEPT", "3s")
         .env("FENCEGATE_READER_GRACE", "0s")
         .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
@@ -118,7 +119,8 @@ async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
     let (written, ()) = tokio::join!(join_all(writers), kills);
     assert!(acknowledged.load(Ordering::SeqCst) > KILLS / 2, "too few writes were acknowledged");
 
-    gateway.set_env("FENCEGATE_UPLOADS_KEPT", "0s");
+    gateway.set_env("FENCEGATE_UPLOAD_TIMEOUT", "1s");
+    gateway.set_env("FENCEGATE_UPLOADS_KEPT", "1100ms");
     gateway.kill9();
     gateway.restart().await;
     let client = gateway.client();

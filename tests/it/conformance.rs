@@ -105,6 +105,7 @@ on_every_ledger! {
         replaced_versions_are_gone
         garbage_is_handed_out_to_those_who_can_delete_it
         nothing_is_deleted_for_a_while_after_a_re_fence
+        the_blob_of_a_forgotten_version_stays_for_a_while
     }
     drains {
         an_intent_is_judged_like_a_write
@@ -128,6 +129,7 @@ on_every_ledger! {
         deleting_nothing_takes_no_version
         what_is_refused_in_part_is_refused_whole
         one_resource_may_refuse_for_all
+        resources_of_different_locks_take_no_commit
         a_sequence_rises_on_each_resource
         conditions_are_about_the_state_before
         a_version_may_be_demanded_of_another_resource
@@ -307,6 +309,8 @@ on_every_ledger! {
         a_first_sending_that_is_refused_buries_nothing
         burying_an_absent_write_stops_it
         a_rerun_with_a_key_finds_the_effect
+        a_rerun_that_its_key_answers_buries_its_id
+        what_its_key_buried_in_a_batch_stays_so_in_it
         one_operation_twice_in_a_batch_has_one_effect
         what_is_buried_in_a_batch_stays_so_in_it
         a_rerun_of_a_sealed_id_is_the_same_lock

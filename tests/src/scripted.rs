@@ -497,7 +497,7 @@ impl Uploads for ScriptedLedger {
         self.memory.begin_upload(item).await
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         self.memory.note_upload(blob, handle).await
     }
 
@@ -524,6 +524,10 @@ impl Uploads for ScriptedLedger {
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
         self.memory.pin_blobs(blobs, keep).await
+    }
+
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        self.memory.may_delete(horizon).await
     }
 
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {

@@ -65,6 +65,17 @@ impl Config {
         ] {
             check.duration(name, value, Duration::ZERO..=3650 * DAY)?;
         }
+        if self.uploads_kept <= self.upload_timeout {
+            return Err(check.refuse(
+                "uploads_kept",
+                format!(
+                    "{} is not above upload_timeout, which is {}: a slow upload would count as \
+                     garbage before it is committed",
+                    humantime::format_duration(self.uploads_kept),
+                    humantime::format_duration(self.upload_timeout)
+                ),
+            ));
+        }
         check.duration("sweep_interval", self.sweep_interval, tenth..=HOUR)
     }
 

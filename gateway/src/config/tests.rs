@@ -152,6 +152,8 @@ fn values_of_a_wrong_form_are_refused() {
         ("etcd_prefix = \"fence\"", "etcd_prefix (from FILE): it must begin"),
         ("metrics_prefix = [\"a/\"]", "metrics_prefix (from FILE): \"a/\""),
         ("cors_origin = [\"https://a/b\"]", "cors_origin (from FILE): "),
+        ("uploads_kept = \"1h\"", "uploads_kept (from FILE): 1h is not above upload_timeout"),
+        ("upload_timeout = \"2h\"", "uploads_kept: 2h is not above upload_timeout"),
         ("etcd_user = \"gw\"", "etcd_user (from FILE): it needs etcd_password"),
         ("etcd_cert_file = \"c\"", "etcd_cert_file (from FILE): it needs etcd_key_file"),
         ("log = ", "FILE is not valid TOML: line 1"),

@@ -46,8 +46,12 @@ const LEDGER: &[ErrorCode] =
     &[ErrorCode::Overloaded, ErrorCode::LedgerUnavailable, ErrorCode::OutcomeUnknown];
 
 /// Codes of a JSON body.
-const JSON: &[ErrorCode] =
-    &[ErrorCode::BodyMalformed, ErrorCode::PayloadTooLarge, ErrorCode::UnsupportedMediaType];
+const JSON: &[ErrorCode] = &[
+    ErrorCode::BodyMalformed,
+    ErrorCode::PayloadTooLarge,
+    ErrorCode::UnsupportedMediaType,
+    ErrorCode::DigestMismatch,
+];
 
 /// Codes of a write, decided by the rule.
 const WRITE: &[ErrorCode] = &[
@@ -161,7 +165,7 @@ problems! {
     ]];
     /// A commit.
     CommitProblems = [EVERYWHERE, LEDGER, WRITE, JSON, &[
-        ErrorCode::DigestMismatch, ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
+        ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
     ]];
     /// A delete.
     DeleteProblems = [EVERYWHERE, LEDGER, WRITE];
@@ -310,6 +314,9 @@ pub struct DigestParams {
     /// `sha-256=:...:` or `sha-512=:...:`, in base64 (RFC 9530); another body is refused.
     #[param(rename = "Repr-Digest")]
     repr_digest: Option<String>,
+    /// As `Repr-Digest`: bodies come without an encoding.
+    #[param(rename = "Content-Digest")]
+    content_digest: Option<String>,
     /// With `100-continue` a write that is refused for good is refused before the body is sent.
     #[param(rename = "Expect")]
     expect: Option<String>,

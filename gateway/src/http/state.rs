@@ -67,6 +67,8 @@ pub struct AppState {
     pub limits: Limits,
     /// How many bytes the bodies of all requests under way may still take.
     pub bodies: Arc<Semaphore>,
+    /// How many of these may belong to commits whose uploads go on.
+    pub kept_bodies: Arc<Semaphore>,
     /// Renders what the process has measured.
     pub metrics: PrometheusHandle,
     /// Resources whose names begin with one of these are exported by name.

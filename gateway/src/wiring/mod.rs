@@ -97,6 +97,7 @@ pub async fn serve(
         engine: engine.clone(),
         limits,
         bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
+        kept_bodies: Arc::new(Semaphore::new(config.bodies_bytes_max / 2)),
         metrics,
         metrics_prefixes: config.metrics_prefix.clone(),
         draining: soft.clone(),

@@ -5,22 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use fence_core::ports::{Ledger, Pointer};
+use fence_core::ports::{Ledger, Mint, Pointer};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::engine::{Scrub, ScrubProgress, ScrubReport, Standing, store_standing};
+use crate::engine::{EngineError, Scrub, ScrubProgress, ScrubReport, Standing, store_standing};
 use crate::ledger::postgres::{PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
+use crate::mint::{EmbeddedMint, EtcdMint};
 use crate::runtime;
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// How many findings of a kind are listed.
 const LISTED_MAX: usize = 100;
+
+/// What a ledger that went back does not know of is not garbage.
+const NOTHING_DELETED: &str =
+    "with --fix the ledger must be known not to have gone back; no more was deleted";
 
 /// What a scrub has to tell.
 #[derive(Debug, Default)]
@@ -36,6 +41,7 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
     let runtime = runtime::runtime(TaskTracker::new());
     // Held until the end: no gateway may use the directory meanwhile.
     let mut _data_dir = None;
+    let mut witness: Option<Arc<dyn Mint>> = None;
     let ledger: Arc<dyn Ledger> = match &config.postgres {
         Some(url) => {
             let ledger = PgLedger::new(PgSettings {
@@ -44,6 +50,11 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
                 timeout: config.request_timeout,
             });
             ledger.check().await.context("cannot use the Postgres server")?;
+            if fix {
+                let clock = Arc::clone(&runtime.clock);
+                let mint = EtcdMint::connect(&super::etcd_settings(config), clock)?;
+                witness = Some(Arc::new(mint));
+            }
             Arc::new(ledger)
         }
         None => {
@@ -53,7 +64,11 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
             }
             _data_dir = Some(DataDir::lock(&config.data_dir)?);
             let clock = Arc::clone(&runtime.clock);
-            Arc::new(SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?)
+            let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+            if fix {
+                not_restored(config, &ledger).await.context(NOTHING_DELETED)?;
+            }
+            Arc::new(ledger)
         }
     };
     let url = config.blobs_url();
@@ -73,6 +88,7 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
         ledger,
         blobs: Arc::new(blobs),
         clock: runtime.clock,
+        witness,
         rollback_horizon: config.rollback_horizon,
         fix,
     };
@@ -90,8 +106,29 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
             }
         }
     };
-    let report = scrub.run(progress).await.context("cannot compare the ledger with the store")?;
+    let report = scrub.run(progress).await.map_err(|error| {
+        let doubt = match error {
+            EngineError::MintUnavailable(_) => Some("the mint does not answer"),
+            EngineError::MintRegressed(_) => Some("the mint has lost its place"),
+            EngineError::RefenceRequired(_) => Some("the ledger must be re-fenced"),
+            _ => None,
+        };
+        let error = anyhow::Error::new(error);
+        match doubt {
+            Some(why) => error.context(why).context(NOTHING_DELETED),
+            None => error.context("cannot compare the ledger with the store"),
+        }
+    })?;
     Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix)? })
+}
+
+/// Refuses a ledger that is older than its mint, or the other way round: `serve` would, too.
+async fn not_restored(config: &Config, ledger: &SqliteLedger) -> anyhow::Result<()> {
+    if !EmbeddedMint::exists(&config.data_dir)? {
+        bail!("{} has a ledger but no mint", config.data_dir.display());
+    }
+    let mint = EmbeddedMint::open(&config.data_dir)?;
+    super::compare(&config.data_dir, ledger, &mint).await
 }
 
 fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
@@ -116,6 +153,13 @@ fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
             "  of these deleted: {}; kept, younger than rollback_horizon: {}",
             report.deleted, report.kept
         )?;
+        if report.held > 0 {
+            writeln!(
+                text,
+                "  kept, since the ledger was re-fenced less than rollback_horizon ago: {}",
+                report.held
+            )?;
+        }
     }
     if !report.strangers.is_empty() {
         writeln!(text, "not named like a blob, let be: {}", report.strangers.len())?;

@@ -110,6 +110,11 @@ fn lists() -> Vec<Row> {
         bad("a list of too many resources", &format!(r#"{{"operations":[{}]}}"#, spread.join(","))),
         bad("an object twice", &format!(r#"{{"operations":[{twice},{twice}]}}"#)),
         bad("a put without a body", &LIST.replace(r#","body":"b""#, "")),
+        bad(
+            "an operation as a list",
+            r#"{"operations":[["put","live","new","b",null,null,null]]}"#,
+        ),
+        bad("an operation that is an object", &LIST.replace(r#""put""#, r#"{"put":null}"#)),
         bad("an unknown operation", &LIST.replace("put", "delete_all")),
         bad("a delete with a body", &LIST.replace("put", "delete")),
         bad("a resource that is no name", &LIST.replace("live", "a/b")),
@@ -163,6 +168,9 @@ fn parts() -> Vec<Row> {
         bad("a body before the list", &format!("{}{}--XX--", b(), listed(LIST))),
         bad("a list twice", &format!("{}{}{}--XX--", listed(LIST), listed(LIST), b())),
         bad("a part without a name", &form(LIST).replace("; name=\"b\"", "")),
+        bad("a name with spaces", &form(LIST).replace("\"operations\"", "\" operations \"")),
+        bad("empty parameters", &form(LIST).replace("; name=\"b\"", ";;; name=\"b\"")),
+        bad("a name in another way", &form(LIST).replace("\"b\"", "\"b\"; name*=utf-8''c")),
         bad("a part with two names", &form(LIST).replace("name=\"b\"", "name=b; name=b")),
         bad("a part with a large head", &form(LIST).replace("name=\"b\"", &"x".repeat(20_000))),
         row(

@@ -16,7 +16,7 @@ use crate::token::Token;
 /// 1. The operation is known: it took effect earlier, the answer was lost.
 /// 2. The operation is buried: `Buried`.
 /// 3. The idempotency key is known: its original answer, whatever became of the token since, or
-///    `KeyReused` for another payload.
+///    `KeyReused` for another payload; a rerun also buries its id, since another operation took effect.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. The rule, then preconditions: refused; a rerun also buries its id.
 /// 6. A blob whose intent is gone: `UploadExpired`; a rerun also buries its id. Else the intent is
@@ -34,6 +34,9 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
         return WriteVerdict::Buried;
     }
     if let Some(replay) = known_key(rows, item) {
+        if item.attempt != Attempt::First {
+            rows.bury(Buried::Operation(item.operation), now);
+        }
         return replay;
     }
     if let Some(instead) = mutated::instead_of_commit(rows, item) {

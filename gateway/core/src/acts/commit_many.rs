@@ -14,10 +14,12 @@ use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did
 /// 1. The operation is known: it took effect earlier, the answer was lost.
 /// 2. The operation is buried: `Buried`.
 /// 3. The idempotency key is known on a resource; the first in name order decides: the original answer,
-///    whatever became of the token since, or `KeyReused` for another payload.
+///    whatever became of the token since, or `KeyReused` for another payload; a rerun also buries its id,
+///    since another operation took effect.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. On each resource in name order the rule, then its version; then in the order of the steps what
-///    they demand of their objects: refused; a rerun also buries its id.
+///    they demand of their objects: refused; a rerun also buries its id. All must be of one lock: the
+///    tokens of several that were minted together are the same.
 /// 6. A blob whose intent is gone: `UploadExpired`; a rerun also buries its id. Else all intents are
 ///    consumed.
 /// 7. The effects of all steps. A resource on which anything changed takes one version, whatever the
@@ -30,6 +32,9 @@ pub fn commit_many(rows: &mut Rows, item: &CommitItem, now: Now) -> CommitVerdic
         return CommitVerdict::Buried;
     }
     if let Some(replay) = known_key(rows, item) {
+        if item.attempt != Attempt::First {
+            rows.bury(Buried::Operation(item.operation), now);
+        }
         return replay;
     }
     if item.attempt == Attempt::Bury {
@@ -66,11 +71,13 @@ fn known_key(rows: &Rows, item: &CommitItem) -> Option<CommitVerdict> {
 
 /// Steps 5 and 6.
 fn refused(rows: &Rows, item: &CommitItem, now: Now) -> Option<CommitVerdict> {
+    // The first is judged without it; once it is admitted, its fence has the lock of this token.
+    let mut lock = item.lock;
     for at in item.resources.iter() {
         let claim = Claim {
             resource: &at.resource,
             token: item.token,
-            lock: item.lock,
+            lock,
             sequence: item.sequence,
             version: at.version,
         };
@@ -78,6 +85,7 @@ fn refused(rows: &Rows, item: &CommitItem, now: Now) -> Option<CommitVerdict> {
             let resource = at.resource.clone();
             return Some(CommitVerdict::Refused { refusal, resource, step: None });
         }
+        lock = lock.or_else(|| rows.fences.get(&at.resource).map(|fence| fence.lock));
     }
     for (step, it) in item.steps.iter().enumerate() {
         if let Err(refusal) = meets(rows, &it.resource, &it.effect, it.object_condition.as_ref()) {

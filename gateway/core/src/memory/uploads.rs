@@ -25,8 +25,8 @@ fn after(now: Timestamp, by: Duration) -> Timestamp {
 }
 
 impl State {
-    fn discard(&mut self, blob: BlobId, handle: Option<String>, now: Timestamp) {
-        let row = GarbageRow { handle, due_at: now, deleted: false };
+    fn discard(&mut self, blob: BlobId, handle: Option<String>, due_at: Timestamp) {
+        let row = GarbageRow { handle, due_at, deleted: false };
         self.blobs.garbage.insert(blob, row);
     }
 
@@ -65,7 +65,8 @@ impl State {
             }
             !goes
         });
-        gone.iter().flatten().for_each(|blob| self.discard(*blob, None, now));
+        let due_at = after(now, times.forgotten_blobs());
+        gone.iter().flatten().for_each(|blob| self.discard(*blob, None, due_at));
         gone.len() as u64
     }
 }
@@ -77,11 +78,10 @@ impl Uploads for MemoryLedger {
         Ok(acts::begin_upload(&mut self.state().rows, &item, now))
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
-        if let Some(row) = self.state().rows.intents.get_mut(&blob) {
-            row.handle = Some(handle.to_owned());
-        }
-        Ok(())
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
+        let mut state = self.state();
+        let row = state.rows.intents.get_mut(&blob);
+        Ok(row.map(|row| row.handle = Some(handle.to_owned())).is_some())
     }
 
     async fn tidy_blobs(
@@ -150,6 +150,11 @@ impl Uploads for MemoryLedger {
                 || state.blobs.garbage.contains_key(blob)
         };
         Ok(blobs.iter().map(known).collect())
+    }
+
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let now = self.now().wall;
+        Ok(self.state().refenced_at.is_none_or(|at| at <= before(now, horizon)))
     }
 
     async fn pointers(

@@ -7,8 +7,8 @@
 //!    row. So either the blob is an object's, or garbage, whatever anybody's clock says.
 //! 3. Garbage is deleted twice, with time in between: a paused gateway may finish its upload after the
 //!    first time.
-//! 4. A blob that was replaced stays for readers that have begun, and for as long as a failover or a
-//!    restore may bring the pointer to it back.
+//! 4. A blob stays for readers that have begun, and for as long as a failover or a restore may bring a
+//!    pointer to it back: after its object was replaced, and again after the replaced version was forgotten.
 //! 5. A blob whose commit has an unknown outcome is never deleted: its intent decides.
 
 use std::time::Duration;
@@ -71,6 +71,12 @@ impl BlobTimes {
         self.reader_grace.max(self.rollback_horizon).max(self.versions)
     }
 
+    /// How long the blob of a replaced version stays once that was forgotten: a reader may have begun just
+    /// before, and a failover or a restore may bring the version back.
+    pub fn forgotten_blobs(&self) -> Duration {
+        self.reader_grace.max(self.rollback_horizon)
+    }
+
     /// How long garbage that was handed out is not handed out again: a minute, or less where no time is
     /// to pass between its two deletions.
     pub fn claim(&self) -> Duration {
@@ -126,8 +132,8 @@ pub trait Uploads: Send + Sync {
     /// known idempotency key nothing is stored.
     async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError>;
 
-    /// Notes the store's handle of an upload.
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError>;
+    /// Notes the store's handle of an upload; `false` if the upload was given up.
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError>;
 
     /// Gives up uploads that take too long, forgets replaced versions that have been kept long enough,
     /// and, with `hand_out`, hands out garbage: at most `limit` of each. Carries the guard, so that a
@@ -151,6 +157,11 @@ pub trait Uploads: Send + Sync {
 
     /// Which of these blobs the ledger knows of, in whatever way.
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError>;
+
+    /// Whether blobs that the ledger does not know of may be deleted: not for so long after a re-fence, as
+    /// with [`tidy_blobs`](Self::tidy_blobs). Carries the guard, so that a ledger that may have gone back
+    /// says nothing; one that went back on its own timeline shows only by the witness in the mint.
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError>;
 
     /// What points at blobs, in the order of the blobs, behind `after`.
     async fn pointers(

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::lock::OperationId;
@@ -19,6 +20,7 @@ pub const COMMIT_RESOURCES_MAX: usize = super::LOCK_RESOURCES_MAX;
 pub struct CommitRequest {
     /// What to do; no object comes twice. Bodies follow as parts in the order of the puts.
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
+    #[serde(deserialize_with = "objects")]
     pub operations: Vec<CommitOperation>,
     /// The version that each of these resources must be at, before the commit.
     #[cfg_attr(feature = "openapi",
@@ -44,6 +46,7 @@ pub enum CommitVerb {
 #[serde(deny_unknown_fields)]
 pub struct CommitOperation {
     /// What it does.
+    #[serde(deserialize_with = "word")]
     pub op: CommitVerb,
     /// Its resource.
     #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 256))]
@@ -54,13 +57,46 @@ pub struct CommitOperation {
     /// Of a put: the name of the part that has its bytes.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
     pub body: Option<String>,
-    /// Of a put: its content type; `application/octet-stream` by default.
+    /// Of a put: its content type; by default that of the part, or `application/octet-stream`.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
     pub content_type: Option<String>,
     /// As the header `If-Match`: the object carries one of these tags, or with `*`: it exists.
     pub if_match: Option<String>,
     /// Of a put, as the header `If-None-Match`; only `*`: the object does not exist.
     pub if_none_match: Option<String>,
+}
+
+/// Operations given as lists, by the position of their fields, would be taken, too.
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CommitOperation>, D::Error> {
+    struct Object(CommitOperation);
+    struct Fields;
+
+    impl<'de> Deserialize<'de> for Object {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Fields).map(Self)
+        }
+    }
+
+    impl<'de> Visitor<'de> for Fields {
+        type Value = CommitOperation;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an operation as a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            CommitOperation::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    let objects = Vec::<Object>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(operation)| operation).collect())
+}
+
+/// `{"put": null}` would be taken for `"put"`, too.
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CommitVerb, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    CommitVerb::deserialize(text.as_str().into_deserializer())
 }
 
 /// A resource named twice would be taken at its last version.
@@ -160,6 +196,11 @@ mod tests {
             r#"{"operations":[{"op":"put","resource":"r/s","key":"k","body":"b"}]}"#,
             r#"{"operations":[{"op":"put","resource":"r","key":"a//b","body":"b"}]}"#,
             r#"{"operations":[{"op":"put","resource":"r","key":"k","body":"b","ttl":1}]}"#,
+            r#"{"operations":[["delete","r","k",null,null,null,null]]}"#,
+            r#"{"operations":[{"op":{"delete":null},"resource":"r","key":"k"}]}"#,
+            r#"{"operations":[{"op":"delete","op":"delete","resource":"r","key":"k"}]}"#,
+            r#"{"operations":{"op":"delete","resource":"r","key":"k"}}"#,
+            r#"{"operations":[],"versions":[["r",1]]}"#,
             r#"{"operations":[],"versions":{"r":1,"r":2}}"#,
             r#"{"operations":[],"versions":{"r":-1}}"#,
             r#"{"operations":[],"versions":{"r":"1"}}"#,

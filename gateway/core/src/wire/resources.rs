@@ -136,7 +136,8 @@ pub struct Written {
 pub enum OperationOutcome {
     /// It took effect.
     Applied,
-    /// It took no effect and never will.
+    /// It took no effect and never will. If it had an `Idempotency-Key`, another request with the same key
+    /// may have taken effect: look that up on the resource.
     NotApplied,
     /// It was forwarded to an upstream, or is about to be, and what came of it is not known.
     Unknown,

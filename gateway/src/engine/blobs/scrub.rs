@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{BlobId, Blobs, Clock, Ledger, Listed, Pointer, StoredBlob};
+use fence_core::ports::{BlobId, Blobs, Clock, Ledger, Listed, Mint, Pointer, StoredBlob};
 use futures::TryStreamExt as _;
 use jiff::SignedDuration;
 
@@ -28,6 +28,9 @@ pub struct ScrubReport {
     /// Of these, how many are so young that they may be all that is left of writes that a failover or a
     /// restore has undone.
     pub kept: u64,
+    /// Of these, how many stay since the ledger was re-fenced a short while ago: what it knows of blobs
+    /// may be older than they are.
+    pub held: u64,
     /// Pointers whose blob is missing.
     pub dangling: Vec<Pointer>,
     /// Pointers whose blob has another size, and that size.
@@ -64,7 +67,9 @@ pub struct Scrub {
     pub blobs: Arc<dyn Blobs>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Orphans younger than this stay, also with `fix`.
+    /// What remembers how far the ledger has been, if the ledger can go back without knowing it.
+    pub witness: Option<Arc<dyn Mint>>,
+    /// Orphans younger than this stay, also with `fix`; so do all for so long after a re-fence.
     pub rollback_horizon: Duration,
     /// Whether to delete orphans.
     pub fix: bool,
@@ -76,13 +81,23 @@ impl Scrub {
     /// 1. What the store lists is looked up in the ledger *afterwards*. An intent comes before its
     ///    upload, and stays known until its blob is an object's or has been deleted twice; so a blob that
     ///    is unknown then is an orphan, and stays one.
-    /// 2. What the ledger points at is looked up in the store; what is missing, again in the ledger,
+    /// 2. Orphans are deleted only by a ledger that has not gone back: what it has forgotten would look
+    ///    like one. That is asked after what is unknown was, each time.
+    /// 3. What the ledger points at is looked up in the store; what is missing, again in the ledger,
     ///    which may have moved on.
+    ///
+    /// # Errors
+    /// With `fix`, `RefenceRequired` or whatever keeps it from knowing that the ledger has not gone back;
+    /// what does not answer.
     pub async fn run(
         &self,
         mut progress: impl FnMut(ScrubProgress) + Send,
     ) -> Result<ScrubReport, EngineError> {
         let mut report = ScrubReport::default();
+        if self.fix {
+            // What is refused is refused before anything else is done.
+            self.may_delete().await?;
+        }
         let mut listed = self.blobs.list().try_chunks(BATCH);
         while let Some(chunk) = listed.try_next().await.map_err(|error| error.1)? {
             self.look_up(chunk, &mut report).await?;
@@ -119,13 +134,44 @@ impl Scrub {
         let ids: Vec<BlobId> = found.iter().map(|blob| blob.blob).collect();
         let known = self.ledger.known_blobs(&ids).await?;
         let unknown = found.into_iter().zip(known).filter(|(_, known)| !known);
-        for (orphan, _) in unknown {
-            if self.fix {
-                self.delete(&orphan, report).await?;
+        let orphans: Vec<StoredBlob> = unknown.map(|(orphan, _)| orphan).collect();
+        if self.fix && !orphans.is_empty() {
+            let settled = self.may_delete().await?;
+            for orphan in &orphans {
+                match settled {
+                    true => self.delete(orphan, report).await?,
+                    false => report.held += 1,
+                }
             }
-            report.orphans.push(orphan);
         }
+        report.orphans.extend(orphans);
         Ok(())
+    }
+
+    /// Step 2: whether what the ledger does not know of may go, if it has not gone back.
+    ///
+    /// The mint first: what it has seen of the ledger, the ledger must have.
+    async fn may_delete(&self) -> Result<bool, EngineError> {
+        let head = match &self.witness {
+            Some(mint) => Some(mint.head().await?),
+            None => None,
+        };
+        let place = self.ledger.place().await?;
+        if let Some(why) = &place.called_for {
+            return Err(EngineError::RefenceRequired(why.clone()));
+        }
+        if let Some(head) = head {
+            head.check_owner(place.epoch.ledger)?;
+            if head.ledger.is_none() {
+                let why = "the mint remembers no ledger; start a gateway, and ask for a lock";
+                return Err(EngineError::MintRegressed(why.into()));
+            }
+            // Only a ledger of a second's age has none yet.
+            if let Some(why) = head.witness.and_then(|witness| witness.lost(&place)) {
+                return Err(EngineError::RefenceRequired(why));
+            }
+        }
+        Ok(self.ledger.may_delete(self.rollback_horizon).await?)
     }
 
     async fn delete(
@@ -144,7 +190,7 @@ impl Scrub {
         Ok(())
     }
 
-    /// Step 2, for one.
+    /// Step 3, for one.
     async fn follow(&self, pointer: Pointer, report: &mut ScrubReport) -> Result<(), EngineError> {
         report.pointers += 1;
         let size = self.blobs.size(pointer.blob).await?;

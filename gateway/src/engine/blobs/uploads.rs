@@ -145,19 +145,30 @@ impl Upload {
     /// Takes more of the body. Waits while the store is slower.
     ///
     /// The handle of an upload in parts is noted before the first part is sent: so that others can end
-    /// it in the store if this gateway does not live to do so.
+    /// it in the store if this gateway does not live to do so. Both in a task of their own: a caller that
+    /// hangs up in between would leave a handle that nobody knows.
+    ///
+    /// # Errors
+    /// `UploadExpired` if it was given up; what does not answer.
     pub async fn push(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         self.digest.update(&bytes);
         self.size += bytes.len() as u64;
-        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let Some(mut sink) = self.sink.take() else { return Ok(()) };
         if !self.in_parts && sink.outgrows(bytes.len()) {
-            if let Some(handle) = sink.begin_parts().await? {
-                let (ledger, blob) = (Arc::clone(&self.engine.inner.ledger), self.blob);
-                self.engine.query(async move { ledger.note_upload(blob, &handle).await }).await?;
-            }
+            let (ledger, blob) = (Arc::clone(&self.engine.inner.ledger), self.blob);
+            let begin = async move {
+                if let Some(handle) = sink.begin_parts().await?
+                    && !ledger.note_upload(blob, &handle).await?
+                {
+                    sink.abort().await;
+                    return Err(EngineError::UploadExpired);
+                }
+                Ok(sink)
+            };
+            sink = self.engine.detached(None, begin).await?;
             self.in_parts = true;
         }
-        Ok(sink.push(bytes).await?)
+        Ok(self.sink.insert(sink).push(bytes).await?)
     }
 
     /// The body is whole: once this returns it is stored for good, and not an object's yet.

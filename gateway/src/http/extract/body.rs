@@ -172,7 +172,7 @@ pub async fn read_body(
 }
 
 /// Only what has arrived counts, so a sender that dawdles takes no room from others.
-fn take_share(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+pub fn take_share(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let share = Arc::clone(budget).try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
     share.map_err(|_| {
         Problem::new(

@@ -1,4 +1,5 @@
-//! `Content-MD5` and `Repr-Digest`: what a client says of its body, checked against what arrived.
+//! `Content-MD5`, `Repr-Digest` and `Content-Digest`: what a client says of its body, checked against what
+//! arrived. Bodies come without an encoding, so the last two mean the same here.
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
@@ -28,27 +29,48 @@ impl Digests {
             })?;
             digests.md5 = Some((Md5::new(), md5));
         }
-        let Some(value) = single(headers, "repr-digest")? else { return Ok(digests) };
-        let wrong = || {
-            Problem::malformed(
-                "Repr-Digest is a list such as sha-256=:base64:, with sha-256 or sha-512",
-            )
-        };
-        let text = std::str::from_utf8(value).map_err(|_| wrong())?;
-        for member in text.split(',') {
-            let (algorithm, value) = member.trim().split_once('=').ok_or_else(wrong)?;
-            let value = value.strip_prefix(':').and_then(|value| value.strip_suffix(':'));
-            let value = value.ok_or_else(wrong)?.as_bytes();
+        for name in ["repr-digest", "content-digest"] {
+            if let Some(value) = single(headers, name)? {
+                digests.listed(value).ok_or_else(|| {
+                    Problem::malformed(format!(
+                        "{name} is a list such as sha-256=:base64:, with sha-256 or sha-512, each \
+                         once and in lower case; no other header may say otherwise"
+                    ))
+                })?;
+            }
+        }
+        Ok(digests)
+    }
+
+    /// Reads a dictionary of digests (RFC 9530, RFC 8941); `None` if it is none, or contradicts another.
+    fn listed(&mut self, value: &[u8]) -> Option<()> {
+        let mut seen = Vec::new();
+        for member in std::str::from_utf8(value).ok()?.split(',') {
+            let (algorithm, value) = member.trim_matches([' ', '\t']).split_once('=')?;
+            if !is_key(algorithm) || seen.contains(&algorithm) {
+                return None;
+            }
+            seen.push(algorithm);
+            let value = value.strip_prefix(':')?.strip_suffix(':')?.as_bytes();
             match algorithm {
-                "sha-256" => digests.sha256 = Some(decode(value, 32).ok_or_else(wrong)?),
+                "sha-256" => {
+                    let said = decode(value, 32)?;
+                    if self.sha256.as_ref().is_some_and(|other| *other != said) {
+                        return None;
+                    }
+                    self.sha256 = Some(said);
+                }
                 "sha-512" => {
-                    let sha512 = decode(value, 64).ok_or_else(wrong)?;
-                    digests.sha512 = Some((Box::default(), sha512));
+                    let said = decode(value, 64)?;
+                    if self.sha512.as_ref().is_some_and(|(_, other)| *other != said) {
+                        return None;
+                    }
+                    self.sha512 = Some((Box::default(), said));
                 }
                 _ => {}
             }
         }
-        Ok(digests)
+        Some(())
     }
 
     /// Takes more of the body.
@@ -72,8 +94,8 @@ impl Digests {
         let wrong = match (md5, sha256, sha512) {
             (true, true, true) => return Ok(()),
             (false, ..) => "Content-MD5",
-            (_, false, _) => "the sha-256 of Repr-Digest",
-            _ => "the sha-512 of Repr-Digest",
+            (_, false, _) => "the sha-256 that was sent",
+            _ => "the sha-512 that was sent",
         };
         let why = format!("the body that arrived does not have {wrong}; nothing was applied");
         Err(Problem::new(ErrorCode::DigestMismatch, why))
@@ -90,8 +112,30 @@ impl Digests {
     }
 }
 
+/// Refuses digests where there is nothing that they could be held against.
+///
+/// # Errors
+/// `request-malformed`
+pub fn no_digest(headers: &HeaderMap) -> Result<(), Problem> {
+    for name in ["content-md5", "repr-digest", "content-digest"] {
+        if headers.contains_key(name) {
+            let why = format!("{name} of the whole request is not checked: send it with the parts");
+            return Err(Problem::malformed(why));
+        }
+    }
+    Ok(())
+}
+
+/// The keys of dictionaries are in lower case.
+fn is_key(text: &str) -> bool {
+    let first = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'*';
+    let rest =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte);
+    text.as_bytes().first().is_some_and(first) && text.bytes().all(rest)
+}
+
 fn decode(text: &[u8], bytes: usize) -> Option<Vec<u8>> {
-    STANDARD.decode(text.trim_ascii()).ok().filter(|decoded| decoded.len() == bytes)
+    STANDARD.decode(text).ok().filter(|decoded| decoded.len() == bytes)
 }
 
 #[cfg(test)]
@@ -114,6 +158,7 @@ mod tests {
             ("content-md5", MD5.to_owned()),
             ("repr-digest", SHA_256.to_owned()),
             ("repr-digest", format!("crc32c=:aaaa:, {SHA_256}")),
+            ("content-digest", SHA_256.to_owned()),
         ] {
             assert!(parse(name, &value).unwrap().check_whole(b"hello").is_ok(), "{value}");
             let error = parse(name, &value).unwrap().check_whole(b"hello!").unwrap_err();
@@ -141,8 +186,31 @@ mod tests {
             ("repr-digest", "sha-256=LPJN"),
             ("repr-digest", "sha-256=:LPJN:"),
             ("repr-digest", "sha-512=:LPJN:"),
+            ("content-digest", "sha-256=:LPJN:"),
+            ("repr-digest", &SHA_256.replace("sha", "SHA")),
+            ("repr-digest", &SHA_256.replace("sha", "Sha")),
+            ("content-digest", &format!("{SHA_256}, {SHA_256}")),
+            ("content-digest", &SHA_256.replace("=:", "= :")),
+            ("content-digest", &format!("{SHA_256};a=b")),
+            ("content-digest", &format!("{SHA_256},")),
         ] {
             assert!(parse(name, value).is_err(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn two_headers_say_the_same_or_are_refused() {
+        let mut headers = HeaderMap::new();
+        headers.insert("repr-digest", HeaderValue::from_static(SHA_256));
+        headers.insert("content-digest", HeaderValue::from_static(SHA_256));
+        assert!(Digests::parse(&headers).unwrap().check_whole(b"hello").is_ok());
+        let other = format!("sha-256=:{}:", STANDARD.encode([0; 32]));
+        headers.insert("content-digest", HeaderValue::from_str(&other).unwrap());
+        assert!(Digests::parse(&headers).is_err());
+        for name in ["content-md5", "repr-digest", "content-digest"] {
+            assert!(no_digest(&HeaderMap::new()).is_ok());
+            let value = HeaderValue::from_static("x");
+            assert!(no_digest(&HeaderMap::from_iter([(name.parse().unwrap(), value)])).is_err());
         }
     }
 }

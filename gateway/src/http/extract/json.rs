@@ -7,6 +7,7 @@ use fence_core::ErrorCode;
 use serde::de::DeserializeOwned;
 
 use super::body::{declared_length, read_body};
+use super::digest::Digests;
 use super::headers::{not_encoded, single};
 use crate::http::problem::Problem;
 use crate::http::state::App;
@@ -44,7 +45,10 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
 async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
     let max = app.limits.json_bytes_max;
     declared_length(request.headers(), max)?;
-    read_body(request.into_body(), max, &app.limits, &app.bodies).await
+    let digests = Digests::parse(request.headers())?;
+    let body = read_body(request.into_body(), max, &app.limits, &app.bodies).await?;
+    digests.check_whole(&body)?;
+    Ok(body)
 }
 
 /// Whether the headers say so.

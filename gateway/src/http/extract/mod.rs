@@ -2,6 +2,7 @@
 
 mod body;
 mod conditions;
+mod described;
 mod digest;
 mod headers;
 mod json;
@@ -11,16 +12,18 @@ mod query;
 mod range;
 
 pub use body::{
-    Chunks, Gathered, Gathering, Incoming, content_length, declared_length, read_body, too_large,
+    Chunks, Gathered, Gathering, Incoming, content_length, declared_length, read_body, take_share,
+    too_large,
 };
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
-pub use digest::Digests;
+pub use described::Described;
+pub use digest::{Digests, no_digest};
 pub use headers::{
     FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_content_type, is_idempotency_key,
     single,
 };
 pub use json::{OptionalJson, StrictJson, is_json, parse};
-pub use parts::{Part, Parts as MultipartParts, is_part_name};
+pub use parts::{Parts as MultipartParts, is_part_name};
 pub use path::{InIntent, InLock, InObject, InOperation, InResource, resource_in};
 pub use query::{
     LIST_LIMIT_DEFAULT, List, NoQuery, Query, before, cursor_after, cursor_before, limit,

@@ -219,9 +219,11 @@ fn name(headers: &HeaderMap) -> Result<String, Problem> {
     let value = single(headers, header::CONTENT_DISPOSITION.as_str())?.ok_or_else(wrong)?;
     let text = std::str::from_utf8(value).map_err(|_| wrong())?;
     let (kind, parameters) = parameters(text).ok_or_else(wrong)?;
-    let mut names = parameters.into_iter().filter(|(name, _)| name == "name");
+    // `name*` gives the name in another way, which readers that know it prefer.
+    let is_name = |name: &str| name == "name" || name.starts_with("name*");
+    let mut names = parameters.into_iter().filter(|(name, _)| is_name(name));
     match (kind.as_str(), names.next(), names.next()) {
-        ("form-data", Some((_, name)), None) if is_part_name(&name) => Ok(name),
+        ("form-data", Some((key, name)), None) if key == "name" && is_part_name(&name) => Ok(name),
         _ => Err(wrong()),
     }
 }
@@ -234,27 +236,30 @@ pub fn is_part_name(name: &str) -> bool {
 
 /// `kind; name=value; other="value"`, the kind and the names in lower case.
 fn parameters(text: &str) -> Option<(String, Vec<(String, String)>)> {
-    let (kind, mut rest) = text.split_once(';').unwrap_or((text, ""));
+    let space = [' ', '\t'];
+    let (kind, mut rest) = text.split_at(text.find(';').unwrap_or(text.len()));
     let mut found = Vec::new();
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', ';']);
-        if rest.is_empty() {
-            return Some((kind.trim().to_ascii_lowercase(), found));
-        }
-        let (name, value) = rest.split_once('=')?;
+    while let Some(parameter) = rest.strip_prefix(';') {
+        let (name, value) = parameter.trim_start_matches(space).split_once('=')?;
         let value_end = match value.strip_prefix('"') {
             Some(quoted) => quoted_end(quoted)? + 2,
-            None => value.find(';').unwrap_or(value.len()),
+            None => value.find([';', ' ', '\t']).unwrap_or(value.len()),
         };
         let (value, after) = value.split_at(value_end);
-        let after = after.trim_start_matches([' ', '\t']);
-        if !after.is_empty() && !after.starts_with(';') {
+        let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+        if !is_token(name) {
             return None;
         }
-        let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
-        found.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
-        rest = after;
+        found.push((name.to_ascii_lowercase(), value.to_owned()));
+        rest = after.trim_start_matches(space);
     }
+    rest.is_empty().then(|| (kind.trim_end_matches(space).to_ascii_lowercase(), found))
+}
+
+/// A word as HTTP has them.
+fn is_token(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(fits)
 }
 
 /// Where the quotes end. What a backslash stands before does not end them.
@@ -342,6 +347,17 @@ mod tests {
             "--XX\r\nContent-Disposition form-data; name=a\r\n\r\n\r\n--XX--".into(),
             "--XX\r\nContent-Disposition: form-data; name=a\r\n b=c\r\n\r\n\r\n--XX--".into(),
             format!("{}--XX--", part("a; name=b", "")),
+            format!("{}--XX--", part("a; name*=b", "")),
+            format!("{}--XX--", part("a; name*0=b", "")),
+            format!("{}--XX--", part("a; filename", "")),
+            format!("{}--XX--", part("a;;", "")),
+            format!("{}--XX--", part("a; ", "")),
+            format!("{}--XX--", part(" a", "")),
+            format!("{}--XX--", part("a b", "")),
+            format!("{}--XX--", part("\" a \"", "")),
+            format!("{}--XX--", part("a", "").replace("name=", "name =")),
+            format!("{}--XX--", part("a", "").replace("name=", ";name=")),
+            format!("{}--XX--", part("a", "").replace("name=", "name*=")),
             format!("{}--XX--", part("\"a\\\"b\"", "")),
             format!("{}--XX--", part("\"\"", "")),
             format!("{}--XX--", part("\"a", "")),
@@ -371,6 +387,9 @@ mod tests {
             "multipart/form-data; boundary=",
             "multipart/form-data; boundary=a b",
             "multipart/form-data; boundary=a; boundary=b",
+            "multipart/form-data;; boundary=ab",
+            "multipart/form-data; boundary= ab",
+            "multipart/form-data; boundary=ab;",
             "multipart/form-data; boundary=\"a",
             "application/json",
         ] {

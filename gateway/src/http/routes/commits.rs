@@ -22,8 +22,6 @@ use crate::http::problem::{Problem, text};
 use crate::http::spec::{CommitParams, CommitProblems};
 use crate::http::state::App;
 
-const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
-
 /// The body of a commit, for the documentation: further parts have the names that the list gives them.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "only its documentation is used")]
@@ -31,7 +29,9 @@ pub struct CommitForm {
     /// The first part, `application/json`: what to do.
     operations: CommitRequest,
     /// The parts that follow: the bodies of the puts, in the order of the list, each under the name that
-    /// its operation gives as `body`. With `Content-MD5` or `Repr-Digest` a body is checked.
+    /// its operation gives as `body`. With `Content-MD5`, `Repr-Digest`, `Content-Digest` or
+    /// `Content-Length` a part is checked. A body's own `Content-Type` counts unless the operation gives
+    /// one; if both do, they must be the same. Encoded parts are refused.
     #[schema(value_type = Option<String>, format = Binary)]
     body: Option<Vec<u8>>,
 }
@@ -44,7 +44,8 @@ pub struct CommitForm {
 /// The conditions are about the objects as they are before the commit. `Idempotency-Key` counts on each
 /// of the resources. A refusal names the `resource` and, if it is about one operation, its `index` in
 /// the list, from 0. Small bodies live in the ledger as long as they are at most 16 MiB together; others
-/// are stored beside it first.
+/// are stored beside it first, all of them within `upload_timeout`. Digests are those of parts: one of the
+/// whole request is refused.
 #[utoipa::path(
     post, path = "/commit", operation_id = "commit", tag = "data",
     params(CommitParams),
@@ -114,8 +115,9 @@ async fn step(
     let effect = match op {
         CommitVerb::Delete => WriteEffect::Delete { key },
         CommitVerb::Put => {
-            let body = bodies.next(head, &resource, &key, &body.unwrap_or_default()).await?;
-            let content_type = content_type.unwrap_or_else(|| CONTENT_TYPE_DEFAULT.into());
+            let name = body.unwrap_or_default();
+            let (body, content_type) =
+                bodies.next(head, &resource, &key, &name, content_type).await?;
             WriteEffect::Put { key, content_type, body }
         }
     };

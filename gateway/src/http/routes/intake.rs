@@ -4,11 +4,13 @@
 use axum::extract::Request;
 use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::puts::upload;
 use crate::engine::{CommitHead, PutBody, UploadHead};
 use crate::http::extract::{
-    Chunks as _, Digests, Gathering, Incoming, MultipartParts, Part, is_json, parse, too_large,
+    Chunks as _, Described, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
+    take_share, too_large,
 };
 use crate::http::problem::Problem;
 use crate::http::state::App;
@@ -24,6 +26,9 @@ pub struct Bodies<'a> {
     parts: MultipartParts,
     /// Bytes that go into the ledger, so far.
     inline: usize,
+    /// Once an upload has begun: their share of what commits may keep in memory for as long as uploads
+    /// take. So plain puts always find room, however slowly the bodies of commits arrive.
+    kept: Option<OwnedSemaphorePermit>,
 }
 
 impl<'a> Bodies<'a> {
@@ -33,12 +38,14 @@ impl<'a> Bodies<'a> {
     /// `unsupported-media-type`; `body-malformed`; `payload-too-large`; what the body itself comes to.
     pub async fn begin(app: &'a App, request: Request) -> Result<(Self, CommitRequest), Problem> {
         let boundary = MultipartParts::boundary(request.headers()).map_err(Problem::and_close)?;
+        no_digest(request.headers()).map_err(Problem::and_close)?;
         let incoming = Incoming::new(request.into_body(), &app.limits, app.limits.body_timeout);
         let mut parts = MultipartParts::new(incoming, &boundary);
         let Some(part) = parts.next().await?.filter(|part| part.name == "operations") else {
             return Err(malformed("the first part is named `operations`"));
         };
         is_json(&part.headers).map_err(Problem::and_close)?;
+        let described = Described::parse(&part.headers).map_err(Problem::and_close)?;
         let mut read = Gathering::default();
         while let Some(data) = parts.chunk().await? {
             read.push(data, &app.bodies)?;
@@ -46,29 +53,35 @@ impl<'a> Bodies<'a> {
                 return Err(too_large(LIST_BYTES_MAX as u64).and_close());
             }
         }
-        let list = parse(&read.into_bytes()).map_err(Problem::and_close)?;
-        Ok((Self { app, parts, inline: 0 }, list))
+        let bytes = read.into_bytes();
+        described.check_whole(&bytes).map_err(Problem::and_close)?;
+        let list = parse(&bytes).map_err(Problem::and_close)?;
+        Ok((Self { app, parts, inline: 0, kept: None }, list))
     }
 
-    /// Reads the next body, which must have this name.
+    /// Reads the next body, which must have this name, and tells its content type: the one that the list
+    /// or the part gives.
     ///
     /// 1. What fits into the ledger is read into memory; what turns out not to goes on as step 2.
-    /// 2. The rest is uploaded, one body after the other. Uploads that no commit follows are swept.
+    /// 2. The rest is uploaded, one body after the other. Uploads that no commit follows are swept. All
+    ///    of them have one deadline, and so has whatever else is still to come.
     ///
     /// # Errors
-    /// `body-malformed` if it is another part; `payload-too-large`; `digest-mismatch`; what the body
-    /// itself or its upload comes to.
+    /// `body-malformed` if it is another part, or not what its headers say; `payload-too-large`;
+    /// `digest-mismatch`; `unsupported-media-type`; what the body itself or its upload comes to.
     pub async fn next(
         &mut self,
         head: &CommitHead,
         resource: &ResourceName,
         key: &ObjectKey,
         name: &str,
-    ) -> Result<PutBody, Problem> {
+        content_type: Option<String>,
+    ) -> Result<(PutBody, String), Problem> {
         let part = self.parts.next().await?.filter(|part| part.name == name);
-        let Part { headers, .. } =
+        let part =
             part.ok_or_else(|| malformed("bodies come in the order of the list, each once"))?;
-        let digests = Digests::parse(&headers).map_err(Problem::and_close)?;
+        let mut described = Described::parse(&part.headers).map_err(Problem::and_close)?;
+        let content_type = described.content_type(content_type).map_err(Problem::and_close)?;
         let limits = &self.app.limits;
         let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
         let room = INLINE_BYTES_MAX.saturating_sub(self.inline);
@@ -85,15 +98,26 @@ impl<'a> Bodies<'a> {
                     idempotency_key: head.idempotency_key.clone(),
                     request_id: head.request_id.clone(),
                 };
-                self.parts.incoming.extend(limits.upload_timeout);
+                if self.kept.is_none() {
+                    self.kept = Some(take_share(&self.app.kept_bodies, self.inline)?);
+                    self.parts.incoming.extend(limits.upload_timeout);
+                }
                 let (app, start) = (self.app, read.into_bytes());
-                return upload(app, &head, None, digests, start, &mut self.parts).await;
+                let digests = std::mem::take(&mut described.digests);
+                let body = upload(app, &head, None, digests, start, &mut self.parts).await?;
+                if let PutBody::Uploaded(uploaded) = &body {
+                    described.check_length(uploaded.size).map_err(Problem::and_close)?;
+                }
+                return Ok((body, content_type));
             }
         }
         let bytes = read.into_bytes();
-        digests.check_whole(&bytes).map_err(Problem::and_close)?;
+        described.check_whole(&bytes).map_err(Problem::and_close)?;
         self.inline += bytes.len();
-        Ok(PutBody::Inline(bytes))
+        if let Some(kept) = &mut self.kept {
+            kept.merge(take_share(&self.app.kept_bodies, bytes.len())?);
+        }
+        Ok((PutBody::Inline(bytes), content_type))
     }
 
     /// Reads to the end of the body, where no part may be left.

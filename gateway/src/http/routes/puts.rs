@@ -95,7 +95,10 @@ pub async fn upload(
     let mut upload = begun.map_err(|failure| refused(head, failure))?;
     let max = app.limits.object_bytes_max;
     let mut sent = 0;
-    let mut next = Some(start);
+    // From here on they count among the uploads, which have room of their own: as they are they would keep
+    // their share of all bodies until a whole part is there.
+    let mut next = Some(Bytes::copy_from_slice(&start));
+    drop(start);
     while let Some(bytes) = next {
         sent += bytes.len() as u64;
         if sent > max {

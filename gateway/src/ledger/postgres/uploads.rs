@@ -80,12 +80,12 @@ impl Uploads for PgLedger {
         })
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         let sessions = &self.sessions;
         let query = sqlx::query("UPDATE fencegate.blob_intents SET handle = $2 WHERE blob = $1")
             .bind(blob.0)
             .bind(handle);
-        fetch!(sessions, execute, query).map(drop)
+        fetch!(sessions, execute, query).map(|noted| noted.rows_affected() > 0)
     }
 
     async fn tidy_blobs(
@@ -96,12 +96,13 @@ impl Uploads for PgLedger {
     ) -> Result<Tidied, LedgerError> {
         let sessions = &self.sessions;
         let query = sqlx::query_as::<_, TidyRow>(
-            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8)",
+            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
         .bind(sessions.seen())
         .bind(times.upload.as_secs_f64())
         .bind(times.versions.as_secs_f64())
         .bind(times.replaced_blobs().as_secs_f64())
+        .bind(times.forgotten_blobs().as_secs_f64())
         .bind(times.rollback_horizon.as_secs_f64())
         .bind(times.claim().as_secs_f64())
         .bind(limit)
@@ -163,6 +164,14 @@ impl Uploads for PgLedger {
         )
         .bind(ids(blobs));
         fetch!(sessions, fetch_all, query)
+    }
+
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let sessions = &self.sessions;
+        let query = sqlx::query_scalar::<_, bool>("SELECT fencegate.may_delete($1, $2)")
+            .bind(sessions.seen())
+            .bind(horizon.as_secs_f64());
+        act!(sessions, fetch_one, query)
     }
 
     async fn pointers(

@@ -73,12 +73,14 @@ async fn collect(
     .fetch_all(&mut *connection)
     .await?;
     let counts = (uploads.len() as u64, inline.rows_affected() + versions.len() as u64);
-    let replaced = versions.into_iter().map(|blob| (blob, None));
-    for (blob, handle) in uploads.into_iter().chain(replaced) {
+    let later = now.saturating_add(micros(times.forgotten_blobs()));
+    let replaced = versions.into_iter().map(|blob| (blob, None, later));
+    let uploads = uploads.into_iter().map(|(blob, handle)| (blob, handle, now));
+    for (blob, handle, due_at) in uploads.chain(replaced) {
         sqlx::query("INSERT INTO blob_garbage (blob, handle, due_at) VALUES (?1, ?2, ?3)")
             .bind(blob)
             .bind(handle)
-            .bind(now)
+            .bind(due_at)
             .execute(&mut *connection)
             .await?;
     }
@@ -92,14 +94,14 @@ impl Uploads for SqliteLedger {
             .await
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         let mut writer = self.writer.lock().await;
         sqlx::query("UPDATE blob_intents SET handle = ?2 WHERE blob = ?1")
             .bind(blob.to_string())
             .bind(handle)
             .execute(self.connected(&mut writer).await?)
             .await
-            .map(drop)
+            .map(|noted| noted.rows_affected() > 0)
             .map_err(rolled_back)
     }
 
@@ -195,6 +197,17 @@ impl Uploads for SqliteLedger {
         .fetch_all(&mut reader)
         .await;
         self.keep(reader, known)
+    }
+
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        let after = self.now().wall.as_microsecond().saturating_sub(micros(horizon));
+        let mut reader = self.reader().await?;
+        let settled =
+            sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?1)")
+                .bind(after)
+                .fetch_one(&mut reader)
+                .await;
+        self.keep(reader, settled)
     }
 
     async fn pointers(

@@ -332,7 +332,7 @@ impl Uploads for SimulatedLedger {
         self.act(move |memory| now(memory.begin_upload(item))).await
     }
 
-    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<(), LedgerError> {
+    async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
         let handle = handle.to_owned();
         self.act(move |memory| now(memory.note_upload(blob, &handle))).await
     }
@@ -358,6 +358,10 @@ impl Uploads for SimulatedLedger {
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
         let blobs = blobs.to_vec();
         self.act(move |memory| now(memory.pin_blobs(&blobs, keep))).await
+    }
+
+    async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
+        self.look_up(move |memory| now(memory.may_delete(horizon))).await
     }
 
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {

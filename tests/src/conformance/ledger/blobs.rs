@@ -10,6 +10,7 @@ use fence_core::{LockId, Refusal};
 use uuid::Uuid;
 
 use super::build::*;
+use crate::conformance::pause;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -124,13 +125,13 @@ pub async fn an_intent_is_consumed_once(ledger: &dyn Ledger) {
 pub async fn an_upload_that_was_given_up_is_not_committed(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let blob = begun(ledger, &ann).await;
-    ledger.note_upload(blob, "a handle").await.expect("noted");
+    assert!(ledger.note_upload(blob, "a handle").await.expect("noted"));
     let swept = tidied(ledger, NOW).await;
     assert_eq!((swept.uploads, swept.versions), (1, 0));
     let handed_out = only(swept.garbage);
     assert_eq!((handed_out.blob, handed_out.handle.as_deref()), (blob, Some("a handle")));
     assert_eq!(commit_one(ledger, put_blob(&ann, "k", blob)).await, WriteVerdict::UploadExpired);
-    ledger.note_upload(blob, "too late").await.expect("no harm");
+    assert!(!ledger.note_upload(blob, "too late").await.expect("no harm"));
 }
 
 /// The client may try again with the same body under another token, so the sweeper has time.
@@ -390,9 +391,31 @@ pub async fn nothing_is_deleted_for_a_while_after_a_re_fence(ledger: &dyn Ledger
         why: "test".into(),
         forced: true,
     };
+    assert!(ledger.may_delete(LONG).await.expect("decided"));
     ledger.refence(refence).await.expect("re-fenced");
+    assert!(!ledger.may_delete(LONG).await.expect("decided"));
+    assert!(ledger.may_delete(Duration::ZERO).await.expect("decided"));
     let held = BlobTimes { rollback_horizon: LONG, ..NOW };
     let swept = tidied(ledger, held).await;
     assert_eq!((swept.uploads, swept.garbage), (1, vec![]));
     assert_eq!(garbage(ledger, NOW).await, [blob]);
+}
+
+/// Whoever read the pointer just before has not pinned the blob yet, and a restore may bring it back.
+pub async fn the_blob_of_a_forgotten_version_stays_for_a_while(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let short = Duration::from_millis(50);
+    for times in [
+        BlobTimes { reader_grace: short, ..UPLOADS_GO_ON },
+        BlobTimes { rollback_horizon: short, ..UPLOADS_GO_ON },
+    ] {
+        let blob = stored(ledger, &ann, "k").await;
+        apply(ledger, put(&ann, "k", "small")).await;
+        pause(100).await;
+        let swept = tidied(ledger, times).await;
+        assert_eq!((swept.versions, swept.garbage), (1, vec![]), "forgotten, and still there");
+        assert!(known(ledger, blob).await, "no orphan");
+        pause(100).await;
+        assert_eq!(garbage(ledger, times).await, [blob]);
+    }
 }

@@ -22,11 +22,22 @@ pub async fn a_known_key_replays_the_commit(ledger: &dyn Ledger) {
     let again = CommitItem { operation: operation_id(), token: token(999), ..item.clone() };
     let replayed = CommitVerdict::Applied { applied, replayed: true };
     for attempt in [Attempt::First, Attempt::Rerun, Attempt::Bury] {
+        let again = CommitItem { operation: operation_id(), ..again.clone() };
         assert_eq!(decide(ledger, &CommitItem { attempt, ..again.clone() }).await, replayed);
+        // Told unknown first, it must not be looked for in vain for ever.
+        let record = ledger.operation(again.operation).await.expect("read");
+        let buried = (attempt != Attempt::First).then_some(OperationRecord::Buried);
+        assert_eq!(record, buried, "{attempt:?}");
     }
     let other = CommitItem { idempotency: keyed("once", "other"), ..again };
     let reused = CommitVerdict::KeyReused { first: item.operation, resource: name("a") };
     assert_eq!(decide(ledger, &other).await, reused);
+    let rerun = CommitItem { operation: operation_id(), attempt: Attempt::Rerun, ..other };
+    assert_eq!(decide(ledger, &rerun).await, reused);
+    let record = ledger.operation(rerun.operation).await.expect("read");
+    assert_eq!(record, Some(OperationRecord::Buried));
+    let late = CommitItem { idempotency: None, attempt: Attempt::First, ..rerun };
+    assert_eq!(decide(ledger, &late).await, CommitVerdict::Buried);
     assert_eq!(counts(ledger, "a").await, (1, 1));
 }
 

@@ -95,7 +95,52 @@ pub async fn a_rerun_with_a_key_finds_the_effect(ledger: &dyn Ledger) {
     assert_eq!(applied(commit_one(ledger, rerun(&item)).await), first);
     let other = WriteItem { operation: operation_id(), ..item };
     assert_eq!(replayed(commit_one(ledger, rerun(&other)).await), first);
-    assert_eq!(replayed(commit_one(ledger, bury(&other)).await), first);
+    let third = WriteItem { operation: operation_id(), ..other };
+    assert_eq!(replayed(commit_one(ledger, bury(&third)).await), first);
+}
+
+/// Its own id never took effect, and never does, also where the key is not looked at any more; a first
+/// sending leaves its id free.
+pub async fn a_rerun_that_its_key_answers_buries_its_id(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let first = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    let done = apply(ledger, first.clone()).await;
+    for attempt in [Attempt::Rerun, Attempt::Bury] {
+        for payload in ["p", "other"] {
+            let idempotency = keyed("once", payload);
+            let again = WriteItem { operation: operation_id(), idempotency, ..first.clone() };
+            let verdict = commit_one(ledger, WriteItem { attempt, ..again.clone() }).await;
+            let expected = match payload {
+                "p" => WriteVerdict::Applied { applied: done.clone(), replayed: true },
+                _ => WriteVerdict::KeyReused { first: first.operation },
+            };
+            assert_eq!(verdict, expected, "{attempt:?}");
+            let record = ledger.operation(again.operation).await.expect("read");
+            assert_eq!(record, Some(OperationRecord::Buried), "{attempt:?} {payload}");
+            let late = WriteItem { idempotency: None, ..again };
+            assert_eq!(commit_one(ledger, late).await, WriteVerdict::Buried);
+        }
+    }
+    let again = WriteItem { operation: operation_id(), ..first.clone() };
+    assert_eq!(replayed(commit_one(ledger, again.clone()).await), done);
+    assert_eq!(ledger.operation(again.operation).await, Ok(None));
+    // The operation that took effect is found, and stays.
+    assert_eq!(applied(commit_one(ledger, bury(&first)).await), done);
+    let record = ledger.operation(first.operation).await.expect("read");
+    assert_eq!(record, Some(OperationRecord::Applied(done)));
+    assert_eq!(counts(ledger, "r").await, (1, 1));
+}
+
+/// In one batch, too.
+pub async fn what_its_key_buried_in_a_batch_stays_so_in_it(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let first = WriteItem { idempotency: keyed("once", "p"), ..put(&ann, "k", "a") };
+    let other = WriteItem { operation: operation_id(), ..rerun(&first) };
+    let late = WriteItem { idempotency: None, attempt: Attempt::First, ..other.clone() };
+    let [one, two, three] = commit(ledger, [first, other, late]).await;
+    assert_eq!(applied(one), replayed(two));
+    assert_eq!(three, WriteVerdict::Buried);
+    assert_eq!(counts(ledger, "r").await, (1, 1));
 }
 
 /// The same operation twice in one batch has one effect.
