@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use fence_core::Token;
 use fence_core::ports::{
-    BlobId, BlobTimes, CommitItem, CommitVerdict, Commits as _, Effect, Payload, Tidied,
-    UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
+    BlobId, BlobTimes, CommitItem, CommitVerdict, Commits as _, Effect, Ledger as _, Patience,
+    Payload, Tidied, UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
 };
+use fence_tests::postgres::Postgres;
+use fence_tests::process::eventually;
+use fencegate::ledger::postgres::migrate;
 use uuid::Uuid;
 
 use crate::forced::{Ground, R, WAIT, applied, commit, put, run};
@@ -97,4 +100,49 @@ pub async fn a_sweep_beside_a_write_leaves_its_blob() {
     assert_eq!(sweep.await.unwrap(), Ok(Tidied::default()));
     assert_eq!(ground.ledger.tidy_blobs(NOW, 100, true).await, Ok(Tidied::default()));
     assert_eq!(ground.number(BOTH).await, 0);
+}
+
+/// The sweep may be undone: the upload is not lost yet.
+#[tokio::test]
+pub async fn a_write_that_skips_an_intent_is_busy_and_not_expired() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    let large = WriteItem { effect: begun(&ground).await, ..put(R, 1, "") };
+    let sweep = ground.hold(TIDY).await;
+    let verdicts = ground.ledger.commit([large.clone()].into(), Patience::Skip).await;
+    assert_eq!(verdicts, Ok(vec![WriteVerdict::Busy]));
+    sweep.let_go().await;
+    assert_eq!(ground.written(large).await.version, Some(1));
+}
+
+/// One that is promoted without the replacement has the pointer to the replaced blob back.
+#[tokio::test]
+pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was() {
+    let primary = Postgres::dedicated().await;
+    let database = primary.database_name().await;
+    let url = primary.url(&database);
+    migrate(&url.parse().unwrap()).await.unwrap();
+    fence_tests::mutants::apply(&url).await;
+    let _standby = primary.standby().await;
+    let mut operator = primary.connect(&database).await;
+    let replaced = "INSERT INTO fencegate.replaced_versions (resource, key, version, generation,
+        content_type, size, sha256, written_at, blob, replaced_at, replaced_lsn)
+        VALUES ('r', 'k', 1, 0, 'x', 1, '', now(), gen_random_uuid(), now(), 'FFFFFFFF/0')";
+    run(&mut operator, replaced).await;
+    run(&mut operator, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+    run(&mut operator, "SELECT pg_reload_conf()").await;
+    eventually("the standby is a synchronous one", async || {
+        let count = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        let count: i64 = sqlx::query_scalar(count).fetch_one(&mut operator).await.unwrap();
+        (count == 1).then_some(())
+    })
+    .await;
+    for (garbage, next) in
+        [(0, "UPDATE fencegate.replaced_versions SET replaced_lsn = '0/1'"), (1, "")]
+    {
+        let tidy = "SELECT count(blob) FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 100, true)";
+        let found: i64 = sqlx::query_scalar(tidy).fetch_one(&mut operator).await.unwrap();
+        assert_eq!(found, garbage);
+        run(&mut operator, next).await;
+    }
 }

@@ -35,7 +35,10 @@ pub async fn a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write() 
     let switch = tokio::spawn(async move { other.switch_epoch(0, nonce, 0, "test").await });
     ground.kept_waiting(&switch, 2).await;
     for version in 1..=5 {
-        assert_eq!(ground.written(put("other", 2, "x")).await.version, Some(version));
+        let write = ground.commit_later(put("other", 2, "x"));
+        ground.ended_or_waiting(&write, 3).await;
+        assert!(write.is_finished(), "it waits for the switch");
+        assert_eq!(applied(write.await.unwrap()).version, Some(version));
     }
     held.let_go().await;
     let seal = seal.await.unwrap();

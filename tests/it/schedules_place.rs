@@ -1,6 +1,5 @@
 //! Where a ledger is, and how far its floor has risen: what each act checks first, each of them by itself.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
-#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use std::time::Duration;
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BreakItem, BreakVerdict, CommitItem, CommitVerdict, IdempotencyKey, IntentItem,
-    IntentVerdict, Intents as _, JoinItem, JoinVerdict, Ledger as _, Mark, MarkItem,
-    ReleaseVerdict, Resolution, Resolved, SealItem, SealVerdict, WriteItem,
+    Attempt, BreakItem, BreakVerdict, CommitItem, CommitStep, CommitVerdict, Effect,
+    IdempotencyKey, IntentItem, IntentVerdict, Intents as _, JoinItem, JoinVerdict, Ledger as _,
+    Mark, MarkItem, ReleaseVerdict, Resolution, Resolved, SealItem, SealVerdict, WriteItem,
 };
-use fence_core::{LockId, Refusal, ResourceName, Token, Ttl};
+use fence_core::{LockId, ObjectKey, Refusal, ResourceName, Token, Ttl};
 use fence_tests::conformance::ledger::drains::intent;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -239,4 +239,27 @@ pub async fn a_token_that_is_not_in_force_is_good_for_nothing() {
     };
     let open = open_later(&ground, intent(R, 2)).await.unwrap();
     assert_eq!(open, IntentVerdict::Refused(Refusal::Draining));
+}
+
+/// Objects of one name on two resources, in one batch and in a commit.
+#[tokio::test]
+pub async fn a_delete_leaves_the_objects_of_other_resources() {
+    let ground = Ground::new().await;
+    sealed(&ground, &["a", "b", "c"], 1).await;
+    for resource in ["a", "b", "c"] {
+        ground.written(put(resource, 1, "x")).await;
+    }
+    let key = || ObjectKey::new("k").unwrap();
+    let delete = WriteItem { effect: Effect::Delete { key: key() }, ..put("a", 1, "") };
+    let other = WriteItem { effect: Effect::DeleteAll, ..put("b", 1, "") };
+    let batch = ground.ledger.commit([delete, other].into(), WAIT).await.unwrap();
+    batch.into_iter().for_each(|verdict| drop(applied(verdict)));
+    assert_eq!(ground.number("SELECT count(*) FROM fencegate.objects").await, 1);
+    assert_eq!(ground.written(put("a", 1, "y")).await.version, Some(3));
+    let mut many = item(&["a"], 1);
+    let step = CommitStep { effect: Effect::Delete { key: key() }, ..many.steps[0].clone() };
+    many.steps = [step].into();
+    let done = later(&ground, many).await.unwrap();
+    assert!(matches!(done, CommitVerdict::Applied { .. }), "{done:?}");
+    assert_eq!(ground.number("SELECT count(*) FROM fencegate.objects").await, 1);
 }

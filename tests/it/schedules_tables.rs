@@ -1,5 +1,4 @@
 //! `fencegate.guard` in transactions of users' own, beside acts and re-fences, in a forced order.
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use fence_core::ports::{Ledger as _, Patience, SealVerdict};
 

@@ -69,4 +69,12 @@ pub const MUTANTS: &[Mutant] = &[
         caught by conformance::blobs::garbage_is_deleted_twice::on_postgres, which says "known(ledger, blob)",
         "blobs_deleted": "AND g.deleted AND d.again;" => "AND g.deleted;",
     ),
+    mutant!("skipped-intent-expired": "an intent that the sweeper is just looking at counts as gone",
+        caught by schedules_blobs::a_write_that_skips_an_intent_is_busy_and_not_expired, which says "left: Ok([UploadExpired])",
+        "commit": "IF p_blob[i] = ANY (b_there) THEN" => "IF false THEN",
+    ),
+    mutant!("standbys-ignored": "a replaced blob is garbage although a synchronous standby may be promoted without its replacement",
+        caught by schedules_blobs::a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was, which says "left: 1",
+        "tidy_blobs": "WHERE s.sync_state IN ('sync', 'quorum') AND s.flush_lsn < r.replaced_lsn)" => "WHERE false)",
+    ),
 ];

@@ -135,4 +135,8 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: 0",
         "commit_many": "PERFORM fencegate.settle(p_resources, t);" => "",
     ),
+    mutant!("many-deletes-elsewhere": "a delete removes the objects of its name on all resources",
+        caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
+        "commit_many": "AND b.resource = p_resources[p.resource] AND b.key = p.key;\n    INSERT INTO fencegate.objects" => "AND b.key = p.key;\n    INSERT INTO fencegate.objects",
+    ),
 ];

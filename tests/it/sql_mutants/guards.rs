@@ -64,7 +64,7 @@ pub const MUTANTS: &[Mutant] = &[
         "switch_epoch": "base = greatest(g.base, g.floor, fencegate.highest_token(), p_above)" => "base = greatest(g.base, g.floor, p_above)",
     ),
     mutant!("seals-share-the-guard-of-writes": "commit share-locks the guard of seals: a switch that waits holds writes up",
-        caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "Ok(Busy)",
+        caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "it waits for the switch",
         "commit": WRITES => "PERFORM FROM fencegate.seal_guard FOR SHARE; SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;",
     ),
     mutant!("refence-leaves-the-floor": "a re-fence does not raise the floor of writes",

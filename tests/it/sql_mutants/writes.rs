@@ -182,4 +182,12 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_skipped::a_write_is_not_decided_on_a_row_that_was_skipped, which says "[Applied",
         "commit": "array_agg(f.resource IS NOT NULL AND f.resource <> ALL (got) ORDER BY p.i)" => "array_agg(false ORDER BY p.i)",
     ),
+    mutant!("deletes-elsewhere": "a delete removes the objects of its name on all resources",
+        caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
+        "commit": "AND b.resource = p_resources[p_object_resource[g.object]];" => ";",
+    ),
+    mutant!("wipes-elsewhere": "a deletion of all removes the objects of all resources",
+        caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
+        "commit": "DELETE FROM fencegate.objects b WHERE b.resource = ANY (wiped);" => "DELETE FROM fencegate.objects b;",
+    ),
 ];
