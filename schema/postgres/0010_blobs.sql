@@ -120,7 +120,7 @@ END $$;
 -- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
 -- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s. For p_horizon_s
 -- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise. The blob of
--- a version that is forgotten stays for p_forgotten_s: a reader may have begun just before.
+-- a version that is forgotten stays for p_forgotten_s: a reader may have begun just before, and may pin it.
 CREATE FUNCTION fencegate.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
     p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,
@@ -186,6 +186,8 @@ BEGIN
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t
+          AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
+                          WHERE p.blob = g.blob AND t < p.keep_until)
         ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED)
     UPDATE fencegate.blob_garbage g SET due_at = t + p_claim_s * interval '1 second'
     FROM due WHERE g.blob = due.blob

@@ -97,7 +97,9 @@ impl Uploads for MemoryLedger {
         let versions = state.forget_versions(times, limit, now);
         let held = state.refenced_at.is_some_and(|at| at > before(now, times.rollback_horizon));
         let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
-        let due = due.filter(|_| hand_out && !held);
+        let pins = &state.blobs.pins;
+        let pinned = |blob: &BlobId| pins.get(blob).is_some_and(|until| *until > now);
+        let due = due.filter(|(blob, _)| hand_out && !held && !pinned(blob));
         let claim = |(blob, row): (&BlobId, &mut GarbageRow)| {
             row.due_at = after(now, times.claim());
             Garbage { blob: *blob, handle: row.handle.clone(), again: row.deleted }

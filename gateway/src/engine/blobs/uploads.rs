@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fence_core::ports::{BlobId, BlobUpload, UploadItem, UploadVerdict};
 use fence_core::{LockId, ObjectKey, ResourceName, Token};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::engine::writes::Record;
 use crate::engine::{Engine, EngineError, WriteFailure, metrics};
@@ -165,7 +165,11 @@ impl Upload {
                 }
                 Ok(sink)
             };
-            sink = self.engine.detached(None, begin).await?;
+            let (send, begun) = oneshot::channel();
+            let task = async move { drop(send.send(begin.await)) };
+            self.engine.inner.runtime.spawn.spawn("upload", Box::pin(task));
+            let lost = |_| EngineError::Defect("an upload began without an answer".into());
+            sink = begun.await.map_err(lost)??;
             self.in_parts = true;
         }
         Ok(self.sink.insert(sink).push(bytes).await?)

@@ -127,6 +127,7 @@ impl Uploads for SqliteLedger {
                  SELECT blob FROM blob_garbage
                  WHERE due_at <= ?1 AND ?4
                    AND NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?5)
+                   AND blob NOT IN (SELECT p.blob FROM blob_pins p WHERE p.keep_until > ?1)
                  ORDER BY due_at LIMIT ?3)
              RETURNING blob, handle, deleted",
         )

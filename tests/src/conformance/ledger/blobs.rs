@@ -418,4 +418,13 @@ pub async fn the_blob_of_a_forgotten_version_stays_for_a_while(ledger: &dyn Ledg
         pause(100).await;
         assert_eq!(garbage(ledger, times).await, [blob]);
     }
+    // Who began just before and reads for long has pinned it by then.
+    let blob = stored(ledger, &ann, "k").await;
+    apply(ledger, put(&ann, "k", "small")).await;
+    pause(100).await;
+    let times = BlobTimes { reader_grace: short, ..UPLOADS_GO_ON };
+    assert_eq!(tidied(ledger, times).await.versions, 1);
+    ledger.pin_blobs(&[blob], LONG).await.expect("pinned");
+    pause(100).await;
+    assert_eq!(garbage(ledger, times).await, []);
 }
