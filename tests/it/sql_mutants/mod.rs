@@ -83,7 +83,7 @@ fn each_mutant_is_caught() {
     let next = || left.lock().expect("no thread panics with it").next();
     let survivors = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..6 {
             scope.spawn(|| {
                 while let Some(mutant) = next() {
                     let Mutant { name, caught_by, .. } = mutant;
