@@ -94,6 +94,7 @@ impl World {
             // So small that large and small bodies both come up.
             limits: Limits { inline_bytes_max: 64, object_bytes_max: 4096, ..Limits::default() },
             bodies: Arc::new(Semaphore::new(1 << 20)),
+            kept_bodies: Arc::new(Semaphore::new(1 << 19)),
             metrics: PrometheusBuilder::new().build_recorder().handle(),
             metrics_prefixes: Vec::new(),
             draining: CancellationToken::new(),
