@@ -1,5 +1,6 @@
 //! The bodies of `POST /commit`: what their headers say counts, and however slowly they arrive, others
 //! find room.
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

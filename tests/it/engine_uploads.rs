@@ -1,5 +1,6 @@
 //! Uploads in parts through the engine, with what happens while they begin forced.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Replaced blobs and synchronous standbys: one that has not got as far may be promoted, and then needs
 //! them.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::time::Duration;
 
