@@ -133,21 +133,23 @@ fn keep(history: &History, file: &PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line that counts, on a terminal; on anything else a line a minute would be too much.
+/// A line that counts, on a terminal; on anything else a line now and then.
 fn progress(count: u64) -> impl Fn(&Tally) + Sync {
-    let shown = io::stderr().is_terminal();
+    let is_terminal = io::stderr().is_terminal();
     move |tally| {
-        if shown && (tally.seeds.is_multiple_of(50) || tally.seeds == count) {
-            let end = if tally.seeds == count { "\n" } else { "" };
-            let mut out = io::stderr();
-            let _ = write!(
-                out,
-                "\r{} of {count} seeds, {} failed{end}",
-                tally.seeds,
-                tally.failures.len()
-            );
-            let _ = out.flush();
-        }
+        let (seeds, failed) = (tally.seeds, tally.failures.len());
+        let mut out = io::stderr();
+        // Whoever watches no more is no reason to stop.
+        let _ = match is_terminal {
+            true if seeds == count => writeln!(out, "\r{seeds} of {count} seeds, {failed} failed"),
+            true if seeds.is_multiple_of(50) => {
+                write!(out, "\r{seeds} of {count} seeds, {failed} failed")
+            }
+            false if seeds.is_multiple_of((count / 10).max(1)) => {
+                writeln!(out, "{seeds} of {count} seeds, {failed} failed")
+            }
+            _ => Ok(()),
+        };
     }
 }
 

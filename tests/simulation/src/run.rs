@@ -67,6 +67,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
     mutants::switch(mutant);
     let world = World::new(seed);
     let outcome = catch_unwind(AssertUnwindSafe(|| play(&world)));
+    world.end();
     mutants::switch(None);
     let mut failures = PANICS.with_borrow_mut(std::mem::take);
     let (history, unfinished) = outcome.unwrap_or_else(|_| {
@@ -122,9 +123,6 @@ fn play(world: &World) -> (History, Option<String>) {
     world.run_until(world.now() + REST);
     let unfinished = (!over()).then(|| "some resource never came back to life".to_owned());
     let history = recorder.history(&servers.ledger);
-    for process in (0..gateways.count()).map(|gateway| gateways.process(gateway)) {
-        world.kill(process);
-    }
     (history, unfinished)
 }
 

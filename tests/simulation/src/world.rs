@@ -239,6 +239,15 @@ impl World {
         drop(dead);
     }
 
+    /// Ends everything: tasks hold the world, and the world holds them.
+    pub fn end(&self) {
+        let mut state = self.state();
+        state.processes.clear();
+        let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
+        drop(state);
+        drop((tasks, timers));
+    }
+
     /// Runs until a time, or until nothing would ever happen again.
     pub fn run_until(&self, end: Micros) {
         let mut runnable: Vec<TaskId> = Vec::new();

@@ -63,6 +63,9 @@ impl<A: Act> Entry<A> {
     }
 
     /// After a sending whose answer was lost, or that came to nothing since.
+    ///
+    /// A caller that is gone does not come back, so what was sent to be buried is never wanted again: a
+    /// burial on its way must not meet an intent that is being forwarded (I13).
     pub(super) fn rerun(&mut self) {
         A::rerun(&mut self.item, !self.answer.is_closed());
     }
