@@ -90,8 +90,8 @@ async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
     let store = Store::start(kind).await;
     let settings = on_store(setup.settings().await, &store)
         .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
-        .env("FENCEGATE_UPLOAD_TIMEOUT", "2s")
-        .env("FENCEGATE_UPLOADS_KEPT", "3s")
+        .env("FENCEGATE_UPLOAD_TIMEOUT", "10s")
+        .env("FENCEGATE_UPLOADS_KEPT", "11s")
         .env("FENCEGATE_READER_GRACE", "0s")
         .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
         .env("FENCEGATE_REDELETE_AFTER", "0s");

@@ -9,10 +9,12 @@ use fence_tests::conformance::pause;
 use fence_tests::gateway::Gateway;
 use fence_tests::multipart::{BOUNDARY, commit, form, list, part};
 use fence_tests::process::eventually;
-use fence_tests::raw::{RawAnswer, RawConnection};
+use fence_tests::raw::RawConnection;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
 const INLINE: usize = 250_000;
 const LARGE: usize = 300_000;
@@ -53,28 +55,36 @@ async fn slow_uploads_of_commits_leave_room_for_puts() {
         .await;
     let client = gateway.client();
     let lock = client.acquire("a", "10m").await;
-    let mut waiting = Vec::new();
-    let (sent, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let path = gateway.data_dir().join("ledger.sqlite");
+    let options = SqliteConnectOptions::new().filename(path).read_only(true);
+    let mut ledger = options.connect().await.expect("the ledger can be read");
+    let (mut waiting, mut refused) = (Vec::new(), 0);
     for number in 0..20 {
         let mut connection = stalled(&gateway, &lock, number).await;
-        let sent = sent.clone();
-        waiting.push(tokio::spawn(async move {
-            let answer: Option<RawAnswer> = connection.answer().await;
-            sent.send(answer).expect("the test listens");
-        }));
-    }
-    drop(sent);
-    // Half of the room has place for eight of them at the most.
-    for _ in 8..20 {
-        let answer = answers.recv().await.flatten().expect("an answer");
+        let answer = tokio::spawn(async move { connection.answer().await });
+        let is_held = eventually("it is refused, or its upload has begun", async || {
+            let count = "SELECT count(*) FROM blob_intents";
+            let intents: i64 =
+                sqlx::query_scalar(count).fetch_one(&mut ledger).await.expect("a count");
+            let is_held = intents > i64::try_from(waiting.len()).expect("few");
+            (is_held || answer.is_finished()).then_some(is_held)
+        })
+        .await;
+        if is_held {
+            waiting.push(answer);
+            continue;
+        }
+        let answer = answer.await.expect("it was read").expect("an answer");
         assert_eq!((answer.status, answer.code().as_str()), (503, "overloaded"));
+        refused += 1;
     }
-    // Once the others have come as far as their uploads.
-    eventually("a put finds room", async || {
-        let answer = client.put("a", "k", vec![3; INLINE]).under(&lock).send().await;
-        answer.status.is_success().then_some(())
-    })
-    .await;
+    // Half of the room has place for eight of them.
+    assert_eq!((waiting.len(), refused), (8, 12));
+    for number in 0..3 {
+        let body = vec![3; INLINE];
+        let answer = client.put("a", &format!("p{number}"), body).under(&lock).send().await;
+        answer.expect(201);
+    }
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
     // Whoever hangs up gives its share back.
     let operations = json!({ "operations": [put("s", "1"), put("l", "2")] });
