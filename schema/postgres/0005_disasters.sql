@@ -86,10 +86,13 @@ END $$;
 -- Takes this server as it is, and voids every token that may ever have been sealed: those that this
 -- ledger knows (base, highest), those that it may have forgotten but the mint counted (p_number), and,
 -- should the mint have forgotten them too, 2^36 more. Waits for everything under way. If nothing calls
--- for it (any more), nothing changes unless forced. Returns the epoch as it stands then.
+-- for it (any more), nothing changes unless forced; nor if this server is not where it was seen before the
+-- mint was asked (p_generation, p_system_id, p_timeline): what the mint said then may be older than a
+-- re-fence that this server has forgotten. Returns the epoch as it stands then.
 CREATE FUNCTION fencegate.refence(
     p_nonce uuid, p_number bigint, p_known_base bigint, p_known_generation bigint, p_why text,
-    p_forced boolean)
+    p_forced boolean, p_generation bigint DEFAULT NULL, p_system_id bigint DEFAULT NULL,
+    p_timeline text DEFAULT NULL)
 RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -100,7 +103,12 @@ BEGIN
         RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
     END IF;
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
-    IF p_forced OR fencegate.refence_called_for() IS NOT NULL THEN
+    IF (p_forced OR fencegate.refence_called_for() IS NOT NULL)
+       AND (SELECT w.generation FROM fencegate.write_guard w)
+           = coalesce(p_generation, (SELECT w.generation FROM fencegate.write_guard w))
+       AND fencegate.current_system_id() = coalesce(p_system_id, fencegate.current_system_id())
+       AND fencegate.current_timeline() = coalesce(p_timeline, fencegate.current_timeline())
+    THEN
         SELECT greatest(s.floor, w.floor, s.base + p_number, p_known_base + p_number,
                         fencegate.highest_token()) + 68719476736
         INTO raised

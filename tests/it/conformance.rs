@@ -381,6 +381,7 @@ on_every_ledger! {
         a_sweep_bounds_the_rejections
     }
     disasters {
+        a_refence_of_a_ledger_that_has_moved_on_changes_nothing
         disasters_are_in_the_audit
         a_fence_is_set_anew_after_a_refence
         a_new_epoch_begins_above_every_token

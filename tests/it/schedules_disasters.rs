@@ -19,6 +19,7 @@ fn asked(forced: bool) -> Refence {
         known_generation: 0,
         why: "test".into(),
         forced,
+        seen: None,
     }
 }
 

@@ -21,9 +21,11 @@ pub struct Refenced {
 
 /// Re-fences the ledger if something calls for it, or if it is forced, and opens the new epoch.
 ///
-/// 1. The mint's head: how far its numbers are, and what it has seen of the ledger. Without it nothing
-///    is done, since nobody else knows what the ledger has forgotten.
-/// 2. One act on the ledger. From here on all earlier tokens are void.
+/// 1. Where the ledger stands, and then the mint's head: how far its numbers are, and what it has seen of
+///    the ledger. Without it nothing is done, since nobody else knows what the ledger has forgotten.
+/// 2. One act on the ledger, if it still stands there: a head that was read before somebody else's re-fence
+///    says nothing of that, should the ledger have gone back once more. From here on all earlier tokens
+///    are void.
 /// 3. The new nonce in the mint, the epoch opened. If this is interrupted, any gateway goes on with it.
 pub(super) async fn refence(
     ledger: &Arc<dyn Ledger>,
@@ -33,6 +35,7 @@ pub(super) async fn refence(
     why: Option<&str>,
     forced: bool,
 ) -> Result<Refenced, EngineError> {
+    let seen = ledger.place().await?.stand();
     let head = mint.head().await?;
     let mut before = ledger.place().await?;
     head.check_owner(before.epoch.ledger)?;
@@ -56,6 +59,7 @@ pub(super) async fn refence(
                 .max(reached.generation),
             why: why.or(before.called_for.as_deref()).unwrap_or("asked for").to_owned(),
             forced,
+            seen: Some(seen),
         })
         .await?;
     let after = ledger.place().await?;

@@ -117,10 +117,10 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
             7 if faults.clocks => world.set_skew(process, hours(&world)),
             8 if faults.ledger_clock => world.set_skew(targets.servers.processes[0], hours(&world)),
             9 if faults.mint => copies.restore_mint(&world, &targets.servers),
-            10 if faults.ledger => copies.promote(&world, &targets),
+            10 if faults.ledger => copies.promote(&world, &targets, faults.clocks),
             11 if faults.ledger && faults.mint && world.chance(0.3) => {
                 copies.restore_mint(&world, &targets.servers);
-                copies.promote(&world, &targets);
+                copies.promote(&world, &targets, faults.clocks);
             }
             _ => {}
         }
@@ -156,7 +156,7 @@ impl Copies {
 
     fn restore_mint(&mut self, world: &World, servers: &Servers) {
         let index = world.draw(|rng| rng.random_range(0..self.mint.len().max(1)));
-        // See `forgets_a_refence`: the mint may be all that remembers one.
+        // See `is_forgotten`: the mint may be all that remembers one.
         if servers.ledger.called_for().is_some() {
             return;
         }
@@ -167,14 +167,14 @@ impl Copies {
     }
 
     /// An older standby takes over. Not while one that did is waiting for its re-fence.
-    fn promote(&mut self, world: &World, targets: &Targets) {
+    fn promote(&mut self, world: &World, targets: &Targets, clocks: bool) {
         let server = &targets.servers.ledger;
         if self.ledger.is_empty() || server.called_for().is_some() {
             return;
         }
         let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
         let Some((_, copy)) = self.ledger.remove(index) else { return };
-        if forgets_a_refence(server, &copy, &targets.servers.mint.memory()) {
+        if is_forgotten(server, &copy, &targets.servers.mint.memory(), clocks) {
             return;
         }
         // Those that are later than it were never this server's.
@@ -188,12 +188,20 @@ impl Copies {
     }
 }
 
-/// Whether nobody would remember the last re-fence. The clock alone would tell then, and it tells the
-/// minutes apart, not the seconds of a run.
-fn forgets_a_refence(server: &LedgerServer, copy: &Copy, mint: &MemoryMint) -> bool {
-    let seen = mint.head().now_or_never().and_then(Result::ok).and_then(|head| head.witness);
-    let remembered = copy.generation().max(seen.map_or(0, |witness| witness.generation));
-    remembered < generation(&server.memory())
+/// Whether nobody would remember the last re-fence: the clock alone would tell then, and it tells the
+/// minutes apart, not the seconds of a run. With clocks that are wrong, the same of a new epoch: one that
+/// was begun by a clock that is ahead has a base which a right clock does not outdo.
+fn is_forgotten(server: &LedgerServer, copy: &Copy, mint: &MemoryMint, clocks: bool) -> bool {
+    let head = mint.head().now_or_never().and_then(Result::ok);
+    let witness = head.and_then(|head| head.witness);
+    let (by_mint, base_by_mint) = witness.map_or((0, 0), |one| (one.generation, one.base));
+    let now = server.memory();
+    let forgets_base = base(copy.memory()).max(base_by_mint) < base(&now);
+    generation(copy.memory()).max(by_mint) < generation(&now) || (clocks && forgets_base)
+}
+
+fn base(memory: &MemoryLedger) -> i64 {
+    memory.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.epoch.base)
 }
 
 /// How often a ledger was re-fenced.

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::rows::Guard;
 use crate::mutants::{self, Mutant};
-use crate::ports::{REFENCE_JUMP, Refence};
+use crate::ports::{REFENCE_JUMP, Refence, Stand};
 
 /// Begins a new epoch, not open yet, unless the epoch is another one than `expected` already.
 /// `highest` is the highest token that was ever sealed.
@@ -25,7 +25,8 @@ pub fn switch_epoch(guard: &mut Guard, highest: i64, expected: i64, nonce: Uuid)
 ///
 /// Nothing calls for it from inside a ledger of one process, so nothing changes unless it is forced.
 pub fn refence(guard: &mut Guard, highest: i64, refence: &Refence) {
-    if !refence.forced {
+    let elsewhere = |seen: &Stand| seen.generation != guard.generation;
+    if !refence.forced || refence.seen.as_ref().is_some_and(elsewhere) {
         return;
     }
     let counted = refence.number.saturating_add(guard.base.max(refence.known_base));

@@ -38,6 +38,31 @@ pub struct Refence {
     pub why: String,
     /// Also if nothing calls for it.
     pub forced: bool,
+    /// Where the ledger stood before the mint was asked: if it stands elsewhere by now, what the mint
+    /// said may be older than a re-fence, and nothing changes.
+    pub seen: Option<Stand>,
+}
+
+/// On which line of history a ledger is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stand {
+    /// Rises with each re-fence.
+    pub generation: i64,
+    /// The database system.
+    pub system_id: i64,
+    /// Its timeline.
+    pub timeline: String,
+}
+
+impl Place {
+    /// On which line of history it is.
+    pub fn stand(&self) -> Stand {
+        Stand {
+            generation: self.generation,
+            system_id: self.system_id,
+            timeline: self.timeline.clone(),
+        }
+    }
 }
 
 /// Where a ledger stands.

@@ -32,16 +32,19 @@ pub(super) async fn switch_epoch(
 /// Not an act like the others: it is for a ledger on which those are refused.
 pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take().await?;
-    let call =
-        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.refence($1, $2, $3, $4, $5, $6)")
-            .bind(refence.nonce)
-            .bind(refence.number)
-            .bind(refence.known_base)
-            // What this gateway has seen, too: the ledger may have forgotten it.
-            .bind(refence.known_generation.max(sessions.generation()))
-            .bind(&refence.why)
-            .bind(refence.forced)
-            .fetch_one(&mut session.connection);
+    let act = "SELECT * FROM fencegate.refence($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let call = sqlx::query_as::<_, EpochRow>(act)
+        .bind(refence.nonce)
+        .bind(refence.number)
+        .bind(refence.known_base)
+        // What this gateway has seen, too: the ledger may have forgotten it.
+        .bind(refence.known_generation.max(sessions.generation()))
+        .bind(&refence.why)
+        .bind(refence.forced)
+        .bind(refence.seen.as_ref().map(|seen| seen.generation))
+        .bind(refence.seen.as_ref().map(|seen| seen.system_id))
+        .bind(refence.seen.as_ref().map(|seen| &seen.timeline))
+        .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // Sent again it finds that nothing calls for it any more; forced, it raises the floor once more.
     let row = sessions.settle(session, answer).map_err(harmless)?;

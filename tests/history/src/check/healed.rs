@@ -13,8 +13,14 @@ pub const HEALED_WITHIN_US: u64 = 30_000_000;
 pub(super) fn soon(view: &View<'_>, report: &mut Report) {
     // By resource: when a new grant was answered, under which token.
     let mut granted: HashMap<&str, Vec<(u64, i64)>> = HashMap::new();
-    for grant in view.grants.iter().filter(|grant| !grant.again) {
-        granted.entry(grant.resource).or_default().push((grant.at, grant.token));
+    // New is what nobody was told of before: also what is said again, if the first answer was lost.
+    let mut first: HashMap<(&str, i64), u64> = HashMap::new();
+    for grant in &view.grants {
+        let at = first.entry((grant.resource, grant.token)).or_insert(grant.at);
+        *at = grant.at.min(*at);
+    }
+    for ((resource, token), at) in first {
+        granted.entry(resource).or_default().push((at, token));
     }
     let mut written: HashMap<&str, Vec<(u64, i64)>> = HashMap::new();
     for attempt in &view.attempts {

@@ -263,6 +263,7 @@ impl Blobs {
                     known_generation: i64::from(state.timeline),
                     why: String::new(),
                     forced: true,
+                    seen: None,
                 };
                 let highest = state.tables.ledger.highest();
                 state.tables.ledger.act(|rows| {

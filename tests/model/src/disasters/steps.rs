@@ -139,6 +139,7 @@ impl Disasters {
             known_generation: head.generation,
             why: String::new(),
             forced: true,
+            seen: None,
         };
         let highest = state.ledger.highest();
         state.ledger.act(|rows| {

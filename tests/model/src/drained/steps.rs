@@ -280,6 +280,7 @@ impl Drained {
                     known_generation: 0,
                     why: String::new(),
                     forced: true,
+                    seen: None,
                 };
                 let highest = state.ledger.highest();
                 state.ledger.act(|rows| {

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Clock, Effect, Epoch, Ledger as _, LedgerError, Place, Refence};
+use fence_core::ports::{Clock, Effect, Epoch, Ledger as _, LedgerError, Place, Refence, Stand};
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
 use uuid::Uuid;
 
-use crate::faults::generation;
 pub use port::SimulatedLedger;
 
 /// What goes back with the ledger.
@@ -34,9 +33,9 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// How often it was re-fenced.
-    pub fn generation(&self) -> i64 {
-        generation(&self.memory)
+    /// What it holds.
+    pub fn memory(&self) -> &MemoryLedger {
+        &self.memory
     }
 }
 
@@ -158,6 +157,10 @@ impl LedgerServer {
     }
 
     fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
+        let elsewhere = |seen: &Stand| seen.timeline != self.state().timeline.to_string();
+        if refence.seen.as_ref().is_some_and(elsewhere) {
+            return now(self.memory().epoch());
+        }
         let called_for = self.called_for().is_some();
         let forced = refence.forced || called_for;
         let generation = now(self.memory().place())?.generation;

@@ -390,6 +390,7 @@ pub async fn nothing_is_deleted_for_a_while_after_a_re_fence(ledger: &dyn Ledger
         known_generation: 0,
         why: "test".into(),
         forced: true,
+        seen: None,
     };
     assert!(ledger.may_delete(LONG).await.expect("decided"));
     ledger.refence(refence).await.expect("re-fenced");

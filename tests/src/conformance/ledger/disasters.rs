@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     AuditAction, AuditFilter, Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, ReleaseVerdict,
-    RenewVerdict, SealItem, SealKind, SealVerdict,
+    RenewVerdict, SealItem, SealKind, SealVerdict, Stand,
 };
 use fence_core::{LockEnd, LockState, Refusal};
 use futures::future::join_all;
@@ -20,6 +20,7 @@ fn forced(nonce: Uuid) -> Refence {
         known_generation: 0,
         why: "test".into(),
         forced: true,
+        seen: None,
     }
 }
 
@@ -122,6 +123,19 @@ pub async fn a_refence_that_nothing_calls_for_changes_nothing(ledger: &dyn Ledge
     let after = ledger.place().await.expect("a place");
     assert_eq!((after.epoch, after.generation), (before.epoch, before.generation));
     apply(ledger, put(&ann, "k", "a")).await;
+}
+
+/// What the mint said before somebody else's re-fence is not gone by.
+pub async fn a_refence_of_a_ledger_that_has_moved_on_changes_nothing(ledger: &dyn Ledger) {
+    let seen = ledger.place().await.expect("a place").stand();
+    let of = |seen: &Stand| Refence { seen: Some(seen.clone()), ..forced(Uuid::new_v4()) };
+    let first = ledger.refence(of(&seen)).await.expect("re-fenced");
+    let after = ledger.place().await.expect("a place");
+    assert_eq!((after.generation, &after.epoch), (seen.generation + 1, &first));
+    assert_eq!(ledger.refence(of(&seen)).await, Ok(first));
+    assert_eq!(ledger.place().await.expect("a place").stand(), after.stand());
+    let again = ledger.refence(of(&after.stand())).await.expect("re-fenced");
+    assert!(again.base > after.epoch.base);
 }
 
 /// Each has an entry in the audit, with its reason; what changed nothing has none.

@@ -387,6 +387,7 @@ async fn refenced(ledger: &dyn Ledger) -> i64 {
         known_generation: 0,
         why: "test".into(),
         forced: true,
+        seen: None,
     };
     ledger.refence(refence).await.expect("re-fenced");
     ledger.place().await.expect("read").floor

@@ -146,6 +146,7 @@ pub async fn a_re_fence_voids_the_cursors_before_it(ledger: &dyn Ledger) {
         known_generation: 0,
         why: "a test".into(),
         forced: true,
+        seen: None,
     };
     ledger.refence(refence).await.expect("a re-fence");
     let page_of = async |place| page(ledger, place, 10).await;
