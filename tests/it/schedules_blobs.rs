@@ -30,7 +30,7 @@ const NOW: BlobTimes = BlobTimes {
 };
 
 /// The same, as a call within a transaction.
-const TIDY: &str = "SELECT * FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 100, true)";
+const TIDY: &str = "SELECT * FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
 
 /// Blobs that an object has, and that are to be deleted.
 const BOTH: &str = "SELECT count(*) FROM fencegate.objects o WHERE o.blob IN
@@ -140,7 +140,7 @@ pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was()
     for (garbage, next) in
         [(0, "UPDATE fencegate.replaced_versions SET replaced_lsn = '0/1'"), (1, "")]
     {
-        let tidy = "SELECT count(blob) FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 100, true)";
+        let tidy = "SELECT count(blob) FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
         let found: i64 = sqlx::query_scalar(tidy).fetch_one(&mut operator).await.unwrap();
         assert_eq!(found, garbage);
         run(&mut operator, next).await;

@@ -42,7 +42,7 @@ pub const MUTANTS: &[Mutant] = &[
         "commit_many": "FOR r IN 1 .. cardinality(p_resources) LOOP" => "FOR r IN 1 .. 1 LOOP",
     ),
     mutant!("many-older-token-admitted": "a token below the one sealed last is admitted",
-        caught by schedules_commits::a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all, which says "Applied",
+        caught by schedules_commits::a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all, which says "LockIdMismatch",
         "commit_many": "ELSIF p_token <> f_token[r] THEN" => "ELSIF p_token > f_token[r] THEN",
     ),
     mutant!("many-higher-token-admitted": "a token is good if it is not below the one sealed last (`>=` for `=`)",

@@ -30,7 +30,7 @@ const KINDS: &str = "Waiting Free Full Queued Left sealed again held NumberTooLo
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
     Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \
     Refused(Frozen) Refused(Protected) Refused(Draining) drains draining Draining Admitted closed \
-    resolved committed recommitted not-committed UploadExpired Begun KnownKey swept-blobs";
+    resolved committed not-committed UploadExpired Begun KnownKey swept-blobs";
 
 /// Runs that never came across a kind of verdict have compared nothing of it.
 pub fn assert_all_kinds_occurred(tallies: Vec<Tally>) {
