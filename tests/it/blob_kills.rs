@@ -6,11 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fence_core::wire::Lock;
 use fence_tests::client::Client;
-use fence_tests::process::eventually;
 use fence_tests::stores::{Kind, Store};
 use futures::future::join_all;
 use rand::RngExt as _;
@@ -70,10 +69,11 @@ impl Writer {
     }
 }
 
-/// Everything in the store but its mark and the notes of the S3 server, which are files, too: blobs, and
-/// parts of uploads that it knows of. It forgets an upload before it has put its parts together, and
-/// leaves them behind if its client is killed just then; they are not in the store any more.
-fn blobs(store: &Store) -> usize {
+/// The names of everything in the store but its mark and the notes of the S3 server, which are files,
+/// too: blobs, and parts of uploads that it knows of. It forgets an upload before it has put its parts
+/// together, and leaves them behind if its client is killed just then; they are not in the store any
+/// more.
+fn blobs(store: &Store) -> Vec<String> {
     let files = store.files();
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names: HashSet<String> = files.iter().map(|file| name(file)).collect();
@@ -83,7 +83,7 @@ fn blobs(store: &Store) -> usize {
     };
     let counts =
         |name: &String| name != "fencegate-store" && !name.ends_with(".json") && is_known(name);
-    names.iter().filter(|name| counts(name)).count()
+    names.iter().filter(|name| counts(name)).cloned().collect()
 }
 
 async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
@@ -137,8 +137,18 @@ async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
             assert!(possible, "{key} is {found:?} ({}), not {expected:?}", read.status);
         }
     }
-    let left = format!("{objects} blobs, and no orphan, are left");
-    eventually(&left, async || (blobs(&store) == objects).then_some(())).await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let left = blobs(&store);
+        if left.len() == objects {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{objects} objects, but these blobs are left: {left:#?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     gateway.kill9();
     let (code, told, log) = gateway.run(&["scrub"]).await;
     assert_eq!(code, Some(0), "{told}{log}");

@@ -2,91 +2,21 @@
 //! are read, blobs that are gone, and commits whose answers are lost.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use fence_core::memory::MemoryBlobs;
-use fence_core::ports::{
-    BlobError, BlobId, BlobStream, BlobTimes, BlobUpload, Blobs, Ledger as _, Listed, StoreMark,
-    Uploads as _,
-};
+use fence_core::ports::{Blobs, Ledger as _, Uploads as _};
 use fence_core::{ObjectKey, Token};
-use fence_tests::conformance;
 use fence_tests::scripted::{Step, lost};
 use fencegate::engine::{
     Content, Engine, EngineError, PutBody, UploadHead, Wanted, Write, WriteEffect, WriteFailure,
 };
 use futures::TryStreamExt as _;
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
 use tokio::sync::Notify;
 
+use crate::hooked_blobs::HookedBlobs;
 use crate::rig::{R, Rig, name};
-
-/// Nothing is kept.
-const NOW: BlobTimes = BlobTimes {
-    upload: std::time::Duration::ZERO,
-    reader_grace: std::time::Duration::ZERO,
-    rollback_horizon: std::time::Duration::ZERO,
-    versions: std::time::Duration::ZERO,
-    redelete: std::time::Duration::ZERO,
-};
-
-type Between = BoxFuture<'static, ()>;
-
-/// Blobs in memory; before the next one is read, something else happens.
-struct Interrupted {
-    blobs: MemoryBlobs,
-    before_read: Mutex<Option<Between>>,
-}
-
-impl Interrupted {
-    fn new() -> Arc<Self> {
-        let blobs = MemoryBlobs::new(conformance::clock());
-        Arc::new(Self { blobs, before_read: Mutex::default() })
-    }
-}
-
-#[async_trait]
-impl Blobs for Interrupted {
-    async fn upload(
-        &self,
-        blob: BlobId,
-        size: Option<u64>,
-    ) -> Result<Box<dyn BlobUpload>, BlobError> {
-        self.blobs.upload(blob, size).await
-    }
-
-    async fn read(&self, blob: BlobId, range: Range<u64>) -> Result<Option<BlobStream>, BlobError> {
-        let between = self.before_read.lock().unwrap().take();
-        if let Some(between) = between {
-            between.await;
-        }
-        self.blobs.read(blob, range).await
-    }
-
-    async fn delete(&self, blob: BlobId, handle: Option<&str>) -> Result<(), BlobError> {
-        self.blobs.delete(blob, handle).await
-    }
-
-    fn list(&self) -> BoxStream<'static, Result<Listed, BlobError>> {
-        self.blobs.list()
-    }
-
-    async fn size(&self, blob: BlobId) -> Result<Option<u64>, BlobError> {
-        self.blobs.size(blob).await
-    }
-
-    async fn mark(&self) -> Result<Option<StoreMark>, BlobError> {
-        self.blobs.mark().await
-    }
-
-    async fn set_mark(&self, mark: StoreMark) -> Result<(), BlobError> {
-        self.blobs.set_mark(mark).await
-    }
-}
+use fence_tests::conformance::AT_ONCE;
 
 fn key() -> ObjectKey {
     ObjectKey::new("k").unwrap()
@@ -124,18 +54,18 @@ async fn read(engine: &Engine) -> Result<(i64, String), EngineError> {
 }
 
 /// The blobs that nothing points at any more are deleted, for the first time.
-async fn sweep(rig: &Rig, blobs: &Interrupted) -> usize {
-    let tidied = rig.ledger.tidy_blobs(NOW, 100, true).await.unwrap();
+async fn sweep(rig: &Rig, blobs: &HookedBlobs) -> usize {
+    let tidied = rig.ledger.tidy_blobs(AT_ONCE, 100, true).await.unwrap();
     for garbage in &tidied.garbage {
         blobs.delete(garbage.blob, None).await.unwrap();
     }
-    rig.ledger.blobs_deleted(&tidied.garbage, NOW).await.unwrap();
+    rig.ledger.blobs_deleted(&tidied.garbage, AT_ONCE).await.unwrap();
     tidied.garbage.len()
 }
 
 #[tokio::test]
 async fn a_pointer_that_moved_is_followed() {
-    let blobs = Interrupted::new();
+    let blobs = HookedBlobs::new();
     let rig = Arc::new(Rig::on_blobs(Some(blobs.clone())));
     let token = rig.granted(R).await.token;
     put(&rig.engine, token, "the first, and longer").await.unwrap();
@@ -149,7 +79,7 @@ async fn a_pointer_that_moved_is_followed() {
 
 #[tokio::test]
 async fn an_object_that_was_deleted_meanwhile_is_not_there() {
-    let blobs = Interrupted::new();
+    let blobs = HookedBlobs::new();
     let rig = Arc::new(Rig::on_blobs(Some(blobs.clone())));
     let token = rig.granted(R).await.token;
     put(&rig.engine, token, "text").await.unwrap();
@@ -166,7 +96,7 @@ async fn an_object_that_was_deleted_meanwhile_is_not_there() {
 /// Nobody has moved the pointer: that is an alarm, and nothing is made up.
 #[tokio::test]
 async fn a_blob_that_is_missing_is_told_so() {
-    let blobs = Interrupted::new();
+    let blobs = HookedBlobs::new();
     let rig = Rig::on_blobs(Some(blobs.clone()));
     let token = rig.granted(R).await.token;
     put(&rig.engine, token, "text").await.unwrap();
@@ -179,7 +109,7 @@ async fn a_blob_that_is_missing_is_told_so() {
 /// intent is consumed and sweepers run.
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_keeps_its_blob() {
-    let blobs = Interrupted::new();
+    let blobs = HookedBlobs::new();
     let rig = Rig::on_blobs(Some(blobs.clone()));
     let token = rig.granted(R).await.token;
     let mut sendings = 0;
@@ -199,7 +129,7 @@ async fn a_commit_whose_answer_was_lost_keeps_its_blob() {
 /// refused, and buries it.
 #[tokio::test]
 async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
-    let blobs = Interrupted::new();
+    let blobs = HookedBlobs::new();
     let rig = Rig::on_blobs(Some(blobs.clone()));
     let token = rig.granted(R).await.token;
     let memory = rig.memory();
@@ -211,7 +141,7 @@ async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
         }
         let memory = Arc::clone(&memory);
         Step::fail(lost()).after(async move {
-            assert_eq!(memory.tidy_blobs(NOW, 10, true).await.unwrap().uploads, 1);
+            assert_eq!(memory.tidy_blobs(AT_ONCE, 10, true).await.unwrap().uploads, 1);
         })
     });
     let failure = put(&rig.engine, token, "text").await.unwrap_err();

@@ -42,6 +42,7 @@ mod guard_order;
 mod guard_tables;
 mod hangups;
 mod history;
+mod hooked_blobs;
 mod http_bad_inputs;
 mod http_contract;
 mod http_problems;

@@ -4,12 +4,11 @@
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own and makes ids")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fence_core::Token;
 use fence_core::ports::{
-    BlobId, BlobTimes, CommitItem, CommitVerdict, Commits as _, Effect, Ledger as _, Patience,
-    Payload, Tidied, UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
+    BlobId, CommitItem, CommitVerdict, Commits as _, Effect, Ledger as _, Patience, Payload,
+    Tidied, UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
 };
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
@@ -19,15 +18,7 @@ use uuid::Uuid;
 use crate::forced::{Ground, R, WAIT, applied, commit, put, run};
 use crate::schedules_commits::item;
 use crate::schedules_events::{PAUSE_AT_THE_END, gated};
-
-/// Nothing is kept for a while.
-const NOW: BlobTimes = BlobTimes {
-    upload: Duration::ZERO,
-    reader_grace: Duration::ZERO,
-    rollback_horizon: Duration::ZERO,
-    versions: Duration::ZERO,
-    redelete: Duration::ZERO,
-};
+use fence_tests::conformance::AT_ONCE;
 
 /// The same, as a call within a transaction.
 const TIDY: &str = "SELECT * FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
@@ -93,12 +84,12 @@ pub async fn a_sweep_beside_a_write_leaves_its_blob() {
     let write = tokio::spawn(async move { commit(&ledger, large).await });
     ground.waiting(1).await;
     let ledger = Arc::clone(&ground.ledger);
-    let sweep = tokio::spawn(async move { ledger.tidy_blobs(NOW, 100, true).await });
+    let sweep = tokio::spawn(async move { ledger.tidy_blobs(AT_ONCE, 100, true).await });
     ground.ended_or_waiting(&sweep, 2).await;
     gate.let_go().await;
     applied(write.await.unwrap());
     assert_eq!(sweep.await.unwrap(), Ok(Tidied::default()));
-    assert_eq!(ground.ledger.tidy_blobs(NOW, 100, true).await, Ok(Tidied::default()));
+    assert_eq!(ground.ledger.tidy_blobs(AT_ONCE, 100, true).await, Ok(Tidied::default()));
     assert_eq!(ground.number(BOTH).await, 0);
 }
 

@@ -3,22 +3,14 @@
 
 use std::time::Duration;
 
-use fence_core::ports::{BlobTimes, Uploads as _};
+use fence_core::ports::Uploads as _;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 
 use crate::blob_rig::put;
-
-/// Nothing is kept.
-const NOW: BlobTimes = BlobTimes {
-    upload: Duration::ZERO,
-    reader_grace: Duration::ZERO,
-    rollback_horizon: Duration::ZERO,
-    versions: Duration::ZERO,
-    redelete: Duration::ZERO,
-};
+use fence_tests::conformance::AT_ONCE;
 
 /// To a role without the right to see the progress of standbys it is NULL, as is that of one that has just
 /// connected.
@@ -39,7 +31,7 @@ async fn a_standby_whose_progress_is_not_seen_counts_as_not_there_yet() {
         connections_max: 2,
         timeout: Duration::from_secs(20),
     });
-    let forgotten = async || plain.tidy_blobs(NOW, 100, false).await.unwrap().versions;
+    let forgotten = async || plain.tidy_blobs(AT_ONCE, 100, false).await.unwrap().versions;
     let seen = async |wanted: &str| {
         let mut connection = primary.connect("postgres").await;
         eventually("the standby is what it should be", async || {

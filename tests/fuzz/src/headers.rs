@@ -1,6 +1,6 @@
 //! The headers of reads and writes: lines `name: value`, then an empty line and a body.
 
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, header};
 use fence_core::EntityTag;
 use fence_core::etag::ObjectCondition;
 use fencegate::http::extract::{
@@ -8,34 +8,15 @@ use fencegate::http::extract::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::first_line;
+use crate::header_lines;
 
 /// Headers are taken as they print, and never in two ways.
 pub fn headers(input: &[u8]) {
-    let (lines, body) = read(input);
+    let (lines, body) = header_lines(input);
     conditions(&lines);
     numbers(&lines);
     digests(&lines, body);
     range(&lines, body.len() as u64);
-}
-
-/// Lines that are no headers are left out.
-fn read(mut input: &[u8]) -> (HeaderMap, &[u8]) {
-    let mut lines = HeaderMap::new();
-    while !input.is_empty() {
-        let (line, rest) = first_line(input);
-        input = rest;
-        if line.is_empty() {
-            break;
-        }
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let name = HeaderName::from_bytes(&line[..colon]);
-        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) = (name, value) {
-            lines.append(name, value);
-        }
-    }
-    (lines, input)
 }
 
 fn tag(version: i64) -> EntityTag {

@@ -16,6 +16,8 @@ mod settings;
 mod tokens;
 mod words;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
 pub use bodies::bodies;
 pub use framing::framing;
 pub use headers::headers;
@@ -50,4 +52,24 @@ fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
         Some(end) => (&input[..end], &input[end + 1..]),
         None => (input, b""),
     }
+}
+
+/// The header lines of an input, up to an empty one, and what follows them. Lines that are no headers are
+/// left out.
+fn header_lines(mut input: &[u8]) -> (HeaderMap, &[u8]) {
+    let mut lines = HeaderMap::new();
+    while !input.is_empty() {
+        let (line, rest) = first_line(input);
+        input = rest;
+        if line.is_empty() {
+            break;
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            lines.append(name, value);
+        }
+    }
+    (lines, input)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
-use fence_core::ports::Clock;
+use fence_core::ports::{BlobTimes, Clock};
 use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
 use fencegate::ledger::sqlite::SqliteLedger;
 use fencegate::runtime::TokioClock;
@@ -23,6 +23,15 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::postgres::Postgres;
+
+/// No blob is kept for anything, and garbage is deleted twice without a pause.
+pub const AT_ONCE: BlobTimes = BlobTimes {
+    upload: Duration::ZERO,
+    reader_grace: Duration::ZERO,
+    rollback_horizon: Duration::ZERO,
+    versions: Duration::ZERO,
+    redelete: Duration::ZERO,
+};
 
 /// The real clock.
 pub fn clock() -> Arc<dyn Clock> {

@@ -7,11 +7,11 @@
 use std::convert::Infallible;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use bytes::Bytes;
 use futures::stream;
 
-use crate::first_line;
+use crate::{first_line, header_lines};
 
 const BETWEEN: &[u8] = b"\n%%\n";
 /// More requests add time and nothing else.
@@ -51,27 +51,14 @@ impl Call {
     /// The request that a text describes; `None` if no client could send it.
     pub(super) fn read(text: &[u8], granted: &[Granted]) -> Option<Self> {
         let text = filled(text, granted);
-        let (line, mut rest) = first_line(&text);
+        let (line, rest) = first_line(&text);
         let mut words = line.split(|byte| *byte == b' ');
         let method = Method::from_bytes(words.next()?).ok()?;
         let uri = Uri::try_from(words.next()?).ok()?;
         let last = words.next();
         let lost = last == Some(b"lost");
         let piece = last.and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
-        let mut headers = HeaderMap::new();
-        while !rest.is_empty() {
-            let (line, more) = first_line(rest);
-            rest = more;
-            if line.is_empty() {
-                break;
-            }
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-            let name = HeaderName::from_bytes(&line[..colon]);
-            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-            if let (Ok(name), Ok(value)) = (name, value) {
-                headers.append(name, value);
-            }
-        }
+        let (mut headers, rest) = header_lines(rest);
         // How long a body is the server has found out before the router is asked.
         headers.remove(header::TRANSFER_ENCODING);
         headers.remove(header::CONTENT_LENGTH);

@@ -10,18 +10,13 @@ use fence_core::{LockId, Refusal};
 use uuid::Uuid;
 
 use super::build::*;
+use crate::conformance::AT_ONCE;
 use crate::conformance::pause;
 
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Nothing is kept, and garbage is handed out once.
-const NOW: BlobTimes = BlobTimes {
-    upload: Duration::ZERO,
-    reader_grace: Duration::ZERO,
-    rollback_horizon: Duration::ZERO,
-    versions: Duration::ZERO,
-    redelete: LONG,
-};
+const NOW: BlobTimes = BlobTimes { redelete: LONG, ..AT_ONCE };
 
 /// Uploads that were begun go on; all else is tidied.
 const UPLOADS_GO_ON: BlobTimes = BlobTimes { upload: LONG, ..NOW };
