@@ -71,8 +71,8 @@ impl Writer {
 
 /// The names of everything in the store but its mark and the notes of the S3 server, which are files,
 /// too: blobs, and parts of uploads that it knows of. It forgets an upload before it has put its parts
-/// together, and leaves them behind if its client is killed just then; they are not in the store any
-/// more.
+/// together, and leaves them behind if its client is killed just then; and it leaves a temporary file if
+/// it is opening one just then, and removes it when it starts again. Neither is in the store.
 fn blobs(store: &Store) -> Vec<String> {
     let files = store.files();
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -81,9 +81,10 @@ fn blobs(store: &Store) -> Vec<String> {
         let upload = part.strip_prefix(".upload_id-").and_then(|part| part.split_once(".part-"));
         upload.is_none_or(|(id, _)| names.contains(&format!(".upload-{id}.json")))
     };
-    let counts =
-        |name: &String| name != "fencegate-store" && !name.ends_with(".json") && is_known(name);
-    names.iter().filter(|name| counts(name)).cloned().collect()
+    let is_temporary = |name: &str| name.starts_with(".tmp.") && name.ends_with(".internal.part");
+    let is_note = |name: &str| name == "fencegate-store" || name.ends_with(".json");
+    let counts = |name: &&String| !is_note(name) && !is_temporary(name) && is_known(name);
+    names.iter().filter(counts).cloned().collect()
 }
 
 async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {

@@ -41,7 +41,8 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 
 /// Decides whether a request may be forwarded; of a drained upstream the intent is stored (I13).
 ///
-/// The caller holds the fence's lock. First that applies:
+/// The caller holds the fence's lock. A break that has come due is stored first, whatever the verdict.
+/// First that applies:
 /// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted, or counted as
 ///    closed by now: removed and buried, since nobody will forward it.
 /// 2. The operation is buried: `Buried`.
@@ -50,6 +51,7 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 ///    no intent, a sequence number that is used up may have been so by its first sending: `Buried`.
 /// 5. The intent and the sequence number are stored. No version, no operation.
 pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdict {
+    rows.settle(&item.resource, now);
     let buried = Buried::Operation(item.operation);
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
         intent.sent_again = true;
@@ -68,7 +70,6 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
         rows.bury(buried, now);
         return IntentVerdict::Buried;
     }
-    rows.settle(&item.resource, now);
     if let Err(refusal) = admit(rows, item, now) {
         if item.attempt == Attempt::First {
             return IntentVerdict::Refused(refusal);

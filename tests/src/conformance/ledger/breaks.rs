@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ended, Grant, Ledger, Patience, ReleaseVerdict, RenewVerdict,
-    Retention, SealItem, SealVerdict,
+    Attempt, BreakItem, BreakVerdict, Ended, Grant, IntentItem, IntentVerdict, Ledger, Patience,
+    ReleaseVerdict, RenewVerdict, Retention, SealItem, SealVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Ttl};
 
 use super::build::*;
+use super::drains::intent;
 use crate::conformance::pause;
 
 fn due(verdict: BreakVerdict) -> i64 {
@@ -56,7 +57,7 @@ pub async fn a_break_after_a_while_comes_due(ledger: &dyn Ledger) {
 
 /// Whoever acts on the row stores it; only then does it show.
 pub async fn a_due_break_is_stored_by_whoever_acts(ledger: &dyn Ledger) {
-    let names = ["write", "renew", "release", "break", "seal", "sweep"];
+    let names = ["write", "renew", "release", "break", "seal", "intent", "sweep"];
     let mut grants = Vec::new();
     for (resource, number) in names.into_iter().zip(10..) {
         let grant = held(ledger, resource, number).await;
@@ -74,6 +75,9 @@ pub async fn a_due_break_is_stored_by_whoever_acts(ledger: &dyn Ledger) {
     assert!(is_broken_again(break_one(ledger, &grants[3], 0).await));
     let refused = seal_one(ledger, SealItem { number: None, ..seal(["seal"], 0) }).await;
     assert_eq!(refused, SealVerdict::NumberTooLow);
+    let given_up = IntentItem { attempt: Attempt::Bury, ..intent("intent", 15) };
+    let buried = ledger.open_intents(Arc::from([given_up]), Patience::Skip).await;
+    assert_eq!(buried, Ok(vec![IntentVerdict::Buried]));
     let keep = Duration::from_secs(3600);
     let retention = Retention {
         keys: keep,
