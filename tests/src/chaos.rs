@@ -27,6 +27,8 @@ enum Mode {
     Forward,
     Refuse,
     Blackhole,
+    /// Nothing passes this way.
+    OneWay(Direction),
 }
 
 /// No cut is armed.
@@ -97,6 +99,11 @@ impl ChaosProxy {
         self.shared.budget(direction).store(i64::from(bytes), Ordering::SeqCst);
     }
 
+    /// Takes back a cut that was armed and has not come yet.
+    pub fn disarm(&self) {
+        self.shared.budget.iter().for_each(|budget| budget.store(UNARMED, Ordering::SeqCst));
+    }
+
     /// Whether a cut that was armed is still to come.
     pub fn armed(&self) -> bool {
         self.shared.budget.iter().any(|budget| budget.load(Ordering::SeqCst) != UNARMED)
@@ -117,6 +124,12 @@ impl ChaosProxy {
     /// Takes connections and keeps those that are open, but forwards nothing.
     pub async fn blackhole(&self) {
         self.shared.mode.send_replace(Mode::Blackhole);
+        self.listen().await;
+    }
+
+    /// Holds back what goes this way; the other way all passes.
+    pub async fn block(&self, direction: Direction) {
+        self.shared.mode.send_replace(Mode::OneWay(direction));
         self.listen().await;
     }
 
@@ -199,7 +212,7 @@ impl Shared {
     /// Copies both ways. Both connections are reset if it is dropped before its end.
     async fn forward(&self, client: TcpStream) {
         let mut client = ResetOnDrop::new(client);
-        self.wait_to_forward().await;
+        self.wait_to_forward(Direction::ToTarget).await;
         let target = loopback(self.target.load(Ordering::SeqCst));
         let Ok(target) = TcpStream::connect(target).await else { return };
         let mut target = ResetOnDrop::new(target);
@@ -224,7 +237,7 @@ impl Shared {
             if delay > 0 {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
             }
-            self.wait_to_forward().await;
+            self.wait_to_forward(direction).await;
             let (allowed, cut) = self.spend(direction, read);
             if to.write_all(&buffer[..allowed]).await.is_err() {
                 break;
@@ -256,10 +269,15 @@ impl Shared {
         }
     }
 
-    async fn wait_to_forward(&self) {
+    async fn wait_to_forward(&self, direction: Direction) {
+        let passes = |mode: &Mode| match *mode {
+            Mode::Forward => true,
+            Mode::Refuse | Mode::Blackhole => false,
+            Mode::OneWay(blocked) => blocked != direction,
+        };
         let mut mode = self.mode.subscribe();
         // The sender lives in `self`.
-        let _mode = mode.wait_for(|mode| *mode == Mode::Forward).await;
+        let _mode = mode.wait_for(passes).await;
     }
 }
 

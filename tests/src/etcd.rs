@@ -20,6 +20,8 @@ pub struct Etcd {
     program: PathBuf,
     client_port: u16,
     peer_port: u16,
+    /// The port by which the other members reach it.
+    peer_port_advertised: u16,
     /// Its name among the members.
     name: String,
     /// All members, as `--initial-cluster` takes them.
@@ -42,28 +44,45 @@ impl Etcd {
         let home = Mutex::new(Home::new("etcd"));
         let (client_port, peer_port) = (free_port(), free_port());
         let (name, members) = ("test".to_owned(), member("test", peer_port));
-        let server =
-            Self { home, program, client_port, peer_port, name, members, certificates: None };
+        let server = Self {
+            home,
+            program,
+            client_port,
+            peer_port,
+            peer_port_advertised: peer_port,
+            name,
+            members,
+            certificates: None,
+        };
         server.start().await;
         server
     }
 
     /// The members of a cluster of this many, each a server of its own.
     pub async fn cluster(count: usize) -> Vec<Self> {
+        let peers: Vec<_> = (0..count).map(|_| free_port()).map(|port| (port, port)).collect();
+        Self::cluster_of(&peers).await
+    }
+
+    /// A cluster of members that listen to each other on the first of these ports and reach each other
+    /// by the second: that of a proxy.
+    pub async fn cluster_of(peers: &[(u16, u16)]) -> Vec<Self> {
         let program = find_program("etcd", &[])
             .expect("etcd is not installed: install the package etcd-server");
-        let names: Vec<(String, u16)> =
-            (0..count).map(|i| (format!("m{i}"), free_port())).collect();
-        let members: Vec<String> = names.iter().map(|(name, port)| member(name, *port)).collect();
+        let name = |i: usize| format!("m{i}");
+        let members: Vec<String> =
+            peers.iter().enumerate().map(|(i, (_, port))| member(&name(i), *port)).collect();
         let members = members.join(",");
-        let servers: Vec<Self> = names
-            .into_iter()
-            .map(|(name, peer_port)| Self {
+        let servers: Vec<Self> = peers
+            .iter()
+            .enumerate()
+            .map(|(i, (peer_port, peer_port_advertised))| Self {
                 home: Mutex::new(Home::new("etcd")),
                 program: program.clone(),
                 client_port: free_port(),
-                peer_port,
-                name,
+                peer_port: *peer_port,
+                peer_port_advertised: *peer_port_advertised,
+                name: name(i),
                 members: members.clone(),
                 certificates: None,
             })
@@ -94,7 +113,7 @@ impl Etcd {
     pub fn restore(&self, snapshot: &Path) {
         self.wipe();
         let data = self.home().path().join("data");
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let peer = format!("http://127.0.0.1:{}", self.peer_port_advertised);
         self.etcdctl(&[
             "snapshot",
             "restore",
@@ -132,7 +151,16 @@ impl Etcd {
         let (client_port, peer_port) = (free_port(), free_port());
         let certificates = Some(certificates);
         let (name, members) = ("test".to_owned(), member("test", peer_port));
-        let server = Self { home, program, client_port, peer_port, name, members, certificates };
+        let server = Self {
+            home,
+            program,
+            client_port,
+            peer_port,
+            peer_port_advertised: peer_port,
+            name,
+            members,
+            certificates,
+        };
         server.spawn();
         server
     }
@@ -149,7 +177,8 @@ impl Etcd {
         .await;
     }
 
-    fn spawn(&self) {
+    /// Starts the server again and does not wait: it answers only once most members run.
+    pub fn spawn(&self) {
         let mut home = self.home();
         let log = home.path().join("log");
         let log = File::options().create(true).append(true).open(log).expect("a log file");
@@ -157,13 +186,14 @@ impl Etcd {
         let scheme = if self.certificates.is_some() { "https" } else { "http" };
         let client = format!("{scheme}://{}", self.endpoint());
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let advertised = format!("http://127.0.0.1:{}", self.peer_port_advertised);
         home.spawn(&self.program, |command| {
             command
                 .args(["--name", &self.name])
                 .arg("--data-dir")
                 .arg(data)
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &advertised])
                 .args(["--initial-cluster", &self.members])
                 .args(self.certificates.iter().flat_map(|directory| {
                     [

@@ -10,6 +10,7 @@ pub mod bare;
 pub mod chaos;
 pub mod client;
 pub mod conformance;
+pub mod disk;
 pub mod etcd;
 pub mod events;
 pub mod feed;

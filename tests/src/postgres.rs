@@ -2,7 +2,6 @@
 //! `synchronous_commit` on.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +10,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use crate::disk::{Disk, is_root};
 use crate::process::{Home, eventually, find_program, free_port, tail_of};
 
 /// How a server is stopped.
@@ -30,7 +30,13 @@ pub struct Postgres {
     data: PathBuf,
     log: PathBuf,
     port: u16,
+    /// Where its files are, if not on the disk of the machine. After the home: what runs there ends first.
+    disk: Option<Disk>,
 }
+
+/// What keeps a server small whose disk is.
+const SMALL: [&str; 6] =
+    ["-c", "max_wal_size=128MB", "-c", "min_wal_size=32MB", "-c", "checkpoint_timeout=30s"];
 
 impl Postgres {
     /// The server that all tests of this process share: for tests that leave it running.
@@ -41,38 +47,70 @@ impl Postgres {
 
     /// A server of its own, for a test that stops, kills or pauses it.
     pub async fn dedicated() -> Self {
-        let binaries = binaries();
-        let home = Home::new("postgres");
-        let data = home.path().join("data");
-        let log = home.path().join("log");
-        if is_root() {
-            // Postgres refuses to run as root.
-            run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
-        }
-        run(as_owner(&binaries.join("initdb"))
+        Self::on(None).await
+    }
+
+    /// A server of its own whose files are on a disk of their own.
+    pub async fn on(disk: Option<Disk>) -> Self {
+        let server = Self::without_files(disk);
+        run(server
+            .as_owner("initdb")
             .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"])
             .arg("--pgdata")
-            .arg(&data));
-        let server = Self { home: Mutex::new(home), binaries, data, log, port: free_port() };
+            .arg(&server.data));
         server.start().await;
         server
     }
 
     /// An asynchronous standby of this server, which follows it.
     pub async fn standby(&self) -> Self {
-        let home = Home::new("postgres");
-        let (data, log) = (home.path().join("data"), home.path().join("log"));
-        if is_root() {
-            run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
-        }
-        run(as_owner(&self.binaries.join("pg_basebackup"))
-            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres"])
+        self.standby_through(self.port, None).await
+    }
+
+    /// A standby that follows this server through another port: that of a proxy.
+    pub async fn standby_through(&self, port: u16, disk: Option<Disk>) -> Self {
+        let standby = Self::without_files(disk);
+        run(standby
+            .as_owner("pg_basebackup")
+            .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "postgres"])
             .args(["--write-recovery-conf", "--checkpoint=fast", "--pgdata"])
-            .arg(&data));
-        let binaries = self.binaries.clone();
-        let standby = Self { home: Mutex::new(home), binaries, data, log, port: free_port() };
+            .arg(&standby.data));
         standby.start().await;
         standby
+    }
+
+    fn without_files(disk: Option<Disk>) -> Self {
+        let home = Home::new("postgres");
+        if is_root() {
+            // Postgres refuses to run as root.
+            run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
+        }
+        let data = disk.as_ref().map_or_else(|| home.path().to_owned(), Disk::path).join("data");
+        let log = home.path().join("log");
+        let (binaries, port) = (binaries(), free_port());
+        Self { home: Mutex::new(home), binaries, data, log, port, disk }
+    }
+
+    /// The disk that its files are on, if it is one of their own.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// A program of Postgres, as a user that it accepts, where the files are seen.
+    fn as_owner(&self, program: &str) -> Command {
+        let program = self.binaries.join(program);
+        let command = |program: &Path| match &self.disk {
+            Some(disk) => disk.command(program),
+            None => Command::new(program),
+        };
+        if !is_root() {
+            return command(&program);
+        }
+        let setpriv = find_program("setpriv", &[])
+            .expect("setpriv is not installed: install the package util-linux");
+        let mut command = command(&setpriv);
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+        command
     }
 
     /// Waits until this standby has all that its primary has written so far.
@@ -124,7 +162,7 @@ impl Postgres {
 
     fn spawn(&self) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
-        let owned = as_owner(&self.binaries.join("postgres"));
+        let owned = self.as_owner("postgres");
         self.home().spawn(Path::new(owned.get_program()), |command| {
             command
                 .args(owned.get_args())
@@ -134,6 +172,7 @@ impl Postgres {
                 .args(["-c", "listen_addresses=127.0.0.1"])
                 .args(["-c", "unix_socket_directories="])
                 .args(["-c", "max_connections=400"])
+                .args(SMALL.iter().filter(|_| self.disk.is_some()))
                 .stdout(log.try_clone().expect("a file can be shared"))
                 .stderr(log);
         });
@@ -237,6 +276,16 @@ impl Postgres {
         ended
     }
 
+    /// Whether its process runs.
+    pub fn is_running(&self) -> bool {
+        self.home().running()
+    }
+
+    /// The end of its log.
+    pub fn log(&self) -> String {
+        tail_of(&self.log)
+    }
+
     fn home(&self) -> MutexGuard<'_, Home> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -267,22 +316,6 @@ fn binaries() -> PathBuf {
         .chain(installed)
         .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
         .expect("initdb and postgres are not installed: install the package postgresql")
-}
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
-/// A command that runs as a user that Postgres accepts.
-fn as_owner(program: &Path) -> Command {
-    if !is_root() {
-        return Command::new(program);
-    }
-    let setpriv = find_program("setpriv", &[])
-        .expect("setpriv is not installed: install the package util-linux");
-    let mut command = Command::new(setpriv);
-    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
-    command
 }
 
 fn run(command: &mut Command) {

@@ -40,11 +40,13 @@ pub struct Store {
 
 /// Where `tests/run.sh` installs what comes neither from apt nor with this workspace.
 fn tool(path: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its executable");
-    let target = test.ancestors().nth(3).expect("a test executable lies in target/<profile>/deps");
-    let tool = target.join("tools").join(path);
-    assert!(tool.exists(), "{} is missing: tests/run.sh installs it", tool.display());
-    tool
+    let asks = std::env::current_exe().expect("a process knows its executable");
+    asks.ancestors()
+        .skip(2)
+        .take(2)
+        .map(|target| target.join("tools").join(path))
+        .find(|tool| tool.exists())
+        .unwrap_or_else(|| panic!("{path} is missing: tests/run.sh installs it"))
 }
 
 /// What Azurite is born with, known to everybody.
@@ -109,6 +111,21 @@ impl Store {
             TcpStream::connect(address).await.ok()
         })
         .await;
+    }
+
+    /// Kills its process at once.
+    pub fn kill9(&mut self) {
+        self.home.kill9();
+    }
+
+    /// Freezes its process; connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.home.signal("STOP");
+    }
+
+    /// Lets a frozen process go on.
+    pub fn resume(&self) {
+        self.home.signal("CONT");
     }
 
     /// Where it listens, if it does.

@@ -1,0 +1,281 @@
+//! Everything that happened, in the order in which it did: what client processes print, and what was done to
+//! the servers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fence_history::{
+    Answer, Answered, Asked, Call, Change, Healed, History, Record, Rollback, Sealed,
+};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::ledger::Held;
+use crate::line::{Line, NOT_TOLD, moment};
+use crate::payload::bytes_of;
+
+/// What an outcome is counted under.
+pub type Outcomes = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// What is known of what was asked, by which rows of the ledger are told apart.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    /// What a put stored and what it adds to a set, by its digest.
+    pub values: HashMap<Vec<u8>, (String, Option<u64>)>,
+    /// The steps of commits, by their idempotency keys.
+    pub commits: HashMap<String, Vec<(String, Change)>>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    calls: Vec<Call>,
+    places: HashMap<u64, usize>,
+    happened: Vec<(u64, Record)>,
+    wishes: Wishes,
+    asked: u64,
+    grants: u64,
+    /// Since when it is looked at who is served, and the places of the calls that were answered since.
+    healed: Option<(u64, Vec<usize>)>,
+}
+
+/// The record of a run; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    pages: Arc<Mutex<Pages>>,
+}
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a client process has printed.
+    pub fn write(&self, line: Line) {
+        match line {
+            Line::Begun(call) => {
+                let wishes = wishes_of(&call.asked);
+                let mut pages = self.pages();
+                pages.wishes.values.extend(wishes.values);
+                pages.wishes.commits.extend(wishes.commits);
+                let place = pages.calls.len();
+                pages.places.insert(call.number, place);
+                pages.calls.push(call);
+                pages.asked += 1;
+            }
+            Line::Answered { number, answered } => self.pages().answer(number, answered),
+        }
+    }
+
+    /// The ledger went back to these versions.
+    pub fn rollback(&self, at: u64, generation: i64, kept: Vec<(String, i64)>) {
+        let record = Record::Rollback(Rollback { at, generation, kept });
+        self.pages().happened.push((at, record));
+    }
+
+    /// From here on nothing is broken for these resources.
+    pub fn healed<'a>(&self, resources: impl Iterator<Item = &'a str>) {
+        let at = moment();
+        let resources = resources.map(str::to_owned).collect();
+        let mut pages = self.pages();
+        pages.happened.push((at, Record::Healed(Healed { at, resources })));
+        pages.healed = Some((at, Vec::new()));
+    }
+
+    /// Those of these resources on which nobody was granted a lock and wrote under it since all was healed.
+    pub fn not_served<'a>(&self, resources: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let pages = self.pages();
+        let Some((_, answered)) = &pages.healed else { return Vec::new() };
+        let calls = || answered.iter().map(|place| &pages.calls[*place]);
+        let mut granted: HashMap<(&str, i64), ()> = HashMap::new();
+        for call in calls() {
+            if let Some(Answer::Granted { token, versions, again: false, .. }) = answer_of(call) {
+                granted.extend(versions.iter().map(|(name, _)| ((name.as_str(), *token), ())));
+            }
+        }
+        let is_served = |resource: &&str| {
+            calls().any(|call| {
+                let Asked::Write(write) = &call.asked else { return false };
+                write.resource == **resource
+                    && matches!(answer_of(call), Some(Answer::Written { replayed: false, .. }))
+                    && granted.contains_key(&(*resource, write.token))
+            })
+        };
+        resources.filter(|resource| !is_served(resource)).collect()
+    }
+
+    /// How many calls were made, and how many grants were given.
+    pub fn so_far(&self) -> (u64, u64) {
+        let pages = self.pages();
+        (pages.asked, pages.grants)
+    }
+
+    /// Operations of which somebody was told that their outcome is unknown.
+    pub fn unknown(&self) -> Vec<Uuid> {
+        let unknown = |call: &Call| match answer_of(call) {
+            Some(Answer::Unknown { operation }) => *operation,
+            _ => None,
+        };
+        self.pages().calls.iter().filter_map(unknown).collect()
+    }
+
+    /// What was asked, for the reader of the ledger.
+    pub fn wishes(&self) -> Wishes {
+        std::mem::take(&mut self.pages().wishes)
+    }
+
+    /// The history, with what the ledger holds at the end, and how calls ended by what was asked.
+    pub fn close(self, held: Held) -> (History, Outcomes) {
+        let mut pages = self.pages();
+        let outcomes = pages.outcomes();
+        let generations = held.generations();
+        let (calls, happened) =
+            (std::mem::take(&mut pages.calls), std::mem::take(&mut pages.happened));
+        let calls = calls.into_iter().map(|call| with_generation(call, &generations, &happened));
+        let calls: Vec<Call> = calls.collect();
+        let mut records = in_order(calls, happened);
+        records.extend(
+            held.grants
+                .into_iter()
+                .map(|(resource, token, lock)| Record::Sealed(Sealed { resource, token, lock })),
+        );
+        records.extend(held.writes.into_iter().map(Record::Committed));
+        (History { records }, outcomes)
+    }
+}
+
+impl Pages {
+    fn answer(&mut self, number: u64, answered: Answered) {
+        let Some(place) = self.places.get(&number).copied() else { return };
+        self.grants += u64::from(matches!(answered.answer, Answer::Granted { again: false, .. }));
+        if let Some((since, places)) = &mut self.healed
+            && answered.at > *since
+        {
+            places.push(place);
+        }
+        self.calls[place].answered = Some(answered);
+    }
+
+    fn outcomes(&self) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        for call in &self.calls {
+            let by_outcome = outcomes.entry(name_of(&call.asked).to_owned()).or_default();
+            *by_outcome.entry(outcome_of(call)).or_default() += 1;
+        }
+        outcomes
+    }
+}
+
+fn answer_of(call: &Call) -> Option<&Answer> {
+    call.answered.as_ref().map(|answered| &answered.answer)
+}
+
+fn wishes_of(asked: &Asked) -> Wishes {
+    let mut wishes = Wishes::default();
+    let mut put = |change: &Change| {
+        if let Change::Put { value, adds, .. } = change {
+            let digest = Sha256::digest(bytes_of(value)).to_vec();
+            wishes.values.insert(digest, (value.clone(), *adds));
+        }
+    };
+    match asked {
+        Asked::Write(write) => put(&write.change),
+        Asked::Commit { steps, idempotency_key: Some(key), .. } => {
+            steps.iter().for_each(|(_, change)| put(change));
+            wishes.commits.insert(key.clone(), steps.clone());
+        }
+        _ => {}
+    }
+    wishes
+}
+
+/// A delete is not told its generation. The ledger knows it; of one that it does not hold, only a
+/// generation that has ended explains the loss.
+fn with_generation(
+    mut call: Call,
+    generations: &HashMap<Uuid, i64>,
+    happened: &[(u64, Record)],
+) -> Call {
+    let begun_at = call.begun_at;
+    if let Some(Answered { answer: Answer::Written { operation, generation, .. }, .. }) =
+        &mut call.answered
+        && *generation == NOT_TOLD
+    {
+        let ended = happened.iter().find_map(|(at, record)| match record {
+            Record::Rollback(back) if *at > begun_at => Some(back.generation),
+            _ => None,
+        });
+        *generation = generations.get(operation).copied().or(ended).unwrap_or(0);
+    }
+    call
+}
+
+/// Gives each moment to one record only. Of what happened within a microsecond it is not known what was
+/// first: then what was asked counts as asked before anything was answered, and faults as the last.
+fn in_order(mut calls: Vec<Call>, mut happened: Vec<(u64, Record)>) -> Vec<Record> {
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum What {
+        Begun(usize),
+        Answered(usize),
+        Happened(usize),
+    }
+    let begun = calls.iter().enumerate().map(|(i, call)| (call.begun_at, What::Begun(i)));
+    let answered = calls.iter().enumerate();
+    let answered =
+        answered.filter_map(|(i, call)| Some((call.answered.as_ref()?.at, What::Answered(i))));
+    let done = happened.iter().enumerate().map(|(i, (at, _))| (*at, What::Happened(i)));
+    let mut moments: Vec<(u64, What)> = begun.chain(answered).chain(done).collect();
+    moments.sort_unstable();
+    let mut last = 0;
+    for (at, what) in moments {
+        last = at.max(last + 1);
+        match what {
+            What::Begun(i) => calls[i].begun_at = last,
+            What::Answered(i) => {
+                if let Some(answered) = &mut calls[i].answered {
+                    answered.at = last;
+                }
+            }
+            What::Happened(i) => match &mut happened[i] {
+                (at, Record::Rollback(back)) => (*at, back.at) = (last, last),
+                (at, Record::Healed(healed)) => (*at, healed.at) = (last, last),
+                _ => {}
+            },
+        }
+    }
+    let mut timed: Vec<(u64, Record)> =
+        calls.into_iter().map(|call| (call.begun_at, Record::Call(call))).collect();
+    timed.extend(happened);
+    timed.sort_unstable_by_key(|(at, _)| *at);
+    timed.into_iter().map(|(_, record)| record).collect()
+}
+
+fn name_of(asked: &Asked) -> &'static str {
+    match asked {
+        Asked::Acquire { .. } => "acquire",
+        Asked::Transfer { .. } => "transfer",
+        Asked::Fence { .. } => "fence",
+        Asked::Renew { .. } => "renew",
+        Asked::Release { .. } => "release",
+        Asked::Break { .. } => "break",
+        Asked::Write(write) => match write.change {
+            Change::Put { .. } => "put",
+            Change::Delete { .. } | Change::DeleteAll => "delete",
+        },
+        Asked::Commit { .. } => "commit",
+        Asked::Read { .. } => "read",
+        Asked::Ask { .. } => "look up",
+        Asked::Forward { .. } => "forward",
+    }
+}
+
+fn outcome_of(call: &Call) -> String {
+    match answer_of(call) {
+        None => "no answer".into(),
+        Some(Answer::Unknown { .. }) => "unknown".into(),
+        Some(Answer::Refused { code } | Answer::Failed { code }) => code.clone(),
+        Some(Answer::Written { replayed: true, .. }) => "replayed".into(),
+        Some(Answer::Granted { again: true, .. }) => "again".into(),
+        Some(Answer::Outcome(outcome)) => format!("{outcome:?}").to_lowercase(),
+        Some(_) => "done".into(),
+    }
+}

@@ -1,0 +1,342 @@
+//! What a caller can ask of a gateway, call by call: the request, and what its answer says.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fence_core::EntityTag;
+use fence_core::wire::{Committed, Fence, Lock};
+use fence_history::{Answer, Asked, Change, FencedWrite, Outcome, Seen};
+use fence_tests::client::{object_path, resource_path};
+use fence_tests::multipart;
+use rand::RngExt as _;
+use reqwest::header::HeaderMap;
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Client, Held};
+use crate::line::NOT_TOLD;
+use crate::payload::{bytes_of, value_of};
+
+/// A whole answer.
+pub struct Got {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Got {
+    /// Sends a request and waits for all of its answer.
+    pub async fn from(request: RequestBuilder) -> reqwest::Result<Self> {
+        let response: Response = request.send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Ok(Self { status, headers, body: response.bytes().await? })
+    }
+
+    fn header<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.headers.get(name)?.to_str().ok()?.parse().ok()
+    }
+
+    fn tag(&self) -> Option<EntityTag> {
+        EntityTag::parse(self.headers.get("etag")?.to_str().ok()?)
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// An answer that is not what was asked for.
+    fn problem(&self) -> Answer {
+        let problem: Value = self.json().unwrap_or_default();
+        let code = problem["code"].as_str().unwrap_or("no-code").to_owned();
+        if problem["outcome"] == "unknown" {
+            let operation = problem["operation"].as_str().and_then(|id| id.parse().ok());
+            return Answer::Unknown { operation };
+        }
+        match self.status {
+            400..500 => Answer::Refused { code },
+            _ => Answer::Failed { code },
+        }
+    }
+
+    /// What is read from a 2xx; what cannot be read is a failure of its own, which no checker excuses.
+    fn success(&self, read: impl FnOnce(&Self) -> Option<Answer>) -> Answer {
+        match self.status {
+            200..300 => read(self).unwrap_or_else(|| {
+                let code = format!("unreadable: {} {}", self.status, self.body.escape_ascii());
+                Answer::Failed { code }
+            }),
+            _ => self.problem(),
+        }
+    }
+
+    fn done(self) -> Answer {
+        self.success(|_| Some(Answer::Done))
+    }
+
+    fn granted(self) -> Answer {
+        self.success(|got| {
+            let lock: Lock = got.json()?;
+            let names = lock.resources.iter().map(ToString::to_string);
+            Some(Answer::Granted {
+                lock: lock.id.0,
+                token: lock.token.get(),
+                versions: names.zip(lock.versions).collect(),
+                again: got.status == 200,
+            })
+        })
+    }
+
+    fn fenced(self, lock: Uuid) -> Answer {
+        self.success(|got| {
+            let fence: Fence = got.json()?;
+            let (token, versions) =
+                (fence.token.get(), vec![(fence.resource.to_string(), fence.version)]);
+            Some(Answer::Granted { lock, token, versions, again: got.status == 200 })
+        })
+    }
+
+    fn written(self, resource: String) -> Answer {
+        self.success(|got| {
+            Some(Answer::Written {
+                operation: got.header("x-operation-id")?,
+                versions: vec![(resource, got.header("x-resource-version"))],
+                generation: got.tag().map_or(NOT_TOLD, |tag| tag.generation),
+                replayed: got.headers.contains_key("idempotent-replayed"),
+            })
+        })
+    }
+
+    fn committed(self) -> Answer {
+        self.success(|got| {
+            let done: Committed = got.json()?;
+            let tag = done.results.iter().find_map(|result| result.etag.as_deref())?;
+            let versions = done.resources.into_iter().map(|one| (one.resource, one.version));
+            Some(Answer::Written {
+                operation: done.operation.0,
+                versions: versions.collect(),
+                generation: EntityTag::parse(tag)?.generation,
+                replayed: got.headers.contains_key("idempotent-replayed"),
+            })
+        })
+    }
+
+    fn read(self) -> Answer {
+        self.success(|got| {
+            let tag = got.tag()?;
+            let (generation, version) = (tag.generation, tag.version);
+            let found = Some(Seen { generation, version, value: value_of(&got.body) });
+            Some(Answer::Value { found, resource_version: got.header("x-resource-version") })
+        })
+    }
+
+    fn outcome(self) -> Answer {
+        if self.status == 404 {
+            return Answer::Outcome(Outcome::NotKnown);
+        }
+        self.success(|got| {
+            let record: Value = got.json()?;
+            match record["outcome"].as_str()? {
+                "applied" => Some(Answer::Outcome(Outcome::Applied)),
+                "not-applied" => Some(Answer::Outcome(Outcome::Buried)),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Client {
+    /// Asks for a lock until it has an answer, under an id of its own choice or none.
+    pub(super) async fn acquire(&mut self, resources: &[&str], wait: Duration) -> Option<Held> {
+        let id = self.chance(0.5).then(|| self.random_id());
+        let ttl = self.draw(1000, 2000);
+        let mut body = json!({
+            "resources": resources, "owner": format!("client-{}", self.number),
+            "ttl": format!("{ttl}ms"),
+        });
+        if let Some(id) = id {
+            body["id"] = json!(id);
+        }
+        if !wait.is_zero() {
+            body["wait"] = json!(format!("{}ms", wait.as_millis()));
+        }
+        for _ in 0..3 {
+            let asked = Asked::Acquire {
+                lock: id,
+                resources: resources.iter().map(ToString::to_string).collect(),
+            };
+            let body = body.clone();
+            let request =
+                |http: &reqwest::Client, base: &str| http.post(format!("{base}/locks")).json(&body);
+            match self.ask(asked, request, Got::granted).await {
+                Some(answer @ Answer::Granted { .. }) => return held(answer),
+                Some(Answer::Refused { .. }) => return None,
+                _ if id.is_none() || self.chance(0.3) => return None,
+                _ => self.pause(1, 300).await,
+            }
+        }
+        None
+    }
+
+    /// An id or key that nobody else has.
+    pub(super) fn random_id(&mut self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.rng.random()).into_uuid()
+    }
+
+    /// Hands a lock over.
+    pub(super) async fn transfer(&mut self, from: &Held) -> Option<Held> {
+        let to = self.chance(0.7).then(|| self.random_id());
+        let resources = from.versions.iter().map(|(resource, _)| resource.clone()).collect();
+        let asked = Asked::Transfer { from: from.lock, to, resources };
+        let owner = format!("client-{}-successor", self.number);
+        let lock = from.lock;
+        let request = move |http: &reqwest::Client, base: &str| {
+            let mut body = json!({ "owner": owner });
+            if let Some(to) = to {
+                body["id"] = json!(to);
+            }
+            http.post(format!("{base}/locks/{lock}/transfer")).json(&body)
+        };
+        held(self.ask(asked, request, Got::granted).await?)
+    }
+
+    /// Sets a fence without a lock.
+    pub(super) async fn fence(&mut self, resource: &str, force: bool) -> Option<Held> {
+        let id = self.random_id();
+        let asked = Asked::Fence { lock: id, resource: resource.to_owned() };
+        let body = json!({ "id": id, "owner": format!("client-{}", self.number), "force": force });
+        let path = format!("{}/fence", resource_path(resource));
+        let request =
+            |http: &reqwest::Client, base: &str| http.post(format!("{base}{path}")).json(&body);
+        held(self.ask(asked, request, |got| got.fenced(id)).await?)
+    }
+
+    /// Starts a lock's ttl again.
+    pub(super) async fn renew(&mut self, held: &Held) -> Option<Answer> {
+        let lock = held.lock;
+        let request = |http: &reqwest::Client, base: &str| {
+            http.post(format!("{base}/locks/{lock}/renew")).json(&json!({}))
+        };
+        self.ask(Asked::Renew { lock }, request, Got::done).await
+    }
+
+    /// Gives a lock back.
+    pub(super) async fn release(&mut self, held: &Held) -> Option<Answer> {
+        let lock = held.lock;
+        let request =
+            |http: &reqwest::Client, base: &str| http.delete(format!("{base}/locks/{lock}"));
+        self.ask(Asked::Release { lock }, request, Got::done).await
+    }
+
+    /// Fences a holder off, now or soon.
+    pub(super) async fn break_lock(&mut self, resource: &str) -> Option<Answer> {
+        let after = if self.chance(0.5) { "0ms" } else { "500ms" };
+        let path = format!("{}/break", resource_path(resource));
+        let request = |http: &reqwest::Client, base: &str| {
+            let body = json!({ "after": after, "reason": "by chance" });
+            http.post(format!("{base}{path}")).json(&body)
+        };
+        self.ask(Asked::Break { resource: resource.to_owned() }, request, Got::done).await
+    }
+
+    /// Writes, small in the ledger or large by way of the store.
+    pub(super) async fn write(&mut self, wish: &FencedWrite, lock: Option<Uuid>) -> Option<Answer> {
+        let resource = wish.resource.clone();
+        let request = |http: &reqwest::Client, base: &str| {
+            let request = match &wish.change {
+                Change::Put { key, value, .. } => {
+                    http.put(format!("{base}{}", object_path(&resource, key))).body(bytes_of(value))
+                }
+                Change::Delete { key } => {
+                    http.delete(format!("{base}{}", object_path(&resource, key)))
+                }
+                Change::DeleteAll => http.delete(format!("{base}{}", resource_path(&resource))),
+            };
+            let request =
+                under(request, wish.token, lock, wish.sequence, wish.idempotency_key.as_deref());
+            match wish.if_version {
+                Some(version) => request.header("x-if-resource-version", version),
+                None => request,
+            }
+        };
+        let resource = wish.resource.clone();
+        self.ask(Asked::Write(wish.clone()), request, |got| got.written(resource)).await
+    }
+
+    /// Puts into several resources in one act.
+    pub(super) async fn commit(
+        &mut self,
+        held: &Held,
+        steps: &[(String, Change)],
+        key: &str,
+        sequence: Option<i64>,
+    ) -> Option<Answer> {
+        let asked = Asked::Commit {
+            token: held.token,
+            sequence,
+            idempotency_key: Some(key.to_owned()),
+            steps: steps.to_vec(),
+        };
+        let mut parts = vec![Vec::new()];
+        let mut list = Vec::new();
+        for (resource, change) in steps {
+            let Change::Put { key, value, .. } = change else { continue };
+            let body = format!("body{}", list.len());
+            parts.push(multipart::part(&body, "", &bytes_of(value)));
+            list.push(json!({ "op": "put", "resource": resource, "key": key, "body": body }));
+        }
+        parts[0] = multipart::list(&json!({ "operations": list }));
+        parts.push(multipart::end());
+        let body = parts.concat();
+        let request = |http: &reqwest::Client, base: &str| {
+            let kind = format!("multipart/form-data; boundary={}", multipart::BOUNDARY);
+            let request = http.post(format!("{base}/commit")).header("content-type", kind);
+            under(request.body(body), held.token, Some(held.lock), sequence, Some(key))
+        };
+        self.ask(asked, request, Got::committed).await
+    }
+
+    /// Reads an object.
+    pub async fn read(&mut self, resource: &str, key: &str) -> Option<Answer> {
+        let asked = Asked::Read { resource: resource.to_owned(), key: key.to_owned() };
+        let path = object_path(resource, key);
+        let request = |http: &reqwest::Client, base: &str| http.get(format!("{base}{path}"));
+        self.ask(asked, request, Got::read).await
+    }
+
+    /// What became of an operation.
+    pub async fn look_up(&mut self, operation: Uuid) -> Option<Answer> {
+        let request =
+            |http: &reqwest::Client, base: &str| http.get(format!("{base}/operations/{operation}"));
+        self.ask(Asked::Ask { operation }, request, Got::outcome).await
+    }
+}
+
+fn under(
+    request: RequestBuilder,
+    token: i64,
+    lock: Option<Uuid>,
+    sequence: Option<i64>,
+    idempotency_key: Option<&str>,
+) -> RequestBuilder {
+    let mut request = request.header("x-fence-token", token);
+    if let Some(lock) = lock {
+        request = request.header("x-lock-id", lock.to_string());
+    }
+    if let Some(sequence) = sequence {
+        request = request.header("x-fence-seq", sequence);
+    }
+    if let Some(key) = idempotency_key {
+        request = request.header("idempotency-key", key);
+    }
+    request
+}
+
+fn held(answer: Answer) -> Option<Held> {
+    match answer {
+        Answer::Granted { lock, token, versions, .. } => {
+            Some(Held { lock, token, versions, sequence: 0 })
+        }
+        _ => None,
+    }
+}

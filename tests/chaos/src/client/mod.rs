@@ -1,0 +1,223 @@
+//! A client process: a few callers that live from story to story, print what they ask and are told, and end
+//! when their standard input does.
+
+mod calls;
+pub mod stories;
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fence_history::{Answer, Answered, Asked, Call};
+use futures::future::join_all;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use uuid::Uuid;
+
+use crate::line::{Line, moment};
+
+/// How many numbers a process has for its callers, those of late deliveries among them.
+const CALLERS_MAX: u32 = 100_000;
+/// How many numbers it has for its calls.
+const CALLS_MAX: u64 = 1_000_000_000;
+/// How many of the last tokens are remembered for late writes.
+const TOKENS_KEPT: usize = 40;
+
+/// What a process is told at its start.
+#[derive(Debug, clap::Args)]
+pub struct Settings {
+    /// Which process this is; no other has this number.
+    #[arg(long)]
+    pub number: u32,
+    /// How many callers it has.
+    #[arg(long)]
+    pub callers: u32,
+    /// Where its choices begin.
+    #[arg(long)]
+    pub seed: u64,
+    /// Where the gateways are.
+    #[arg(long, value_delimiter = ',')]
+    pub gateways: Vec<SocketAddr>,
+}
+
+/// A lock that a caller was given.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Its id.
+    pub lock: Uuid,
+    /// Its token.
+    pub token: i64,
+    /// Its resources, and their versions when it was granted.
+    pub versions: Vec<(String, i64)>,
+    /// The last sequence number used under it.
+    pub sequence: i64,
+}
+
+/// Where it is written down what is asked and told.
+type Tell = Box<dyn Fn(Line) + Send + Sync>;
+
+/// What the callers of a process share.
+struct Shared {
+    tell: Tell,
+    process: u32,
+    callers: AtomicU32,
+    calls: AtomicU64,
+    gateways: Vec<String>,
+    tokens: Mutex<VecDeque<(String, i64)>>,
+    stop: AtomicBool,
+}
+
+/// A caller: one thing at a time.
+pub struct Client {
+    number: u32,
+    shared: Arc<Shared>,
+    http: reqwest::Client,
+    rng: StdRng,
+    count: u64,
+    /// How long it waits for an answer; by chance, if not said.
+    patience: Option<Duration>,
+    /// Which gateway it asks; any, if not said.
+    only: Option<usize>,
+}
+
+impl Client {
+    /// A caller in a process that has other things to do, and which writes down what it is told.
+    pub fn of(
+        process: u32,
+        gateways: &[SocketAddr],
+        only: Option<usize>,
+        tell: impl Fn(Line) + Send + Sync + 'static,
+    ) -> Self {
+        let shared = Shared::new(process, gateways, Box::new(tell));
+        let mut client = shared.caller(u64::from(process));
+        client.patience = Some(Duration::from_secs(3));
+        client.only = only;
+        client
+    }
+
+    /// What is drawn decides what happens; the same seed draws the same.
+    fn draw(&mut self, from: u64, to: u64) -> u64 {
+        self.rng.random_range(from..to)
+    }
+
+    fn chance(&mut self, likely: f64) -> bool {
+        self.rng.random_bool(likely)
+    }
+
+    async fn pause(&mut self, from_ms: u64, to_ms: u64) {
+        let pause = self.draw(from_ms, to_ms);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+
+    /// A value that nobody else stores.
+    fn value(&mut self) -> String {
+        self.count += 1;
+        format!("c{}v{}", self.number, self.count)
+    }
+
+    /// Another caller, who delivers again what this one has sent.
+    fn twin(&mut self) -> Self {
+        let seed = self.rng.random();
+        self.shared.clone().caller(seed)
+    }
+
+    /// Asks, and prints what comes back. `None`: it will never know.
+    async fn ask(
+        &mut self,
+        asked: Asked,
+        request: impl FnOnce(&reqwest::Client, &str) -> reqwest::RequestBuilder,
+        read: impl FnOnce(calls::Got) -> Answer,
+    ) -> Option<Answer> {
+        let any = self.rng.random_range(0..self.shared.gateways.len());
+        let gateway = self.only.unwrap_or(any);
+        let patience = self.patience.unwrap_or_else(|| match self.rng.random_bool(0.08) {
+            true => Duration::from_millis(self.rng.random_range(5..600)),
+            false => Duration::from_millis(self.rng.random_range(5000..9000)),
+        });
+        let number = u64::from(self.shared.process) * CALLS_MAX
+            + self.shared.calls.fetch_add(1, Ordering::SeqCst);
+        let (client, gateway_number) = (self.number, u32::try_from(gateway).unwrap_or(0));
+        let request = request(&self.http, &self.shared.gateways[gateway]).timeout(patience);
+        let call = Call {
+            number,
+            client,
+            gateway: gateway_number,
+            begun_at: moment(),
+            asked,
+            answered: None,
+        };
+        (self.shared.tell)(Line::Begun(call));
+        let answer = match calls::Got::from(request).await {
+            Ok(got) => read(got),
+            Err(error) if error.is_connect() => Answer::Failed { code: "unreachable".into() },
+            Err(_) => return None,
+        };
+        let answered = Answered { at: moment(), answer: answer.clone() };
+        (self.shared.tell)(Line::Answered { number, answered });
+        self.shared.learn(&answer);
+        Some(answer)
+    }
+}
+
+impl Shared {
+    fn new(process: u32, gateways: &[SocketAddr], tell: Tell) -> Arc<Self> {
+        Arc::new(Self {
+            tell,
+            process,
+            callers: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            gateways: gateways.iter().map(|address| format!("http://{address}")).collect(),
+            tokens: Mutex::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    fn caller(self: Arc<Self>, seed: u64) -> Client {
+        let number =
+            self.process * CALLERS_MAX + self.callers.fetch_add(1, Ordering::SeqCst) % CALLERS_MAX;
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
+        let rng = StdRng::seed_from_u64(seed ^ u64::from(number));
+        Client { number, shared: self, http, rng, count: 0, patience: None, only: None }
+    }
+
+    fn learn(&self, answer: &Answer) {
+        let Answer::Granted { token, versions, .. } = answer else { return };
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.extend(versions.iter().map(|(resource, _)| (resource.clone(), *token)));
+        while tokens.len() > TOKENS_KEPT {
+            tokens.pop_front();
+        }
+    }
+
+    /// A token that somebody here was given once, with its resource.
+    fn any_token(&self, at: usize) -> Option<(String, i64)> {
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(at % tokens.len().max(1)).cloned()
+    }
+}
+
+/// Prints a line, whole. Whoever reads no more has ended, and so does this process.
+fn print(line: Line) {
+    let mut text = serde_json::to_vec(&line).expect("a line can be written");
+    text.push(b'\n');
+    if io::stdout().lock().write_all(&text).is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Lives until standard input ends; then each caller finishes its story.
+pub async fn live(settings: Settings) {
+    let shared = Shared::new(settings.number, &settings.gateways, Box::new(print));
+    let ending = Arc::clone(&shared);
+    std::thread::spawn(move || {
+        // An error ends it as well.
+        let _ended = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        ending.stop.store(true, Ordering::SeqCst);
+    });
+    let callers = (0..settings.callers).map(|_| shared.clone().caller(settings.seed));
+    let lives: Vec<_> = callers.map(|caller| tokio::spawn(caller.live())).collect();
+    join_all(lives).await;
+}

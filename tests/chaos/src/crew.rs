@@ -1,0 +1,114 @@
+//! The client processes: started from this very executable, frozen, killed and replaced like any other.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{ChildStdin, Stdio};
+use std::thread::JoinHandle;
+
+use fence_tests::process::{Home, eventually};
+
+use crate::book::Book;
+
+/// How many client processes there are.
+pub const PROCESSES: usize = 3;
+/// How many callers each has.
+const CALLERS: u32 = 12;
+
+/// A client process.
+#[derive(Debug)]
+struct Member {
+    home: Home,
+    /// The process ends when this is closed.
+    stdin: Option<ChildStdin>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// All client processes.
+#[derive(Debug)]
+pub struct Crew {
+    book: Book,
+    gateways: String,
+    seed: u64,
+    members: Vec<Member>,
+    /// How many were started so far.
+    started: u32,
+}
+
+impl Crew {
+    /// Starts all of them, as callers of these gateways.
+    pub fn start(book: &Book, gateways: &[SocketAddr], seed: u64) -> Self {
+        let gateways: Vec<_> = gateways.iter().map(ToString::to_string).collect();
+        let empty = || Member { home: Home::new("client"), stdin: None, reader: None };
+        let members = (0..PROCESSES).map(|_| empty()).collect();
+        let (book, gateways) = (book.clone(), gateways.join(","));
+        let mut crew = Self { book, gateways, seed, members, started: 0 };
+        (0..PROCESSES).for_each(|which| crew.begin(which));
+        crew
+    }
+
+    fn begin(&mut self, which: usize) {
+        self.started += 1;
+        let executable = std::env::current_exe().expect("a process knows its executable");
+        let member = &mut self.members[which];
+        let child = member.home.spawn(&executable, |command| {
+            command
+                .arg("client")
+                .args(["--number", &self.started.to_string()])
+                .args(["--callers", &CALLERS.to_string()])
+                .args(["--seed", &self.seed.to_string()])
+                .args(["--gateways", &self.gateways])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+        });
+        member.stdin = child.stdin.take();
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        let book = self.book.clone();
+        member.reader = Some(std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // The last line of one that was killed may be cut off: nothing was sent after it.
+                if let Ok(line) = serde_json::from_str(&line) {
+                    book.write(line);
+                }
+            }
+        }));
+    }
+
+    /// Freezes one.
+    pub fn pause(&self, which: usize) {
+        self.members[which].home.signal("STOP");
+    }
+
+    /// Lets a frozen one go on.
+    pub fn resume(&self, which: usize) {
+        self.members[which].home.signal("CONT");
+    }
+
+    /// Kills one.
+    pub fn kill9(&mut self, which: usize) {
+        self.members[which].home.kill9();
+        self.members[which].read_on();
+    }
+
+    /// Another one takes the place of one that was killed.
+    pub fn replace(&mut self, which: usize) {
+        self.begin(which);
+    }
+
+    /// Lets all of them end, and waits until they have.
+    pub async fn end(mut self) {
+        self.members.iter_mut().for_each(|member| drop(member.stdin.take()));
+        for member in &mut self.members {
+            eventually("a client ends", async || member.home.exit_status()).await;
+            member.read_on();
+        }
+    }
+}
+
+impl Member {
+    /// Waits until all that it has printed is written down.
+    fn read_on(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the reader of a client ends with it");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What the ledger holds at the end, read from its tables.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, Result};
+use fence_history::{Change, Committed};
+use sqlx::{PgConnection, Row as _};
+use uuid::Uuid;
+
+use crate::book::Wishes;
+
+/// All grants and writes.
+#[derive(Debug)]
+pub struct Held {
+    /// Resource, token, lock.
+    pub grants: Vec<(String, i64, Uuid)>,
+    /// A line for each resource that was touched.
+    pub writes: Vec<Committed>,
+}
+
+impl Held {
+    /// The generation of each operation.
+    pub fn generations(&self) -> HashMap<Uuid, i64> {
+        self.writes.iter().map(|line| (line.operation, line.generation)).collect()
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A table that cannot be read.
+    pub async fn read(connection: &mut PgConnection, wishes: &Wishes) -> Result<Self> {
+        let grants = sqlx::query_as("SELECT resource, token, lock_id FROM fencegate.grants")
+            .fetch_all(&mut *connection)
+            .await
+            .context("grants")?;
+        let rows = sqlx::query(
+            "SELECT o.*, k.key AS idempotency_key FROM fencegate.operations o
+             LEFT JOIN fencegate.idempotency_keys k
+                    ON k.resource = o.resource AND k.operation = o.id",
+        )
+        .fetch_all(connection)
+        .await
+        .context("operations")?;
+        let writes = rows.iter().map(|row| committed(row, wishes)).collect::<Result<_>>()?;
+        Ok(Self { grants, writes })
+    }
+}
+
+fn committed(row: &sqlx::postgres::PgRow, wishes: &Wishes) -> Result<Committed> {
+    let (resource, key): (String, Option<String>) = (row.try_get("resource")?, row.try_get("key")?);
+    let idempotency_key: Option<String> = row.try_get("idempotency_key")?;
+    let kind: String = row.try_get("kind")?;
+    let changes = match kind.as_str() {
+        "put" => {
+            let digest: Vec<u8> = row.try_get("sha256")?;
+            // Of bytes that nobody ever put, a checker will say so.
+            let (value, adds) = wishes.values.get(&digest).cloned().unwrap_or_default();
+            vec![Change::Put { key: key.unwrap_or_default(), value, adds }]
+        }
+        "delete" => vec![Change::Delete { key: key.unwrap_or_default() }],
+        "delete_all" => vec![Change::DeleteAll],
+        _ => {
+            let steps = idempotency_key.as_ref().and_then(|key| wishes.commits.get(key));
+            let here = steps.into_iter().flatten().filter(|(name, _)| *name == resource);
+            here.map(|(_, change)| change.clone()).collect()
+        }
+    };
+    Ok(Committed {
+        operation: row.try_get("id")?,
+        resource,
+        version: row.try_get("version")?,
+        generation: row.try_get("generation")?,
+        token: row.try_get("token")?,
+        sequence: row.try_get("seq")?,
+        idempotency_key,
+        changes,
+    })
+}

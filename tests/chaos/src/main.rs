@@ -1,0 +1,121 @@
+//! Chaos: real servers, real clients, and everything that can go wrong with them; what callers were told is
+//! judged against what the ledger holds in the end.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program of its own: it reads real clocks and makes real ids"
+)]
+
+mod book;
+mod client;
+mod crew;
+mod faults;
+mod ledger;
+mod line;
+mod mutants;
+mod payload;
+mod report;
+mod run;
+mod site;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Parser, Subcommand, ValueEnum as _};
+
+use crate::faults::Fault;
+use crate::run::Plan;
+
+/// Breaks real servers under a Fencegate, and judges what its callers were told.
+#[derive(Parser)]
+#[command(name = "fence-chaos")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start everything, break it for a while, and judge
+    ///
+    /// Exits with 0 if everything held, with 1 if anything is violated or service was not back within 30 s,
+    /// and with 2 if the run could not be made.
+    Run {
+        /// For how long faults go on; at least until each kind was there once
+        #[arg(long, default_value_t = 3.0)]
+        minutes: f64,
+        /// From which faults are drawn; by chance, if not said
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only these kinds, with commas between them; `faults` lists them
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<Fault>,
+        /// Where the history, the report and the logs are kept
+        #[arg(long, default_value = "target/chaos")]
+        out: PathBuf,
+        /// Make a function of the ledger wrong, to see that it is noticed; `mutants` lists them
+        #[arg(long)]
+        mutant: Option<String>,
+    },
+    /// List the kinds of faults
+    Faults,
+    /// List the mutants
+    Mutants,
+    /// Live as a client process
+    #[command(hide = true)]
+    Client(client::Settings),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match carry_out(Cli::parse().command).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn carry_out(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Client(settings) => client::live(settings).await,
+        Command::Faults => {
+            for fault in Fault::value_variants() {
+                let value = fault.to_possible_value();
+                let about = value.as_ref().and_then(|value| value.get_help());
+                println!("{fault:<20} {}", about.map(ToString::to_string).unwrap_or_default());
+                if let Some(why) = fault.unavailable() {
+                    println!("{:<20} not on this machine: {why}", "");
+                }
+            }
+        }
+        Command::Mutants => {
+            for mutant in mutants::ALL {
+                println!("{:<26} {}", mutant.name, mutant.what);
+            }
+        }
+        Command::Run { minutes, seed, faults, out, mutant } => {
+            ensure!((0.0..=1000.0).contains(&minutes), "--minutes is between 0 and 1000");
+            let find = |name: String| {
+                let found = mutants::ALL.iter().find(|mutant| mutant.name == name);
+                found.with_context(|| format!("no mutant is named {name:?}"))
+            };
+            let all = || Fault::value_variants().to_vec();
+            let plan = Plan {
+                lasts: Duration::from_secs_f64(minutes * 60.0),
+                seed: seed.unwrap_or_else(|| rand::random_range(0..1_000_000)),
+                faults: if faults.is_empty() { all() } else { faults },
+                out,
+                mutant: mutant.map(find).transpose()?,
+            };
+            let report = run::run(&plan).await?;
+            print!("\n{report}");
+            println!("\nhistory, report and logs: {}", plan.out.display());
+            return Ok(report.is_clean());
+        }
+    }
+    Ok(true)
+}

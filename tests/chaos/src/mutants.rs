@@ -1,0 +1,62 @@
+//! Mutants of the ledger, to see that a run notices them: those that the simulation took longest to catch.
+
+use fence_tests::mutants::Edit;
+
+/// A function that is wrong.
+#[derive(Debug)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// The edits that make it.
+    pub edits: &'static [Edit],
+}
+
+/// All of them.
+pub const ALL: &[Mutant] = &[
+    Mutant {
+        name: "commit-without-intent",
+        what: "a blob is committed although its upload was given up",
+        edits: &[Edit {
+            function: "fencegate.commit",
+            from: "why := 'upload_expired';",
+            to: "why := NULL;",
+        }],
+    },
+    Mutant {
+        name: "delete-uploads-under-way",
+        what: "blobs are deleted whose upload takes long, and can still be committed",
+        edits: &[
+            Edit {
+                function: "fencegate.tidy_blobs",
+                from: "gone AS (DELETE FROM fencegate.blob_intents i USING old WHERE i.blob = old.blob\n             RETURNING i.blob, i.handle),",
+                to: "gone AS (SELECT i.blob, i.handle FROM fencegate.blob_intents i
+                              JOIN old ON i.blob = old.blob),",
+            },
+            Edit {
+                function: "fencegate.tidy_blobs",
+                from: "SELECT g.blob, g.handle, t FROM gone g)",
+                to: "SELECT g.blob, g.handle, t FROM gone g ON CONFLICT DO NOTHING)",
+            },
+        ],
+    },
+    Mutant {
+        name: "no-burial",
+        what: "an operation that was buried can still take effect",
+        edits: &[Edit {
+            function: "fencegate.commit",
+            from: "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x",
+            to: "WHERE false) x",
+        }],
+    },
+    Mutant {
+        name: "no-sequence",
+        what: "a sequence number that does not rise is admitted",
+        edits: &[Edit {
+            function: "fencegate.commit",
+            from: "ELSIF p_seq[i] <= f_seq[r] THEN",
+            to: "ELSIF false THEN",
+        }],
+    },
+];

@@ -1,0 +1,117 @@
+//! What came of a run, for people and for programs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use fence_history::{Answer, Asked, History, Record};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::book::Outcomes;
+use crate::faults::Fault;
+
+/// What came of one kind of fault.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Tally {
+    /// How often it was there.
+    pub count: u64,
+    /// The longest time, in milliseconds, after which all gateways granted and wrote again.
+    pub back_within_ms: u64,
+}
+
+/// What came of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// From which its faults were drawn.
+    pub seed: u64,
+    /// How long it took, in seconds.
+    pub seconds: u64,
+    /// The mutant that was switched on, if any.
+    pub mutant: Option<&'static str>,
+    /// All faults.
+    pub faults_total: u64,
+    /// By kind.
+    pub faults: BTreeMap<Fault, Tally>,
+    /// Kinds that this machine does not have, and why.
+    pub unavailable: BTreeMap<Fault, &'static str>,
+    /// All calls.
+    pub calls: u64,
+    /// By what was asked, and how it ended.
+    pub outcomes: Outcomes,
+    /// Grants in the ledger that took over from a holder who had not given the lock up.
+    pub takeovers: u64,
+    /// Where service was not back in time.
+    pub not_back: Vec<String>,
+    /// What the checkers said.
+    pub checks: fence_history::Report,
+}
+
+impl Report {
+    /// Whether all held.
+    pub fn is_clean(&self) -> bool {
+        self.checks.is_clean() && self.not_back.is_empty()
+    }
+}
+
+/// How many grants of the ledger took a resource over from somebody who had not released it, nor handed it
+/// over.
+pub fn takeovers(history: &History) -> u64 {
+    let mut given_up: HashSet<Uuid> = HashSet::new();
+    let mut grants: HashMap<&str, Vec<(i64, Uuid)>> = HashMap::new();
+    for record in &history.records {
+        match record {
+            Record::Call(call) => {
+                match (&call.asked, call.answered.as_ref().map(|it| &it.answer)) {
+                    (Asked::Release { lock }, Some(Answer::Done)) => {
+                        given_up.insert(*lock);
+                    }
+                    (Asked::Transfer { from, .. }, _) => {
+                        given_up.insert(*from);
+                    }
+                    _ => {}
+                }
+            }
+            Record::Sealed(sealed) => {
+                grants.entry(&sealed.resource).or_default().push((sealed.token, sealed.lock));
+            }
+            _ => {}
+        }
+    }
+    let taken = |grants: &mut Vec<(i64, Uuid)>| {
+        grants.sort_unstable();
+        grants.windows(2).filter(|pair| !given_up.contains(&pair[0].1)).count() as u64
+    };
+    grants.values_mut().map(taken).sum()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, {} s", self.seed, self.seconds)?;
+        if let Some(mutant) = self.mutant {
+            writeln!(f, "with the mutant {mutant}")?;
+        }
+        writeln!(f, "\n{} faults; service was back after at most", self.faults_total)?;
+        for (fault, Tally { count, back_within_ms }) in &self.faults {
+            let seconds = *back_within_ms as f64 / 1000.0;
+            writeln!(f, "  {fault:<20} {count:>4}   {seconds:>5.1} s")?;
+        }
+        for (fault, why) in &self.unavailable {
+            writeln!(f, "  {fault:<20} not on this machine: {why}")?;
+        }
+        writeln!(f, "\n{} calls, {} takeovers", self.calls, self.takeovers)?;
+        for (asked, by_outcome) in &self.outcomes {
+            let all: u64 = by_outcome.values().sum();
+            writeln!(f, "  {asked:<10} {all:>8}")?;
+            let mut by_outcome: Vec<_> = by_outcome.iter().collect();
+            by_outcome.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            for (outcome, count) in by_outcome {
+                writeln!(f, "    {count:>8} {outcome}")?;
+            }
+        }
+        writeln!(f)?;
+        for line in &self.not_back {
+            writeln!(f, "NOT BACK: {line}")?;
+        }
+        write!(f, "{}", self.checks)
+    }
+}

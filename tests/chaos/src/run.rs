@@ -1,0 +1,250 @@
+//! A run: faults one after the other, some of them two at a time, while clients go on; then peace, and a look
+//! at what the ledger holds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use fence_history::{HEALED_WITHIN_US, check};
+use futures::future::join_all;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::book::Book;
+use crate::client::{Client, stories};
+use crate::crew::Crew;
+use crate::faults::{Fault, Part, Scene};
+use crate::mutants::Mutant;
+use crate::report::{Report, Tally, takeovers};
+use crate::site::{GATEWAYS, Site};
+
+/// Numbers of the callers that prove that service is back; client processes count up from 1.
+const PROVERS: u32 = 40_000;
+/// The number of the caller that looks at everything in the end.
+const LAST: u32 = 41_000;
+/// How soon service must be back.
+const BACK_WITHIN: Duration = Duration::from_micros(HEALED_WITHIN_US);
+/// How long what was left behind by clients that are gone may take.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+
+/// What is wanted.
+pub struct Plan {
+    /// How long faults go on.
+    pub lasts: Duration,
+    /// From which they are drawn.
+    pub seed: u64,
+    /// Of which kinds.
+    pub faults: Vec<Fault>,
+    /// Where the history and the report are kept.
+    pub out: PathBuf,
+    /// What is made wrong on purpose.
+    pub mutant: Option<&'static Mutant>,
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Log {
+    faults: BTreeMap<Fault, Tally>,
+    not_back: Vec<String>,
+}
+
+/// Carries it out.
+///
+/// # Errors
+/// What keeps it from being carried out.
+pub async fn run(plan: &Plan) -> Result<Report> {
+    fs::create_dir_all(&plan.out).with_context(|| format!("{}", plan.out.display()))?;
+    let began = Instant::now();
+    println!("seed {}: starting the servers", plan.seed);
+    let site = Site::start().await?;
+    if let Some(mutant) = plan.mutant {
+        site.mutate(mutant.edits).await;
+    }
+    let book = Book::default();
+    let crew = Crew::start(&book, &site.fronts(), plan.seed);
+    let mut scene = Scene { site, crew, book: book.clone() };
+    let mut log = Log::default();
+    scene.break_things(plan, began, &mut log).await?;
+
+    println!("{:>6.1} s  peace", began.elapsed().as_secs_f64());
+    scene.all_are_served(&mut log).await;
+    let Scene { mut site, crew, .. } = scene;
+    crew.end().await;
+    tokio::time::sleep(SETTLES_WITHIN).await;
+    look_at_everything(&site, &book).await;
+    for (number, node) in site.nodes.iter_mut().enumerate() {
+        node.gateway.term();
+        node.gateway.wait_for_exit().await;
+        fs::write(plan.out.join(format!("gateway-{number}.log")), node.gateway.log())?;
+    }
+
+    let held = site.held(&book.wishes()).await?;
+    let (history, outcomes) = book.close(held);
+    println!("{:>6.1} s  judging", began.elapsed().as_secs_f64());
+    let into = File::create(plan.out.join("history.jsonl"))?;
+    history.write(BufWriter::new(into))?;
+    let unavailable = plan.faults.iter().filter_map(|fault| Some((*fault, fault.unavailable()?)));
+    let report = Report {
+        seed: plan.seed,
+        seconds: began.elapsed().as_secs(),
+        mutant: plan.mutant.map(|mutant| mutant.name),
+        faults_total: log.faults.values().map(|tally| tally.count).sum(),
+        faults: log.faults,
+        unavailable: unavailable.collect(),
+        calls: outcomes.values().flat_map(BTreeMap::values).sum(),
+        outcomes,
+        takeovers: takeovers(&history),
+        not_back: log.not_back,
+        checks: check(&history),
+    };
+    fs::write(plan.out.join("report.json"), serde_json::to_vec_pretty(&report)?)?;
+    fs::write(plan.out.join("report.txt"), report.to_string())?;
+    Ok(report)
+}
+
+/// The faults of a run, in the order in which they come: each kind once, then by chance.
+struct Schedule {
+    rng: StdRng,
+    kinds: Vec<Fault>,
+    first: VecDeque<Fault>,
+}
+
+impl Schedule {
+    fn new(plan: &Plan) -> Self {
+        let kinds = plan.faults.iter().copied().filter(|fault| fault.unavailable().is_none());
+        let kinds: Vec<Fault> = kinds.collect();
+        let mut rng = StdRng::seed_from_u64(plan.seed);
+        let mut first = kinds.clone();
+        first.shuffle(&mut rng);
+        Self { rng, kinds, first: first.into() }
+    }
+
+    fn next(&mut self) -> Option<Fault> {
+        self.first.pop_front().or_else(|| self.kinds.choose(&mut self.rng).copied())
+    }
+
+    /// One, or two about different things.
+    fn round(&mut self) -> Vec<Fault> {
+        let mut round: Vec<Fault> = self.next().into_iter().collect();
+        if round.iter().any(|fault| fault.part() == Part::All) || !self.rng.random_bool(0.5) {
+            return round;
+        }
+        if let Some(other) = self.next() {
+            let part = other.part();
+            match part == Part::All || round.iter().any(|fault| fault.part() == part) {
+                true => self.first.push_front(other),
+                false => round.push(other),
+            }
+        }
+        round
+    }
+
+    /// Whether each kind has been there.
+    fn had_all(&self) -> bool {
+        self.first.is_empty()
+    }
+}
+
+impl Scene {
+    async fn break_things(&mut self, plan: &Plan, began: Instant, log: &mut Log) -> Result<()> {
+        let mut schedule = Schedule::new(plan);
+        let mut provers: Vec<Client> = (0..GATEWAYS).map(|gateway| self.prover(gateway)).collect();
+        prove_all(&mut provers).await;
+        let until = Instant::now() + plan.lasts;
+        while !schedule.kinds.is_empty() && (Instant::now() < until || !schedule.had_all()) {
+            let quiet = Duration::from_millis(schedule.rng.random_range(200..1200));
+            tokio::time::sleep(quiet).await;
+            if schedule.rng.random_bool(0.1) {
+                self.site.snapshot = self.site.etcd[0].snapshot();
+            }
+            let at = began.elapsed().as_secs_f64();
+            let round = schedule.round();
+            let mut struck = Vec::new();
+            for fault in &round {
+                struck.push(self.strike(*fault, &mut schedule.rng).await?);
+            }
+            let lasts = struck.iter().map(|one| one.lasts).max().unwrap_or_default();
+            tokio::time::sleep(lasts).await;
+            for one in &struck {
+                self.mend(one).await?;
+            }
+            self.book.healed(PROVEN.into_iter());
+            let back = prove_all(&mut provers).await;
+            let names: Vec<String> =
+                struck.iter().map(|one| format!("{} {}", one.fault, one.where_to)).collect();
+            let names = names.join(" and ");
+            for fault in round {
+                let tally = log.faults.entry(fault).or_default();
+                tally.count += 1;
+                let back_ms = u64::try_from(back.as_millis()).unwrap_or(u64::MAX);
+                tally.back_within_ms = tally.back_within_ms.max(back_ms);
+            }
+            if back >= BACK_WITHIN {
+                log.not_back.push(format!("at {at:.1} s, {names}: after {back:?}"));
+            }
+            let (calls, grants) = self.book.so_far();
+            let count: u64 = log.faults.values().map(|tally| tally.count).sum();
+            let (lasts, back) = (lasts.as_secs_f64(), back.as_secs_f64());
+            println!(
+                "{at:>6.1} s  {names}: {lasts:.1} s, back after {back:.1} s  [{count} faults, \
+                 {calls} calls, {grants} grants]"
+            );
+        }
+        Ok(())
+    }
+
+    fn prover(&self, gateway: usize) -> Client {
+        let number = PROVERS + u32::try_from(gateway).unwrap_or(0);
+        let book = self.book.clone();
+        Client::of(number, &self.site.fronts(), Some(gateway), move |line| book.write(line))
+    }
+
+    /// Waits until somebody was granted a lock on each resource and wrote under it, since all is well.
+    async fn all_are_served(&self, log: &mut Log) {
+        self.book.healed(stories::resources());
+        let began = Instant::now();
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let left = self.book.not_served(stories::resources());
+            if left.is_empty() {
+                return;
+            }
+            if began.elapsed() > BACK_WITHIN {
+                log.not_back.push(format!("in the end: {left:?}"));
+                return;
+            }
+        }
+    }
+}
+
+/// The resources on which it is proven that service is back: one for each gateway.
+const PROVEN: [&str; GATEWAYS] = ["proof-0", "proof-1", "proof-2"];
+
+/// How long it takes until each gateway grants and writes; no longer than it may.
+async fn prove_all(provers: &mut [Client]) -> Duration {
+    let began = Instant::now();
+    let prove = async |prover: &mut Client, on: &str| {
+        while began.elapsed() < BACK_WITHIN && !prover.prove(on).await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let each = provers.iter_mut().zip(PROVEN).map(|(prover, on)| prove(prover, on));
+    join_all(each).await;
+    began.elapsed()
+}
+
+/// Asks what became of all that is unknown, and reads all objects.
+async fn look_at_everything(site: &Site, book: &Book) {
+    let writer = book.clone();
+    let mut last = Client::of(LAST, &site.fronts(), None, move |line| writer.write(line));
+    for operation in book.unknown() {
+        last.look_up(operation).await;
+    }
+    for (resource, object) in stories::objects() {
+        last.read(resource, &object).await;
+    }
+}

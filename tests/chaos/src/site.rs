@@ -1,0 +1,200 @@
+//! The servers of a run, as one would have them: three members of etcd, Postgres with a standby, a store, three
+//! gateways, and a proxy on every edge between them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use fence_tests::chaos::ChaosProxy;
+use fence_tests::disk::Disk;
+use fence_tests::etcd::Etcd;
+use fence_tests::gateway::Gateway;
+use fence_tests::mutants::{Edit, mutate};
+use fence_tests::postgres::Postgres;
+use fence_tests::process::{free_port, loopback};
+use fence_tests::stores::{Kind, Store};
+use futures::future::join_all;
+use sqlx::{Connection as _, PgConnection};
+use tempfile::TempDir;
+
+use crate::ledger::Held;
+
+/// How many gateways there are.
+pub const GATEWAYS: usize = 3;
+const MEMBERS: usize = 3;
+/// The size of a disk under Postgres.
+const DISK_MIB: u64 = 1024;
+/// How long replaced blobs are kept for a standby that is behind: longer than one is ever behind here.
+pub const ROLLBACK_HORIZON: &str = "20s";
+
+/// A gateway, and the edges from it and to it.
+pub struct Node {
+    /// Its process.
+    pub gateway: Gateway,
+    /// Between clients and it.
+    pub front: ChaosProxy,
+    /// To Postgres.
+    pub postgres: ChaosProxy,
+    /// To each member of etcd.
+    pub etcd: Vec<ChaosProxy>,
+    /// To the store.
+    pub store: ChaosProxy,
+    /// What its wall clock is ahead of the true one.
+    clock: PathBuf,
+}
+
+impl Node {
+    /// Sets its wall clock ahead, or behind, by so many seconds.
+    pub fn set_clock(&self, ahead_s: i64) -> Result<()> {
+        fs::write(&self.clock, format!("{ahead_s:+}\n")).context("the clock of a gateway")
+    }
+}
+
+/// All servers.
+pub struct Site {
+    /// The members of etcd.
+    pub etcd: Vec<Etcd>,
+    /// To each member, from the others.
+    pub peers: Vec<ChaosProxy>,
+    /// Postgres.
+    pub primary: Postgres,
+    /// Its standby.
+    pub standby: Postgres,
+    /// From the standby to the primary.
+    pub replication: ChaosProxy,
+    /// The S3 server.
+    pub store: Store,
+    /// The gateways.
+    pub nodes: Vec<Node>,
+    /// The last snapshot of etcd.
+    pub snapshot: PathBuf,
+    database: String,
+    _clocks: TempDir,
+}
+
+/// What shifts the wall clock of a program, if it is installed.
+pub fn clock_shifter() -> Option<PathBuf> {
+    let libraries = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    libraries
+        .map(|directory| directory.join("faketime/libfaketime.so.1"))
+        .find(|library| library.exists())
+}
+
+impl Site {
+    /// Starts all of them.
+    pub async fn start() -> Result<Self> {
+        let mut ports = Vec::new();
+        let mut peers = Vec::new();
+        for _ in 0..MEMBERS {
+            let port = free_port();
+            let proxy = ChaosProxy::start(port).await;
+            ports.push((port, proxy.port()));
+            peers.push(proxy);
+        }
+        let (etcd, primary) = tokio::join!(Etcd::cluster_of(&ports), Self::new_postgres());
+        let database = primary.database_name().await;
+        let replication = ChaosProxy::start(primary.port()).await;
+        let standby = primary.standby_through(replication.port(), new_disk().await).await;
+        let store = Store::start(Kind::S3).await;
+        let clocks = TempDir::new()?;
+        let prefix = etcd[0].prefix();
+        let mut nodes = Vec::new();
+        for number in 0..GATEWAYS {
+            let clock = clocks.path().join(number.to_string());
+            let node = Self::node(&etcd, &primary, &store, &database, &prefix, clock).await?;
+            nodes.push(node);
+        }
+        let snapshot = etcd[0].snapshot();
+        Ok(Self {
+            etcd,
+            peers,
+            primary,
+            standby,
+            replication,
+            store,
+            nodes,
+            snapshot,
+            database,
+            _clocks: clocks,
+        })
+    }
+
+    async fn new_postgres() -> Postgres {
+        Postgres::on(new_disk().await).await
+    }
+
+    async fn node(
+        etcd: &[Etcd],
+        primary: &Postgres,
+        store: &Store,
+        database: &str,
+        prefix: &str,
+        clock: PathBuf,
+    ) -> Result<Node> {
+        let postgres = ChaosProxy::start(primary.port()).await;
+        let to_etcd = join_all(etcd.iter().map(|member| ChaosProxy::start(member.port()))).await;
+        let address = store.address().context("the store listens")?;
+        let to_store = ChaosProxy::start(address.port()).await;
+        let endpoints: Vec<_> = to_etcd.iter().map(ChaosProxy::endpoint).collect();
+        let url = primary.url_through(postgres.port(), database);
+        let mut settings = Gateway::clustered(&url, &endpoints.join(","), prefix)
+            .flag("--refence", "auto")
+            .flag("--blobs", &store.url())
+            .flag("--inline-bytes-max", "4096")
+            .flag("--log", "warn")
+            .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
+            .env("FENCEGATE_UPLOAD_TIMEOUT", "2s")
+            .env("FENCEGATE_UPLOADS_KEPT", "2500ms")
+            .env("FENCEGATE_READER_GRACE", "0s")
+            .env("FENCEGATE_REDELETE_AFTER", "0s")
+            .env("FENCEGATE_ROLLBACK_HORIZON", ROLLBACK_HORIZON);
+        for (name, value) in store.env(Some(loopback(to_store.port()))) {
+            settings = settings.env(name, &value);
+        }
+        if let Some(library) = clock_shifter() {
+            settings = settings
+                .env("LD_PRELOAD", &library.to_string_lossy())
+                .env("FAKETIME_TIMESTAMP_FILE", &clock.to_string_lossy())
+                .env("FAKETIME_CACHE_DURATION", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        fs::write(&clock, "+0\n")?;
+        let gateway = settings.start().await;
+        let front = ChaosProxy::start(gateway.address().port()).await;
+        Ok(Node { gateway, front, postgres, etcd: to_etcd, store: to_store, clock })
+    }
+
+    /// Where clients reach the gateways.
+    pub fn fronts(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| loopback(node.front.port())).collect()
+    }
+
+    /// The database of the ledger.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Makes a function of the ledger wrong.
+    pub async fn mutate(&self, edits: &[Edit]) {
+        let mut connection = self.primary.connect(&self.database).await;
+        for edit in edits {
+            mutate(&mut connection, *edit).await;
+        }
+    }
+
+    /// What the ledger holds.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read.
+    pub async fn held(&self, wishes: &crate::book::Wishes) -> Result<Held> {
+        let url = self.primary.url(&self.database);
+        let mut connection = PgConnection::connect(&url).await.context("the ledger")?;
+        Held::read(&mut connection, wishes).await
+    }
+}
+
+/// A disk for a Postgres, where one can be had.
+pub async fn new_disk() -> Option<Disk> {
+    if Disk::is_available() { Some(Disk::new(DISK_MIB).await) } else { None }
+}
