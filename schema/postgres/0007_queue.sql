@@ -1,12 +1,13 @@
 -- The queue: who waits for which resources, in which order, and whose turn it is. All of this is about
 -- liveness: whatever the queue says, only a seal grants, on the locked fence.
 
--- The first waiter in line for a resource, between these tickets, that is present and has not been passed
--- over: nobody behind it may have the resource.
+-- The first waiter in line for a resource, between these tickets, that is present, has not been passed over
+-- and does not wait in vain: nobody behind it may have the resource.
 --
 -- Present: its gateway is alive and can have numbers minted, and its caller is there or may still come
 -- back. Passed over: it was called 1 s ago and has not come, and nothing of what it waits for was
--- granted or renewed since.
+-- granted or renewed since. In vain: its caller is gone, and something else that it waits for is not free;
+-- else callers that never come back would keep from all others, for a while each, what is free.
 CREATE FUNCTION fencegate.first_in_line(
     p_resource text, p_after bigint, p_before bigint, p_now timestamptz)
 RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
@@ -22,6 +23,8 @@ BEGIN
         WHERE w.ticket = q.ticket
           AND g.able AND g.seen_at > p_now - interval '5 seconds'
           AND (w.kept_until IS NULL OR w.kept_until > p_now)
+          AND (w.kept_until IS NULL OR (fencegate.in_the_way(
+                   w.resources, (SELECT u.floor FROM fencegate.write_guard u), p_now)).number = 0)
           AND (w.called_at IS NULL OR w.called_at > p_now - interval '1 second'
                OR EXISTS (SELECT FROM fencegate.fences f
                           WHERE f.resource = ANY (w.resources) AND f.renewed_at > w.called_at))
@@ -250,9 +253,7 @@ BEGIN
     FOREACH name IN ARRAY p_resources LOOP
         waiter := fencegate.first_in_line(name, 0, 9223372036854775807, t);
         WHILE waiter.kept_until IS NOT NULL LOOP
-            IF (fencegate.in_the_way(waiter.resources, floor, t)).number = 0 THEN
-                PERFORM fencegate.call_waiter(waiter, t);
-            END IF;
+            PERFORM fencegate.call_waiter(waiter, t);
             waiter := fencegate.first_in_line(name, waiter.ticket, 9223372036854775807, t);
         END LOOP;
         IF waiter.ticket IS NULL THEN

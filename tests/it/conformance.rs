@@ -196,6 +196,7 @@ on_every_ledger! {
         what_happens_by_itself_is_foretold
         who_missed_its_turn_is_called_again
         kept_places_have_their_turns_together
+        who_is_gone_and_waits_in_vain_holds_nobody_up
         who_came_in_vain_keeps_its_turn
         a_fence_does_not_stand_in_line
     }

@@ -44,6 +44,11 @@ impl Waiter {
     fn is_passed_over(&self, now_ms: i64) -> bool {
         self.called_at_ms.is_some_and(|called| called + TURN_MS <= now_ms)
     }
+
+    /// Its caller is gone, and it could not have its turn now.
+    fn waits_in_vain(&self, is_free: impl Fn(&ResourceName) -> bool) -> bool {
+        self.kept_until_ms.is_some() && !self.resources.iter().all(is_free)
+    }
 }
 
 /// What is known of a gateway.
@@ -97,18 +102,22 @@ impl Queue {
         Some(before.len() + 1)
     }
 
-    /// The first waiter in line for a resource, before this ticket if one is given, that is present
-    /// and has not been passed over: nobody behind it may have the resource.
+    /// The first waiter in line for a resource, before this ticket if one is given, that is present,
+    /// has not been passed over, and does not wait in vain: nobody behind it may have the resource.
+    ///
+    /// In vain waits whose caller is gone while something else that it waits for is not free: else
+    /// callers that never come back would keep from all others, for a while each, what is free.
     pub fn first(
         &self,
         resource: &ResourceName,
         before: Option<i64>,
         now_ms: i64,
+        is_free: impl Fn(&ResourceName) -> bool,
     ) -> Option<&Waiter> {
         let before = before.unwrap_or(i64::MAX);
         self.line(resource, now_ms)
             .take_while(|waiter| waiter.ticket < before)
-            .find(|waiter| !waiter.is_passed_over(now_ms))
+            .find(|waiter| !waiter.is_passed_over(now_ms) && !waiter.waits_in_vain(&is_free))
     }
 
     /// Those in line for a resource who are present, in order.
@@ -123,13 +132,20 @@ impl Queue {
     /// callers are gone: they have their turns at the same time.
     ///
     /// When all who are there have been passed over, it begins again with the first.
-    pub fn next(&self, resource: &ResourceName, now_ms: i64) -> (Vec<&Waiter>, Option<&Waiter>) {
+    pub fn next(
+        &self,
+        resource: &ResourceName,
+        now_ms: i64,
+        is_free: impl Fn(&ResourceName) -> bool,
+    ) -> (Vec<&Waiter>, Option<&Waiter>) {
         let mut gone = Vec::new();
         for waiter in self.line(resource, now_ms).filter(|one| !one.is_passed_over(now_ms)) {
             if waiter.kept_until_ms.is_none() {
                 return (gone, Some(waiter));
             }
-            gone.push(waiter);
+            if !waiter.waits_in_vain(&is_free) {
+                gone.push(waiter);
+            }
         }
         let again = self.line(resource, now_ms).find(|waiter| waiter.kept_until_ms.is_none());
         (gone, again)
@@ -141,9 +157,30 @@ impl Queue {
         self.waiters.values().filter(here).map(|waiter| waiter.lock).collect()
     }
 
+    /// What else those wait for who are in line for these resources and whose callers are gone: whether
+    /// they wait in vain depends on it.
+    pub fn wanted_by_absent<'a>(
+        &self,
+        resources: impl Iterator<Item = &'a ResourceName>,
+    ) -> BTreeSet<ResourceName> {
+        resources
+            .filter_map(|name| self.lines.get(name))
+            .flatten()
+            .filter_map(|ticket| self.waiters.get(ticket))
+            .filter(|waiter| waiter.kept_until_ms.is_some())
+            .flat_map(|waiter| waiter.resources.iter().cloned())
+            .collect()
+    }
+
     /// Whether somebody in line before this ticket keeps one of these resources from those behind.
-    pub fn is_ahead(&self, resources: &[ResourceName], before: Option<i64>, now_ms: i64) -> bool {
-        resources.iter().any(|name| self.first(name, before, now_ms).is_some())
+    pub fn is_ahead(
+        &self,
+        resources: &[ResourceName],
+        before: Option<i64>,
+        now_ms: i64,
+        is_free: impl Fn(&ResourceName) -> bool,
+    ) -> bool {
+        resources.iter().any(|name| self.first(name, before, now_ms, &is_free).is_some())
     }
 
     /// The gateway is alive and able, and the caller is there or may still come back.
@@ -300,7 +337,8 @@ mod tests {
         for waiter in [a, b, c] {
             queue.join(waiter);
         }
-        let first = |queue: &Queue, now_ms| queue.first(&name, None, now_ms).map(|w| w.lock);
+        let first =
+            |queue: &Queue, now_ms| queue.first(&name, None, now_ms, |_| true).map(|w| w.lock);
         assert_eq!(first(&queue, 0), Some(b_id));
         assert_eq!((queue.length(&name), queue.position(c_id)), (3, Some(3)));
         queue.call(2, 10);
@@ -324,8 +362,11 @@ mod tests {
         assert_eq!(queue.get(lock).unwrap().kept_until_ms, None, "not its gateway");
         queue.keep(lock, one, 0);
         queue.beat(one, true, PLACE_KEPT_MS);
-        assert_eq!(queue.first(&name, None, PLACE_KEPT_MS - 1).map(|w| w.lock), Some(lock));
-        assert!(queue.first(&name, None, PLACE_KEPT_MS).is_none());
+        assert_eq!(
+            queue.first(&name, None, PLACE_KEPT_MS - 1, |_| true).map(|w| w.lock),
+            Some(lock)
+        );
+        assert!(queue.first(&name, None, PLACE_KEPT_MS, |_| true).is_none());
         assert!(queue.leave(lock).is_some() && queue.get(lock).is_none());
         queue.join(waiter(11, &["r"], one));
         queue.undo();

@@ -12,7 +12,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use serde::Serialize;
-use sqlx::Row as _;
+use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::book::Book;
 use crate::crew::{Crew, PROCESSES};
@@ -273,6 +273,7 @@ impl Scene {
                 if let Some(disk) = site.primary.disk() {
                     disk.fill();
                 }
+                need_more_log(site).await;
                 struck.lasts = ms(rng, 1500, 4000);
             }
             Fault::StandbyStop => site.standby.pause(),
@@ -406,6 +407,16 @@ async fn begin_etcd(site: &Site) {
     site.etcd.iter().for_each(fence_tests::etcd::Etcd::spawn);
     for member in &site.etcd {
         member.client().await;
+    }
+}
+
+/// Makes Postgres begin new files of its log, for which there is no space. It may give up over it.
+async fn need_more_log(site: &Site) {
+    let url = site.primary.url("postgres");
+    for _ in 0..4 {
+        let Ok(mut connection) = PgConnection::connect(&url).await else { return };
+        let _ = sqlx::query("SELECT pg_switch_wal()").execute(&mut connection).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -27,7 +27,7 @@ pub use disasters::{refence, switch_epoch};
 pub use forwards::{ForwardRow, UpstreamRow};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;
-pub use queue::{call_next, join};
+pub use queue::{call_next, is_ahead, join};
 pub use rows::{
     Buried, Change, FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, Now, ObjectRow,
     ReplacedRow, Rows,

@@ -34,7 +34,7 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
         return JoinVerdict::Waiting;
     }
     let free = item.resources.iter().all(|name| is_free(rows, name, now));
-    if free && !rows.queue.is_ahead(&item.resources, None, now.elapsed_ms) {
+    if free && !is_ahead(rows, &item.resources, None, now) {
         return JoinVerdict::Free;
     }
     if item.resources.iter().any(|name| rows.queue.length(name) >= item.waiters_max) {
@@ -59,13 +59,12 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
 pub fn call_next(rows: &mut Rows, resources: &[ResourceName], now: Now) -> Vec<Call> {
     let mut calls = Vec::new();
     for resource in resources {
-        let (gone, next) = rows.queue.next(resource, now.elapsed_ms);
-        let gone: Vec<Waiter> = gone.into_iter().cloned().collect();
+        let (gone, next) =
+            rows.queue.next(resource, now.elapsed_ms, |name| is_free(rows, name, now));
+        let gone: Vec<i64> = gone.into_iter().map(|waiter| waiter.ticket).collect();
         let next = next.cloned();
-        for waiter in gone {
-            if waiter.resources.iter().all(|name| is_free(rows, name, now)) {
-                rows.queue.call(waiter.ticket, now.elapsed_ms);
-            }
+        for ticket in gone {
+            rows.queue.call(ticket, now.elapsed_ms);
         }
         calls.extend(next.map(|next| call(rows, resource, &next, now)));
     }
@@ -88,13 +87,18 @@ fn call(rows: &mut Rows, resource: &ResourceName, next: &Waiter, now: Now) -> Ca
             in_the_way.iter().filter_map(|name| frees_itself_in(rows, name, now)).min(),
         );
     }
-    if rows.queue.is_ahead(&next.resources, Some(next.ticket), now.elapsed_ms) {
+    if is_ahead(rows, &next.resources, Some(next.ticket), now) {
         return answer(None, None);
     }
     rows.queue.call(next.ticket, now.elapsed_ms);
     let called_at_ms = rows.queue.get(next.lock).and_then(|waiter| waiter.called_at_ms);
     let left_ms = called_at_ms.map(|called| called + TURN_MS - now.elapsed_ms);
     answer(Some(next.lock), left_ms)
+}
+
+/// Whether somebody in line before this ticket keeps one of these resources from those behind.
+pub fn is_ahead(rows: &Rows, resources: &[ResourceName], before: Option<i64>, now: Now) -> bool {
+    rows.queue.is_ahead(resources, before, now.elapsed_ms, |name| is_free(rows, name, now))
 }
 
 /// Whether a lock could be granted on this resource now, the queue aside.

@@ -2,7 +2,7 @@
 
 use super::extend::{NotRenewable, renewable, restart};
 use super::mutated;
-use super::queue::is_other_waiter;
+use super::queue::{is_ahead, is_other_waiter};
 use super::rows::{Buried, Change, FenceRow, GrantRow, LockRow, Now, Rows};
 use super::upstreams::{complete, drains};
 use crate::lock::{LockEnd, LockId, Supersession, Ttl};
@@ -221,7 +221,7 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         }
     }
     let ticket = rows.queue.get(item.lock).map(|waiter| waiter.ticket);
-    if item.kind == SealKind::Lock && rows.queue.is_ahead(&item.resources, ticket, now.elapsed_ms) {
+    if item.kind == SealKind::Lock && is_ahead(rows, &item.resources, ticket, now) {
         return Some(SealVerdict::Queued);
     }
     let rises = |token: Token| {

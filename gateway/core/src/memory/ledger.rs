@@ -162,7 +162,7 @@ impl Ledger for MemoryLedger {
             let live = fence.filter(|fence| fence.is_held(now) && fence.token.get() > floor);
             Standing {
                 holder: live.map(|fence| fence.holder(name, now)),
-                queued: state.rows.queue.first(name, None, now.elapsed_ms).is_some(),
+                queued: acts::is_ahead(&state.rows, std::slice::from_ref(name), None, now),
             }
         };
         Ok(resources.iter().map(standing).collect())

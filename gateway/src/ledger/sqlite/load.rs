@@ -34,6 +34,8 @@ pub(super) struct Needs {
     holders: bool,
     /// Whether it matters what is under way at upstreams.
     pub(super) upstreams: bool,
+    /// Whether it matters who is in line.
+    pub(super) line: bool,
 }
 
 impl Needs {
@@ -43,6 +45,7 @@ impl Needs {
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
             holders: true,
             upstreams: true,
+            line: true,
             ..Self::default()
         }
     }
@@ -51,6 +54,7 @@ impl Needs {
         Self {
             locks: items.iter().map(|item| item.lock).collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
+            line: true,
             ..Self::default()
         }
     }

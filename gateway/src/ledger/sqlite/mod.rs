@@ -106,11 +106,15 @@ impl SqliteLedger {
     ///    ledger stops until the gateway is started again.
     async fn act<V>(
         &self,
-        needs: Needs,
+        mut needs: Needs,
         run: impl FnOnce(&mut Rows, Now) -> Result<V, LedgerError> + Send,
     ) -> Result<V, LedgerError> {
         let mut writer = self.writer.lock().await;
         self.working()?;
+        if needs.line {
+            let more = self.waiting().wanted_by_absent(needs.resources.iter());
+            needs.resources.extend(more);
+        }
         // Taken out while in use: a call that is given up half-way closes it, which rolls back.
         let mut connection = match writer.take() {
             Some(connection) => connection,

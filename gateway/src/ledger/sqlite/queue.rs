@@ -29,19 +29,22 @@ impl SqliteLedger {
         &self,
         names: &[ResourceName],
     ) -> Result<Vec<Standing>, LedgerError> {
-        let fences = self.fences(&names.iter().collect()).await?;
-        let floor = self.with_reader(async |reader| load::guard(reader).await).await?.floor;
-        let now = self.now();
-        let waiting = self.waiting();
-        let standing = |name: &ResourceName| {
-            let fence = fences.iter().find(|(found, _)| found == name).map(|(_, fence)| fence);
+        let absent = self.waiting().wanted_by_absent(names.iter());
+        let fences = self.fences(&names.iter().chain(&absent).collect()).await?;
+        let mut rows = Rows::new(self.with_reader(async |reader| load::guard(reader).await).await?);
+        rows.fences = fences.into_iter().collect();
+        let (now, floor) = (self.now(), rows.guard.floor);
+        let standing = |rows: &mut Rows, name: &ResourceName| {
+            let fence = rows.fences.get(name);
             let live = fence.filter(|fence| fence.is_held(now) && fence.token.get() > floor);
             Standing {
                 holder: live.map(|fence| fence.holder(name, now)),
-                queued: waiting.first(name, None, now.elapsed_ms).is_some(),
+                queued: acts::is_ahead(rows, std::slice::from_ref(name), None, now),
             }
         };
-        Ok(names.iter().map(standing).collect())
+        Ok(self.with_waiting(&mut rows, |rows| {
+            names.iter().map(|name| standing(rows, name)).collect()
+        }))
     }
 
     /// Reads the fences that the next in line wait for, then calls. No act is under way meanwhile: it
@@ -76,7 +79,7 @@ impl SqliteLedger {
         let waiting = self.waiting();
         let mut wanted = BTreeSet::new();
         for name in names {
-            let (gone, next) = waiting.next(name, now_ms);
+            let (gone, next) = waiting.next(name, now_ms, |_| true);
             let resources = gone.into_iter().chain(next).flat_map(|waiter| &waiter.resources);
             wanted.extend(resources.cloned());
         }

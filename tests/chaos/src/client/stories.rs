@@ -11,9 +11,8 @@ use crate::line::moment;
 /// Resources with sets that writers read, add to and write back.
 const SETS: [&str; 10] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"];
 /// Resources with objects that are put and deleted.
-const PLAIN: [&str; 14] = [
-    "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",
-];
+const PLAIN: [&str; 14] =
+    ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13"];
 /// Objects of plain resources.
 const OBJECTS: [&str; 4] = ["a", "b", "c/d", "both"];
 /// A set that grew for longer than this is left alone, and another one begun.
@@ -47,9 +46,9 @@ impl Client {
     pub(super) async fn live(mut self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             match self.draw(0, 100) {
-                0..36 => self.add_to_a_set().await,
-                36..66 => self.put_and_delete().await,
-                66..75 => self.commit_to_some().await,
+                0..34 => self.add_to_a_set().await,
+                34..62 => self.put_and_delete().await,
+                62..75 => self.commit_to_some().await,
                 75..81 => self.hand_over().await,
                 81..84 => self.fence_without_a_lock().await,
                 84..86 => {

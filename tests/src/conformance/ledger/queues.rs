@@ -290,6 +290,26 @@ pub async fn kept_places_have_their_turns_together(ledger: &dyn Ledger) {
     granted(ledger, turn(&next, 20)).await;
 }
 
+/// A caller that is gone and waits for something else as well, which is held, keeps nobody from what is
+/// free; once all is free it has its turn like any other.
+pub async fn who_is_gone_and_waits_in_vain_holds_nobody_up(ledger: &dyn Ledger) {
+    let (a, b) = (held(ledger, "a", 10).await, held(ledger, "b", 11).await);
+    let gone = waiting(ledger, ["a", "b"]).await;
+    ledger.keep_places(GATEWAY, &[gone.lock]).await.expect("kept");
+    let next = waiting(ledger, ["a"]).await;
+    release_one(ledger, a.lock).await;
+    assert_eq!(called(ledger, "a").await, Some(next.lock), "b is held, so nobody waits for a");
+    let next = granted(ledger, turn(&next, 20)).await;
+    release_one(ledger, next.lock).await;
+    let passer_by = granted(ledger, seal(["a"], 21)).await;
+    release_one(ledger, passer_by.lock).await;
+    release_one(ledger, b.lock).await;
+    assert_eq!(called(ledger, "b").await, None, "nobody is there to come");
+    assert_eq!(seal_one(ledger, seal(["a"], 22)).await, SealVerdict::Queued);
+    assert_eq!(join_one(ledger, gone.clone()).await, JoinVerdict::Waiting);
+    granted(ledger, turn(&gone, 23)).await;
+}
+
 /// A waiter that came when it was called, and could not be granted, has not missed its turn.
 pub async fn who_came_in_vain_keeps_its_turn(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
