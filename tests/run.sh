@@ -12,6 +12,7 @@ has() {
     initdb) ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null ;;
     nginx) [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null ;;
     # protoc reads its own types from this file, which is a package of its own.
+    libfaketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 ;;
     descriptor.proto) [ -f "$(dirname "$(command -v protoc)")/../include/google/protobuf/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -20,7 +21,8 @@ has() {
 # What is needed: a program, and the package that brings it on Debian and Ubuntu.
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx
-redis-server:redis-server setpriv:util-linux node:nodejs npm:npm'
+redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
+libfaketime:libfaketime'
 
 missing() {
     for need in $needs; do
@@ -83,5 +85,9 @@ cargo build --locked -p fencegate
 threads=${FENCE_TEST_THREADS:-4}
 say "tests: cargo test, $threads at a time"
 cargo test --workspace --locked --no-fail-fast -- --test-threads "$threads"
+
+say 'chaos: fence-chaos run, 3 minutes'
+cargo build --locked -p fence-chaos
+"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 3 --out "${CARGO_TARGET_DIR:-target}/chaos"
 
 say 'all checks and tests have passed'

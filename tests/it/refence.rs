@@ -1,15 +1,21 @@
 //! A Postgres that was promoted from a stale standby or rolled back: no old token is ever admitted
 //! again, and new ones are larger than all before.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{BlobId, Ledger as _, Patience, RenewItem, Uploads as _};
 use fence_core::wire::Lock;
 use fence_tests::chaos::ChaosProxy;
 use fence_tests::client::Client;
 use fence_tests::conformance::pause;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
-use fence_tests::postgres::{Postgres, Stop};
+use fence_tests::postgres::{Postgres, Stop, database_in};
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 
 use crate::commands::fencegate;
 use crate::outages::promptly;
@@ -367,4 +373,54 @@ async fn a_rollback_on_the_same_timeline_is_noticed_although_all_gateways_were_r
     client.put("job:1", "k", "by the next").under(&next).send().await.expect(200);
     let found = witness(etcd, &prefix).await.expect("a witness");
     assert!(found["generation"].as_i64() > Some(0), "{found}");
+}
+
+/// What was seen of the ledger before a re-fence is not held against it after it, whoever waited meanwhile.
+#[tokio::test]
+async fn an_act_that_waited_for_a_connection_calls_for_no_second_re_fence() {
+    let site = Site::new().await;
+    let gateway = site.gateway("auto").start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "1h").await;
+    site.standby.caught_up(&site.primary).await;
+    site.standby.stop_following().await;
+    let database = database_in(&site.url);
+    // So much that the standby does not soon get as far.
+    let filler = "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
+    site.primary.execute(database, filler).await;
+    let options = site.url.parse().expect("a URL");
+    let timeout = Duration::from_secs(20);
+    let ledger = PgLedger::new(PgSettings { options, connections_max: 1, timeout });
+    ledger.place().await.expect("the ledger stands");
+    let renewal = RenewItem { lock: lock.id, ttl: None };
+    ledger
+        .renew(Arc::from([renewal]), Patience::Skip)
+        .await
+        .expect("it sees how far the ledger is");
+
+    site.fail_over().await;
+    let mut promoted = site.standby.connect(database).await;
+    let generation = "SELECT generation FROM fencegate.write_guard";
+    eventually("the gateway re-fences", async || {
+        let found: i64 = sqlx::query_scalar(generation).fetch_one(&mut promoted).await.ok()?;
+        (found > 0).then_some(())
+    })
+    .await;
+    // The one connection is in use; behind it waits a look at the ledger, and behind that an act.
+    let mut transaction = promoted.begin().await.expect("a transaction");
+    transaction.execute("LOCK TABLE fencegate.blob_pins").await.expect("the table is locked");
+    let blobs = [BlobId(uuid::Uuid::nil())];
+    let pin = || ledger.pin_blobs(&blobs, Duration::from_secs(1));
+    pin().await.expect_err("the old connection is gone");
+    let release = async {
+        pause(500).await;
+        transaction.rollback().await.expect("the table is free");
+    };
+    let (pinned, place, act, ()) =
+        tokio::join!(pin(), ledger.place(), ledger.may_delete(Duration::ZERO), release);
+    pinned.expect("it was pinned");
+    assert_eq!(place.expect("the ledger stands").called_for, None);
+    act.expect("the act is not refused");
+    let place = ledger.place().await.expect("the ledger stands");
+    assert_eq!((place.called_for, place.generation > 0), (None, true));
 }

@@ -166,9 +166,15 @@ impl ChaosProxy {
             let listener = TcpListener::bind(address).await.expect("the proxy's port is free");
             // The receiver waits below.
             let _sent = ready.send(());
-            while let Ok((client, _)) = listener.accept().await {
-                shared.accepted.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(Arc::clone(&shared).serve(client));
+            loop {
+                match listener.accept().await {
+                    Ok((client, _)) => {
+                        shared.accepted.fetch_add(1, Ordering::SeqCst);
+                        tokio::spawn(Arc::clone(&shared).serve(client));
+                    }
+                    // Too many open files, say: that passes.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
             }
         });
         bound.await.expect("the proxy listens");
@@ -248,6 +254,7 @@ impl Shared {
                 std::future::pending::<()>().await;
             }
         }
+        self.wait_to_forward(direction).await;
         // Passes the end on; an error means that the other end has gone too.
         let _closed = to.shutdown().await;
     }

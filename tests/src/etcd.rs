@@ -224,6 +224,11 @@ impl Etcd {
         self.home().kill9();
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.home().pid()
+    }
+
     /// Freezes the server; connections stay open and nothing answers.
     pub fn pause(&self) {
         self.home().signal("STOP");

@@ -120,6 +120,11 @@ impl Gateway {
         self.home.pid()
     }
 
+    /// Whether its process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.home.running()
+    }
+
     /// Asks it to finish what is in flight and end.
     pub fn term(&self) {
         self.home.signal("TERM");

@@ -160,7 +160,8 @@ impl Postgres {
         .await;
     }
 
-    fn spawn(&self) {
+    /// Starts the server again and does not wait.
+    pub fn spawn(&self) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
         let owned = self.as_owner("postgres");
         self.home().spawn(Path::new(owned.get_program()), |command| {
@@ -172,6 +173,8 @@ impl Postgres {
                 .args(["-c", "listen_addresses=127.0.0.1"])
                 .args(["-c", "unix_socket_directories="])
                 .args(["-c", "max_connections=400"])
+                // A standby that was cut off for a while finds what it needs.
+                .args(["-c", "wal_keep_size=256MB"])
                 .args(SMALL.iter().filter(|_| self.disk.is_some()))
                 .stdout(log.try_clone().expect("a file can be shared"))
                 .stderr(log);
@@ -274,6 +277,16 @@ impl Postgres {
         .expect("the sessions can be ended");
         connection.close().await.expect("the connection closes");
         ended
+    }
+
+    /// A program that was installed with it.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
+    }
+
+    /// The id of its first process.
+    pub fn pid(&self) -> u32 {
+        self.home().pid()
     }
 
     /// Whether its process runs.

@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 
 use crate::process::{Home, eventually, find_program, free_port, loopback, tail_of};
 
-/// A Redis that keeps nothing on disk. It ends when this is dropped, or with the test process.
+/// A Redis. It ends when this is dropped, or with the test process.
 #[derive(Debug)]
 pub struct Redis {
-    _home: Home,
+    home: Home,
     address: SocketAddr,
 }
 
@@ -29,6 +29,15 @@ pub enum Reply {
 impl Redis {
     /// Starts it.
     pub async fn start() -> Self {
+        Self::with(&["--appendonly", "no"]).await
+    }
+
+    /// Starts one that has each write on disk before it answers.
+    pub async fn durable() -> Self {
+        Self::with(&["--appendonly", "yes", "--appendfsync", "always"]).await
+    }
+
+    async fn with(args: &[&str]) -> Self {
         let program = find_program("redis-server", &[])
             .expect("redis-server is not installed: install the package redis-server");
         let mut home = Home::new("redis");
@@ -40,8 +49,9 @@ impl Redis {
             command
                 .args(["--bind", &address.ip().to_string()])
                 .args(["--port", &address.port().to_string()])
-                .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
+                .args(["--save", "", "--daemonize", "no", "--dir"])
                 .arg(dir)
+                .args(args)
                 .stdout(output.try_clone().expect("a file can be shared"))
                 .stderr(output);
         });
@@ -50,7 +60,17 @@ impl Redis {
             TcpStream::connect(address).await.ok()
         })
         .await;
-        Self { _home: home, address }
+        Self { home, address }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.home.pid()
     }
 
     /// Sends one command and takes its answer.

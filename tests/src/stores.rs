@@ -113,6 +113,11 @@ impl Store {
         .await;
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.home.pid()
+    }
+
     /// Kills its process at once.
     pub fn kill9(&mut self) {
         self.home.kill9();

@@ -1,7 +1,7 @@
 //! Everything that happened, in the order in which it did: what client processes print, and what was done to
 //! the servers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_history::{
@@ -81,26 +81,39 @@ impl Book {
         pages.healed = Some((at, Vec::new()));
     }
 
-    /// Those of these resources on which nobody was granted a lock and wrote under it since all was healed.
+    /// Those of these resources on which nobody was granted a lock and wrote under it since all was healed,
+    /// as C11 will see it.
     pub fn not_served<'a>(&self, resources: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         let pages = self.pages();
         let Some((_, answered)) = &pages.healed else { return Vec::new() };
         let calls = || answered.iter().map(|place| &pages.calls[*place]);
-        let mut granted: HashMap<(&str, i64), ()> = HashMap::new();
+        let mut granted: HashSet<(&str, i64)> = HashSet::new();
         for call in calls() {
-            if let Some(Answer::Granted { token, versions, again: false, .. }) = answer_of(call) {
-                granted.extend(versions.iter().map(|(name, _)| ((name.as_str(), *token), ())));
+            if let Some(Answer::Granted { token, versions, .. }) = answer_of(call) {
+                granted.extend(versions.iter().map(|(name, _)| (name.as_str(), *token)));
             }
         }
         let is_served = |resource: &&str| {
             calls().any(|call| {
-                let Asked::Write(write) = &call.asked else { return false };
-                write.resource == **resource
+                let (touches, token) = match &call.asked {
+                    Asked::Write(write) => (write.resource == **resource, write.token),
+                    Asked::Commit { steps, token, .. } => {
+                        (steps.iter().any(|(name, _)| name == *resource), *token)
+                    }
+                    _ => return false,
+                };
+                touches
                     && matches!(answer_of(call), Some(Answer::Written { replayed: false, .. }))
-                    && granted.contains_key(&(*resource, write.token))
+                    && granted.contains(&(*resource, token))
             })
         };
         resources.filter(|resource| !is_served(resource)).collect()
+    }
+
+    /// How often the ledger went back.
+    pub fn rollbacks(&self) -> usize {
+        let pages = self.pages();
+        pages.happened.iter().filter(|(_, record)| matches!(record, Record::Rollback(_))).count()
     }
 
     /// How many calls were made, and how many grants were given.
@@ -277,5 +290,61 @@ fn outcome_of(call: &Call) -> String {
         Some(Answer::Granted { again: true, .. }) => "again".into(),
         Some(Answer::Outcome(outcome)) => format!("{outcome:?}").to_lowercase(),
         Some(_) => "done".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(number: u64, begun_at: u64, answered_at: Option<u64>) -> Call {
+        let asked = Asked::Read { resource: "r".into(), key: "k".into() };
+        let answered = answered_at.map(|at| Answered { at, answer: Answer::Done });
+        Call { number, client: 1, gateway: 0, begun_at, asked, answered }
+    }
+
+    #[test]
+    fn each_moment_is_given_to_one_record_and_the_order_stays() {
+        let calls = vec![read(2, 10, Some(20)), read(1, 5, Some(10)), read(3, 20, None)];
+        let back = Rollback { at: 10, generation: 0, kept: Vec::new() };
+        let records = in_order(calls, vec![(10, Record::Rollback(back))]);
+        let told: Vec<(u64, u64, Option<u64>)> = records
+            .iter()
+            .map(|record| match record {
+                Record::Call(call) => {
+                    (call.number, call.begun_at, call.answered.as_ref().map(|it| it.at))
+                }
+                Record::Rollback(back) => (0, back.at, None),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        // At 10 call 2 begins, call 1 is answered, the ledger goes back; at 20 call 3 begins first.
+        assert_eq!(told, [(1, 5, Some(11)), (2, 10, Some(21)), (0, 12, None), (3, 20, None)]);
+    }
+
+    #[test]
+    fn a_delete_is_of_the_generation_that_the_ledger_says_or_that_ended_next() {
+        let delete = |begun_at, operation| {
+            let versions = vec![("r".to_owned(), Some(1))];
+            let answer =
+                Answer::Written { operation, versions, generation: NOT_TOLD, replayed: false };
+            Call {
+                answered: Some(Answered { at: begun_at + 1, answer }),
+                ..read(1, begun_at, None)
+            }
+        };
+        let (known, lost) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let generations = HashMap::from([(known, 3)]);
+        let back =
+            |at, generation| (at, Record::Rollback(Rollback { at, generation, kept: Vec::new() }));
+        let happened = [back(5, 0), back(15, 1), back(25, 2)];
+        let generation = |operation| {
+            let call = with_generation(delete(10, operation), &generations, &happened);
+            match answer_of(&call) {
+                Some(Answer::Written { generation, .. }) => *generation,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((generation(known), generation(lost)), (3, 1));
     }
 }

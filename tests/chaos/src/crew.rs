@@ -12,7 +12,7 @@ use crate::book::Book;
 /// How many client processes there are.
 pub const PROCESSES: usize = 3;
 /// How many callers each has.
-const CALLERS: u32 = 12;
+const CALLERS: u32 = 16;
 
 /// A client process.
 #[derive(Debug)]
@@ -64,10 +64,13 @@ impl Crew {
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let book = self.book.clone();
         member.reader = Some(std::thread::spawn(move || {
+            let mut cut_off = false;
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                assert!(!cut_off, "a client printed what is no line");
                 // The last line of one that was killed may be cut off: nothing was sent after it.
-                if let Ok(line) = serde_json::from_str(&line) {
-                    book.write(line);
+                match serde_json::from_str(&line) {
+                    Ok(line) => book.write(line),
+                    Err(_) => cut_off = true,
                 }
             }
         }));
@@ -94,13 +97,18 @@ impl Crew {
         self.begin(which);
     }
 
-    /// Lets all of them end, and waits until they have.
-    pub async fn end(mut self) {
+    /// Lets all of them end, and waits until they have. Returns what is wrong about how they did.
+    pub async fn end(mut self) -> Vec<String> {
+        let mut trouble = Vec::new();
         self.members.iter_mut().for_each(|member| drop(member.stdin.take()));
         for member in &mut self.members {
-            eventually("a client ends", async || member.home.exit_status()).await;
+            let status = eventually("a client ends", async || member.home.exit_status()).await;
+            if !status.success() {
+                trouble.push(format!("a client ended with {status}"));
+            }
             member.read_on();
         }
+        trouble
     }
 }
 

@@ -59,7 +59,7 @@ pub enum Fault {
     StandbyKill,
     /// Postgres is lost, and a standby takes over that has not seen its last writes
     StandbyPromoted,
-    /// The same, and etcd is restored from an old snapshot
+    /// The same, and etcd is restored from an old snapshot before anybody has seen the standby
     BothRestored,
     /// The store stands still
     StoreStop,
@@ -83,6 +83,9 @@ impl fmt::Display for Fault {
         f.pad(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
+
+/// How soon a process sees that its clock was set.
+const CLOCK_READ_AGAIN: Duration = Duration::from_millis(2200);
 
 /// What a fault is about, so that two at a time are about different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +195,8 @@ pub struct Struck {
     pub lasts: Duration,
     target: usize,
     edge: Option<Edge>,
+    /// The gateway whose clock is wrong meanwhile.
+    clock: Option<usize>,
     pids: Vec<u32>,
 }
 
@@ -206,11 +211,26 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Lets something go wrong.
+    /// Lets something go wrong. When a ledger or a mint goes back, the clock of a gateway may be wrong.
     ///
     /// # Errors
     /// What the machine refuses.
     pub async fn strike(&mut self, fault: Fault, rng: &mut StdRng) -> Result<Struck> {
+        let goes_back = matches!(
+            fault,
+            Fault::EtcdRestored | Fault::EtcdWiped | Fault::StandbyPromoted | Fault::BothRestored
+        );
+        if !goes_back || Fault::ClockShifted.unavailable().is_some() || rng.random_bool(0.5) {
+            return self.strike_alone(fault, rng).await;
+        }
+        let clock = self.strike_alone(Fault::ClockShifted, rng).await?;
+        tokio::time::sleep(CLOCK_READ_AGAIN).await;
+        let struck = self.strike_alone(fault, rng).await?;
+        let where_to = format!("with gateway {} off {}", clock.target, clock.where_to);
+        Ok(Struck { where_to, clock: Some(clock.target), ..struck })
+    }
+
+    async fn strike_alone(&mut self, fault: Fault, rng: &mut StdRng) -> Result<Struck> {
         let gateway = rng.random_range(0..GATEWAYS);
         let member = rng.random_range(0..self.site.etcd.len());
         let client = rng.random_range(0..PROCESSES);
@@ -221,13 +241,14 @@ impl Scene {
             lasts: ms(rng, 300, 2500),
             target: gateway,
             edge: None,
+            clock: None,
             pids: Vec::new(),
         };
         let site = &mut self.site;
         match fault {
             Fault::GatewayStop => {
                 site.nodes[gateway].gateway.pause();
-                struck.lasts = ms(rng, 1000, 4500);
+                struck.lasts = ms(rng, 1500, 5500);
             }
             Fault::GatewayKill => site.nodes[gateway].gateway.kill9(),
             Fault::ClockShifted => {
@@ -278,11 +299,8 @@ impl Scene {
             }
             Fault::StandbyStop => site.standby.pause(),
             Fault::StandbyKill => site.standby.kill9().await,
-            Fault::StandbyPromoted => self.promote(rng).await?,
-            Fault::BothRestored => {
-                restore_etcd(site).await;
-                self.promote(rng).await?;
-            }
+            Fault::StandbyPromoted => self.promote(false, rng).await?,
+            Fault::BothRestored => self.promote(true, rng).await?,
             Fault::StoreStop => site.store.pause(),
             Fault::StoreKill => site.store.kill9(),
             Fault::EdgeSlow
@@ -307,6 +325,9 @@ impl Scene {
     /// What the machine refuses.
     pub async fn mend(&mut self, struck: &Struck) -> Result<()> {
         let (site, target) = (&mut self.site, struck.target);
+        if let Some(gateway) = struck.clock {
+            site.nodes[gateway].set_clock(0)?;
+        }
         match struck.fault {
             Fault::GatewayStop => site.nodes[target].gateway.resume(),
             Fault::GatewayKill => site.nodes[target].gateway.spawn(),
@@ -318,16 +339,14 @@ impl Scene {
             Fault::EtcdKill => site.etcd[target].spawn(),
             Fault::EtcdRestored | Fault::EtcdWiped | Fault::BackendsTerminated => {}
             Fault::PostgresStop => site.primary.resume(),
-            Fault::PostgresKill => site.primary.start().await,
+            Fault::PostgresKill => site.revive_postgres().await,
             Fault::BackendStop => signal("CONT", &struck.pids),
             Fault::DiskFull => {
                 if let Some(disk) = site.primary.disk() {
                     disk.free();
                 }
                 // Postgres gives up where it cannot even write its log.
-                if !site.primary.is_running() {
-                    site.primary.start().await;
-                }
+                site.revive_postgres().await;
             }
             Fault::StandbyStop => site.standby.resume(),
             Fault::StandbyKill => site.standby.start().await,
@@ -362,8 +381,9 @@ impl Scene {
     ///    it, and hears of nothing any more.
     /// 2. Writes go on, and are acknowledged.
     /// 3. The primary dies. What was asked before may be lost, if it is above what the standby has.
-    /// 4. The standby is a primary, and the gateways reach it.
-    async fn promote(&mut self, rng: &mut StdRng) -> Result<()> {
+    /// 4. With `both`, etcd goes back as well: of the last grants neither knows any more.
+    /// 5. The standby is a primary, and the gateways reach it.
+    async fn promote(&mut self, both: bool, rng: &mut StdRng) -> Result<()> {
         let site = &mut self.site;
         site.standby.caught_up(&site.primary).await;
         site.standby.stop_following().await;
@@ -371,6 +391,9 @@ impl Scene {
         tokio::time::sleep(behind).await;
         site.primary.kill9().await;
         let died_at = moment();
+        if both {
+            restore_etcd(site).await;
+        }
         site.standby.promote().await;
         let mut connection = site.standby.connect(site.database()).await;
         let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
@@ -410,13 +433,15 @@ async fn begin_etcd(site: &Site) {
     }
 }
 
-/// Makes Postgres begin new files of its log, for which there is no space. It may give up over it.
+/// Makes Postgres write so much log that it needs new files, for which there is no space. It gives up over it.
 async fn need_more_log(site: &Site) {
     let url = site.primary.url("postgres");
-    for _ in 0..4 {
-        let Ok(mut connection) = PgConnection::connect(&url).await else { return };
-        let _ = sqlx::query("SELECT pg_switch_wal()").execute(&mut connection).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let Ok(mut connection) = PgConnection::connect(&url).await else { return };
+    let more = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 8000000))";
+    for _ in 0..60 {
+        if sqlx::query(more).execute(&mut connection).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the ledger holds at the end, read from its tables.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context as _, Result};
 use fence_history::{Change, Committed};
@@ -16,7 +16,37 @@ pub struct Held {
     pub grants: Vec<(String, i64, Uuid)>,
     /// A line for each resource that was touched.
     pub writes: Vec<Committed>,
+    /// The objects that are there.
+    pub objects: Vec<Object>,
 }
+
+/// An object that is there.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Object {
+    /// Of which resource.
+    pub resource: String,
+    /// Its key.
+    pub key: String,
+    generation: i64,
+    version: i64,
+    sha256: Vec<u8>,
+}
+
+impl Object {
+    /// All of them.
+    ///
+    /// # Errors
+    /// A table that cannot be read.
+    pub async fn all(connection: &mut PgConnection) -> Result<Vec<Self>> {
+        sqlx::query_as("SELECT resource, key, generation, version, sha256 FROM fencegate.objects")
+            .fetch_all(connection)
+            .await
+            .context("objects")
+    }
+}
+
+/// Where an object is, and what made it: generation, version, value.
+type Made<'a> = BTreeMap<(&'a str, &'a str), (i64, i64, &'a str)>;
 
 impl Held {
     /// The generation of each operation.
@@ -38,11 +68,52 @@ impl Held {
              LEFT JOIN fencegate.idempotency_keys k
                     ON k.resource = o.resource AND k.operation = o.id",
         )
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await
         .context("operations")?;
         let writes = rows.iter().map(|row| committed(row, wishes)).collect::<Result<_>>()?;
-        Ok(Self { grants, writes })
+        Ok(Self { grants, writes, objects: Object::all(connection).await? })
+    }
+
+    /// Objects that are not what the writes, one version after the other, have made of them.
+    pub fn misplaced(&self, wishes: &Wishes) -> Vec<String> {
+        let mut made = Made::new();
+        let mut writes: Vec<&Committed> = self.writes.iter().collect();
+        writes.sort_by_key(|line| (&line.resource, line.version));
+        for line in writes.iter().filter(|line| line.version.is_some()) {
+            let at = (line.generation, line.version.unwrap_or_default());
+            for change in &line.changes {
+                match change {
+                    Change::Put { key, value, .. } => {
+                        made.insert((&line.resource, key), (at.0, at.1, value));
+                    }
+                    Change::Delete { key } => {
+                        made.remove(&(line.resource.as_str(), key.as_str()));
+                    }
+                    Change::DeleteAll => made.retain(|(resource, _), _| *resource != line.resource),
+                }
+            }
+        }
+        let value =
+            |object: &Object| wishes.values.get(&object.sha256).map(|(value, _)| value.as_str());
+        let there: Made<'_> = self
+            .objects
+            .iter()
+            .map(|object| {
+                let value = value(object).unwrap_or("bytes that nobody put");
+                (
+                    (object.resource.as_str(), object.key.as_str()),
+                    (object.generation, object.version, value),
+                )
+            })
+            .collect();
+        let all: BTreeSet<_> = made.keys().chain(there.keys()).collect();
+        all.into_iter()
+            .filter(|at| made.get(*at) != there.get(*at))
+            .map(|at| {
+                format!("{at:?} is {:?}, but was last made {:?}", there.get(at), made.get(at))
+            })
+            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Mutants of the ledger, to see that a run notices them: those that the simulation took longest to catch.
+//! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch.
 
 use fence_tests::mutants::Edit;
 
@@ -15,15 +15,6 @@ pub struct Mutant {
 
 /// All of them.
 pub const ALL: &[Mutant] = &[
-    Mutant {
-        name: "commit-without-intent",
-        what: "a blob is committed although its upload was given up",
-        edits: &[Edit {
-            function: "fencegate.commit",
-            from: "why := 'upload_expired';",
-            to: "why := NULL;",
-        }],
-    },
     Mutant {
         name: "delete-uploads-under-way",
         what: "blobs are deleted whose upload takes long, and can still be committed",
@@ -42,15 +33,6 @@ pub const ALL: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "no-burial",
-        what: "an operation that was buried can still take effect",
-        edits: &[Edit {
-            function: "fencegate.commit",
-            from: "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x",
-            to: "WHERE false) x",
-        }],
-    },
-    Mutant {
         name: "no-sequence",
         what: "a sequence number that does not rise is admitted",
         edits: &[Edit {
@@ -58,5 +40,21 @@ pub const ALL: &[Mutant] = &[
             from: "ELSIF p_seq[i] <= f_seq[r] THEN",
             to: "ELSIF false THEN",
         }],
+    },
+    Mutant {
+        name: "no-rollback-horizon",
+        what: "replaced blobs are not kept for a ledger that goes back",
+        edits: &[
+            Edit {
+                function: "fencegate.tidy_blobs",
+                from: "r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'",
+                to: "r.replaced_at <= t",
+            },
+            Edit {
+                function: "fencegate.tidy_blobs",
+                from: "SELECT g.blob, t + p_forgotten_s * interval '1 second' FROM gone g",
+                to: "SELECT g.blob, t FROM gone g",
+            },
+        ],
     },
 ];

@@ -21,3 +21,18 @@ pub fn value_of(bytes: &[u8]) -> String {
         false => format!("{} damaged bytes that begin with {value:?}", bytes.len()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_tell_their_value_and_whether_they_are_whole() {
+        for value in ["1 2 3", "c1v2", "c1v2.5000", ""] {
+            assert_eq!(value_of(&bytes_of(value)), value);
+        }
+        assert_eq!(bytes_of("c1v2.5000").len(), 5000);
+        let cut = bytes_of("c1v2.5000").slice(..4999);
+        assert_eq!(value_of(&cut), "4999 damaged bytes that begin with \"c1v2.5000\"");
+    }
+}

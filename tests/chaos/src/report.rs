@@ -40,8 +40,9 @@ pub struct Report {
     pub outcomes: Outcomes,
     /// Grants in the ledger that took over from a holder who had not given the lock up.
     pub takeovers: u64,
-    /// Where service was not back in time.
-    pub not_back: Vec<String>,
+    /// What else went wrong: service that was not back in time, gateways that ended by themselves, objects
+    /// that are not what was written, answers that nobody can read.
+    pub trouble: Vec<String>,
     /// What the checkers said.
     pub checks: fence_history::Report,
 }
@@ -49,12 +50,12 @@ pub struct Report {
 impl Report {
     /// Whether all held.
     pub fn is_clean(&self) -> bool {
-        self.checks.is_clean() && self.not_back.is_empty()
+        self.checks.is_clean() && self.trouble.is_empty()
     }
 }
 
-/// How many grants of the ledger took a resource over from somebody who had not released it, nor handed it
-/// over.
+/// How many grants of the ledger took a resource over from somebody who had not released it, nor asked to hand
+/// it over: whose lock had expired or was broken, or who was fenced off.
 pub fn takeovers(history: &History) -> u64 {
     let mut given_up: HashSet<Uuid> = HashSet::new();
     let mut grants: HashMap<&str, Vec<(i64, Uuid)>> = HashMap::new();
@@ -109,9 +110,50 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f)?;
-        for line in &self.not_back {
-            writeln!(f, "NOT BACK: {line}")?;
+        for line in &self.trouble {
+            writeln!(f, "TROUBLE: {line}")?;
         }
         write!(f, "{}", self.checks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fence_history::{Answered, Call, Sealed};
+
+    use super::*;
+
+    #[test]
+    fn a_takeover_is_a_grant_over_a_holder_that_gave_nothing_up() {
+        let lock = Uuid::from_u128;
+        let sealed = |token: i64| {
+            let lock = lock(u128::try_from(token).unwrap_or(0));
+            Record::Sealed(Sealed { resource: "r".into(), token, lock })
+        };
+        let call = |number, asked, answer| {
+            let answered = Some(Answered { at: number * 10 + 1, answer });
+            Record::Call(Call {
+                number,
+                client: 1,
+                gateway: 0,
+                begun_at: number * 10,
+                asked,
+                answered,
+            })
+        };
+        let records = vec![
+            call(1, Asked::Release { lock: lock(1) }, Answer::Done),
+            call(2, Asked::Release { lock: lock(2) }, Answer::Refused { code: "no".into() }),
+            call(
+                3,
+                Asked::Transfer { from: lock(3), to: None, resources: vec!["r".into()] },
+                Answer::Done,
+            ),
+            sealed(4),
+            sealed(2),
+            sealed(3),
+            sealed(1),
+        ];
+        assert_eq!(takeovers(&History { records }), 1, "3 took over from 2");
     }
 }

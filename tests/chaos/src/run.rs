@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use fence_history::{HEALED_WITHIN_US, check};
+use fence_history::{Answer, HEALED_WITHIN_US, check};
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -18,9 +18,10 @@ use crate::book::Book;
 use crate::client::{Client, stories};
 use crate::crew::Crew;
 use crate::faults::{Fault, Part, Scene};
+use crate::ledger::Object;
 use crate::mutants::Mutant;
 use crate::report::{Report, Tally, takeovers};
-use crate::site::{GATEWAYS, Site};
+use crate::site::{GATEWAYS, Node, Site};
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
 const PROVERS: u32 = 40_000;
@@ -49,7 +50,7 @@ pub struct Plan {
 #[derive(Default)]
 struct Log {
     faults: BTreeMap<Fault, Tally>,
-    not_back: Vec<String>,
+    trouble: Vec<String>,
 }
 
 /// Carries it out.
@@ -68,22 +69,42 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let crew = Crew::start(&book, &site.fronts(), plan.seed);
     let mut scene = Scene { site, crew, book: book.clone() };
     let mut log = Log::default();
-    scene.break_things(plan, began, &mut log).await?;
+    if let Err(error) = scene.break_things(plan, began, &mut log).await {
+        log.trouble.push(format!("no more faults could be made: {error:#}"));
+    }
 
     println!("{:>6.1} s  peace", began.elapsed().as_secs_f64());
     scene.all_are_served(&mut log).await;
     let Scene { mut site, crew, .. } = scene;
-    crew.end().await;
+    log.trouble.extend(crew.end().await);
     tokio::time::sleep(SETTLES_WITHIN).await;
-    look_at_everything(&site, &book).await;
+    look_at_everything(&site, &book, &mut log).await?;
+    let mut refences = 0;
     for (number, node) in site.nodes.iter_mut().enumerate() {
         node.gateway.term();
-        node.gateway.wait_for_exit().await;
-        fs::write(plan.out.join(format!("gateway-{number}.log")), node.gateway.log())?;
+        let status = node.gateway.wait_for_exit().await;
+        let said = node.gateway.log();
+        fs::write(plan.out.join(format!("gateway-{number}.log")), &said)?;
+        if !status.success() {
+            log.trouble.push(format!("gateway {number} ended with {status}"));
+        }
+        let panics = said.lines().filter(|line| line.contains("panicked at"));
+        log.trouble.extend(panics.map(|line| format!("gateway {number}: {line}")));
+        refences += said.matches("the ledger was re-fenced: all tokens up to the floor").count();
+    }
+    let rollbacks = book.rollbacks();
+    if refences > rollbacks {
+        log.trouble
+            .push(format!("{refences} re-fences, but the ledger went back {rollbacks} times"));
     }
 
-    let held = site.held(&book.wishes()).await?;
+    let wishes = book.wishes();
+    let held = site.held(&wishes).await?;
+    log.trouble.extend(held.misplaced(&wishes));
     let (history, outcomes) = book.close(held);
+    let codes = outcomes.values().flat_map(BTreeMap::keys);
+    let unreadable = codes.filter(|code| code.starts_with("unreadable") || *code == "no-code");
+    log.trouble.extend(unreadable.cloned());
     println!("{:>6.1} s  judging", began.elapsed().as_secs_f64());
     let into = File::create(plan.out.join("history.jsonl"))?;
     history.write(BufWriter::new(into))?;
@@ -98,7 +119,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         calls: outcomes.values().flat_map(BTreeMap::values).sum(),
         outcomes,
         takeovers: takeovers(&history),
-        not_back: log.not_back,
+        trouble: log.trouble,
         checks: check(&history),
     };
     fs::write(plan.out.join("report.json"), serde_json::to_vec_pretty(&report)?)?;
@@ -133,11 +154,14 @@ impl Schedule {
         if round.iter().any(|fault| fault.part() == Part::All) || !self.rng.random_bool(0.5) {
             return round;
         }
+        let is_owed = !self.first.is_empty();
         if let Some(other) = self.next() {
             let part = other.part();
-            match part == Part::All || round.iter().any(|fault| fault.part() == part) {
-                true => self.first.push_front(other),
-                false => round.push(other),
+            let goes_along = part != Part::All && round.iter().all(|fault| fault.part() != part);
+            match goes_along {
+                true => round.push(other),
+                false if is_owed => self.first.push_front(other),
+                false => {}
             }
         }
         round
@@ -159,6 +183,8 @@ impl Scene {
             let quiet = Duration::from_millis(schedule.rng.random_range(200..1200));
             tokio::time::sleep(quiet).await;
             if schedule.rng.random_bool(0.1) {
+                // It may just have been started again.
+                self.site.etcd[0].client().await;
                 self.site.snapshot = self.site.etcd[0].snapshot();
             }
             let at = began.elapsed().as_secs_f64();
@@ -173,7 +199,10 @@ impl Scene {
                 self.mend(one).await?;
             }
             self.book.healed(PROVEN.into_iter());
-            let back = prove_all(&mut provers).await;
+            let back = tokio::select! {
+                back = prove_all(&mut provers) => back,
+                () = supervise(&mut self.site.nodes, &mut log.trouble) => BACK_WITHIN,
+            };
             let names: Vec<String> =
                 struck.iter().map(|one| format!("{} {}", one.fault, one.where_to)).collect();
             let names = names.join(" and ");
@@ -184,7 +213,7 @@ impl Scene {
                 tally.back_within_ms = tally.back_within_ms.max(back_ms);
             }
             if back >= BACK_WITHIN {
-                log.not_back.push(format!("at {at:.1} s, {names}: after {back:?}"));
+                log.trouble.push(format!("at {at:.1} s, {names}: after {back:?}"));
             }
             let (calls, grants) = self.book.so_far();
             let count: u64 = log.faults.values().map(|tally| tally.count).sum();
@@ -214,10 +243,28 @@ impl Scene {
                 return;
             }
             if began.elapsed() > BACK_WITHIN {
-                log.not_back.push(format!("in the end: {left:?}"));
+                log.trouble.push(format!("in the end: {left:?}"));
                 return;
             }
         }
+    }
+}
+
+/// Starts gateways again that have ended, as whatever runs them would: one that finds no ledger or mint when it
+/// starts does not wait for it, and says so. Any other end is trouble. Goes on for ever.
+async fn supervise(nodes: &mut [Node], trouble: &mut Vec<String>) {
+    loop {
+        for (number, node) in nodes.iter_mut().enumerate() {
+            if !node.gateway.is_running() {
+                let said = node.gateway.log();
+                let last = said.lines().last().unwrap_or_default();
+                if !last.starts_with("error: cannot use") {
+                    trouble.push(format!("gateway {number} ended by itself: {last}"));
+                }
+                node.gateway.spawn();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
@@ -237,14 +284,64 @@ async fn prove_all(provers: &mut [Client]) -> Duration {
     began.elapsed()
 }
 
-/// Asks what became of all that is unknown, and reads all objects.
-async fn look_at_everything(site: &Site, book: &Book) {
+/// Asks what became of all that is unknown, and reads all objects that are there.
+async fn look_at_everything(site: &Site, book: &Book, log: &mut Log) -> Result<()> {
     let writer = book.clone();
     let mut last = Client::of(LAST, &site.fronts(), None, move |line| writer.write(line));
     for operation in book.unknown() {
         last.look_up(operation).await;
     }
-    for (resource, object) in stories::objects() {
-        last.read(resource, &object).await;
+    for Object { resource, key, .. } in site.objects().await? {
+        let mut found = None;
+        for _ in 0..3 {
+            found = last.read(&resource, &key).await;
+            if matches!(found, Some(Answer::Value { .. } | Answer::Refused { .. })) {
+                break;
+            }
+        }
+        if !matches!(found, Some(Answer::Value { .. })) {
+            log.trouble.push(format!("{resource}/{key} is there, but a reader was told {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_fault_comes_once_before_any_comes_again() {
+        for seed in 0..50 {
+            let plan = Plan {
+                lasts: Duration::ZERO,
+                seed,
+                faults: Fault::value_variants().to_vec(),
+                out: PathBuf::new(),
+                mutant: None,
+            };
+            let mut schedule = Schedule::new(&plan);
+            let mut seen = Vec::new();
+            while !schedule.had_all() {
+                let round = schedule.round();
+                let parts: Vec<Part> = round.iter().map(|fault| fault.part()).collect();
+                assert!(
+                    round.len() == 1 || (parts.len() == 2 && parts[0] != parts[1]),
+                    "{round:?}"
+                );
+                assert!(round.len() == 1 || !parts.contains(&Part::All), "{round:?}");
+                seen.extend(round);
+            }
+            let mut wanted = schedule.kinds.clone();
+            wanted.sort_unstable();
+            seen.sort_unstable();
+            // The last round may have drawn its second one by chance.
+            let mut first = seen.clone();
+            first.dedup();
+            assert_eq!(first, wanted);
+            assert!(seen.len() <= wanted.len() + 1);
+        }
     }
 }

@@ -12,13 +12,13 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::mutants::{Edit, mutate};
 use fence_tests::postgres::Postgres;
-use fence_tests::process::{free_port, loopback};
+use fence_tests::process::{eventually, free_port, loopback};
 use fence_tests::stores::{Kind, Store};
 use futures::future::join_all;
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
-use crate::ledger::Held;
+use crate::ledger::{Held, Object};
 
 /// How many gateways there are.
 pub const GATEWAYS: usize = 3;
@@ -181,6 +181,27 @@ impl Site {
         for edit in edits {
             mutate(&mut connection, *edit).await;
         }
+    }
+
+    /// The objects that are there now.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read.
+    pub async fn objects(&self) -> Result<Vec<Object>> {
+        let url = self.primary.url(&self.database);
+        Object::all(&mut PgConnection::connect(&url).await.context("the ledger")?).await
+    }
+
+    /// Has Postgres take connections, however often it has to be started for that.
+    pub async fn revive_postgres(&self) {
+        let url = self.primary.url("postgres");
+        eventually("Postgres takes connections", async || {
+            if !self.primary.is_running() {
+                self.primary.spawn();
+            }
+            PgConnection::connect(&url).await.ok()?.close().await.ok()
+        })
+        .await;
     }
 
     /// What the ledger holds.

@@ -151,7 +151,7 @@ pub(super) async fn commit(
         "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
                                         $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)",
     )
-    .bind(sessions.seen())
+    .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(resources)
     .bind(objects)

@@ -79,7 +79,7 @@ impl Commits for PgLedger {
             "SELECT * FROM fencegate.commit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
                                                  $13, $14, $15, $16, $17, $18, $19, $20)",
         )
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(item.resources.iter().map(|at| at.resource.as_str()).collect::<Vec<_>>())
         .bind(item.resources.iter().map(|at| at.version).collect::<Vec<_>>())

@@ -17,7 +17,7 @@ pub(super) async fn switch_epoch(
     let mut session = sessions.take_for_act().await?;
     let call =
         sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.switch_epoch($1, $2, $3, $4, $5)")
-            .bind(sessions.seen())
+            .bind(session.seen)
             .bind(expected)
             .bind(nonce)
             .bind(above)

@@ -52,7 +52,7 @@ pub(super) async fn number(sessions: &Sessions) -> Result<EventsHead, LedgerErro
         .fetch_one(&mut *connection)
         .await?;
         let step = sqlx::query_as::<_, HeadRow>("SELECT * FROM fencegate.number_events($1)")
-            .bind(sessions.seen())
+            .bind(session.seen)
             .fetch_one(&mut *connection)
             .await;
         sqlx::query("SELECT set_config('statement_timeout', $1, false)")

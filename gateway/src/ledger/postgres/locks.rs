@@ -162,7 +162,7 @@ pub(super) async fn seal(
                                       $15, $16)",
     )
     .bind(epoch)
-    .bind(sessions.seen())
+    .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(names)
     .bind(positions)
@@ -247,7 +247,7 @@ pub(super) async fn renew(
 ) -> Result<Vec<RenewVerdict>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, RenewRow>("SELECT * FROM fencegate.renew($1, $2, $3, $4)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
         .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
@@ -280,7 +280,7 @@ pub(super) async fn release(
     let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
         .bind(items.iter().map(since).collect::<Vec<_>>())
@@ -331,7 +331,7 @@ pub(super) async fn break_locks(
     let call = sqlx::query_as::<_, BreakRow>(
         "SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5, $6, $7)",
     )
-    .bind(sessions.seen())
+    .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.token.get()).collect::<Vec<_>>())
@@ -385,7 +385,7 @@ impl From<EpochRow> for Epoch {
 pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch($1)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
@@ -395,7 +395,7 @@ pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
 pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1, $2)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(nonce)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
@@ -408,7 +408,7 @@ pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<
     let seconds = |keep: std::time::Duration| keep.as_secs_f64();
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5, $6)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(seconds(retention.keys))
         .bind(seconds(retention.ended_locks))
         .bind(seconds(retention.buried))

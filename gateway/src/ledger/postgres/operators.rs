@@ -23,7 +23,7 @@ pub(super) async fn mark(
 ) -> Result<Vec<MarkVerdict>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, MarkRow>("SELECT * FROM fencegate.mark($1, $2, $3, $4, $5, $6)")
-        .bind(sessions.seen())
+        .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
         .bind(items.iter().map(|item| item.mark.as_str()).collect::<Vec<_>>())

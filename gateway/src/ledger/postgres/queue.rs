@@ -70,7 +70,7 @@ pub(super) async fn join(
     let call = sqlx::query_as::<_, (String, i64)>(
         "SELECT * FROM fencegate.join($1, $2, $3, $4, $5, $6, $7, $8)",
     )
-    .bind(sessions.seen())
+    .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(names)
     .bind(positions)

@@ -28,6 +28,9 @@ pub struct Session {
     pub connection: PgConnection,
     /// The generation of the ledger as it was known when the session was taken.
     generation: Option<i64>,
+    /// The highest position that was seen flushed in that generation: a server that is behind it has lost
+    /// commits. Of the same moment: one from before a re-fence would be held against the ledger after it.
+    pub seen: i64,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -83,8 +86,11 @@ impl Sessions {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let generation = self.standing().generation;
-        Ok(Session { connection, generation, _permit: permit })
+        let (generation, seen) = {
+            let standing = self.standing();
+            (standing.generation, self.flushed.load(Ordering::Acquire))
+        };
+        Ok(Session { connection, generation, seen, _permit: permit })
     }
 
     /// Ends a call: keeps the session if the server has answered, closes it if not.
@@ -236,11 +242,6 @@ impl Sessions {
             Ok(Err(error)) => Err(Failure::from(error)),
             Err(_) => Err(Failure::Lost("no answer in time".into())),
         }
-    }
-
-    /// The highest position seen flushed.
-    pub fn seen(&self) -> i64 {
-        self.flushed.load(Ordering::Acquire)
     }
 
     /// Remembers a position that the server says is flushed.

@@ -18,11 +18,12 @@ use super::reads::fetch;
 use super::session::harmless;
 use crate::ledger::{object_key, resource_name};
 
-/// Runs a guarded act, on a session of its own. It locks no fence, and waits for nobody for long.
+/// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and
+/// waits for nobody for long.
 macro_rules! act {
     ($sessions:expr, $method:ident, $query:expr) => {{
         let mut session = $sessions.take_for_act().await?;
-        let call = $query.$method(&mut session.connection);
+        let call = $query(session.seen).$method(&mut session.connection);
         let answer = $sessions.answer(call).await;
         let answer = $sessions.settle_act(session, answer).await.map_err(harmless)?;
         answer.ok_or_else(|| LedgerError::Unavailable("a row is in use".into()))
@@ -64,14 +65,16 @@ fn ids(blobs: &[BlobId]) -> Vec<Uuid> {
 impl Uploads for PgLedger {
     async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query_as::<_, BeginRow>(
-            "SELECT * FROM fencegate.begin_upload($1, $2, $3, $4, $5)",
-        )
-        .bind(sessions.seen())
-        .bind(item.blob.map(|blob| blob.0))
-        .bind(item.resource.as_str())
-        .bind(item.token.get())
-        .bind(&item.key);
+        let query = |seen: i64| {
+            sqlx::query_as::<_, BeginRow>(
+                "SELECT * FROM fencegate.begin_upload($1, $2, $3, $4, $5)",
+            )
+            .bind(seen)
+            .bind(item.blob.map(|blob| blob.0))
+            .bind(item.resource.as_str())
+            .bind(item.token.get())
+            .bind(&item.key)
+        };
         let row: BeginRow = act!(sessions, fetch_one, query)?;
         Ok(match row.verdict.as_str() {
             "begun" => UploadVerdict::Begun,
@@ -95,18 +98,20 @@ impl Uploads for PgLedger {
         hand_out: bool,
     ) -> Result<Tidied, LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query_as::<_, TidyRow>(
-            "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        )
-        .bind(sessions.seen())
-        .bind(times.upload.as_secs_f64())
-        .bind(times.versions.as_secs_f64())
-        .bind(times.replaced_blobs().as_secs_f64())
-        .bind(times.forgotten_blobs().as_secs_f64())
-        .bind(times.rollback_horizon.as_secs_f64())
-        .bind(times.claim().as_secs_f64())
-        .bind(limit)
-        .bind(hand_out);
+        let query = |seen: i64| {
+            sqlx::query_as::<_, TidyRow>(
+                "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            )
+            .bind(seen)
+            .bind(times.upload.as_secs_f64())
+            .bind(times.versions.as_secs_f64())
+            .bind(times.replaced_blobs().as_secs_f64())
+            .bind(times.forgotten_blobs().as_secs_f64())
+            .bind(times.rollback_horizon.as_secs_f64())
+            .bind(times.claim().as_secs_f64())
+            .bind(limit)
+            .bind(hand_out)
+        };
         let rows: Vec<TidyRow> = act!(sessions, fetch_all, query)?;
         let mut tidied = Tidied::default();
         for row in rows {
@@ -131,11 +136,13 @@ impl Uploads for PgLedger {
         times: BlobTimes,
     ) -> Result<(), LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3, $4)")
-            .bind(sessions.seen())
-            .bind(garbage.iter().map(|garbage| garbage.blob.0).collect::<Vec<_>>())
-            .bind(garbage.iter().map(|garbage| garbage.again).collect::<Vec<_>>())
-            .bind(times.redelete.as_secs_f64());
+        let query = |seen: i64| {
+            sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3, $4)")
+                .bind(seen)
+                .bind(garbage.iter().map(|garbage| garbage.blob.0).collect::<Vec<_>>())
+                .bind(garbage.iter().map(|garbage| garbage.again).collect::<Vec<_>>())
+                .bind(times.redelete.as_secs_f64())
+        };
         act!(sessions, execute, query).map(drop)
     }
 
@@ -168,9 +175,11 @@ impl Uploads for PgLedger {
 
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query_scalar::<_, bool>("SELECT fencegate.may_delete($1, $2)")
-            .bind(sessions.seen())
-            .bind(horizon.as_secs_f64());
+        let query = |seen: i64| {
+            sqlx::query_scalar::<_, bool>("SELECT fencegate.may_delete($1, $2)")
+                .bind(seen)
+                .bind(horizon.as_secs_f64())
+        };
         act!(sessions, fetch_one, query)
     }
 

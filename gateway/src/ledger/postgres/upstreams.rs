@@ -98,7 +98,7 @@ impl Intents for PgLedger {
             "SELECT * FROM fencegate.open_intents($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
                                                   $13, $14, $15)",
         )
-        .bind(self.sessions.seen())
+        .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(items.iter().map(|item| item.operation.0).collect::<Vec<_>>())
         .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
@@ -130,7 +130,7 @@ impl Intents for PgLedger {
         let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
         let mut session = self.sessions.take_for_act().await?;
         let call = sqlx::query_scalar::<_, Vec<String>>("SELECT fencegate.close_intents($1, $2)")
-            .bind(self.sessions.seen())
+            .bind(session.seen)
             .bind(ids)
             .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
@@ -149,7 +149,7 @@ impl Intents for PgLedger {
         let mut session = self.sessions.take_for_act().await?;
         let call =
             sqlx::query_scalar::<_, Vec<Uuid>>("SELECT fencegate.complete_drains($1, $2, $3)")
-                .bind(self.sessions.seen())
+                .bind(session.seen)
                 .bind(WAIT_MS)
                 .bind(wanted)
                 .fetch_one(&mut session.connection);
@@ -230,7 +230,7 @@ impl Intents for PgLedger {
         let call = sqlx::query_as::<_, (String, Option<String>)>(
             "SELECT * FROM fencegate.resolve_intent($1, $2, $3, $4, $5)",
         )
-        .bind(self.sessions.seen())
+        .bind(session.seen)
         .bind(WAIT_MS)
         .bind(id.0)
         .bind(resolution.reason)
@@ -255,7 +255,7 @@ impl Intents for PgLedger {
         let mut session = self.sessions.take_for_act().await?;
         let call =
             sqlx::query_scalar::<_, Option<i64>>("SELECT fencegate.resolve_doubts($1, $2, $3, $4)")
-                .bind(self.sessions.seen())
+                .bind(session.seen)
                 .bind(upstream)
                 .bind(resolution.reason)
                 .bind(resolution.request_id)

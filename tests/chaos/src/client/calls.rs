@@ -138,7 +138,7 @@ impl Got {
             let record: Value = got.json()?;
             match record["outcome"].as_str()? {
                 "applied" => Some(Answer::Outcome(Outcome::Applied)),
-                "not-applied" => Some(Answer::Outcome(Outcome::Buried)),
+                "not_applied" => Some(Answer::Outcome(Outcome::Buried)),
                 _ => None,
             }
         })

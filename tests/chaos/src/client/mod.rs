@@ -219,5 +219,7 @@ pub async fn live(settings: Settings) {
     });
     let callers = (0..settings.callers).map(|_| shared.clone().caller(settings.seed));
     let lives: Vec<_> = callers.map(|caller| tokio::spawn(caller.live())).collect();
-    join_all(lives).await;
+    for life in join_all(lives).await {
+        life.expect("a caller lives to the end");
+    }
 }

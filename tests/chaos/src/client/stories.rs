@@ -23,15 +23,6 @@ pub fn resources() -> impl Iterator<Item = &'static str> {
     SETS.into_iter().chain(PLAIN)
 }
 
-/// All objects that may be there at some moment: of sets, those that grew last.
-pub fn objects() -> Vec<(&'static str, String)> {
-    let set = moment() / SET_GROWS_US;
-    let sets =
-        SETS.iter().flat_map(|on| (set - 2..=set).map(|number| (*on, format!("set-{number}"))));
-    let plain = PLAIN.iter().flat_map(|on| OBJECTS.iter().map(|key| (*on, (*key).to_owned())));
-    sets.chain(plain).collect()
-}
-
 /// What a caller knows of a write at last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
@@ -52,20 +43,25 @@ impl Client {
                 75..81 => self.hand_over().await,
                 81..84 => self.fence_without_a_lock().await,
                 84..86 => {
-                    let on = self.any_of(&PLAIN);
+                    let on = self.any_resource();
                     self.break_lock(on).await;
                 }
                 86..92 => self.write_late().await,
                 92..94 => self.forge().await,
                 _ => self.look().await,
             }
-            self.pause(0, 60).await;
+            self.pause(0, 40).await;
         }
     }
 
     fn any_of(&mut self, all: &[&'static str]) -> &'static str {
         let at = self.draw(0, all.len() as u64);
         all[usize::try_from(at).unwrap_or(0)]
+    }
+
+    fn any_resource(&mut self) -> &'static str {
+        let plain = self.chance(0.5);
+        if plain { self.any_of(&PLAIN) } else { self.any_of(&SETS) }
     }
 
     /// Half of the callers queue up.
@@ -206,8 +202,8 @@ impl Client {
                 draw => {
                     let value = self.value();
                     let value = match draw {
-                        3..7 => format!("{value}.{}", self.draw(5000, 60_000)),
-                        7 => format!("{value}.{}", self.draw(60_000, 600_000)),
+                        3..8 => format!("{value}.{}", self.draw(5000, 100_000)),
+                        8 => format!("{value}.{}", self.draw(100_000, 1_000_000)),
                         _ => value,
                     };
                     Change::Put { key: object, value, adds: None }
@@ -250,7 +246,7 @@ impl Client {
 
     /// A lock on some resources, and puts into all of them in one act.
     async fn commit_to_some(&mut self) {
-        let first = self.draw(0, PLAIN.len() as u64 - 3);
+        let first = self.draw(0, PLAIN.len() as u64 - 2);
         let first = usize::try_from(first).unwrap_or(0);
         let count = if self.chance(0.5) { 2 } else { 3 };
         let on = &PLAIN[first..first + count];
@@ -291,7 +287,7 @@ impl Client {
 
     /// A lock goes to a successor; both write.
     async fn hand_over(&mut self) {
-        let on = self.any_of(&PLAIN);
+        let on = self.any_resource();
         let wait = self.wait();
         let Some(old) = self.acquire(&[on], wait).await else { return };
         let new = self.transfer(&old).await;
@@ -318,7 +314,7 @@ impl Client {
     }
 
     async fn fence_without_a_lock(&mut self) {
-        let on = self.any_of(&PLAIN);
+        let on = self.any_resource();
         let force = self.chance(0.5);
         let Some(held) = self.fence(on, force).await else { return };
         let wish = self.put(on, held.token);
@@ -335,7 +331,7 @@ impl Client {
 
     /// Writes with a token that nobody was ever given.
     async fn forge(&mut self) {
-        let on = self.any_of(&PLAIN);
+        let on = self.any_resource();
         let token = (1 << 62) + i64::try_from(self.draw(0, 1_000_000)).unwrap_or(0);
         let wish = FencedWrite { forged: true, ..self.put(on, token) };
         self.write(&wish, None).await;
