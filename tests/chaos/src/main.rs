@@ -15,6 +15,7 @@ mod mutants;
 mod payload;
 mod report;
 mod run;
+mod scene;
 mod site;
 
 use std::path::PathBuf;

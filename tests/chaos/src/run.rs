@@ -17,10 +17,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::book::Book;
 use crate::client::{Client, stories};
 use crate::crew::Crew;
-use crate::faults::{Fault, Part, Scene};
+use crate::faults::{Fault, Part};
 use crate::ledger::Object;
 use crate::mutants::Mutant;
 use crate::report::{Report, Tally, takeovers};
+use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Site};
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.

@@ -1,0 +1,355 @@
+//! The scene: the servers and their clients, what is done to them, and how it is made good again.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fence_tests::chaos::{ChaosProxy, Direction};
+use fence_tests::process::signal;
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use sqlx::{Connection as _, PgConnection, Row as _};
+
+use crate::book::Book;
+use crate::crew::{Crew, PROCESSES};
+use crate::faults::{Fault, Part};
+use crate::line::moment;
+use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site, new_disk};
+
+/// How soon a process sees that its clock was set.
+const CLOCK_READ_AGAIN: Duration = Duration::from_millis(2200);
+
+/// An edge between two servers.
+#[derive(Debug, Clone, Copy)]
+enum Edge {
+    ClientGateway(usize),
+    GatewayPostgres(usize),
+    GatewayEtcd(usize),
+    GatewayStore(usize),
+    EtcdPeers(usize),
+    Replication,
+}
+
+impl Edge {
+    fn any(rng: &mut StdRng) -> Self {
+        let gateway = rng.random_range(0..GATEWAYS);
+        match rng.random_range(0..6) {
+            0 => Self::ClientGateway(gateway),
+            1 => Self::GatewayPostgres(gateway),
+            2 => Self::GatewayEtcd(gateway),
+            3 => Self::GatewayStore(gateway),
+            4 => Self::EtcdPeers(rng.random_range(0..3)),
+            _ => Self::Replication,
+        }
+    }
+
+    fn proxies(self, site: &Site) -> Vec<&ChaosProxy> {
+        match self {
+            Self::ClientGateway(gateway) => vec![&site.nodes[gateway].front],
+            Self::GatewayPostgres(gateway) => vec![&site.nodes[gateway].postgres],
+            Self::GatewayEtcd(gateway) => site.nodes[gateway].etcd.iter().collect(),
+            Self::GatewayStore(gateway) => vec![&site.nodes[gateway].store],
+            Self::EtcdPeers(member) => vec![&site.peers[member]],
+            Self::Replication => vec![&site.replication],
+        }
+    }
+}
+
+/// A fault that is there until it is mended.
+#[derive(Debug)]
+pub struct Struck {
+    /// Which.
+    pub fault: Fault,
+    /// Where, for people.
+    pub where_to: String,
+    /// How long it is to be there.
+    pub lasts: Duration,
+    target: usize,
+    edge: Option<Edge>,
+    /// The gateway whose clock is wrong meanwhile.
+    clock: Option<usize>,
+    pids: Vec<u32>,
+}
+
+/// The servers, their clients, and the record of what is done to them.
+pub struct Scene {
+    /// The servers.
+    pub site: Site,
+    /// The clients.
+    pub crew: Crew,
+    /// The record.
+    pub book: Book,
+}
+
+impl Scene {
+    /// Lets something go wrong. When a ledger or a mint goes back, the clock of a gateway may be wrong.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    pub async fn strike(&mut self, fault: Fault, rng: &mut StdRng) -> Result<Struck> {
+        let goes_back = matches!(
+            fault,
+            Fault::EtcdRestored | Fault::EtcdWiped | Fault::StandbyPromoted | Fault::BothRestored
+        );
+        if !goes_back || Fault::ClockShifted.unavailable().is_some() || rng.random_bool(0.5) {
+            return self.strike_alone(fault, rng).await;
+        }
+        let clock = self.strike_alone(Fault::ClockShifted, rng).await?;
+        tokio::time::sleep(CLOCK_READ_AGAIN).await;
+        let struck = self.strike_alone(fault, rng).await?;
+        let where_to = format!("with gateway {} off {}", clock.target, clock.where_to);
+        Ok(Struck { where_to, clock: Some(clock.target), ..struck })
+    }
+
+    async fn strike_alone(&mut self, fault: Fault, rng: &mut StdRng) -> Result<Struck> {
+        let gateway = rng.random_range(0..GATEWAYS);
+        let member = rng.random_range(0..self.site.etcd.len());
+        let client = rng.random_range(0..PROCESSES);
+        let ms = |rng: &mut StdRng, from, to| Duration::from_millis(rng.random_range(from..to));
+        let mut struck = Struck {
+            fault,
+            where_to: String::new(),
+            lasts: ms(rng, 300, 2500),
+            target: gateway,
+            edge: None,
+            clock: None,
+            pids: Vec::new(),
+        };
+        let site = &mut self.site;
+        match fault {
+            Fault::GatewayStop => {
+                site.nodes[gateway].gateway.pause();
+                struck.lasts = ms(rng, 1500, 5500);
+            }
+            Fault::GatewayKill => site.nodes[gateway].gateway.kill9(),
+            Fault::ClockShifted => {
+                let ahead_s = rng.random_range(-3600..3600);
+                site.nodes[gateway].set_clock(ahead_s)?;
+                struck.where_to = format!("by {ahead_s} s");
+                struck.lasts = ms(rng, 2000, 5000);
+            }
+            Fault::SweeperAtZero => {
+                set_horizon(site, "0s").await;
+                struck.lasts = ms(rng, 2000, 5000);
+            }
+            Fault::ClientStop => {
+                self.crew.pause(client);
+                (struck.target, struck.lasts) = (client, ms(rng, 3000, 4000));
+            }
+            Fault::ClientKill => {
+                self.crew.kill9(client);
+                struck.target = client;
+            }
+            Fault::EtcdStop => {
+                site.etcd[member].pause();
+                (struck.target, struck.lasts) = (member, ms(rng, 500, 4000));
+            }
+            Fault::EtcdKill => {
+                site.etcd[member].kill9();
+                struck.target = member;
+            }
+            Fault::EtcdRestored => restore_etcd(site).await,
+            Fault::EtcdWiped => wipe_etcd(site).await,
+            Fault::PostgresStop => site.primary.pause(),
+            Fault::PostgresKill => site.primary.kill9().await,
+            Fault::BackendsTerminated => {
+                let ended = site.primary.terminate_backends(site.database()).await;
+                (struck.where_to, struck.lasts) = (format!("{ended} of them"), Duration::ZERO);
+            }
+            Fault::BackendStop => {
+                struck.pids = some_backend(site, rng).await?;
+                signal("STOP", &struck.pids);
+                struck.lasts = ms(rng, 500, 4000);
+            }
+            Fault::DiskFull => {
+                if let Some(disk) = site.primary.disk() {
+                    disk.fill();
+                }
+                need_more_log(site).await;
+                struck.lasts = ms(rng, 1500, 4000);
+            }
+            Fault::StandbyStop => site.standby.pause(),
+            Fault::StandbyKill => site.standby.kill9().await,
+            Fault::StandbyPromoted => self.promote(false, rng).await?,
+            Fault::BothRestored => self.promote(true, rng).await?,
+            Fault::StoreStop => site.store.pause(),
+            Fault::StoreKill => site.store.kill9(),
+            Fault::EdgeSlow
+            | Fault::EdgeHalfOpen
+            | Fault::EdgeOneWay
+            | Fault::EdgeReset
+            | Fault::EdgeRefused => {
+                let edge = Edge::any(rng);
+                struck.where_to = strike_edge(site, edge, fault, rng).await;
+                struck.edge = Some(edge);
+            }
+        }
+        if struck.where_to.is_empty() && matches!(fault.part(), Part::Gateway | Part::Etcd) {
+            struck.where_to = format!("number {}", struck.target);
+        }
+        Ok(struck)
+    }
+
+    /// Makes it good again.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    pub async fn mend(&mut self, struck: &Struck) -> Result<()> {
+        let (site, target) = (&mut self.site, struck.target);
+        if let Some(gateway) = struck.clock {
+            site.nodes[gateway].set_clock(0)?;
+        }
+        match struck.fault {
+            Fault::GatewayStop => site.nodes[target].gateway.resume(),
+            Fault::GatewayKill => site.nodes[target].gateway.spawn(),
+            Fault::ClockShifted => site.nodes[target].set_clock(0)?,
+            Fault::SweeperAtZero => set_horizon(site, ROLLBACK_HORIZON).await,
+            Fault::ClientStop => self.crew.resume(target),
+            Fault::ClientKill => self.crew.replace(target),
+            Fault::EtcdStop => site.etcd[target].resume(),
+            Fault::EtcdKill => site.etcd[target].spawn(),
+            Fault::EtcdRestored | Fault::EtcdWiped | Fault::BackendsTerminated => {}
+            Fault::PostgresStop => site.primary.resume(),
+            Fault::PostgresKill => site.revive_postgres().await,
+            Fault::BackendStop => signal("CONT", &struck.pids),
+            Fault::DiskFull => {
+                if let Some(disk) = site.primary.disk() {
+                    disk.free();
+                }
+                // Postgres gives up where it cannot even write its log.
+                site.revive_postgres().await;
+            }
+            Fault::StandbyStop => site.standby.resume(),
+            Fault::StandbyKill => site.standby.start().await,
+            Fault::StandbyPromoted | Fault::BothRestored => {
+                let (port, disk) = (site.replication.port(), new_disk().await);
+                site.standby = site.primary.standby_through(port, disk).await;
+            }
+            Fault::StoreStop => site.store.resume(),
+            Fault::StoreKill => site.store.restart().await,
+            Fault::EdgeSlow
+            | Fault::EdgeHalfOpen
+            | Fault::EdgeOneWay
+            | Fault::EdgeReset
+            | Fault::EdgeRefused => {
+                let proxies = struck.edge.map(|edge| edge.proxies(site)).unwrap_or_default();
+                for proxy in proxies {
+                    if proxy.armed() {
+                        proxy.disarm();
+                        proxy.cut();
+                    }
+                    proxy.delay(Duration::ZERO);
+                    proxy.resume().await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The standby takes over without the last writes of the primary, which is gone for good.
+    ///
+    /// 1. It has all that was written so far, the last re-fence and everything that the sweeper knew among
+    ///    it, and hears of nothing any more.
+    /// 2. Writes go on, and are acknowledged.
+    /// 3. The primary dies. What was asked before may be lost, if it is above what the standby has.
+    /// 4. With `both`, etcd goes back as well: of the last grants neither knows any more.
+    /// 5. The standby is a primary, and the gateways reach it.
+    async fn promote(&mut self, both: bool, rng: &mut StdRng) -> Result<()> {
+        let site = &mut self.site;
+        site.standby.caught_up(&site.primary).await;
+        site.standby.stop_following().await;
+        let behind = Duration::from_millis(rng.random_range(200..3000));
+        tokio::time::sleep(behind).await;
+        site.primary.kill9().await;
+        let died_at = moment();
+        if both {
+            restore_etcd(site).await;
+        }
+        site.standby.promote().await;
+        let mut connection = site.standby.connect(site.database()).await;
+        let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
+            .fetch_one(&mut connection)
+            .await?;
+        let kept = sqlx::query("SELECT resource, version FROM fencegate.fences")
+            .fetch_all(&mut connection)
+            .await?;
+        let kept = kept.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        self.book.rollback(died_at, generation, kept.collect::<Result<_>>()?);
+        let port = site.standby.port();
+        site.replication.retarget(port);
+        site.nodes.iter().for_each(|node| node.postgres.retarget(port));
+        // The old primary goes with its disk once the new one has a standby.
+        std::mem::swap(&mut site.primary, &mut site.standby);
+        Ok(())
+    }
+}
+
+async fn restore_etcd(site: &Site) {
+    site.etcd.iter().for_each(fence_tests::etcd::Etcd::kill9);
+    site.etcd.iter().for_each(|member| member.restore(&site.snapshot));
+    begin_etcd(site).await;
+}
+
+async fn wipe_etcd(site: &Site) {
+    site.etcd.iter().for_each(fence_tests::etcd::Etcd::kill9);
+    site.etcd.iter().for_each(fence_tests::etcd::Etcd::wipe);
+    begin_etcd(site).await;
+}
+
+/// None of them answers before most have started.
+async fn begin_etcd(site: &Site) {
+    site.etcd.iter().for_each(fence_tests::etcd::Etcd::spawn);
+    for member in &site.etcd {
+        member.client().await;
+    }
+}
+
+/// Makes Postgres write so much log that it needs new files, for which there is no space. It gives up over it.
+async fn need_more_log(site: &Site) {
+    let url = site.primary.url("postgres");
+    let Ok(mut connection) = PgConnection::connect(&url).await else { return };
+    let more = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 8000000))";
+    for _ in 0..60 {
+        if sqlx::query(more).execute(&mut connection).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn set_horizon(site: &mut Site, horizon: &str) {
+    for node in &mut site.nodes {
+        node.gateway.set_env("FENCEGATE_ROLLBACK_HORIZON", horizon);
+        node.gateway.kill9();
+        node.gateway.restart().await;
+    }
+}
+
+/// A process of Postgres that has a connection of a gateway.
+async fn some_backend(site: &Site, rng: &mut StdRng) -> Result<Vec<u32>> {
+    let mut connection = site.primary.connect("postgres").await;
+    let pids: Vec<i32> = sqlx::query_scalar("SELECT pid FROM pg_stat_activity WHERE datname = $1")
+        .bind(site.database())
+        .fetch_all(&mut connection)
+        .await?;
+    Ok(pids.choose(rng).and_then(|pid| u32::try_from(*pid).ok()).into_iter().collect())
+}
+
+async fn strike_edge(site: &Site, edge: Edge, fault: Fault, rng: &mut StdRng) -> String {
+    let delay = Duration::from_millis(rng.random_range(20..400));
+    let way = if rng.random_bool(0.5) { Direction::ToTarget } else { Direction::FromTarget };
+    let bytes = rng.random_range(0..20_000);
+    for proxy in edge.proxies(site) {
+        match fault {
+            Fault::EdgeSlow => proxy.delay(delay),
+            Fault::EdgeHalfOpen => proxy.blackhole().await,
+            Fault::EdgeOneWay => proxy.block(way).await,
+            Fault::EdgeReset => proxy.cut_after_bytes(way, bytes),
+            _ => proxy.refuse().await,
+        }
+    }
+    match fault {
+        Fault::EdgeSlow => format!("{edge:?}, {} ms", delay.as_millis()),
+        Fault::EdgeOneWay | Fault::EdgeReset => format!("{edge:?}, {way:?}"),
+        _ => format!("{edge:?}"),
+    }
+}
