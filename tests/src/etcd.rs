@@ -39,23 +39,33 @@ impl Etcd {
 
     /// A server of its own, for a test that stops, kills or pauses it.
     pub async fn dedicated() -> Self {
+        let server = Self::alone(None);
+        server.start().await;
+        server
+    }
+
+    /// The only member of its cluster, not started yet.
+    fn alone(certificates: Option<PathBuf>) -> Self {
+        let (name, peer_port) = ("test".to_owned(), free_port());
+        let members = member(&name, peer_port);
+        Self { certificates, ..Self::of(name, members, (peer_port, peer_port)) }
+    }
+
+    /// A member with this name, which listens to the others on the first of these ports and is reached by
+    /// them by the second; not started yet.
+    fn of(name: String, members: String, (peer_port, peer_port_advertised): (u16, u16)) -> Self {
         let program = find_program("etcd", &[])
             .expect("etcd is not installed: install the package etcd-server");
-        let home = Mutex::new(Home::new("etcd"));
-        let (client_port, peer_port) = (free_port(), free_port());
-        let (name, members) = ("test".to_owned(), member("test", peer_port));
-        let server = Self {
-            home,
+        Self {
+            home: Mutex::new(Home::new("etcd")),
             program,
-            client_port,
+            client_port: free_port(),
             peer_port,
-            peer_port_advertised: peer_port,
+            peer_port_advertised,
             name,
             members,
             certificates: None,
-        };
-        server.start().await;
-        server
+        }
     }
 
     /// The members of a cluster of this many, each a server of its own.
@@ -67,26 +77,13 @@ impl Etcd {
     /// A cluster of members that listen to each other on the first of these ports and reach each other
     /// by the second: that of a proxy.
     pub async fn cluster_of(peers: &[(u16, u16)]) -> Vec<Self> {
-        let program = find_program("etcd", &[])
-            .expect("etcd is not installed: install the package etcd-server");
         let name = |i: usize| format!("m{i}");
         let members: Vec<String> =
             peers.iter().enumerate().map(|(i, (_, port))| member(&name(i), *port)).collect();
         let members = members.join(",");
-        let servers: Vec<Self> = peers
-            .iter()
-            .enumerate()
-            .map(|(i, (peer_port, peer_port_advertised))| Self {
-                home: Mutex::new(Home::new("etcd")),
-                program: program.clone(),
-                client_port: free_port(),
-                peer_port: *peer_port,
-                peer_port_advertised: *peer_port_advertised,
-                name: name(i),
-                members: members.clone(),
-                certificates: None,
-            })
-            .collect();
+        let servers = peers.iter().enumerate();
+        let servers: Vec<Self> =
+            servers.map(|(i, ports)| Self::of(name(i), members.clone(), *ports)).collect();
         // None of them answers before most have started.
         servers.iter().for_each(Self::spawn);
         for server in &servers {
@@ -145,22 +142,7 @@ impl Etcd {
     /// A server that speaks only TLS and wants a certificate of each client, with `server.pem`,
     /// `server.key` and `ca.pem` from a directory. It may not answer yet.
     pub fn with_tls(certificates: PathBuf) -> Self {
-        let program = find_program("etcd", &[])
-            .expect("etcd is not installed: install the package etcd-server");
-        let home = Mutex::new(Home::new("etcd"));
-        let (client_port, peer_port) = (free_port(), free_port());
-        let certificates = Some(certificates);
-        let (name, members) = ("test".to_owned(), member("test", peer_port));
-        let server = Self {
-            home,
-            program,
-            client_port,
-            peer_port,
-            peer_port_advertised: peer_port,
-            name,
-            members,
-            certificates,
-        };
+        let server = Self::alone(Some(certificates));
         server.spawn();
         server
     }

@@ -294,11 +294,6 @@ impl Postgres {
         self.home().running()
     }
 
-    /// The end of its log.
-    pub fn log(&self) -> String {
-        tail_of(&self.log)
-    }
-
     fn home(&self) -> MutexGuard<'_, Home> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }

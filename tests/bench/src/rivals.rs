@@ -46,9 +46,6 @@ impl Statement {
 }
 
 /// The table of pgbench: a row for each of its clients.
-///
-/// # Errors
-/// What Postgres refuses.
 pub async fn prepare_pgbench(servers: &Servers) {
     servers
         .postgres

@@ -59,7 +59,7 @@ impl Got {
         }
     }
 
-    /// What is read from a 2xx; what cannot be read is a failure of its own, which no checker excuses.
+    /// What is read from a 2xx; what cannot be read is trouble that the report names.
     fn success(&self, read: impl FnOnce(&Self) -> Option<Answer>) -> Answer {
         match self.status {
             200..300 => read(self).unwrap_or_else(|| {
