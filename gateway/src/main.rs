@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use fencegate::cli::{self, Cli};
+use mimalloc::MiMalloc;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     if fence_core::mutants::COMPILED_IN {

@@ -160,8 +160,10 @@ END $$;
 CREATE FUNCTION fencegate.millis(p_interval interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT (extract(epoch FROM p_interval) * 1000)::bigint
 $$;
+-- By way of an interval: extract from a timestamptz is not immutable, and would keep the planner from putting
+-- the body in the place of the call, which then is parsed anew each time.
 CREATE FUNCTION fencegate.micros(p_time timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT (extract(epoch FROM p_time) * 1000000)::bigint
+    SELECT (extract(epoch FROM p_time - timestamptz 'epoch') * 1000000)::bigint
 $$;
 
 -- The ttl of a lock that lasts until it is released or broken: 100 years. And how long such a lock
@@ -277,7 +279,7 @@ BEGIN
     INSERT INTO fencegate.fences (resource)
     SELECT r.name FROM unnest(p_resources, p_item) r (name, item)
     WHERE p_number[r.item] IS NOT NULL
-      AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = r.name)
+      AND (SELECT f.resource FROM fencegate.fences f WHERE f.resource = r.name) IS NULL
     ORDER BY r.name COLLATE "C" ON CONFLICT DO NOTHING;
     got := fencegate.lock_fences(p_resources, p_wait_ms);
     got_ids := fencegate.lock_ids(p_lock, p_wait_ms);

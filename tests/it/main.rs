@@ -71,6 +71,7 @@ mod schedules_events;
 mod schedules_fences;
 mod schedules_guard;
 mod schedules_place;
+mod schedules_plain;
 mod schedules_rows;
 mod schedules_rule;
 mod schedules_skipped;

@@ -19,7 +19,7 @@ use crate::forced::{Ground, put, run, sealing};
 use crate::schedules_commits::{item, sealed};
 
 /// An act that skips waits 50 ms for what it has not skipped: that must not hide what it decided on.
-const WAIT_LONG: &str = "
+pub const WAIT_LONG: &str = "
     CREATE OR REPLACE FUNCTION fencegate.limit_wait(p_wait_ms int) RETURNS void LANGUAGE plpgsql
     VOLATILE AS $$ BEGIN PERFORM set_config('lock_timeout', '30s', true); END $$";
 

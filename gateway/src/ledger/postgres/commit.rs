@@ -1,4 +1,4 @@
-//! The act on data, as a call of `schema/postgres/0003_commit.sql`.
+//! The act on data, as a call of `schema/postgres/0003_commit.sql`, or of 0013 where that does.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,14 +9,15 @@ use fence_core::{OperationId, Refusal, Supersession};
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::commit_plain::Puts;
 use super::reads;
 use super::session::{Sessions, unreadable};
 use super::{attempt, wait_ms};
 use crate::ledger::time;
 
-/// What `fencegate.commit` returns per item.
+/// What `fencegate.commit` and `fencegate.commit_plain` return per item.
 #[derive(FromRow)]
-struct CommitRow {
+pub(super) struct CommitRow {
     verdict: String,
     original: Option<Uuid>,
     version: Option<i64>,
@@ -107,12 +108,42 @@ struct Columns<'a> {
     blob: Vec<Option<Uuid>>,
 }
 
+/// Decides items, each by the state that those before it left.
+///
+/// What is common is tried first; if that was rolled back, say, because an id is applied already, the whole
+/// act says what became of it.
 pub(super) async fn commit(
     sessions: &Sessions,
     items: &[WriteItem],
     patience: Patience,
     keeps_versions: bool,
 ) -> Result<Vec<WriteVerdict>, LedgerError> {
+    let plain = match Puts::of(items, patience).filter(|_| !keeps_versions) {
+        Some(puts) => puts.commit(sessions).await,
+        None => Err(LedgerError::Unavailable(String::new())),
+    };
+    let rows = match plain {
+        Err(LedgerError::Unavailable(_)) => {
+            commit_any(sessions, items, patience, keeps_versions).await?
+        }
+        decided => decided?,
+    };
+    let Some(rows) = rows else {
+        return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    let earlier = earlier(sessions, &rows).await?;
+    let verdicts = rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
+}
+
+/// A row for each item, in their order; `None` if the server gave up waiting for a row.
+async fn commit_any(
+    sessions: &Sessions,
+    items: &[WriteItem],
+    patience: Patience,
+    keeps_versions: bool,
+) -> Result<Option<Vec<CommitRow>>, LedgerError> {
     let mut resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
     resources.sort_unstable();
     resources.dedup();
@@ -178,13 +209,7 @@ pub(super) async fn commit(
     .bind(keeps_versions)
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
-        return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
-    };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
-    let earlier = earlier(sessions, &rows).await?;
-    let verdicts = rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier));
-    verdicts.collect::<Result<_, _>>().map_err(unreadable)
+    sessions.settle_act(session, answer).await
 }
 
 /// The operations that were found to have taken effect earlier. They never change, so reading them

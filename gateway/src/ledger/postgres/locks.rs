@@ -1,4 +1,4 @@
-//! The acts on locks, as calls of `schema/postgres/0002_locks.sql`.
+//! The acts on locks, as calls of `schema/postgres/0002_locks.sql`, or of 0014 where that does.
 
 use fence_core::ports::{
     BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
@@ -8,6 +8,7 @@ use fence_core::{LockEnd, LockId, LockState, MaxHold, Metadata, ResourceName, Tt
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::locks_plain::{self, Seals};
 use super::session::{Sessions, harmless, unreadable};
 use super::{attempt, wait_ms};
 use crate::ledger::{end, metadata, resource_name, time, token};
@@ -52,9 +53,9 @@ fn fence(kind: SealKind) -> Option<(Option<i64>, bool)> {
     }
 }
 
-/// What `fencegate.seal` returns per item.
+/// What `fencegate.seal` and `fencegate.seal_plain` return per item.
 #[derive(FromRow)]
-struct SealRow {
+pub(super) struct SealRow {
     verdict: String,
     token: Option<i64>,
     acquired_us: Option<i64>,
@@ -155,6 +156,25 @@ pub(super) async fn seal(
     items: &[SealItem],
     patience: Patience,
 ) -> Result<Vec<SealVerdict>, LedgerError> {
+    let rows = match Seals::of(items, patience) {
+        Some(seals) => seals.seal(sessions, epoch).await?,
+        None => seal_any(sessions, epoch, items, patience).await?,
+    };
+    let Some(rows) = rows else {
+        return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
+    };
+    rows.iter().for_each(|row| sessions.saw(row.flushed));
+    let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
+}
+
+/// A row for each item, in their order; `None` if the server gave up waiting for a row.
+async fn seal_any(
+    sessions: &Sessions,
+    epoch: i64,
+    items: &[SealItem],
+    patience: Patience,
+) -> Result<Option<Vec<SealRow>>, LedgerError> {
     let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(
@@ -179,12 +199,7 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| item.waits).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
-        return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
-    };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
-    let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
-    verdicts.collect::<Result<_, _>>().map_err(unreadable)
+    sessions.settle_act(session, answer).await
 }
 
 /// What `fencegate.renew` returns per item.
@@ -261,9 +276,9 @@ pub(super) async fn renew(
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `fencegate.release` returns per item.
+/// What `fencegate.release` and `fencegate.release_plain` return per item.
 #[derive(FromRow)]
-struct ReleaseRow {
+pub(super) struct ReleaseRow {
     verdict: String,
     held_ms: Option<i64>,
     resources: Option<Vec<String>>,
@@ -277,16 +292,11 @@ pub(super) async fn release(
     items: &[ReleaseItem],
     patience: Patience,
 ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
-    let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
-        .bind(session.seen)
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-        .bind(items.iter().map(since).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
-    let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
+    let rows = match locks_plain::releases(items, patience) {
+        Some(ids) => locks_plain::release(sessions, ids).await?,
+        None => release_any(sessions, items, patience).await?,
+    };
+    let Some(rows) = rows else {
         return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
     };
     rows.iter().for_each(|row| sessions.saw(row.flushed));
@@ -309,6 +319,24 @@ pub(super) async fn release(
         })
     };
     rows.into_iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
+}
+
+/// A row for each item, in their order; `None` if the server gave up waiting for a row.
+async fn release_any(
+    sessions: &Sessions,
+    items: &[ReleaseItem],
+    patience: Patience,
+) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
+    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
+    let mut session = sessions.take_for_act().await?;
+    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
+        .bind(session.seen)
+        .bind(wait_ms(patience))
+        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+        .bind(items.iter().map(since).collect::<Vec<_>>())
+        .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    sessions.settle_act(session, answer).await
 }
 
 /// What `fencegate.break_locks` returns per item.

@@ -5,9 +5,11 @@
 
 mod commit;
 mod commit_many;
+mod commit_plain;
 mod disasters;
 mod events;
 mod locks;
+mod locks_plain;
 mod migrate;
 mod operators;
 mod queue;

@@ -30,7 +30,8 @@ pub(super) async fn look(
 ) -> Result<Vec<Standing>, LedgerError> {
     let query = sqlx::query_as::<_, StandingRow>(
         "SELECT v.owner, v.state, v.age_ms, v.remaining_ms,
-                fencegate.is_ahead(ARRAY[n.name], NULL, clock_timestamp()) AS queued
+                EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = n.name)
+                    AND fencegate.is_ahead(ARRAY[n.name], NULL, clock_timestamp()) AS queued
          FROM unnest($1::text[]) WITH ORDINALITY n (name, i)
          LEFT JOIN LATERAL (
              SELECT v.owner, v.state, v.age_ms, v.remaining_ms

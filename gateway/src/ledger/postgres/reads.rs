@@ -33,6 +33,8 @@ pub(super) use fetch;
 
 #[derive(FromRow)]
 struct ObjectRow {
+    /// Which of the objects asked for.
+    i: i64,
     resource_version: Option<i64>,
     key: Option<String>,
     version: Option<i64>,
@@ -74,13 +76,12 @@ pub(super) async fn read(
     let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
     let versions: Vec<Option<i64>> = items.iter().map(|item| item.version).collect();
     let query = sqlx::query_as::<_, ObjectRow>(
-        "SELECT CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
-                b.generation, b.content_type, b.size, b.sha256,
+        "SELECT r.i, CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key,
+                b.version, b.generation, b.content_type, b.size, b.sha256,
                 fencegate.micros(b.written_at) AS written_us, b.body, b.blob
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY r (resource, key, i)
          LEFT JOIN fencegate.fences f ON f.resource = r.resource
-         LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key
-         ORDER BY r.i",
+         LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key",
     )
     .bind(&resources)
     .bind(&keys);
@@ -88,20 +89,22 @@ pub(super) async fn read(
         let resource_version = row.resource_version;
         Ok(ReadVerdict { object: row.object()?, resource_version })
     };
-    let rows: Vec<ObjectRow> = if versions.iter().all(Option::is_none) {
+    let mut rows: Vec<ObjectRow> = if versions.iter().all(Option::is_none) {
         fetch!(sessions, fetch_all, query)?
     } else {
         let query =
             sqlx::query_as::<_, ObjectRow>(VERSIONS).bind(&resources).bind(&keys).bind(versions);
         fetch!(sessions, fetch_all, query)?
     };
+    // Here, where no bytes have to be moved for it.
+    rows.sort_unstable_by_key(|row| row.i);
     rows.into_iter().map(verdict).collect()
 }
 
 /// Objects as some version wrote them, or as they are. Of a version that a re-fence made possible twice,
 /// the newer one.
 const VERSIONS: &str = "
-    SELECT CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
+    SELECT r.i, CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
            b.generation, b.content_type, b.size, b.sha256,
            fencegate.micros(b.written_at) AS written_us, b.body, b.blob
     FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY r (resource, key, version, i)
@@ -116,8 +119,7 @@ const VERSIONS: &str = "
                v.blob
         FROM fencegate.replaced_versions v
         WHERE v.resource = r.resource AND v.key = r.key AND v.version = r.version
-        ORDER BY 3 DESC LIMIT 1) b ON true
-    ORDER BY r.i";
+        ORDER BY 3 DESC LIMIT 1) b ON true";
 
 pub(super) async fn objects(
     sessions: &Sessions,
@@ -125,7 +127,7 @@ pub(super) async fn objects(
     page: &Page,
 ) -> Result<Vec<Object>, LedgerError> {
     let query = sqlx::query_as::<_, ObjectRow>(
-        "SELECT NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
+        "SELECT 0::bigint AS i, NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
                 b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body,
                 NULL::uuid AS blob
          FROM fencegate.objects b

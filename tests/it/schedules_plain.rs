@@ -1,0 +1,185 @@
+//! The short ways of commit, seal and release: what they judged before they had the row they judge again.
+//!
+//! The judgement of a fence is made to wait once it is made, so that somebody else can change the row between
+//! it and the lock; whoever has locked the row since is skipped, and whoever has changed it is seen.
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own and makes ids")]
+
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Ledger as _, Patience, ReleaseVerdict, SealItem, SealVerdict, WriteItem, WriteVerdict,
+};
+use fence_core::{LockEnd, Refusal, Ttl};
+
+use crate::forced::{Ground, Held, put, run, sealing};
+use crate::schedules_skipped::WAIT_LONG;
+
+/// A ledger on which a judgement, once made, waits until the gate is let go.
+async fn gated(judge: &str, parameters: &str, arguments: &str) -> (Ground, Held) {
+    let ground = Ground::new().await;
+    let mut connection = ground.connect().await;
+    run(&mut connection, WAIT_LONG).await;
+    run(&mut connection, &format!("ALTER FUNCTION fencegate.{judge} RENAME TO {judge}_in_fact"))
+        .await;
+    run(
+        &mut connection,
+        &format!(
+            "CREATE FUNCTION fencegate.{judge}({parameters}) RETURNS boolean LANGUAGE plpgsql AS $$
+             DECLARE judged boolean := fencegate.{judge}_in_fact({arguments});
+             BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN judged; END $$"
+        ),
+    )
+    .await;
+    let gate = ground.hold("SELECT pg_advisory_xact_lock(7)").await;
+    (ground, gate)
+}
+
+async fn gated_writes() -> (Ground, Held) {
+    let parameters = "fence fencegate.fences, token bigint, lock uuid, floor bigint";
+    gated("admits", parameters, "fence, token, lock, floor").await
+}
+
+/// A lock that lasts, on a resource that is there, sealed the long way.
+async fn held(ground: &Ground, resource: &str, number: i64) -> SealItem {
+    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing(resource, number) };
+    let verdicts = ground.ledger.seal(0, [item.clone()].into(), crate::forced::WAIT).await.unwrap();
+    assert!(matches!(verdicts[..], [SealVerdict::Sealed(..)]), "{verdicts:?}");
+    item
+}
+
+/// What becomes of these writes if somebody does this after their fences were judged.
+async fn judged_before(change: &str, items: Vec<WriteItem>) -> Vec<WriteVerdict> {
+    let (ground, gate) = gated_writes().await;
+    for resource in ["a", "b"] {
+        held(&ground, resource, 1).await;
+    }
+    let ledger = Arc::clone(&ground.ledger);
+    let batch = tokio::spawn(async move { ledger.commit(items.into(), Patience::Skip).await });
+    ground.kept_waiting(&batch, 1).await;
+    run(&mut ground.connect().await, change).await;
+    gate.let_go().await;
+    batch.await.unwrap().unwrap()
+}
+
+const OVERTAKE: &str = "UPDATE fencegate.fences SET token = 2 WHERE resource = 'a'";
+
+#[tokio::test]
+pub async fn a_lone_write_is_judged_by_the_row_that_it_locked() {
+    let verdicts = judged_before(OVERTAKE, vec![put("a", 1, "x")]).await;
+    let [WriteVerdict::Refused(Refusal::Stale { .. })] = verdicts[..] else {
+        panic!("not refused: {verdicts:?}");
+    };
+}
+
+#[tokio::test]
+pub async fn a_batch_of_writes_is_judged_by_the_rows_that_it_locked() {
+    let verdicts = judged_before(OVERTAKE, vec![put("a", 1, "x"), put("b", 1, "x")]).await;
+    let [WriteVerdict::Refused(Refusal::Stale { .. }), WriteVerdict::Applied { .. }] = verdicts[..]
+    else {
+        panic!("not refused: {verdicts:?}");
+    };
+}
+
+/// The answer to the first sending was lost, and its id was buried, before it got to its row.
+#[tokio::test]
+pub async fn a_write_that_was_buried_since_it_was_judged_has_no_effect() {
+    for more in [vec![], vec![put("b", 1, "x")]] {
+        let item = put("a", 1, "x");
+        let bury = format!(
+            "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('operation', '{}', now())",
+            item.operation.0
+        );
+        let verdicts = judged_before(&bury, [vec![item], more].concat()).await;
+        assert!(matches!(verdicts[0], WriteVerdict::Buried), "not buried: {verdicts:?}");
+    }
+}
+
+/// An id that took effect is found, and does so once.
+#[tokio::test]
+pub async fn a_write_that_is_sent_twice_takes_effect_once() {
+    let ground = Ground::new().await;
+    for resource in ["a", "b"] {
+        held(&ground, resource, 1).await;
+    }
+    for items in [vec![put("a", 1, "x")], vec![put("a", 1, "x"), put("b", 1, "x")]] {
+        for _ in 0..2 {
+            let verdicts =
+                ground.ledger.commit(items.clone().into(), Patience::Skip).await.unwrap();
+            let applied = |verdict: &WriteVerdict| matches!(verdict, WriteVerdict::Applied { .. });
+            assert!(verdicts.iter().all(applied), "{verdicts:?}");
+        }
+    }
+    assert_eq!(ground.number("SELECT count(*) FROM fencegate.operations").await, 3);
+    assert_eq!(ground.number("SELECT sum(version)::bigint FROM fencegate.fences").await, 3);
+}
+
+async fn gated_seals() -> (Ground, Held) {
+    gated("is_free", "fence fencegate.fences, token bigint, floor bigint", "fence, token, floor")
+        .await
+}
+
+/// What becomes of a seal if somebody does this after the fence was judged, and how the lock before it ended.
+async fn sealed_before(change: &str) -> SealVerdict {
+    let (ground, gate) = gated_seals().await;
+    let item = held(&ground, "a", 1).await;
+    let released = ground.ledger.release([item.lock.into()].into(), Patience::Skip).await.unwrap();
+    assert!(matches!(released[..], [ReleaseVerdict::Released { .. }]), "{released:?}");
+    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing("a", 5) };
+    let bury = change.replace("$lock", &item.lock.0.to_string());
+    let ledger = Arc::clone(&ground.ledger);
+    let seal = tokio::spawn(async move { ledger.seal(0, [item].into(), Patience::Skip).await });
+    ground.kept_waiting(&seal, 1).await;
+    run(&mut ground.connect().await, &bury).await;
+    gate.let_go().await;
+    seal.await.unwrap().unwrap().pop().unwrap()
+}
+
+#[tokio::test]
+pub async fn a_seal_is_judged_by_the_row_that_it_locked() {
+    let taken = "UPDATE fencegate.fences SET token = 6, hold = 'held', deadline = 'infinity'";
+    let verdict = sealed_before(taken).await;
+    assert!(matches!(verdict, SealVerdict::Held(_)), "not held: {verdict:?}");
+    let verdict = sealed_before("UPDATE fencegate.fences SET token = 6").await;
+    assert!(matches!(verdict, SealVerdict::NumberTooLow), "not too low: {verdict:?}");
+}
+
+#[tokio::test]
+pub async fn a_seal_that_was_buried_since_it_was_judged_has_no_effect() {
+    let bury = "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('lock', '$lock', now())";
+    let verdict = sealed_before(bury).await;
+    assert!(matches!(verdict, SealVerdict::Ended(LockEnd::Released)), "not buried: {verdict:?}");
+}
+
+#[tokio::test]
+pub async fn a_seal_sees_who_joined_the_line_since_it_was_judged() {
+    let join = "
+        INSERT INTO fencegate.gateways VALUES ('00000000-0000-0000-0000-000000000001', now(), true);
+        INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
+        VALUES (1, gen_random_uuid(), '{a}', 'eve', '00000000-0000-0000-0000-000000000001');
+        INSERT INTO fencegate.waiter_resources VALUES ('a', 1, 1)";
+    let verdict = sealed_before(join).await;
+    assert!(matches!(verdict, SealVerdict::Queued), "not queued: {verdict:?}");
+}
+
+/// A lock that is broken while its release is under way has not been released.
+#[tokio::test]
+pub async fn a_release_is_judged_by_the_row_that_it_locked() {
+    let parameters = "fence fencegate.fences, lock uuid, floor bigint";
+    let (ground, gate) = gated("is_in_force", parameters, "fence, lock, floor").await;
+    let lock = held(&ground, "a", 1).await.lock;
+    let ledger = Arc::clone(&ground.ledger);
+    let release =
+        tokio::spawn(async move { ledger.release([lock.into()].into(), Patience::Skip).await });
+    ground.kept_waiting(&release, 1).await;
+    let broken = "UPDATE fencegate.fences SET hold = 'broken';
+                  UPDATE fencegate.locks SET ended = 'broken', ended_at = now()";
+    run(&mut ground.connect().await, broken).await;
+    gate.let_go().await;
+    let verdicts = release.await.unwrap().unwrap();
+    assert!(matches!(verdicts[..], [ReleaseVerdict::AlreadyEnded]), "{verdicts:?}");
+    assert_eq!(
+        ground.number("SELECT count(*) FROM fencegate.fences WHERE hold = 'broken'").await,
+        1
+    );
+}
