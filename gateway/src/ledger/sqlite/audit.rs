@@ -1,34 +1,34 @@
 //! The audit: appended by the acts in their own transaction, and listed.
 
 use fence_core::ports::{AuditAction, AuditEntry, AuditFilter, LedgerError};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteLedger;
+use super::bulk::Script;
 use crate::ledger::rows::AuditRow;
 
 /// Appends what an act recorded.
-pub(super) async fn append(
-    connection: &mut SqliteConnection,
-    entries: &[AuditEntry],
-) -> Result<(), sqlx::Error> {
-    for entry in entries {
-        sqlx::query(
-            "INSERT INTO audit (at, action, resource, owner, previous_owner, token, reason,
-                                request_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+pub(super) fn append(script: &mut Script, entries: &[AuditEntry]) {
+    let row = |entry: &AuditEntry| {
+        (
+            entry.at.as_microsecond(),
+            entry.action.as_str(),
+            entry.resource.clone(),
+            entry.owner.clone(),
+            entry.previous_owner.clone(),
+            entry.token.map(|token| token.get()),
+            entry.reason.clone(),
+            entry.request_id.clone(),
         )
-        .bind(entry.at.as_microsecond())
-        .bind(entry.action.as_str())
-        .bind(entry.resource.as_ref().map(|resource| resource.as_str()))
-        .bind(&entry.owner)
-        .bind(&entry.previous_owner)
-        .bind(entry.token.map(|token| token.get()))
-        .bind(&entry.reason)
-        .bind(&entry.request_id)
-        .execute(&mut *connection)
-        .await?;
-    }
-    Ok(())
+    };
+    let rows: Vec<_> = entries.iter().map(row).collect();
+    script.list(
+        "INSERT INTO audit (at, action, resource, owner, previous_owner, token, reason, request_id)
+         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+                value ->> 6, value ->> 7
+         FROM json_each(?) ORDER BY key",
+        &rows,
+    );
 }
 
 /// The statement names only the filters in use, so that each finds its index.

@@ -4,6 +4,7 @@ use fence_core::acts::Guard;
 use fence_core::ports::{AuditEntry, Epoch, LedgerError};
 use sqlx::Connection as _;
 
+use super::bulk::Script;
 use super::{SqliteLedger, load, rolled_back};
 
 impl SqliteLedger {
@@ -47,7 +48,9 @@ impl SqliteLedger {
                     .await
                     .map_err(rolled_back)?;
             }
-            super::audit::append(&mut transaction, &[entry]).await.map_err(rolled_back)?;
+            let mut script = Script::new(0);
+            super::audit::append(&mut script, &[entry]);
+            script.run(&mut transaction).await.map_err(rolled_back)?;
             let lost = |error: sqlx::Error| LedgerError::Unknown(error.to_string());
             transaction.commit().await.map_err(lost)?;
         }

@@ -1,30 +1,29 @@
 //! The history of a resource, and the feed of committed writes: numbered by the acts themselves, for
 //! there is one writer.
 
-use fence_core::ResourceName;
 use fence_core::acts::Rows;
 use fence_core::ports::{
     Applied, COMMIT_KIND, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
 };
+use fence_core::{OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
 
-use super::load::OperationColumns;
+use super::bulk::Script;
+use super::columns::OperationColumns;
 use super::{SqliteLedger, rolled_back};
 
-/// Numbers what an act has written.
-pub(super) async fn append(
-    connection: &mut SqliteConnection,
-    rows: &Rows,
-) -> Result<(), sqlx::Error> {
-    for (operation, resource) in &rows.written {
+/// Numbers what an act has written, in the order in which it was.
+pub(super) fn append(script: &mut Script, rows: &Rows) {
+    let event = |(operation, resource): &(OperationId, ResourceName)| {
         let is_commit = rows.operation(*operation, resource).is_some_and(|a| a.kind == COMMIT_KIND);
-        sqlx::query("INSERT INTO events (operation, resource) VALUES (?1, ?2)")
-            .bind(operation.to_string())
-            .bind(is_commit.then_some(resource.as_str()))
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(())
+        (*operation, is_commit.then(|| resource.clone()))
+    };
+    let written: Vec<_> = rows.written.iter().map(event).collect();
+    script.list(
+        "INSERT INTO events (operation, resource)
+         SELECT value ->> 0, value ->> 1 FROM json_each(?) ORDER BY key",
+        &written,
+    );
 }
 
 #[derive(FromRow)]

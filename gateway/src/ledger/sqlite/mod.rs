@@ -5,13 +5,17 @@
 //! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
 
 mod audit;
+mod bulk;
+mod columns;
 mod disasters;
 mod events;
 mod load;
+mod needs;
 mod open;
 mod queue;
 mod reads;
 mod store;
+mod tables;
 mod uploads;
 mod upstreams;
 mod versions;
@@ -35,7 +39,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use uuid::Uuid;
 
-use load::Needs;
+use needs::Needs;
 
 /// The ledger in a file.
 pub struct SqliteLedger {
@@ -121,12 +125,12 @@ impl SqliteLedger {
             None => self.options.connect().await.map_err(rolled_back)?,
         };
         let prepared = async {
-            sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.map_err(rolled_back)?;
-            let mut rows = load::load(&mut connection, &needs).await?;
+            let mut rows = load::begin(&mut connection, &needs).await?;
             rows.keeps_versions = self.keeps_versions;
+            let before = rows.fences.clone();
             let now = self.now();
             let verdicts = self.with_waiting(&mut rows, |rows| run(rows, now))?;
-            store::store(&mut connection, &rows, now).await.map_err(rolled_back)?;
+            store::store(&mut connection, &rows, &before, now).await.map_err(rolled_back)?;
             Ok(verdicts)
         };
         let prepared: Result<V, LedgerError> = prepared.await;
@@ -184,7 +188,11 @@ impl SqliteLedger {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle {
             Some(reader) => Ok(reader),
-            None => self.options.clone().read_only(true).connect().await.map_err(rolled_back),
+            None => {
+                // The large cache is for the writer, of which there is one.
+                let options = self.options.clone().read_only(true).pragma("cache_size", "-2000");
+                options.connect().await.map_err(rolled_back)
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use fence_core::ports::{Call, LedgerError, Standing};
 use fence_core::queue::Queue;
 use uuid::Uuid;
 
-use super::{SqliteLedger, load};
+use super::SqliteLedger;
 
 impl SqliteLedger {
     pub(super) fn waiting(&self) -> MutexGuard<'_, Queue> {
@@ -30,9 +30,7 @@ impl SqliteLedger {
         names: &[ResourceName],
     ) -> Result<Vec<Standing>, LedgerError> {
         let absent = self.waiting().wanted_by_absent(names.iter());
-        let fences = self.fences(&names.iter().chain(&absent).collect()).await?;
-        let mut rows = Rows::new(self.with_reader(async |reader| load::guard(reader).await).await?);
-        rows.fences = fences.into_iter().collect();
+        let mut rows = self.fences(names.iter().cloned().chain(absent).collect()).await?;
         let (now, floor) = (self.now(), rows.guard.floor);
         let standing = |rows: &mut Rows, name: &ResourceName| {
             let fence = rows.fences.get(name);
@@ -64,8 +62,7 @@ impl SqliteLedger {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let mut rows = Rows::new(self.with_reader(async |reader| load::guard(reader).await).await?);
-        rows.fences = self.fences(&wanted.iter().collect()).await?.into_iter().collect();
+        let mut rows = self.fences(wanted.clone()).await?;
         // A place that was kept or given up meanwhile may have brought others to the front.
         let mut names = names.to_vec();
         names.retain(|name| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fence_core::acts::{FenceRow, Now, Rows};
+use fence_core::acts::{Now, Rows};
 use fence_core::ports::{
     Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
     Rejection, RejectionFilter, ResourceView,
@@ -10,7 +10,8 @@ use fence_core::ports::{
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
 
-use super::load::{self, FenceColumns, ObjectColumns};
+use super::columns::{FenceColumns, ObjectColumns};
+use super::load::{self, Round};
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::rows::RejectionRow;
 use crate::ledger::{prefix_end, resource_name};
@@ -45,7 +46,7 @@ impl SqliteLedger {
         let rows = sqlx::query(
             "SELECT n.key AS position, f.version AS resource_version,
                     coalesce(c.key, r.key) IS NOT NULL AS found,
-                    coalesce(c.resource, r.resource) AS resource, coalesce(c.key, r.key) AS key,
+                    coalesce(c.key, r.key) AS key,
                     coalesce(c.version, r.version) AS version,
                     coalesce(c.generation, r.generation) AS generation,
                     coalesce(c.content_type, r.content_type) AS content_type,
@@ -81,12 +82,10 @@ impl SqliteLedger {
             .collect()
     }
 
-    pub(super) async fn fences(
-        &self,
-        names: &BTreeSet<&ResourceName>,
-    ) -> Result<Vec<(ResourceName, FenceRow)>, LedgerError> {
-        let names = serde_json::to_string(names).unwrap_or_default();
-        self.with_reader(async |reader| load::fences(reader, &names).await).await
+    /// The guard and these fences.
+    pub(super) async fn fences(&self, fences: BTreeSet<ResourceName>) -> Result<Rows, LedgerError> {
+        let round = Round { fences, ..Round::default() };
+        self.with_reader(async |reader| round.load(reader).await).await
     }
 
     /// In one transaction: between a lock and its fence nobody may have taken over.
@@ -100,9 +99,15 @@ impl SqliteLedger {
                 sqlx::query(statement).execute(reader).await.map_err(rolled_back)
             };
             run(reader, "BEGIN").await?;
-            let mut rows = Rows::new(load::guard(reader).await?);
-            load::load_locks(reader, &mut rows, &ids.iter().copied().collect()).await?;
-            load::load_fences_of_locks(reader, &mut rows).await?;
+            let first = Round { locks: ids.iter().copied().collect(), ..Round::default() };
+            let mut rows = first.load(reader).await?;
+            let covered = rows.locks.values();
+            let covered =
+                covered.flat_map(|lock| lock.resources.iter().map(|name| (name, lock.token)));
+            let grants: BTreeSet<_> = covered.map(|(name, token)| (name.clone(), token)).collect();
+            let fences = grants.iter().map(|(name, _)| name.clone()).collect();
+            let second = Round { fences, grants, ..Round::default() };
+            second.load_more(reader, &mut rows).await?;
             run(reader, "COMMIT").await?;
             Ok(ids.iter().map(|id| rows.lock_record(*id, now)).collect())
         })
@@ -114,10 +119,9 @@ impl SqliteLedger {
         name: &ResourceName,
     ) -> Result<Option<ResourceView>, LedgerError> {
         let now = self.now();
-        let found = self.fences(&BTreeSet::from([name])).await?.pop();
-        let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
+        let rows = self.fences(BTreeSet::from([name.clone()])).await?;
         let waiting = self.waiting().length(name);
-        Ok(found.map(|(name, fence)| guard.view(&name, &fence, waiting, now)))
+        Ok(rows.fences.get(name).map(|fence| rows.guard.view(name, fence, waiting, now)))
     }
 
     pub(super) async fn list_resources(
@@ -156,8 +160,8 @@ impl SqliteLedger {
     ) -> Result<Vec<Object>, LedgerError> {
         let mut reader = self.reader().await?;
         let rows: Result<Vec<ObjectColumns>, _> = sqlx::query_as(
-            "SELECT resource, key, version, generation, content_type, size, sha256, written_at,
-                    NULL AS body, NULL AS blob
+            "SELECT key, version, generation, content_type, size, sha256, written_at, NULL AS body,
+                    NULL AS blob
              FROM objects
              WHERE resource = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3)
                AND (?4 IS NULL OR key > ?4)

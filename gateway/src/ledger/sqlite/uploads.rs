@@ -10,7 +10,8 @@ use fence_core::ports::{
 use sqlx::{Connection as _, FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use super::load::{self, Needs};
+use super::columns::id;
+use super::needs::Needs;
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::{object_key, resource_name};
 
@@ -141,7 +142,7 @@ impl Uploads for SqliteLedger {
         .map_err(rolled_back)?;
         transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))?;
         let garbage = |(blob, handle, again): (String, _, _)| {
-            Ok(Garbage { blob: BlobId(load::id(&blob)?), handle, again })
+            Ok(Garbage { blob: BlobId(id(&blob)?), handle, again })
         };
         let garbage = due.into_iter().map(garbage).collect::<Result<_, LedgerError>>()?;
         Ok(Tidied { garbage, ..tidied })
@@ -225,7 +226,7 @@ impl Uploads for SqliteLedger {
                 .await;
         let pointer = |row: PointerColumns| {
             Ok(Pointer {
-                blob: BlobId(load::id(&row.blob)?),
+                blob: BlobId(id(&row.blob)?),
                 resource: resource_name(row.resource)?,
                 key: object_key(row.key)?,
                 version: row.version,
@@ -240,7 +241,7 @@ impl Uploads for SqliteLedger {
         let mut reader = self.reader().await?;
         let mark: Result<Option<String>, _> =
             sqlx::query_scalar("SELECT store FROM blob_store").fetch_optional(&mut reader).await;
-        self.keep(reader, mark)?.as_deref().map(load::id).transpose()
+        self.keep(reader, mark)?.as_deref().map(id).transpose()
     }
 
     async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
@@ -255,6 +256,6 @@ impl Uploads for SqliteLedger {
             .fetch_one(connection)
             .await
             .map_err(rolled_back)?;
-        load::id(&mark)
+        id(&mark)
     }
 }

@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use sqlx::{FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use super::load::{Needs, id, json};
+use super::columns::id;
+use super::load::json;
+use super::needs::Needs;
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::{resource_name, time, token};
 
@@ -291,9 +293,9 @@ impl Intents for SqliteLedger {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let fences = self.fences(&names.iter().collect()).await?;
+        let found = self.fences(names.iter().cloned().collect()).await?;
         // By their locks, so that all that these cover is loaded.
-        let mut needs = Needs::of_locks(fences.iter().map(|(_, fence)| fence.lock));
+        let mut needs = Needs::of_locks(found.fences.values().map(|fence| fence.lock));
         needs.resources.extend(names.iter().cloned());
         needs.upstreams = true;
         self.act(needs, |rows, now| Ok(acts::complete_drains(rows, &names, now))).await
