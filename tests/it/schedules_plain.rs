@@ -137,7 +137,7 @@ async fn sealed_before(change: &str) -> SealVerdict {
 
 #[tokio::test]
 pub async fn a_seal_is_judged_by_the_row_that_it_locked() {
-    let taken = "UPDATE fencegate.fences SET token = 6, hold = 'held', deadline = 'infinity'";
+    let taken = "UPDATE fencegate.fences SET token = 6, hold = 'held', deadline = now() + '1 hour'";
     let verdict = sealed_before(taken).await;
     assert!(matches!(verdict, SealVerdict::Held(_)), "not held: {verdict:?}");
     let verdict = sealed_before("UPDATE fencegate.fences SET token = 6").await;
