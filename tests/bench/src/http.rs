@@ -1,11 +1,14 @@
 //! The least of HTTP/1.1: one request after the other on one connection, as cheap for the machine as it can
 //! be, since the load generator shares it with what it measures.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How many connections leave from one address: less than there are ports for it.
+const PER_ADDRESS: usize = 10_000;
 
 /// A connection that is kept.
 #[derive(Debug)]
@@ -29,9 +32,25 @@ impl Connection {
     /// # Errors
     /// Nobody listens.
     pub async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await.context("connecting")?;
+        Self::open_numbered(address, 0).await
+    }
+
+    /// Opens one of very many, which leave from several addresses of this machine, since each address has
+    /// only so many ports.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn open_numbered(address: SocketAddr, number: usize) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        // Where all are few, the system chooses, as it does for everybody.
+        if number >= PER_ADDRESS {
+            let last = u8::try_from(1 + number / PER_ADDRESS).context("too many connections")?;
+            socket.set_reuseaddr(true)?;
+            socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
+        }
+        let stream = socket.connect(address).await.context("connecting")?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(16 * 1024) })
+        Ok(Self { stream, buffer: Vec::with_capacity(4 * 1024) })
     }
 
     /// Sends a request, whole, and takes the whole answer.

@@ -28,6 +28,8 @@ pub struct Measured {
     pub per_second: f64,
     /// How long answers took, in microseconds, as somebody would see it who asks at a steady rate.
     pub micros: Histogram<u64>,
+    /// All answers, those of the warm-up as well: what the processor time was spent on.
+    pub answers: u64,
 }
 
 /// The longest that is told apart, in microseconds.
@@ -63,7 +65,7 @@ pub async fn measure<C: Caller>(
         let mut due =
             Instant::now() + every.unwrap_or_default().mul_f64(number as f64 / count as f64);
         tokio::spawn(async move {
-            let mut micros = histogram();
+            let (mut micros, mut answers) = (histogram(), 0);
             loop {
                 match every {
                     Some(every) => {
@@ -74,9 +76,10 @@ pub async fn measure<C: Caller>(
                 }
                 let asked_at = every.map_or(due, |every| due - every);
                 if asked_at >= begin + lasts {
-                    return Ok::<_, anyhow::Error>(micros);
+                    return Ok::<_, anyhow::Error>((micros, answers));
                 }
                 caller.call().await?;
+                answers += 1;
                 if asked_at >= begin {
                     let took = u64::try_from(asked_at.elapsed().as_micros()).unwrap_or(LONGEST_US);
                     micros.saturating_record(took.max(1));
@@ -84,14 +87,16 @@ pub async fn measure<C: Caller>(
             }
         })
     });
-    let mut micros = histogram();
+    let (mut micros, mut answers) = (histogram(), 0);
     for life in try_join_all(lives).await? {
-        micros.add(life?)?;
+        let (its_micros, its_answers) = life?;
+        micros.add(its_micros)?;
+        answers += its_answers;
     }
     let per_second = micros.len() as f64 / lasts.as_secs_f64();
     if matches!(pace, Pace::Closed) && per_second > 0.0 {
         let distance_us = 1e6 * count as f64 / per_second;
         micros = micros.clone_correct(distance_us as u64);
     }
-    Ok(Measured { per_second, micros })
+    Ok(Measured { per_second, micros, answers })
 }

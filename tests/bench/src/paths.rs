@@ -1,28 +1,7 @@
-//! The paths that are measured, and the rival of each.
+//! The paths that are measured, and what is wanted of each.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use anyhow::Result;
-use bytes::Bytes;
 use clap::ValueEnum;
-use fence_core::wire::Lock;
-use fence_tests::client::object_path;
-use futures::future::try_join_all;
 use serde::Serialize;
-
-use crate::http::request;
-use crate::load::{Caller, Measured, Pace, measure};
-use crate::rivals::{EtcdLocker, RedisWriter, S3Writer, Statement, pgbench};
-use crate::servers::{Locker, Same, Servers, body, lock_all, put, warm_up};
-use crate::usage::{cpu_seconds, peak_mib};
-
-/// How many callers ask at once where many do.
-const MANY: usize = 64;
-const LARGE: usize = 8 << 20;
-/// Good writes in a second while stale ones are refused, and how many times as many those are.
-const GOOD_PER_SECOND: f64 = 300.0;
-const STALE_PER_GOOD: f64 = 10.0;
 
 /// A path through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -46,6 +25,10 @@ pub enum Path {
     Large,
     /// Good writes while 10 times as many stale ones are refused; good writes alone
     Goodput,
+    /// Fenced 1 KiB PUT, 16 connections, any of 10,000 resources of a ledger of --resources; a ledger that has no others
+    ManyResources,
+    /// From a release to the answer of the next waiter, --waiters in line for that resource; 10 in line
+    HandOver,
     /// An empty answer of the same HTTP server, 64 connections: the ceiling, and the load generator's own cost
     Ceiling,
 }
@@ -73,192 +56,22 @@ impl Path {
             Self::Get => Some((Figure::Throughput, 0.7)),
             Self::Large => Some((Figure::Throughput, 0.8)),
             Self::Goodput => Some((Figure::Throughput, 0.9)),
+            Self::ManyResources => Some((Figure::P50, 1.2)),
+            Self::HandOver => Some((Figure::P50, 2.0)),
             Self::Ceiling => None,
         }
     }
-}
 
-/// One measurement.
-#[derive(Debug, Clone, Serialize)]
-pub struct Sample {
-    /// Answers in a second.
-    pub per_second: f64,
-    /// Half of the answers took no longer, in microseconds.
-    pub p50_us: u64,
-    /// 99 of 100.
-    pub p99_us: u64,
-    /// 999 of 1000.
-    pub p999_us: u64,
-    /// Processor time of the servers for one answer, in microseconds.
-    pub cpu_us: f64,
-    /// The most memory that the gateway had so far, in MiB; none for a rival.
-    pub gateway_mib: Option<f64>,
-}
-
-/// What callers present, made once.
-pub struct Prepared {
-    puts: Vec<Arc<[u8]>>,
-    embedded: Vec<Arc<[u8]>>,
-    gets: Vec<Arc<[u8]>>,
-    large: Vec<Arc<[u8]>>,
-    stale: Vec<Arc<[u8]>>,
-}
-
-impl Prepared {
-    /// Takes the locks, and writes what is read.
-    ///
-    /// # Errors
-    /// A lock that is not granted.
-    pub async fn new(servers: &Servers) -> Result<Self> {
-        let names: Vec<String> = (0..MANY).map(|number| format!("r{number}")).collect();
-        let small = body(1024);
-        let each = |locks: &[Lock], body: &[u8]| locks.iter().map(|lock| put(lock, body)).collect();
-        let locks = lock_all(&servers.clustered, &names).await?;
-        let puts: Vec<_> = each(&locks, &small);
-        for put in &puts {
-            Same::new(servers.clustered.address(), Arc::clone(put), 200..202).await?.call().await?;
-        }
-        let get = |name: &String| request("GET", &object_path(name, "k"), &[], b"").into();
-        let large: Vec<String> = (0..4).map(|number| format!("large{number}")).collect();
-        let large = lock_all(&servers.clustered, &large).await?;
-        let lost: Vec<String> = (0..16).map(|number| format!("lost{number}")).collect();
-        let old = lock_all(&servers.clustered, &lost).await?;
-        let client = servers.clustered.client();
-        for lock in &old {
-            client.release(lock).send().await.expect(204);
-        }
-        lock_all(&servers.clustered, &lost).await?;
-        Ok(Self {
-            puts,
-            embedded: each(&lock_all(&servers.embedded, &names).await?, &small),
-            gets: names.iter().map(get).collect(),
-            large: each(&large, &body(LARGE)),
-            stale: each(&old, &small),
-        })
+    /// What it is called on the command line, in the table and in a record.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
-}
 
-/// Measures a path through the gateway.
-///
-/// # Errors
-/// Any answer that is not the one wanted.
-pub async fn ours(
-    servers: &Servers,
-    prepared: &Prepared,
-    path: Path,
-    lasts: Duration,
-) -> Result<Sample> {
-    let gateway = match path {
-        Path::PutEmbedded => &servers.embedded,
-        _ => &servers.clustered,
-    };
-    let (at, embedded) = (gateway.address(), [servers.embedded.pid()]);
-    let clustered =
-        [servers.clustered.pid(), servers.postgres.pid(), servers.etcd.pid(), servers.store.pid()];
-    let pids: &[u32] = if path == Path::PutEmbedded { &embedded } else { &clustered };
-    let closed = |callers: Vec<Same>| measure(callers, Pace::Closed, warm_up(lasts), lasts);
-    let same = async |requests: &[Arc<[u8]>], count: usize, wanted: std::ops::Range<u16>| {
-        let each = (0..count).map(|number| {
-            Same::new(at, Arc::clone(&requests[number % requests.len()]), wanted.clone())
-        });
-        try_join_all(each).await
-    };
-    let before = cpu_seconds(pids);
-    let measured = match path {
-        Path::Put => closed(same(&prepared.puts, MANY, 200..202).await?).await,
-        Path::PutOne => closed(same(&prepared.puts[..1], MANY, 200..202).await?).await,
-        Path::PutAlone => closed(same(&prepared.puts, 1, 200..202).await?).await,
-        Path::PutEmbedded => closed(same(&prepared.embedded, MANY, 200..202).await?).await,
-        Path::Get => closed(same(&prepared.gets, MANY, 200..201).await?).await,
-        Path::Large => closed(same(&prepared.large, 4, 200..202).await?).await,
-        Path::Lock | Path::LockAlone => {
-            let count = if path == Path::Lock { MANY } else { 1 };
-            let names: Vec<String> = (0..count).map(|number| format!("lock{number}")).collect();
-            let lockers = try_join_all(names.iter().map(|name| Locker::new(at, name))).await?;
-            measure(lockers, Pace::Closed, warm_up(lasts), lasts).await
-        }
-        Path::Goodput => {
-            let stale = same(&prepared.stale, MANY, 412..413).await?;
-            let rate = Pace::PerSecond(GOOD_PER_SECOND * STALE_PER_GOOD);
-            let (good, stale) = tokio::join!(
-                good_alone(servers, prepared, lasts),
-                measure(stale, rate, warm_up(lasts), lasts),
-            );
-            stale?;
-            good
-        }
-        Path::Ceiling => {
-            let ask: Arc<[u8]> = request("GET", "/", &[], b"").into();
-            let each = (0..MANY).map(|_| Same::new(servers.empty, Arc::clone(&ask), 200..201));
-            closed(try_join_all(each).await?).await
-        }
-    }?;
-    let sample = sample(&measured, cpu_seconds(pids) - before, lasts);
-    Ok(Sample { gateway_mib: Some(peak_mib(gateway.pid())), ..sample })
-}
-
-async fn good_alone(servers: &Servers, prepared: &Prepared, lasts: Duration) -> Result<Measured> {
-    let at = servers.clustered.address();
-    let each = prepared.puts.iter().take(32).map(|put| Same::new(at, Arc::clone(put), 200..202));
-    let callers = try_join_all(each).await?;
-    measure(callers, Pace::PerSecond(GOOD_PER_SECOND), warm_up(lasts), lasts).await
-}
-
-/// Measures what people would use instead.
-///
-/// # Errors
-/// Whatever it says.
-pub async fn rival(
-    servers: &Servers,
-    prepared: &Prepared,
-    path: Path,
-    lasts: Duration,
-) -> Result<Option<Sample>> {
-    let pid = match path {
-        Path::PutEmbedded => servers.redis.pid(),
-        Path::Lock | Path::LockAlone => servers.etcd.pid(),
-        Path::Large => servers.store.pid(),
-        _ => servers.postgres.pid(),
-    };
-    let pids = [pid, servers.clustered.pid()];
-    let pids = if path == Path::Goodput { &pids[..] } else { &pids[..1] };
-    let warm = warm_up(lasts);
-    let before = cpu_seconds(pids);
-    let measured = match path {
-        Path::Put => pgbench(servers, Statement::WriteOwn, MANY, lasts).await?,
-        Path::PutOne => pgbench(servers, Statement::WriteOne, MANY, lasts).await?,
-        Path::PutAlone => pgbench(servers, Statement::WriteOwn, 1, lasts).await?,
-        Path::Get => pgbench(servers, Statement::Read, MANY, lasts).await?,
-        Path::PutEmbedded => {
-            let writers = try_join_all((0..MANY).map(|n| RedisWriter::new(servers, n))).await?;
-            measure(writers, Pace::Closed, warm, lasts).await?
-        }
-        Path::Lock | Path::LockAlone => {
-            let count = if path == Path::Lock { MANY } else { 1 };
-            let lockers = try_join_all((0..count).map(|n| EtcdLocker::new(servers, n))).await?;
-            measure(lockers, Pace::Closed, warm, lasts).await?
-        }
-        Path::Large => {
-            let body = Bytes::from(body(LARGE));
-            let each = (0..4).map(|number| S3Writer::new(servers, number, body.clone()));
-            measure(each.collect::<Result<Vec<_>>>()?, Pace::Closed, warm, lasts).await?
-        }
-        Path::Goodput => good_alone(servers, prepared, lasts).await?,
-        Path::Ceiling => return Ok(None),
-    };
-    Ok(Some(sample(&measured, cpu_seconds(pids) - before, lasts)))
-}
-
-/// Processor time was counted over the warm-up as well, in which as much is done for its length.
-fn sample(measured: &Measured, cpu_s: f64, lasts: Duration) -> Sample {
-    let Measured { per_second, micros } = measured;
-    let seconds = (lasts + warm_up(lasts)).as_secs_f64();
-    Sample {
-        per_second: *per_second,
-        p50_us: micros.value_at_quantile(0.5),
-        p99_us: micros.value_at_quantile(0.99),
-        p999_us: micros.value_at_quantile(0.999),
-        cpu_us: 1e6 * cpu_s / (per_second * seconds),
-        gateway_mib: None,
+    /// What is measured, and what it is compared with.
+    pub fn about(self) -> (String, String) {
+        let help = self.to_possible_value().and_then(|value| Some(value.get_help()?.to_string()));
+        let help = help.unwrap_or_default();
+        let (ours, rival) = help.split_once("; ").unwrap_or((&help, ""));
+        (ours.to_owned(), rival.to_owned())
     }
 }

@@ -1,10 +1,6 @@
-//! What people would use instead: pgbench, Redis with a script, etcd's own locks, the S3 server itself.
+//! What people would use instead: Redis with a script, etcd's own locks, the S3 server itself.
 
-use std::fs;
-use std::process::Stdio;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use etcd_client::Client as EtcdClient;
 use object_store::aws::AmazonS3Builder;
@@ -13,99 +9,8 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::load::{Caller, Measured, histogram};
+use crate::load::Caller;
 use crate::servers::{Servers, body};
-
-/// What pgbench does in a transaction.
-#[derive(Debug, Clone, Copy)]
-pub enum Statement {
-    /// Writes 1 KiB to the row of its own client.
-    WriteOwn,
-    /// Writes 1 KiB to the one row of all clients.
-    WriteOne,
-    /// Reads 1 KiB of the row of its own client.
-    Read,
-}
-
-impl Statement {
-    fn script(self) -> &'static str {
-        match self {
-            Self::WriteOwn => {
-                "UPDATE objects SET body = :body, version = version + 1, written_at = now()
-                 WHERE resource = 'r' || :client_id AND key = 'k';\n"
-            }
-            Self::WriteOne => {
-                "UPDATE objects SET body = :body, version = version + 1, written_at = now()
-                 WHERE resource = 'r0' AND key = 'k';\n"
-            }
-            Self::Read => {
-                "SELECT version, body FROM objects WHERE resource = 'r' || :client_id AND key = 'k';\n"
-            }
-        }
-    }
-}
-
-/// The table of pgbench: a row for each of its clients.
-pub async fn prepare_pgbench(servers: &Servers) {
-    servers
-        .postgres
-        .execute(
-            &servers.database,
-            "CREATE TABLE objects (
-                 resource text COLLATE \"C\", key text COLLATE \"C\", version bigint NOT NULL,
-                 body bytea NOT NULL, written_at timestamptz NOT NULL,
-                 PRIMARY KEY (resource, key)) WITH (fillfactor = 70);
-             ALTER TABLE objects ALTER COLUMN body SET STORAGE EXTERNAL;
-             INSERT INTO objects SELECT 'r' || n, 'k', 1, decode(repeat('ab', 1024), 'hex'), now()
-             FROM generate_series(0, 63) n",
-        )
-        .await;
-}
-
-/// One transaction for each statement, which is prepared, from so many clients.
-///
-/// # Errors
-/// What pgbench says.
-pub async fn pgbench(
-    servers: &Servers,
-    statement: Statement,
-    clients: usize,
-    lasts: Duration,
-) -> Result<Measured> {
-    let program = servers.postgres.program("pgbench");
-    let dir = tempfile::tempdir()?;
-    fs::write(dir.path().join("script"), statement.script())?;
-    let seconds = lasts.as_secs().max(1);
-    let output = tokio::process::Command::new(program)
-        .current_dir(dir.path())
-        .args(["-n", "-M", "prepared", "-l", "--log-prefix=log", "-f", "script"])
-        .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
-        .args(["-T", &seconds.to_string()])
-        .arg(format!("-Dbody={}", String::from_utf8(body(1024))?))
-        .args(["-h", "127.0.0.1", "-p", &servers.postgres.port().to_string(), "-U", "postgres"])
-        .arg(&servers.database)
-        .stdin(Stdio::null())
-        .output()
-        .await?;
-    let (told, error) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "pgbench: {told}{error}");
-    let per_second = told
-        .lines()
-        .find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok())
-        .with_context(|| format!("pgbench tells no rate: {told}{error}"))?;
-    let mut micros = histogram();
-    for entry in fs::read_dir(dir.path())? {
-        let path = entry?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log")) {
-            let log = fs::read_to_string(path)?;
-            let took = log.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok());
-            took.for_each(|took| micros.saturating_record(took.max(1)));
-        }
-    }
-    let distance_us = 1e6 * clients as f64 / per_second;
-    Ok(Measured { per_second, micros: micros.clone_correct(distance_us as u64) })
-}
 
 /// Writes 1 KiB to Redis if its token is not below the highest so far.
 pub struct RedisWriter {

@@ -1,0 +1,152 @@
+//! Who asks the gateway: always the same, any of many, or for a lock and back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use fence_core::wire::Lock;
+use fence_tests::client::object_path;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::http::{Connection, request};
+use crate::load::Caller;
+
+/// How long somebody waits who is turned away.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Sends one and the same request again and again.
+pub struct Same {
+    connection: Connection,
+    request: Arc<[u8]>,
+    /// The status that it must be answered with.
+    wanted: std::ops::Range<u16>,
+}
+
+impl Same {
+    /// Over a connection of its own.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn new(
+        address: SocketAddr,
+        request: Arc<[u8]>,
+        wanted: std::ops::Range<u16>,
+    ) -> Result<Self> {
+        Ok(Self { connection: Connection::open(address).await?, request, wanted })
+    }
+}
+
+impl Caller for Same {
+    async fn call(&mut self) -> Result<()> {
+        let answer = self.connection.ask(&self.request).await?;
+        let text = || String::from_utf8_lossy(answer.body).into_owned();
+        ensure!(self.wanted.contains(&answer.status), "{}: {}", answer.status, text());
+        Ok(())
+    }
+}
+
+/// Sends any one of many requests, each time another, in an order that is the same in each run.
+pub struct Among {
+    connection: Connection,
+    requests: Arc<[Arc<[u8]>]>,
+    random: StdRng,
+}
+
+impl Among {
+    /// Over a connection of its own, the number of which decides the order.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn new(
+        address: SocketAddr,
+        requests: Arc<[Arc<[u8]>]>,
+        number: usize,
+    ) -> Result<Self> {
+        let random = StdRng::seed_from_u64(number as u64);
+        Ok(Self { connection: Connection::open(address).await?, requests, random })
+    }
+}
+
+impl Caller for Among {
+    async fn call(&mut self) -> Result<()> {
+        let request = &self.requests[self.random.random_range(0..self.requests.len())];
+        let answer = self.connection.ask(request).await?;
+        let text = || String::from_utf8_lossy(answer.body).into_owned();
+        ensure!((200..202).contains(&answer.status), "{}: {}", answer.status, text());
+        Ok(())
+    }
+}
+
+/// A fenced put of these bytes under a lock.
+pub fn put(lock: &Lock, body: &[u8]) -> Arc<[u8]> {
+    let (token, id) = (lock.token.to_string(), lock.id.to_string());
+    let path = object_path(lock.resources[0].as_str(), "k");
+    let headers = [
+        ("x-fence-token", token.as_str()),
+        ("x-lock-id", id.as_str()),
+        ("content-type", "application/octet-stream"),
+    ];
+    request("PUT", &path, &headers, body).into()
+}
+
+/// Acquires a lock of its own and releases it.
+pub struct Locker {
+    connection: Connection,
+    acquire: Vec<u8>,
+}
+
+impl Locker {
+    /// Over a connection of its own.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn new(address: SocketAddr, resource: &str) -> Result<Self> {
+        let body = format!(r#"{{"resource":"{resource}","ttl":"30s","owner":"bench"}}"#);
+        let headers = [("content-type", "application/json")];
+        let acquire = request("POST", "/locks", &headers, body.as_bytes());
+        Ok(Self { connection: Connection::open(address).await?, acquire })
+    }
+}
+
+impl Caller for Locker {
+    async fn call(&mut self) -> Result<()> {
+        let answer = self.connection.ask(&self.acquire).await?;
+        ensure!(answer.status == 201, "{}: {}", answer.status, answer.body.escape_ascii());
+        let lock: Lock = serde_json::from_slice(answer.body).context("a lock")?;
+        let release = request("DELETE", &format!("/locks/{}", lock.id), &[], b"");
+        let answer = self.connection.ask(&release).await?;
+        ensure!(answer.status == 204, "{}: {}", answer.status, answer.body.escape_ascii());
+        Ok(())
+    }
+}
+
+/// Goes on where somebody who is turned away would: when more ask at once than can be served in time.
+pub struct Patient<C> {
+    caller: C,
+    /// How often that was, for all of them.
+    turned_away: Arc<AtomicU64>,
+}
+
+impl<C> Patient<C> {
+    /// Counts with others.
+    pub fn new(caller: C, turned_away: &Arc<AtomicU64>) -> Self {
+        Self { caller, turned_away: Arc::clone(turned_away) }
+    }
+}
+
+impl<C: Caller> Caller for Patient<C> {
+    async fn call(&mut self) -> Result<()> {
+        match self.caller.call().await {
+            // 409: its own lock, if it was the release that got no answer in time.
+            Err(error) if ["503", "409"].iter().any(|it| error.to_string().starts_with(it)) => {
+                self.turned_away.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(PAUSE).await;
+                Ok(())
+            }
+            asked => asked,
+        }
+    }
+}
