@@ -7,6 +7,7 @@ mod commits;
 mod events;
 mod guards;
 mod locks;
+mod plain;
 mod upstreams;
 mod writes;
 
@@ -46,10 +47,11 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 7] = [
+const THEMES: [(&str, &[Mutant]); 8] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
+    ("the short ways", plain::MUTANTS),
     ("guards, epochs, re-fences", guards::MUTANTS),
     ("drained upstreams", upstreams::MUTANTS),
     ("events", events::MUTANTS),
