@@ -39,8 +39,17 @@ CREATE DOMAIN fencegate.positive AS bigint CONSTRAINT is_positive CHECK (VALUE >
 CREATE DOMAIN fencegate.natural AS bigint CONSTRAINT is_not_negative CHECK (VALUE >= 0);
 CREATE DOMAIN fencegate.hold AS text CONSTRAINT hold_known CHECK (
     VALUE IN ('none', 'held', 'draining', 'released', 'broken'));
+CREATE DOMAIN fencegate.supersession AS text CONSTRAINT supersession_known CHECK (
+    VALUE IN ('grant', 'transfer', 'fence'));
+CREATE DOMAIN fencegate.lock_end AS text CONSTRAINT lock_end_known CHECK (
+    VALUE IN ('superseded', 'released', 'broken', 'void'));
+-- A little more than the 4096 bytes of the API: jsonb is written with spaces.
+CREATE DOMAIN fencegate.lock_metadata AS jsonb CONSTRAINT lock_metadata_short CHECK (
+    jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 4128);
 CREATE DOMAIN fencegate.operation_kind AS text CONSTRAINT operation_kind_known CHECK (
     VALUE IN ('put', 'delete', 'delete_all', 'commit'));
+CREATE DOMAIN fencegate.idempotency_key AS text COLLATE "C" CONSTRAINT idempotency_key_length CHECK (
+    octet_length(VALUE) BETWEEN 1 AND 255);
 
 -- One row per resource, for ever: the fence. Small and updated in place (HOT): no index on what
 -- changes, and free space in each page.
@@ -77,8 +86,7 @@ CREATE TABLE fencegate.grants (
     lock_id       uuid   NOT NULL,
     owner         text   NOT NULL,
     ordinal       bigint NOT NULL,        -- 1 for the first grant of the resource, 2 for the next
-    superseded_by text CONSTRAINT grants_superseded_by_known
-                  CHECK (superseded_by IN ('grant', 'transfer', 'fence')),
+    superseded_by fencegate.supersession,
     superseded_at timestamptz,
     PRIMARY KEY (resource, token)
 );
@@ -92,13 +100,10 @@ CREATE TABLE fencegate.locks (
     ttl_ms      bigint NOT NULL,          -- fencegate.infinite_ms() for ever
     acquired_at timestamptz NOT NULL,
     hold_until  timestamptz,              -- when it must have ended, however often it is renewed
-    -- A little more than the 4096 bytes of the API: jsonb is written with spaces.
-    metadata    jsonb  NOT NULL DEFAULT '{}' CONSTRAINT locks_metadata_short CHECK (
-                    jsonb_typeof(metadata) = 'object' AND octet_length(metadata::text) <= 4128),
+    metadata    fencegate.lock_metadata NOT NULL DEFAULT '{}',
     fence       boolean NOT NULL DEFAULT false, -- a fence without a lock: never renewed
     gateway     uuid,                     -- at which its caller waits until it is in force
-    ended       text CONSTRAINT locks_ended_known
-                CHECK (ended IN ('superseded', 'released', 'broken', 'void')),
+    ended       fencegate.lock_end,
     ended_at    timestamptz
 );
 CREATE INDEX locks_ended_at ON fencegate.locks (ended_at) WHERE ended_at IS NOT NULL;
@@ -154,8 +159,7 @@ CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resourc
 -- Which operation an idempotency key stands for.
 CREATE TABLE fencegate.idempotency_keys (
     resource    text COLLATE "C" NOT NULL,
-    key         text COLLATE "C" NOT NULL
-                CONSTRAINT idempotency_keys_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
+    key         fencegate.idempotency_key NOT NULL,
     fingerprint bytea NOT NULL,
     operation   uuid  NOT NULL,
     stored_at   timestamptz NOT NULL,
@@ -291,9 +295,14 @@ CREATE FUNCTION fencegate.current_timeline() RETURNS text LANGUAGE plpgsql VOLAT
 BEGIN
     RETURN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
 END $$;
+-- A server has one system id for as long as it runs, so a session of it reads the file that holds it once.
 CREATE FUNCTION fencegate.current_system_id() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN (SELECT system_identifier FROM pg_control_system());
+    IF coalesce(current_setting('fencegate.system_id', true), '') = '' THEN
+        PERFORM set_config('fencegate.system_id', system_identifier::text, false)
+        FROM pg_control_system();
+    END IF;
+    RETURN current_setting('fencegate.system_id');
 END $$;
 
 INSERT INTO fencegate.seal_guard (epoch, nonce, open, base, floor, timeline, system_id)

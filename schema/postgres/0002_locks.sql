@@ -17,7 +17,8 @@ BEGIN
     IF p_halted IS NOT NULL THEN
         RAISE EXCEPTION '%', p_halted USING ERRCODE = 'FG001';
     END IF;
-    IF p_timeline <> fencegate.current_timeline() THEN
+    -- As current_timeline() has it.
+    IF p_timeline <> substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) THEN
         RAISE EXCEPTION 'the ledger is on timeline %, not %: it was promoted or restored',
             fencegate.current_timeline(), p_timeline USING ERRCODE = 'FG001';
     END IF;

@@ -1,18 +1,23 @@
 -- What operators do to resources besides breaking locks, and the audit of it.
 
+CREATE DOMAIN fencegate.audit_action AS text CONSTRAINT audit_action_known CHECK (VALUE IN (
+    'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'fence',
+    'resolve', 'refence', 'epoch'));
+CREATE DOMAIN fencegate.audit_reason AS text CONSTRAINT audit_reason_short CHECK (
+    octet_length(VALUE) BETWEEN 1 AND 1024);
+CREATE DOMAIN fencegate.request_id AS text CONSTRAINT request_id_short CHECK (octet_length(VALUE) <= 128);
+
 -- What was done to locks and resources. Written by the acts themselves, never changed, never removed.
 CREATE TABLE fencegate.audit (
     number         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at             timestamptz NOT NULL,
-    action         text NOT NULL CONSTRAINT audit_action_known CHECK (action IN (
-                       'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect',
-                       'unprotect', 'fence', 'resolve', 'refence', 'epoch')),
+    action         fencegate.audit_action NOT NULL,
     resource       text COLLATE "C",      -- NULL if it was to the whole ledger
     owner          text,                  -- whose lock was granted or broken
     previous_owner text,                  -- whose lock a grant put an end to
     token          bigint,                -- of the lock; not shown
-    reason         text CONSTRAINT audit_reason_short CHECK (octet_length(reason) BETWEEN 1 AND 1024),
-    request_id     text CONSTRAINT audit_request_id_short CHECK (octet_length(request_id) <= 128)
+    reason         fencegate.audit_reason,
+    request_id     fencegate.request_id
 );
 CREATE INDEX audit_resource ON fencegate.audit (resource, number);
 -- Most entries are grants; whoever asks for something else must not read through all of them.

@@ -36,6 +36,7 @@ DECLARE
     t_us       bigint;
     f_version  bigint[];
     f_owner    text[];
+    f_at       tid[];
     o_stored   text[];
     o_created  text[];
     o_blobs    text[];
@@ -44,15 +45,16 @@ BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(0);
-    SELECT array_agg(l.version + 1 ORDER BY l.i), array_agg(l.owner ORDER BY l.i)
-    INTO f_version, f_owner
+    SELECT array_agg(l.version + 1), array_agg(l.owner), array_agg(l.at)
+    INTO f_version, f_owner, f_at
     FROM (
-        SELECT a.i, f.version, f.owner
+        SELECT f.version, f.owner, f.at
         FROM unnest(p_resources, p_token, p_lock) WITH ORDINALITY a (resource, token, lock, i)
         CROSS JOIN LATERAL (
-            SELECT f.version, f.owner FROM fencegate.fences f
+            SELECT f.version, f.owner, f.ctid AS at FROM fencegate.fences f
             WHERE f.resource = a.resource AND fencegate.admits(f, a.token, a.lock, guard.floor)
-            FOR NO KEY UPDATE SKIP LOCKED) f) l;
+            FOR NO KEY UPDATE SKIP LOCKED) f
+        ORDER BY a.i) l;
     t := clock_timestamp();
     t_us := fencegate.micros(t);
 
@@ -94,9 +96,10 @@ BEGIN
            a.resource = ANY (o_created), a.size, a.sha256, a.owner, t
     FROM unnest(p_operation, p_resources, f_version, p_objects, p_token, p_size, p_sha256, f_owner)
          a (id, resource, version, key, token, size, sha256, owner);
+    -- By place: nobody moves a row that is locked here.
     UPDATE fencegate.fences f
     SET version = f.version + 1, objects = f.objects + (f.resource = ANY (o_created))::int
-    WHERE f.resource = ANY (p_resources);
+    WHERE f.ctid = ANY (f_at);
 
     RETURN QUERY
     SELECT 'applied', NULL::uuid, a.version, guard.generation, a.resource = ANY (o_created), t_us,

@@ -68,7 +68,9 @@ BEGIN
     -- Step 2.
     IF coalesce(cardinality(f_token), 0) < n
        OR cardinality(fencegate.lock_ids(p_lock, 0)) < n
-       OR fencegate.are_known(p_lock)
+       OR EXISTS (SELECT FROM fencegate.locks l WHERE l.id = ANY (p_lock))
+       OR EXISTS (SELECT FROM fencegate.waiters w WHERE w.lock_id = ANY (p_lock))
+       OR EXISTS (SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = ANY (p_lock))
        OR EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (p_resources))
        OR EXISTS (SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources))
        OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL)
@@ -113,14 +115,6 @@ BEGIN
            NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[],
            fencegate.flushed()
     FROM unnest(p_number, p_ttl_ms, f_version) a (number, ttl_ms, version);
-END $$;
-
--- Whether any of these ids is that of a lock or a waiter, or buried.
-CREATE FUNCTION fencegate.are_known(p_ids uuid[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM fencegate.locks l WHERE l.id = ANY (p_ids))
-        OR EXISTS (SELECT FROM fencegate.waiters w WHERE w.lock_id = ANY (p_ids))
-        OR EXISTS (SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = ANY (p_ids));
 END $$;
 
 -- Release, for locks that are in force and that nobody waits for.

@@ -183,3 +183,68 @@ pub async fn a_release_is_judged_by_the_row_that_it_locked() {
         1
     );
 }
+
+/// What each state of a fence says of a write, on both short ways.
+#[tokio::test]
+pub async fn what_is_refused_is_refused_on_the_short_ways_as_well() {
+    for (state, wanted) in [
+        ("fences SET hold = 'released' WHERE resource = 'a'", Refusal::Released),
+        ("fences SET hold = 'broken' WHERE resource = 'a'", Refusal::Broken),
+        ("fences SET break_due = now() WHERE resource = 'a'", Refusal::Broken),
+        ("fences SET hold = 'draining' WHERE resource = 'a'", Refusal::Draining),
+        ("fences SET frozen = 'test' WHERE resource = 'a'", Refusal::Frozen),
+        ("fences SET lock_id = gen_random_uuid() WHERE resource = 'a'", Refusal::LockIdMismatch),
+        ("write_guard SET floor = 1", Refusal::Void),
+    ] {
+        let ground = Ground::new().await;
+        let lock = held(&ground, "a", 1).await.lock;
+        held(&ground, "b", 2).await;
+        run(&mut ground.connect().await, &format!("UPDATE fencegate.{state}")).await;
+        for more in [vec![], vec![put("b", 2, "x")]] {
+            let item = WriteItem { lock: Some(lock), ..put("a", 1, "x") };
+            let items = [vec![item], more].concat();
+            let verdicts = ground.ledger.commit(items.into(), Patience::Skip).await.unwrap();
+            assert_eq!(verdicts[0], WriteVerdict::Refused(wanted.clone()), "{state}");
+            let applied = |verdict: &WriteVerdict| matches!(verdict, WriteVerdict::Applied { .. });
+            assert!(verdicts[1..].iter().all(applied), "{state}: {verdicts:?}");
+        }
+    }
+}
+
+/// A release that comes late frees nothing of the next holder.
+#[tokio::test]
+pub async fn a_release_spares_the_next_holder() {
+    let ground = Ground::new().await;
+    let late = ground.sealed("a", 1).await.lock;
+    held(&ground, "a", 2).await;
+    let verdicts = ground.ledger.release([late.into()].into(), Patience::Skip).await.unwrap();
+    assert!(matches!(verdicts[..], [ReleaseVerdict::AlreadyEnded]), "{verdicts:?}");
+    assert_eq!(ground.number("SELECT count(*) FROM fencegate.fences WHERE hold = 'held'").await, 1);
+}
+
+/// The sweeper hears of a blob that a small put has replaced, and the object is not new.
+#[tokio::test]
+pub async fn a_blob_that_is_replaced_on_the_short_ways_is_kept_for_a_while() {
+    for more in [vec![], vec![put("b", 1, "x")]] {
+        let ground = Ground::new().await;
+        for resource in ["a", "b"] {
+            held(&ground, resource, 1).await;
+        }
+        let put_a = || vec![put("a", 1, "x")];
+        ground.ledger.commit(put_a().into(), Patience::Skip).await.unwrap();
+        let blob = "UPDATE fencegate.objects SET body = NULL, blob = gen_random_uuid()";
+        run(&mut ground.connect().await, blob).await;
+        let items = [put_a(), more].concat();
+        let verdicts = ground.ledger.commit(items.into(), Patience::Skip).await.unwrap();
+        let WriteVerdict::Applied { applied, .. } = &verdicts[0] else { panic!("{verdicts:?}") };
+        assert_eq!((applied.version, applied.created), (Some(2), false));
+        let kept = "SELECT count(*) FROM fencegate.replaced_versions WHERE blob IS NOT NULL";
+        assert_eq!(ground.number(kept).await, 1, "it is kept");
+        let here = "SELECT count(*) FROM fencegate.objects WHERE body IS NOT NULL AND blob IS NULL";
+        assert_eq!(ground.number(here).await, verdicts.len() as i64);
+        assert_eq!(
+            ground.number("SELECT sum(objects)::bigint FROM fencegate.fences").await,
+            verdicts.len() as i64
+        );
+    }
+}

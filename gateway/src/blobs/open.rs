@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, RetryConfig};
+use reqwest::Url;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ObjectBlobs;
@@ -125,7 +127,8 @@ impl ObjectBlobs {
         match url {
             BlobsUrl::Folder(path) => Self::folder(path),
             BlobsUrl::S3 { bucket, prefix } => {
-                let mut builder = AmazonS3Builder::new();
+                let mut builder =
+                    AmazonS3Builder::new().with_unsigned_payload(is_guarded(&environment));
                 for (name, value) in environment.iter().filter(|(name, _)| name.starts_with("aws_"))
                 {
                     if let Ok(key) = name.parse() {
@@ -182,6 +185,20 @@ impl ObjectBlobs {
             prefix: Path::default(),
         })
     }
+}
+
+/// Whether what is sent to an S3 server cannot be changed on its way there: by TLS, or since it does not leave
+/// the machine. Its bytes need not be part of the signature then, which would take a digest of their own, as
+/// much work as all else that is done with them. `AWS_UNSIGNED_PAYLOAD` says otherwise.
+fn is_guarded(environment: &[(String, String)]) -> bool {
+    let named = |name: &str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
+    let endpoint = ["aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint"];
+    let url = endpoint.into_iter().find_map(named).and_then(|url| url.parse::<Url>().ok());
+    url.is_none_or(|url| {
+        let host = url.host_str().unwrap_or_default();
+        let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        url.scheme() == "https" || host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
+    })
 }
 
 /// Makes a folder, if it is new, for nobody else to read.
@@ -245,5 +262,22 @@ mod tests {
         ] {
             assert!(BlobsUrl::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn bytes_are_signed_where_somebody_could_change_them() {
+        for (endpoint, guarded) in [
+            ("https://s3.example.org", true),
+            ("http://127.0.0.1:9000", true),
+            ("http://[::1]:9000", true),
+            ("http://localhost:9000", true),
+            ("http://10.0.0.7:9000", false),
+            ("http://minio:9000/", false),
+        ] {
+            let environment = [("aws_endpoint_url".to_owned(), endpoint.to_owned())];
+            assert_eq!(is_guarded(&environment), guarded, "{endpoint}");
+        }
+        // The store of AWS itself.
+        assert!(is_guarded(&[]));
     }
 }

@@ -250,14 +250,15 @@ pub(super) fn count_as<T>(outcome: &Result<T, &EngineError>, replayed: bool) {
 /// The write as the ledger takes it, with its digest and fingerprint.
 fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
     let effect = effect(request.effect);
-    let fingerprint = fingerprint(&effect);
+    let keyed = |key| IdempotencyKey { key, fingerprint: fingerprint(&effect) };
+    let idempotency = request.idempotency_key.map(keyed);
     let item = WriteItem {
         operation,
         resource: request.resource,
         token: request.token,
         lock: request.lock,
         sequence: request.sequence,
-        idempotency: request.idempotency_key.map(|key| IdempotencyKey { key, fingerprint }),
+        idempotency,
         object_condition: request.object_condition,
         resource_version: request.resource_version,
         effect,

@@ -74,6 +74,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("seal-keeps-the-sequence": "a new token goes on with the old one's sequence numbers",
         caught by conformance::seals::a_seal_starts_the_sequence_again::on_postgres, which says "SequenceOutOfOrder",
         "seal": "break_due = NULL, last_seq = 0," => "break_due = NULL,",
+        "seal_plain": "break_due = NULL, last_seq = 0," => "break_due = NULL,",
     ),
     mutant!("seal-overtakes-the-queue": "who is ahead in the queue is not looked at",
         caught by conformance::queues::the_first_in_line_is_the_next_holder::on_postgres, which says "left: Sealed",
