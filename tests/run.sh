@@ -90,4 +90,9 @@ say 'chaos: fence-chaos run, 3 minutes'
 cargo build --locked -p fence-chaos
 "${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 3 --out "${CARGO_TARGET_DIR:-target}/chaos"
 
+say 'speed: fence-bench, the short form, beside what was recorded'
+cargo build --release --locked -p fencegate -p fence-bench
+"${CARGO_TARGET_DIR:-target}/release/fence-bench" --short --against tests/bench/recorded.json \
+    --out "${CARGO_TARGET_DIR:-target}/bench"
+
 say 'all checks and tests have passed'

@@ -43,6 +43,7 @@ DECLARE
     f_token   bigint[];
     f_version bigint[];
     f_grants  bigint[];
+    got_ids   int;
 BEGIN
     -- Step 1.
     SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
@@ -62,12 +63,12 @@ BEGIN
             WHERE f.resource = a.resource
               AND fencegate.is_free(f, guard.base + a.number, guard.floor)
             FOR NO KEY UPDATE SKIP LOCKED) f) l;
+    got_ids := cardinality(fencegate.lock_ids(p_lock, 0));
     t := clock_timestamp();
     t_us := fencegate.micros(t);
 
     -- Step 2.
-    IF coalesce(cardinality(f_token), 0) < n
-       OR cardinality(fencegate.lock_ids(p_lock, 0)) < n
+    IF coalesce(cardinality(f_token), 0) < n OR got_ids < n
        OR EXISTS (SELECT FROM fencegate.locks l WHERE l.id = ANY (p_lock))
        OR EXISTS (SELECT FROM fencegate.waiters w WHERE w.lock_id = ANY (p_lock))
        OR EXISTS (SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = ANY (p_lock))

@@ -151,6 +151,39 @@ pub async fn a_seal_that_was_buried_since_it_was_judged_has_no_effect() {
     assert!(matches!(verdict, SealVerdict::Ended(LockEnd::Released)), "not buried: {verdict:?}");
 }
 
+/// The release of an id that nobody knows buries it, and lets go of it before the seal gets hold of it.
+#[tokio::test]
+pub async fn a_seal_sees_that_its_id_was_buried_before_it_had_it() {
+    let ground = Ground::new().await;
+    let item = held(&ground, "a", 1).await;
+    ground.ledger.release([item.lock.into()].into(), Patience::Skip).await.unwrap();
+    let mut connection = ground.connect().await;
+    run(&mut connection, WAIT_LONG).await;
+    run(&mut connection, "ALTER FUNCTION fencegate.lock_ids RENAME TO lock_ids_in_fact").await;
+    run(
+        &mut connection,
+        "CREATE FUNCTION fencegate.lock_ids(ids uuid[], wait_ms int) RETURNS uuid[] LANGUAGE plpgsql AS $$
+         BEGIN
+             PERFORM pg_advisory_xact_lock_shared(7);
+             RETURN fencegate.lock_ids_in_fact(ids, wait_ms);
+         END $$",
+    )
+    .await;
+    let gate = ground.hold("SELECT pg_advisory_xact_lock(7)").await;
+    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing("a", 5) };
+    let bury = format!(
+        "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('lock', '{}', now())",
+        item.lock.0
+    );
+    let ledger = Arc::clone(&ground.ledger);
+    let seal = tokio::spawn(async move { ledger.seal(0, [item].into(), Patience::Skip).await });
+    ground.kept_waiting(&seal, 1).await;
+    run(&mut connection, &bury).await;
+    gate.let_go().await;
+    let verdict = seal.await.unwrap().unwrap().pop().unwrap();
+    assert!(matches!(verdict, SealVerdict::Ended(LockEnd::Released)), "not buried: {verdict:?}");
+}
+
 #[tokio::test]
 pub async fn a_seal_sees_who_joined_the_line_since_it_was_judged() {
     let join = "
