@@ -5,6 +5,7 @@
 //! when the others fail. A call grants nothing: whoever is called goes and seals.
 
 mod seats;
+mod wakes;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use uuid::Uuid;
 use super::metrics;
 pub(super) use seats::Seat;
 use seats::{Seats, Sign, Watched};
+use wakes::Wakes;
 
 /// How often each resource that is waited for is looked at, whatever else happens: more often than a turn
 /// is long. The heartbeat of this gateway goes with it.
@@ -45,6 +47,7 @@ pub(super) struct Line {
     mint: Arc<dyn Mint>,
     runtime: Runtime,
     seats: Mutex<Seats>,
+    wakes: Wakes,
     /// Rung when something is due at once.
     bell: Notify,
     /// Rung when the first waiter comes.
@@ -69,6 +72,7 @@ impl Line {
             mint,
             runtime: runtime.clone(),
             seats: Mutex::default(),
+            wakes: Wakes::default(),
             bell: Notify::new(),
             opened: Notify::new(),
             able: AtomicBool::new(true),
@@ -111,12 +115,19 @@ impl Line {
 
     /// These resources may be free: calls the next in line, in a task of its own.
     pub(super) fn wake(self: &Arc<Self>, resources: Vec<ResourceName>) {
+        let mut resources = self.wakes.begin(resources);
+        if resources.is_empty() {
+            return;
+        }
         let line = Arc::clone(self);
         let call = async move {
-            for names in resources.chunks(CALL_MAX) {
-                if let Err(error) = line.call(None, names).await {
-                    tracing::debug!(%error, "nobody was called; the poll will");
+            while !resources.is_empty() {
+                for names in resources.chunks(CALL_MAX) {
+                    if let Err(error) = line.call(None, names).await {
+                        tracing::debug!(%error, "nobody was called; the poll will");
+                    }
                 }
+                resources = line.wakes.end(resources);
             }
         };
         self.runtime.spawn.spawn("wake", Box::pin(call));
