@@ -295,7 +295,9 @@ CREATE FUNCTION fencegate.current_timeline() RETURNS text LANGUAGE plpgsql VOLAT
 BEGIN
     RETURN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
 END $$;
--- A server has one system id for as long as it runs, so a session of it reads the file that holds it once.
+
+-- A server has one system id for as long as it runs, so a session of it reads the file that holds it once, and
+-- keeps it in the setting fencegate.system_id.
 CREATE FUNCTION fencegate.current_system_id() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF coalesce(current_setting('fencegate.system_id', true), '') = '' THEN

@@ -443,7 +443,8 @@ BEGIN
             WHERE f.resource = ANY (names) AND g.resource = f.resource AND g.token = f.token;
             UPDATE fencegate.locks l SET ended = 'superseded', ended_at = t
             FROM fencegate.fences f
-            WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL;
+            WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL
+              AND f.hold IN ('held', 'draining');
             made := NULL;
             made.ttl_ms := p_ttl_ms[i];
             made.hold_until := CASE WHEN p_from[i] IS NULL

@@ -6,13 +6,16 @@
 -- 1. Guard, then fences in name order, as in commit. A fence counts that is locked and admits its writer, and
 --    what it says is of the locked row: a row that changed meanwhile is judged again as it is then.
 -- 2. In a later statement, whether one of the ids is buried: by a gateway that lost the answer to this very
---    sending. One that is applied already is stopped by the key of operations.
+--    sending. Ids are made by gateways, one for each write, and one that is sent again does not come here: so
+--    none is on its way elsewhere, and none has to be locked. One that is applied already is stopped by the key
+--    of operations.
 -- 3. What they do is stored. Operations before fences: the trigger on fences counts them.
 --
 -- p_resources is distinct and sorted; all arrays are in its order.
 --
 -- Plans are kept, and made when the tables may still be empty. So no statement joins a table to the batch in
--- a way that the planner could turn around, to read the whole table each time.
+-- a way that the planner could turn around, to read the whole table each time. Arrays are unnested among the
+-- columns of a subselect: a function in FROM puts all its rows aside, bodies and all, before the first is read.
 CREATE FUNCTION fencegate.admits(
     p_fence fencegate.fences, p_token bigint, p_lock uuid, p_floor bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
@@ -74,8 +77,9 @@ BEGIN
                                        sha256, written_at, body)
         SELECT a.resource, a.key, a.version, guard.generation, a.content_type, a.size, a.sha256, t,
                a.body
-        FROM unnest(p_resources, p_objects, f_version, p_content_type, p_size, p_sha256, p_body)
-             a (resource, key, version, content_type, size, sha256, body)
+        FROM (SELECT unnest(p_resources) AS resource, unnest(p_objects) AS key,
+                     unnest(f_version) AS version, unnest(p_content_type) AS content_type,
+                     unnest(p_size) AS size, unnest(p_sha256) AS sha256, unnest(p_body) AS body) a
         ON CONFLICT (resource, key) DO UPDATE
         SET version = excluded.version, generation = excluded.generation,
             content_type = excluded.content_type, size = excluded.size,
@@ -94,8 +98,9 @@ BEGIN
                                       created, size, sha256, owner, committed_at)
     SELECT a.id, a.resource, a.version, 'put', a.key, guard.generation, a.token,
            a.resource = ANY (o_created), a.size, a.sha256, a.owner, t
-    FROM unnest(p_operation, p_resources, f_version, p_objects, p_token, p_size, p_sha256, f_owner)
-         a (id, resource, version, key, token, size, sha256, owner);
+    FROM (SELECT unnest(p_operation) AS id, unnest(p_resources) AS resource,
+                 unnest(f_version) AS version, unnest(p_objects) AS key, unnest(p_token) AS token,
+                 unnest(p_size) AS size, unnest(p_sha256) AS sha256, unnest(f_owner) AS owner) a;
     -- By place: nobody moves a row that is locked here.
     UPDATE fencegate.fences f
     SET version = f.version + 1, objects = f.objects + (f.resource = ANY (o_created))::int
@@ -104,7 +109,8 @@ BEGIN
     RETURN QUERY
     SELECT 'applied', NULL::uuid, a.version, guard.generation, a.resource = ANY (o_created), t_us,
            a.owner, NULL::text, NULL::bigint, fencegate.flushed()
-    FROM unnest(p_resources, f_version, f_owner) a (resource, version, owner);
+    FROM (SELECT unnest(p_resources) AS resource, unnest(f_version) AS version,
+                 unnest(f_owner) AS owner) a;
 END $$;
 
 -- The same for one put, without arrays.
@@ -188,14 +194,15 @@ BEGIN
             body, blob, replaced_at, replaced_lsn)
     SELECT o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256,
            o.written_at, o.body, o.blob, p_now, pg_current_wal_insert_lsn()
-    FROM unnest(p_resources, p_objects) a (resource, key)
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_objects) AS key) a
     JOIN fencegate.objects o ON o.resource = a.resource AND o.key = a.key
     WHERE a.resource = ANY (p_names);
     UPDATE fencegate.objects o
     SET version = a.version, generation = p_generation, content_type = a.content_type,
         size = a.size, sha256 = a.sha256, written_at = p_now, body = a.body, blob = NULL
-    FROM unnest(p_resources, p_objects, p_version, p_content_type, p_size, p_sha256, p_body)
-         a (resource, key, version, content_type, size, sha256, body)
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_objects) AS key,
+                 unnest(p_version) AS version, unnest(p_content_type) AS content_type,
+                 unnest(p_size) AS size, unnest(p_sha256) AS sha256, unnest(p_body) AS body) a
     WHERE o.resource = a.resource AND o.key = a.key AND a.resource = ANY (p_names);
 END $$;
 

@@ -19,8 +19,9 @@ $$;
 
 -- Seal, for locks that were not asked for before, with a ttl that ends, no longest hold and no metadata.
 --
--- 1. Guard and epoch, then fences in name order. A fence counts that is locked and free: what the lock before
---    it was has ended and says so, whatever its row in locks covers besides. Then the ids.
+-- 1. Guard and epoch. A fence that is not there yet has to be made before any is locked, or two acts could wait
+--    for each other: not here. Then fences in name order. A fence counts that is locked and free: what the lock
+--    before it was has ended and says so, whatever its row in locks covers besides. Then the ids.
 -- 2. In a later statement what else decides: a lock or waiter that has one of the ids, an id that is buried,
 --    somebody in line, something under way at an upstream.
 -- 3. The grants before are superseded, the fences rise, the grants are recorded.
@@ -52,17 +53,22 @@ BEGIN
     IF guard.epoch <> p_epoch THEN
         RAISE EXCEPTION 'the epoch is %, not %', guard.epoch, p_epoch USING ERRCODE = 'FG002';
     END IF;
-    SELECT array_agg(l.token ORDER BY l.i), array_agg(l.version ORDER BY l.i),
-           array_agg(l.grants + 1 ORDER BY l.i)
-    INTO f_token, f_version, f_grants
-    FROM (
-        SELECT a.i, f.token, f.version, f.grants
-        FROM unnest(p_resources, p_number) WITH ORDINALITY a (resource, number, i)
-        CROSS JOIN LATERAL (
-            SELECT f.token, f.version, f.grants FROM fencegate.fences f
-            WHERE f.resource = a.resource
-              AND fencegate.is_free(f, guard.base + a.number, guard.floor)
-            FOR NO KEY UPDATE SKIP LOCKED) f) l;
+    IF NOT EXISTS (
+        SELECT FROM (SELECT unnest(p_resources) AS resource) a
+        WHERE (SELECT f.resource FROM fencegate.fences f WHERE f.resource = a.resource) IS NULL)
+    THEN
+        SELECT array_agg(l.token ORDER BY l.i), array_agg(l.version ORDER BY l.i),
+               array_agg(l.grants + 1 ORDER BY l.i)
+        INTO f_token, f_version, f_grants
+        FROM (
+            SELECT a.i, f.token, f.version, f.grants
+            FROM unnest(p_resources, p_number) WITH ORDINALITY a (resource, number, i)
+            CROSS JOIN LATERAL (
+                SELECT f.token, f.version, f.grants FROM fencegate.fences f
+                WHERE f.resource = a.resource
+                  AND fencegate.is_free(f, guard.base + a.number, guard.floor)
+                FOR NO KEY UPDATE SKIP LOCKED) f) l;
+    END IF;
     got_ids := cardinality(fencegate.lock_ids(p_lock, 0));
     t := clock_timestamp();
     t_us := fencegate.micros(t);
@@ -87,10 +93,11 @@ BEGIN
     -- Step 3.
     INSERT INTO fencegate.audit (at, action, resource, owner, token)
     SELECT t, 'grant', a.resource, a.owner, guard.base + a.number
-    FROM unnest(p_resources, p_owner, p_number) a (resource, owner, number);
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_owner) AS owner,
+                 unnest(p_number) AS number) a;
     UPDATE fencegate.grants g SET superseded_by = 'grant', superseded_at = t
     WHERE g.ctid = ANY (ARRAY(
-        SELECT o.at FROM unnest(p_resources, f_token) a (resource, token)
+        SELECT o.at FROM (SELECT unnest(p_resources) AS resource, unnest(f_token) AS token) a
         CROSS JOIN LATERAL (
             SELECT o.ctid AS at FROM fencegate.grants o
             WHERE o.resource = a.resource AND o.token = a.token OFFSET 0) o));
@@ -99,23 +106,24 @@ BEGIN
         live_token = guard.base + a.number, ttl_ms = a.ttl_ms,
         deadline = t + a.ttl_ms * interval '1 millisecond', acquired_at = t, renewed_at = t,
         break_due = NULL, last_seq = 0, grants = a.grants
-    FROM unnest(p_resources, p_lock, p_owner, p_ttl_ms, p_number, f_grants)
-         a (resource, lock, owner, ttl_ms, number, grants)
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_lock) AS lock, unnest(p_owner) AS owner,
+                 unnest(p_ttl_ms) AS ttl_ms, unnest(p_number) AS number, unnest(f_grants) AS grants) a
     WHERE f.resource = a.resource AND f.resource = ANY (p_resources);
     INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
     SELECT a.resource, guard.base + a.number, a.lock, a.owner, a.grants
-    FROM unnest(p_resources, p_number, p_lock, p_owner, f_grants)
-         a (resource, number, lock, owner, grants);
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_number) AS number,
+                 unnest(p_lock) AS lock, unnest(p_owner) AS owner, unnest(f_grants) AS grants) a;
     INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
     SELECT a.lock, ARRAY[a.resource], guard.base + a.number, a.owner, a.ttl_ms, t
-    FROM unnest(p_resources, p_number, p_lock, p_owner, p_ttl_ms)
-         a (resource, number, lock, owner, ttl_ms);
+    FROM (SELECT unnest(p_resources) AS resource, unnest(p_number) AS number,
+                 unnest(p_lock) AS lock, unnest(p_owner) AS owner, unnest(p_ttl_ms) AS ttl_ms) a;
 
     RETURN QUERY
     SELECT 'sealed', guard.base + a.number, t_us, a.ttl_ms, a.ttl_ms, ARRAY[a.version], NULL::text,
            NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[],
            fencegate.flushed()
-    FROM unnest(p_number, p_ttl_ms, f_version) a (number, ttl_ms, version);
+    FROM (SELECT unnest(p_number) AS number, unnest(p_ttl_ms) AS ttl_ms,
+                 unnest(f_version) AS version) a;
 END $$;
 
 -- Release, for locks that are in force and that nobody waits for.
@@ -171,13 +179,18 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Step 3.
-    UPDATE fencegate.locks l SET ended = 'released', ended_at = t WHERE l.id = ANY (p_lock);
+    -- Step 3. The rows of locks in the order of their ids, as all acts lock them.
+    IF n > 1 THEN
+        PERFORM FROM fencegate.locks l WHERE l.id = ANY (p_lock) ORDER BY l.id FOR NO KEY UPDATE;
+    END IF;
+    UPDATE fencegate.locks l SET ended = 'released', ended_at = t
+    WHERE l.id = ANY (p_lock) AND l.ended IS NULL;
     UPDATE fencegate.fences f SET hold = 'released' WHERE f.resource = ANY (f_resource);
 
     SELECT g.base INTO base FROM fencegate.seal_guard g;
     RETURN QUERY
     SELECT 'released', fencegate.millis(t - a.acquired_at), ARRAY[a.resource], a.token - base, false,
            fencegate.flushed()
-    FROM unnest(f_resource, f_token, f_acquired) a (resource, token, acquired_at);
+    FROM (SELECT unnest(f_resource) AS resource, unnest(f_token) AS token,
+                 unnest(f_acquired) AS acquired_at) a;
 END $$;

@@ -237,6 +237,7 @@ on_every_ledger! {
         several_resources_need_a_number_above_all_their_fences
         a_lock_taken_over_on_one_resource_has_ended
         a_batch_of_seals_has_a_verdict_each
+        one_id_for_two_resources_in_a_batch_is_granted_once
         a_wrong_epoch_seals_nothing
         a_seal_starts_the_sequence_again
         a_breaking_lock_keeps_others_out
@@ -405,6 +406,7 @@ on_every_database! {
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed
     belts::a_version_without_an_operation_is_refused
+    belts::a_version_that_leaps_over_operations_is_refused
     belts::the_guard_never_falls
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence

@@ -278,3 +278,30 @@ async fn an_undelivered_grant_is_released_once_the_ledger_answers_again() {
     rig.until_state(R, LockState::Released).await;
     assert!(calls.load(Ordering::Relaxed) > 8, "it was tried again");
 }
+
+/// What was given back here a moment ago is granted without a look, once.
+#[tokio::test]
+async fn a_lock_that_was_just_given_back_is_granted_without_a_look() {
+    let rig = Rig::new();
+    let first = rig.granted(R).await;
+    assert_eq!(rig.ledger.standings(), 1);
+    rig.engine.release(first.lock).await.unwrap();
+    rig.granted(R).await;
+    assert_eq!(rig.ledger.standings(), 1);
+    let answer = rig.acquire(R, None).await;
+    assert!(matches!(answer, Err(EngineError::Held(_))), "{answer:?}");
+    assert_eq!(rig.ledger.standings(), 2);
+}
+
+/// The hint of a release is wrong when another gateway was faster: the seal says who holds it.
+#[tokio::test]
+async fn a_lock_that_another_gateway_took_since_is_refused_by_the_seal() {
+    let rig = Rig::new();
+    let first = rig.granted(R).await;
+    rig.engine.release(first.lock).await.unwrap();
+    let sealed = seal_as(&rig.memory(), "bob", first.token.get() + 10, 3_600_000).await;
+    assert!(matches!(sealed, SealVerdict::Sealed(..)));
+    let answer = rig.acquire(R, None).await;
+    let Err(EngineError::Held(holder)) = answer else { panic!("{answer:?}") };
+    assert_eq!(holder.owner, "bob");
+}

@@ -2,6 +2,7 @@
 //! locked, calls are rolled back, and somebody else acts in between.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -143,6 +144,7 @@ pub struct ScriptedLedger {
     opens: Script<IntentItem, IntentVerdict>,
     commits: Script<CommitItem, CommitVerdict>,
     looks: Mutex<Vec<usize>>,
+    standings: AtomicUsize,
     before_tidying: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
@@ -160,6 +162,7 @@ impl ScriptedLedger {
             opens: Script::default(),
             commits: Script::default(),
             looks: Mutex::default(),
+            standings: AtomicUsize::default(),
             before_tidying: Mutex::default(),
         }
     }
@@ -181,6 +184,11 @@ impl ScriptedLedger {
     /// How many locks each call of [`Ledger::locks`] asked for, so far.
     pub fn looks(&self) -> Vec<usize> {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often [`Ledger::look`] was called, so far.
+    pub fn standings(&self) -> usize {
+        self.standings.load(Ordering::Relaxed)
     }
 
     /// From now on, seals go as `hook` says.
@@ -343,6 +351,7 @@ impl Ledger for ScriptedLedger {
     }
 
     async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
+        self.standings.fetch_add(1, Ordering::Relaxed);
         self.memory.look(resources).await
     }
 

@@ -1,8 +1,8 @@
 //! Grants: look, mint, seal, answer.
 //!
-//! The look refuses a held resource, or sends the caller to the queue, without touching the mint. The
-//! mint numbers all grants that are waiting in one call, and one ledger act seals them. An answer goes
-//! out only once the ledger holds the token (I5).
+//! The look refuses a held resource, or sends the caller to the queue, without touching the mint; it is left
+//! out for what was given back here a moment ago. The mint numbers all grants that are waiting in one call,
+//! and one ledger act seals them. An answer goes out only once the ledger holds the token (I5).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use fence_core::{LockId, MaxHold, Metadata, ResourceName, Ttl};
 use super::acquired::{Acquired, acquired, seal};
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
+use super::freed::Freed;
 use super::granting::{Granting, Pending};
 use super::metrics;
 use super::waiting::Waiting;
@@ -119,6 +120,7 @@ impl Act for Look {
 /// The queues that an acquisition goes through.
 pub(super) struct Grants {
     pub(super) looks: Batcher<Look>,
+    pub(super) freed: Arc<Freed>,
     pub(super) reentries: Arc<Batcher<Granting>>,
     pub(super) grants: Batcher<Granting>,
     pub(super) waiting: Waiting,
@@ -207,8 +209,13 @@ impl Grants {
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
         let until = self.runtime.clock.elapsed() + request.wait;
-        let found = self.looks.submit(request.resources.clone()).await;
-        let found = found.map_err(|failure| EngineError::unread(failure, "locks"))?;
+        let found = match self.freed.take(&request.resources) {
+            true => Found::Free,
+            false => {
+                let found = self.looks.submit(request.resources.clone()).await;
+                found.map_err(|failure| EngineError::unread(failure, "locks"))?
+            }
+        };
         let mut pending = Pending {
             proposed: request.id.is_some(),
             reentry: false,

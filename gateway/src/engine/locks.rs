@@ -12,6 +12,7 @@ use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
 use super::batcher::{Act, Batcher};
 use super::error::EngineError;
+use super::freed::Freed;
 use super::line::Line;
 use super::metrics::{self, record_hold};
 use super::traces::Traces;
@@ -58,8 +59,10 @@ impl Act for Renew {
 /// Releases, as the act of a batcher. Run twice, the second finds the lock ended.
 pub(super) struct Release {
     pub(super) ledger: Arc<dyn Ledger>,
-    /// Hears what is free now.
+    /// Hears what is free now, if somebody waits for it.
     pub(super) line: Arc<Line>,
+    /// Hears it if nobody does.
+    pub(super) freed: Arc<Freed>,
 }
 
 #[async_trait]
@@ -88,8 +91,12 @@ impl Act for Release {
             _ => Vec::new(),
         };
         for (item, verdict) in items.iter().zip(&verdicts) {
-            if matches!(verdict, ReleaseVerdict::Left(_)) {
-                self.line.poke(item.lock);
+            match verdict {
+                ReleaseVerdict::Left(_) => self.line.poke(item.lock),
+                ReleaseVerdict::Released { ended, waited_for: false, .. } => {
+                    self.freed.note(ended.iter().map(|trace| &trace.resource));
+                }
+                _ => {}
             }
         }
         let freed: Vec<ResourceName> = verdicts.iter().flat_map(freed).collect();

@@ -11,6 +11,7 @@ mod deliveries;
 mod epochs;
 pub mod error;
 mod feed;
+mod freed;
 mod granting;
 mod grants;
 mod intents;

@@ -14,6 +14,7 @@ use super::commits::{CommitMany, Commits};
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::feed::Feed;
+use super::freed::Freed;
 use super::granting::Granting;
 use super::grants::{self, Grants, Look};
 use super::line::Line;
@@ -60,7 +61,12 @@ impl Engine {
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let traces = Traces::default();
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
-        let release = Release { ledger: Arc::clone(&ledger), line: Arc::clone(&line) };
+        let freed = Arc::new(Freed::new(Arc::clone(&runtime.clock)));
+        let release = Release {
+            ledger: Arc::clone(&ledger),
+            line: Arc::clone(&line),
+            freed: Arc::clone(&freed),
+        };
         let releases = Arc::new(start.batcher(release));
         let give_back = GiveBack {
             releases: Arc::clone(&releases),
@@ -80,6 +86,7 @@ impl Engine {
         let reentries = Arc::new(start.limited(granting(), grants::BATCH_MAX));
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
+            freed,
             reentries: Arc::clone(&reentries),
             grants: start.limited(granting(), grants::BATCH_MAX),
             waiting: Waiting {

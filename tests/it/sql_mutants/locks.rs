@@ -82,7 +82,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("seal-ends-no-lock": "the lock that held the resource before is not ended",
         caught by schedules::a_renewal_and_a_release_behind_a_seal_come_too_late, which says "left: [Renewed",
-        "seal": "WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL;" => "WHERE false;",
+        "seal": "WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL" => "WHERE false",
     ),
     mutant!("ids-not-locked": "a seal and a release of one id do not wait for each other",
         caught by ghosts::a_release_of_an_id_that_is_just_being_sealed_leaves_no_lock_behind, which says "and still there",

@@ -1,4 +1,4 @@
-//! Mutants of the short ways of commit, seal and release.
+//! Mutants of the short ways of commit, seal and release, and of the belt that is as short.
 
 use fence_tests::mutants::Edit;
 
@@ -55,6 +55,10 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("plain-draining-written": "the short way takes a token that is not in force yet",
         caught by schedules_plain::what_is_refused_is_refused_on_the_short_ways_as_well, which says "right: Refused(Draining)",
         "admits": "p_fence.hold = 'held'" => "p_fence.hold IN ('held', 'draining')",
+    ),
+    mutant!("leap-uncounted": "a version that rises by more than one needs no more than its last operation",
+        caught by conformance::databases::a_version_that_leaps_over_operations_is_refused::on_postgres, which says "the database took",
+        "check_fence": "NEW.version - OLD.version <> (" => "0 <> 0 * (",
     ),
     mutant!("plain-all-created": "every object counts as new",
         caught by conformance::writes::versions_count_the_writes_of_a_resource::on_postgres, which says "left: (Some(3), true)",

@@ -272,7 +272,9 @@ fn raise(
             grant.at = Some(now.wall);
             rows.journal.insert(Change::Grant(old.0, old.1));
         }
-        rows.end_lock(before.lock, LockEnd::Superseded, now);
+        if before.hold.stands() {
+            rows.end_lock(before.lock, LockEnd::Superseded, now);
+        }
         let was_lock = !rows.locks.get(&before.lock).is_some_and(|row| row.fence);
         taken_over = (before.hold == Hold::Held && was_lock)
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });

@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use fence_core::ResourceName;
 use fence_core::ports::{LedgerError, Patience, Runtime};
 use futures::FutureExt as _;
+use futures::future::join;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -173,14 +174,21 @@ impl<A: Act> Batcher<A> {
 }
 
 /// The task: forms batches and runs them, one at a time.
+///
+/// What has gathered meanwhile is sent before a batch is answered, so that the ledger does not wait for that.
 async fn empty<A: Act>(
     shared: Arc<Shared<A>>,
     mut waiting: mpsc::Receiver<Entry<A>>,
     closing: CancellationToken,
 ) {
     let mut held_back = VecDeque::new();
+    let mut decided = Vec::new();
     loop {
         if held_back.is_empty() {
+            held_back.extend(waiting.try_recv().ok());
+        }
+        if held_back.is_empty() {
+            answer(std::mem::take(&mut decided));
             let next = tokio::select! {
                 biased;
                 entry = waiting.recv() => entry,
@@ -195,7 +203,9 @@ async fn empty<A: Act>(
             }
         }
         let batch = gather(&shared, &mut held_back, &mut waiting);
-        send_batch(&shared, batch).await;
+        // Polled in this order.
+        let before = std::mem::take(&mut decided);
+        (decided, ()) = join(send_batch(&shared, batch), async { answer(before) }).await;
     }
 }
 
@@ -234,16 +244,19 @@ fn gather<A: Act>(
     batch
 }
 
+/// An item that was decided.
+type Decided<A> = (Entry<A>, <A as Act>::Verdict);
+
 /// Sends a batch. Whatever cannot be decided at once moves to lanes.
-async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) {
+async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) -> Vec<Decided<A>> {
     let mut pause = PAUSE_MIN;
     for _ in 0..BATCH_TRIES {
         batch.retain_mut(Entry::send);
         if batch.is_empty() {
-            return;
+            return Vec::new();
         }
         match run(shared, &batch, Patience::Skip).await {
-            Ok(verdicts) => return deliver(shared, batch, verdicts),
+            Ok(verdicts) => return sort_out(shared, batch, verdicts),
             Err(LedgerError::Unavailable(why)) => {
                 tracing::warn!(act = A::NAME, items = batch.len(), why, "rolled back");
                 batch.iter().for_each(|entry| entry.unsend(QUEUED));
@@ -261,13 +274,15 @@ async fn send_batch<A: Act>(shared: &Arc<Shared<A>>, mut batch: Vec<Entry<A>>) {
             }
             Err(error) => {
                 tracing::error!(act = A::NAME, items = batch.len(), %error, "not decided");
-                return batch.into_iter().for_each(|entry| entry.give_up(&error));
+                batch.into_iter().for_each(|entry| entry.give_up(&error));
+                return Vec::new();
             }
         }
         shared.runtime.clock.sleep(pause).await;
         pause *= 2;
     }
     batch.into_iter().for_each(|entry| open_lane(shared, entry));
+    Vec::new()
 }
 
 /// Runs the act once.
@@ -285,14 +300,28 @@ async fn run<A: Act>(
     act.catch_unwind().await.unwrap_or_else(|_| Err(LedgerError::Unknown("a panic".into())))
 }
 
-/// Hands out verdicts; items whose row is locked by somebody else move to lanes.
-fn deliver<A: Act>(shared: &Arc<Shared<A>>, batch: Vec<Entry<A>>, verdicts: Vec<A::Verdict>) {
+/// Those that were decided. Items whose row is locked by somebody else move to lanes, before a later item of
+/// their lane can be sent.
+fn sort_out<A: Act>(
+    shared: &Arc<Shared<A>>,
+    batch: Vec<Entry<A>>,
+    verdicts: Vec<A::Verdict>,
+) -> Vec<Decided<A>> {
+    let mut decided = Vec::with_capacity(batch.len());
     for (entry, verdict) in batch.into_iter().zip(verdicts) {
         if A::is_busy(&verdict) {
             entry.unsend(WAITING);
             open_lane(shared, entry);
         } else {
-            let _ = entry.answer.send(Ok(verdict));
+            decided.push((entry, verdict));
         }
+    }
+    decided
+}
+
+/// Hands out verdicts.
+fn answer<A: Act>(decided: Vec<Decided<A>>) {
+    for (entry, verdict) in decided {
+        let _ = entry.answer.send(Ok(verdict));
     }
 }

@@ -9,7 +9,7 @@ use fence_core::{OperationId, Refusal, Supersession};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::commit_plain::Puts;
+use super::commit_plain::{Puts, Tried};
 use super::reads;
 use super::session::{Sessions, unreadable};
 use super::{attempt, wait_ms};
@@ -110,23 +110,21 @@ struct Columns<'a> {
 
 /// Decides items, each by the state that those before it left.
 ///
-/// What is common is tried first; if that was rolled back, say, because an id is applied already, the whole
-/// act says what became of it.
+/// What is common is tried first; if an id turns out to be applied already, the whole act says what became of
+/// it.
 pub(super) async fn commit(
     sessions: &Sessions,
     items: &[WriteItem],
     patience: Patience,
     keeps_versions: bool,
 ) -> Result<Vec<WriteVerdict>, LedgerError> {
-    let plain = match Puts::of(items, patience).filter(|_| !keeps_versions) {
-        Some(puts) => puts.commit(sessions).await,
-        None => Err(LedgerError::Unavailable(String::new())),
+    let tried = match Puts::of(items, patience).filter(|_| !keeps_versions) {
+        Some(puts) => puts.commit(sessions).await?,
+        None => Tried::NotPlain,
     };
-    let rows = match plain {
-        Err(LedgerError::Unavailable(_)) => {
-            commit_any(sessions, items, patience, keeps_versions).await?
-        }
-        decided => decided?,
+    let rows = match tried {
+        Tried::Decided(rows) => rows,
+        Tried::NotPlain => commit_any(sessions, items, patience, keeps_versions).await?,
     };
     let Some(rows) = rows else {
         return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());

@@ -7,7 +7,15 @@ use sqlx::query::QueryAs;
 use uuid::Uuid;
 
 use super::commit::{CommitRow, Stored};
-use super::session::Sessions;
+use super::session::{Failure, Sessions};
+
+/// What came of trying.
+pub(super) enum Tried {
+    /// A row for each item, in the order of the items; none if the server gave up waiting for a row.
+    Decided(Option<Vec<CommitRow>>),
+    /// It is not for the short way: nothing was stored.
+    NotPlain,
+}
 
 /// Small puts, each to a resource of its own, that were not sent before and depend on nothing but the fence:
 /// as the arrays that the function takes, in name order.
@@ -69,25 +77,27 @@ impl<'a> Puts<'a> {
         }
     }
 
-    /// Decides them: a row for each item, in the order of the items; `None` if the server gave up waiting for
-    /// a row.
+    /// Decides them. They are not plain after all if an id is applied already: all was rolled back.
     ///
     /// # Errors
-    /// As any act. An id that is applied already is `Unavailable`: all was rolled back.
-    pub(super) async fn commit(
-        &self,
-        sessions: &Sessions,
-    ) -> Result<Option<Vec<CommitRow>>, LedgerError> {
+    /// As any act.
+    pub(super) async fn commit(&self, sessions: &Sessions) -> Result<Tried, LedgerError> {
         let mut session = sessions.take_for_act().await?;
         let query = match self.items.len() {
             1 => self.lone(session.seen),
             _ => self.batch(session.seen),
         };
         let answer = sessions.answer(query.fetch_all(&mut session.connection)).await;
-        let Some(rows) = sessions.settle_act(session, answer).await? else { return Ok(None) };
+        let is_applied = matches!(answer, Err(Failure::Duplicate(_)));
+        let rows = match sessions.settle_act(session, answer).await {
+            Err(_) if is_applied => return Ok(Tried::NotPlain),
+            Ok(Some(rows)) => rows,
+            Ok(None) => return Ok(Tried::Decided(None)),
+            Err(error) => return Err(error),
+        };
         let mut placed: Vec<_> = self.items.iter().zip(rows).collect();
         placed.sort_unstable_by_key(|(item, _)| **item);
-        Ok(Some(placed.into_iter().map(|(_, row)| row).collect()))
+        Ok(Tried::Decided(Some(placed.into_iter().map(|(_, row)| row).collect())))
     }
 
     fn batch(&self, seen: i64) -> Call<'_> {

@@ -15,9 +15,11 @@ pub(super) struct Seals<'a> {
 }
 
 impl<'a> Seals<'a> {
-    /// The items, if all of them are such locks. That no resource comes twice is true of all seals.
+    /// The items, if all of them are such locks, each under an id of its own. That no resource comes twice
+    /// is true of all seals.
     pub(super) fn of(items: &'a [SealItem], patience: Patience) -> Option<Self> {
-        let plain = |item: &SealItem| {
+        let mut ids = HashSet::with_capacity(items.len());
+        let mut plain = |item: &SealItem| {
             item.kind == SealKind::Lock
                 && item.attempt == Attempt::First
                 && item.resources.len() == 1
@@ -25,8 +27,9 @@ impl<'a> Seals<'a> {
                 && item.max_hold.is_none()
                 && item.metadata.entries().is_empty()
                 && !item.ttl.is_infinite()
+                && ids.insert(item.lock)
         };
-        if patience != Patience::Skip || !items.iter().all(plain) {
+        if patience != Patience::Skip || !items.iter().all(&mut plain) {
             return None;
         }
         let mut items: Vec<_> = items.iter().enumerate().collect();

@@ -122,6 +122,10 @@ impl Sessions {
                 self.idle().push(session.connection);
                 Err(LedgerError::Unavailable("a row stayed locked by somebody else".into()))
             }
+            Err(Failure::Duplicate(why)) => {
+                self.idle().push(session.connection);
+                Err(LedgerError::Unavailable(why))
+            }
             Err(Failure::Lost(why)) => {
                 // The others are probably lost too; better to connect anew than to lose more calls.
                 self.idle().clear();
@@ -332,6 +336,8 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
 
 /// SQLSTATE of a lock timeout.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// SQLSTATE of a key that exists already.
+const UNIQUE_VIOLATION: &str = "23505";
 /// What the schema raises for a server that is behind the position it was given.
 const FALLEN_BEHIND: &str = "FG004";
 
@@ -344,6 +350,9 @@ pub enum Failure {
     Behind(String),
     /// The server gave up waiting for a row that somebody else has locked: rolled back.
     RowLocked,
+    /// A unique id that is there already, or that somebody else was using at the same moment: rolled back. The
+    /// next look finds it.
+    Duplicate(String),
     /// No answer came: the call may still take effect. The session must be closed.
     Lost(String),
 }
@@ -359,6 +368,9 @@ impl From<sqlx::Error> for Failure {
                     }
                     Some(pg) if pg.code() == LOCK_NOT_AVAILABLE => Self::RowLocked,
                     Some(pg) if pg.code() == FALLEN_BEHIND => Self::Behind(pg.message().to_owned()),
+                    Some(pg) if pg.code() == UNIQUE_VIOLATION => {
+                        Self::Duplicate(pg.message().to_owned())
+                    }
                     Some(pg) => Self::Answered(meaning(pg.code(), pg.message())),
                     None => Self::Lost(error.to_string()),
                 }
@@ -382,8 +394,6 @@ fn meaning(code: &str, message: &str) -> LedgerError {
     match code {
         "FG001" => LedgerError::RefenceRequired(message.to_owned()),
         "FG002" => LedgerError::EpochMoved,
-        // A unique id that somebody else was using at the same moment: the next look finds it.
-        "23505" => LedgerError::Unavailable(message.to_owned()),
         // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
         _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {
             LedgerError::Unavailable(message.to_owned())

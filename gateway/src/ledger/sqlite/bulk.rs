@@ -68,6 +68,18 @@ impl Script {
         }
     }
 
+    /// Ends the transaction after it, and says so in a row: a connection whose thread has died ends its answer
+    /// early, and not with an error.
+    pub(super) async fn commit(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        match self.error {
+            Some(error) => Err(error),
+            None => {
+                let sql = AssertSqlSafe(self.sql + "COMMIT; SELECT 1");
+                sqlx::query_with(sql, self.values).fetch_one(connection).await.map(drop)
+            }
+        }
+    }
+
     /// Runs it, if there is anything in it. An error leaves the rest undone.
     pub(super) async fn run(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         match self.error {
@@ -92,6 +104,31 @@ mod tests {
         columns: 2,
         conflict: "ON CONFLICT (number) DO UPDATE SET square = excluded.square",
     };
+
+    /// What comes after a statement that fails is left undone, the commit above all.
+    #[tokio::test]
+    async fn a_script_that_fails_commits_nothing() {
+        let mut connection = SqliteConnection::connect(":memory:").await.expect("opened");
+        let table = "CREATE TABLE squares (number INTEGER UNIQUE, square INTEGER CHECK (square < 50)) STRICT";
+        sqlx::query(table).execute(&mut connection).await.expect("made");
+        for (rows, stored) in [(vec![1, 9, 2], 0), (vec![1, 2], 2)] {
+            sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.expect("begun");
+            // A statement for each row.
+            let mut script = Script::new(1);
+            script.store(&SQUARES, &rows, |script, row| {
+                script.bind(*row).bind(row * row);
+            });
+            let committed = script.commit(&mut connection).await;
+            assert_eq!(committed.is_ok(), stored > 0, "{committed:?}");
+            if let Err(error) = committed {
+                assert_eq!(super::super::code(&error), Some(19), "{error}");
+                sqlx::query("ROLLBACK").execute(&mut connection).await.expect("still open");
+            }
+            let count = sqlx::query_scalar("SELECT count(*) FROM squares");
+            let count: i64 = count.fetch_one(&mut connection).await.expect("read");
+            assert_eq!(count, stored);
+        }
+    }
 
     /// As many as there are, in their order, whatever the room; what is listed comes after them.
     #[tokio::test]

@@ -39,6 +39,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use uuid::Uuid;
 
+use bulk::Script;
 use needs::Needs;
 
 /// The ledger in a file.
@@ -103,11 +104,12 @@ impl SqliteLedger {
 
     /// Runs an act on the rows that it needs, in one transaction.
     ///
-    /// 1. `BEGIN IMMEDIATE`, load, run, store: an error up to here rolls back, definitely.
-    /// 2. `COMMIT`: an error here may come after the commit reached the disk. The outcome is
-    ///    unknown; the connection is closed, and the next act opens the file anew. After an
-    ///    input/output error not even that: the system may show what the disk does not have, so the
-    ///    ledger stops until the gateway is started again.
+    /// 1. `BEGIN IMMEDIATE`, load, run, prepare what is to be stored: an error rolls back, definitely.
+    /// 2. Store and `COMMIT`, on one way to the connection. A constraint that fails is none of the commit's,
+    ///    and leaves it undone: rolled back, definitely. Any other error may come after the commit reached the
+    ///    disk. The outcome is unknown; the connection is closed, and the next act opens the file anew. After
+    ///    an input/output error not even that: the system may show what the disk does not have, so the ledger
+    ///    stops until the gateway is started again.
     async fn act<V>(
         &self,
         mut needs: Needs,
@@ -130,35 +132,35 @@ impl SqliteLedger {
             let before = rows.fences.clone();
             let now = self.now();
             let verdicts = self.with_waiting(&mut rows, |rows| run(rows, now))?;
-            store::store(&mut connection, &rows, &before, now).await.map_err(rolled_back)?;
-            Ok(verdicts)
+            let script = store::store(&mut connection, &rows, &before, now).await;
+            Ok((verdicts, script.map_err(rolled_back)?))
         };
-        let prepared: Result<V, LedgerError> = prepared.await;
-        match prepared {
-            Err(error) => {
-                self.waiting().undo();
-                if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
-                    *writer = Some(connection);
-                }
-                Err(error)
-            }
-            Ok(verdicts) => match sqlx::query("COMMIT").execute(&mut connection).await {
-                Ok(_) => {
+        let prepared: Result<(V, Script), LedgerError> = prepared.await;
+        let error = match prepared {
+            Ok((verdicts, script)) => match script.commit(&mut connection).await {
+                Ok(()) => {
                     self.waiting().settle();
                     *writer = Some(connection);
-                    Ok(verdicts)
+                    return Ok(verdicts);
                 }
+                Err(error) if code(&error) == Some(SQLITE_CONSTRAINT) => rolled_back(error),
                 Err(error) => {
                     self.waiting().undo();
-                    if is_io_error(&error) {
+                    if code(&error) == Some(SQLITE_IOERR) {
                         self.disk_failed.store(true, Ordering::Release);
                         tracing::error!(%error, "the ledger's disk failed; the ledger stops");
                     }
                     let _ = connection.close().await;
-                    Err(LedgerError::Unknown(error.to_string()))
+                    return Err(LedgerError::Unknown(error.to_string()));
                 }
             },
+            Err(error) => error,
+        };
+        self.waiting().undo();
+        if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
+            *writer = Some(connection);
         }
+        Err(error)
     }
 
     fn working(&self) -> Result<(), LedgerError> {
@@ -211,24 +213,21 @@ fn elapsed_ms(clock: &dyn Clock) -> i64 {
     i64::try_from(clock.elapsed().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Whether the disk failed, as opposed to being full or busy. The extended codes of SQLite have the
-/// primary one in their lowest byte.
-fn is_io_error(error: &sqlx::Error) -> bool {
-    const SQLITE_IOERR: i64 = 10;
-    let code = match error {
-        sqlx::Error::Database(database) => database.code().and_then(|code| code.parse().ok()),
-        _ => None,
-    };
-    code.is_some_and(|code: i64| code & 0xff == SQLITE_IOERR)
+/// SQLite's primary codes, <https://www.sqlite.org/rescode.html>.
+const SQLITE_IOERR: i64 = 10;
+const SQLITE_CONSTRAINT: i64 = 19;
+
+/// The primary code of an error. Extended ones have it in their lowest byte.
+fn code(error: &sqlx::Error) -> Option<i64> {
+    let extended: i64 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
 }
 
 /// An error before `COMMIT`: nothing was applied.
 fn rolled_back(error: sqlx::Error) -> LedgerError {
-    match &error {
+    match code(&error) {
         // A constraint or trigger: a defect, which trying again will not mend.
-        sqlx::Error::Database(database) if database.message().contains("constraint") => {
-            LedgerError::Defect(error.to_string())
-        }
+        Some(SQLITE_CONSTRAINT) => LedgerError::Defect(error.to_string()),
         _ => LedgerError::Unavailable(error.to_string()),
     }
 }

@@ -10,7 +10,7 @@ use sqlx::SqliteConnection;
 use super::bulk::Script;
 use super::tables;
 
-/// Stores every row that the journal names, in the order of the journal: objects that were wiped
+/// Stores every row that the journal names when the script that it returns is run, in the order of the journal: objects that were wiped
 /// before those put since, operations before the fences whose versions they explain. `before` has the
 /// fences as they were loaded.
 ///
@@ -20,7 +20,7 @@ pub(super) async fn store(
     rows: &Rows,
     before: &BTreeMap<ResourceName, FenceRow>,
     now: Now,
-) -> Result<(), sqlx::Error> {
+) -> Result<Script, sqlx::Error> {
     super::versions::keep(connection, rows, now).await?;
     let (mut locks, mut grants, mut operations) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keys, mut objects, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ pub(super) async fn store(
     script.list(COUNT, &counted);
     super::events::append(&mut script, rows);
     super::audit::append(&mut script, &rows.audited);
-    script.run(connection).await
+    Ok(script)
 }
 
 /// Removes objects.

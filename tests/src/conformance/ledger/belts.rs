@@ -49,6 +49,29 @@ pub async fn a_version_without_an_operation_is_refused(ledger: &dyn Ledger, oper
     assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(2));
 }
 
+/// Where it rises by more than one, all of them have to be there, and not only the last.
+pub async fn a_version_that_leaps_over_operations_is_refused(
+    ledger: &dyn Ledger,
+    operator: &Operator,
+) {
+    let ann = held(ledger, "r", 10).await;
+    apply(ledger, put(&ann, "k", "a")).await;
+    let token = match operator {
+        Operator::Sqlite(_) => "",
+        Operator::Postgres(_) => "token,",
+    };
+    let columns =
+        format!("kind, key, generation, {token} created, size, owner, committed_at, resource");
+    let last = format!(
+        "INSERT INTO operations (id, version, {columns})
+         SELECT '0192d7a0-0000-7000-8000-000000000003', 3, {columns} FROM operations"
+    );
+    operator.execute(&last).await;
+    let why = operator.refusal("UPDATE fences SET version = 3").await;
+    assert!(why.contains("a version rises by one per operation"), "{why}");
+    assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(2));
+}
+
 /// Neither floor nor epoch nor base, and no guard is removed.
 pub async fn the_guard_never_falls(ledger: &dyn Ledger, operator: &Operator) {
     held(ledger, "r", 10).await;

@@ -236,6 +236,22 @@ pub async fn a_batch_of_seals_has_a_verdict_each(ledger: &dyn Ledger) {
     );
 }
 
+/// The second is judged by what the first has left.
+pub async fn one_id_for_two_resources_in_a_batch_is_granted_once(ledger: &dyn Ledger) {
+    for name in ["r", "s"] {
+        let lock = held(ledger, name, 10).await;
+        release_one(ledger, lock.lock).await;
+    }
+    let first = seal(["r"], 20);
+    let second = SealItem { lock: first.lock, ..seal(["s"], 20) };
+    let verdicts = ledger.seal(0, Arc::from([first, second]), Patience::Skip).await;
+    let verdicts = verdicts.expect("decided");
+    assert!(
+        matches!(verdicts.as_slice(), [SealVerdict::Sealed(..), SealVerdict::Conflict]),
+        "{verdicts:?}"
+    );
+}
+
 /// The number was minted in another epoch: definitely not applied.
 pub async fn a_wrong_epoch_seals_nothing(ledger: &dyn Ledger) {
     let item = seal(["r"], 10);
