@@ -68,8 +68,8 @@ BEGIN
                 WHERE f.resource = a.resource
                   AND fencegate.is_free(f, guard.base + a.number, guard.floor)
                 FOR NO KEY UPDATE SKIP LOCKED) f) l;
+        got_ids := cardinality(fencegate.lock_ids(p_lock, 0));
     END IF;
-    got_ids := cardinality(fencegate.lock_ids(p_lock, 0));
     t := clock_timestamp();
     t_us := fencegate.micros(t);
 

@@ -445,6 +445,12 @@ async fn a_locked_row_is_not_marked_on_postgres() {
 }
 
 #[tokio::test]
+async fn a_statement_that_fails_on_sqlite_rolls_back() {
+    let opened = conformance::sqlite_ledger().await;
+    cases::belts::a_statement_that_fails_rolls_back(&opened.ledger, &opened.operator).await;
+}
+
+#[tokio::test]
 async fn a_sqlite_file_is_the_same_when_opened_again() {
     let home = TempDir::new().expect("a directory");
     cases::belts::a_sqlite_file_is_the_same_when_opened_again(&home.path().join("ledger.db")).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Attempt, Epoch, Ledger, LedgerError, Mint, MintError, MintItem, Patience, SealItem, SealVerdict,
+    Attempt, Ended, Epoch, Ledger, LedgerError, Mint, MintError, MintItem, Patience, SealItem,
+    SealVerdict,
 };
 use fence_core::{LockId, ResourceName};
 
@@ -239,6 +240,9 @@ impl Granting {
                     (None, failed.collect())
                 }
             };
+            if let Some((_, number)) = &numbered {
+                self.traces.add(in_vain(&batch, &decided, *number));
+            }
             let too_low = |verdict: &Result<_, _>| matches!(verdict, Ok(SealVerdict::NumberTooLow));
             let lost_place = match (&numbered, highest) {
                 (Some((epoch, number)), Some(highest))
@@ -274,6 +278,26 @@ impl Granting {
         }
         Ok(verdicts)
     }
+}
+
+/// Traces in the mint of grants that came to nothing.
+fn in_vain(
+    items: &[Pending],
+    decided: &[Result<SealVerdict, EngineError>],
+    number: i64,
+) -> Vec<Ended> {
+    let is_traced = |verdict: &Result<SealVerdict, _>| {
+        use SealVerdict::{Again, Drains, Sealed};
+        matches!(verdict, Ok(Sealed(..) | Drains { .. } | Again(_)))
+    };
+    let in_vain = items
+        .iter()
+        .zip(decided)
+        .filter(|(pending, verdict)| pending.wants_number() && !is_traced(verdict));
+    in_vain
+        .flat_map(|(pending, _)| &pending.item.resources)
+        .map(|resource| Ended { resource: resource.clone(), number })
+        .collect()
 }
 
 fn overtaken() -> EngineError {
@@ -332,5 +356,57 @@ impl Act for Granting {
             let wanted = wanted || item.proposed;
             item.item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fence_core::ports::{Holder, SealKind};
+    use fence_core::{LockState, Metadata, Ttl};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn pending(names: &[&str], reentry: bool) -> Pending {
+        let resources = names.iter().map(|name| ResourceName::new(*name).expect("a name"));
+        Pending {
+            item: SealItem {
+                kind: SealKind::Lock,
+                lock: LockId(Uuid::nil()),
+                resources: resources.collect(),
+                owner: "ann".into(),
+                ttl: Ttl::from_ms(1),
+                max_hold: None,
+                metadata: Metadata::default(),
+                number: None,
+                attempt: Attempt::First,
+                waits: None,
+            },
+            proposed: false,
+            reentry,
+        }
+    }
+
+    #[test]
+    fn what_was_numbered_in_vain_leaves_no_trace() {
+        let resource = |name| ResourceName::new(name).expect("a name");
+        let held = Holder {
+            resource: resource("b"),
+            owner: "bob".into(),
+            state: LockState::Leased,
+            age_ms: 0,
+            remaining_ms: 1,
+        };
+        let drains = SealVerdict::Drains { resource: resource("d"), taken_over: Vec::new() };
+        let items = [
+            pending(&["a", "b"], false),
+            pending(&["c"], true),
+            pending(&["d"], false),
+            pending(&["e"], false),
+        ];
+        let decided =
+            [Ok(SealVerdict::Held(held)), Ok(SealVerdict::Conflict), Ok(drains), Err(overtaken())];
+        let ended = |name| Ended { resource: resource(name), number: 7 };
+        assert_eq!(in_vain(&items, &decided, 7), ["a", "b", "e"].map(ended));
     }
 }

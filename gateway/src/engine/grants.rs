@@ -209,13 +209,7 @@ impl Grants {
 
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
         let until = self.runtime.clock.elapsed() + request.wait;
-        let found = match self.freed.take(&request.resources) {
-            true => Found::Free,
-            false => {
-                let found = self.looks.submit(request.resources.clone()).await;
-                found.map_err(|failure| EngineError::unread(failure, "locks"))?
-            }
-        };
+        let was_freed = self.freed.take(&request.resources);
         let mut pending = Pending {
             proposed: request.id.is_some(),
             reentry: false,
@@ -232,6 +226,16 @@ impl Grants {
                 waits: (!request.wait.is_zero()).then_some(self.waiting.line.gateway),
             },
         };
+        if was_freed {
+            match seal(&self.grants, pending.clone()).await {
+                // The look may know better than to ask the mint.
+                Ok(SealVerdict::Held(_) | SealVerdict::Queued)
+                | Err(EngineError::MintUnavailable(_) | EngineError::MintRegressed(_)) => {}
+                verdict => return self.sealed(pending, verdict?, until).await,
+            }
+        }
+        let found = self.looks.submit(pending.item.resources.clone()).await;
+        let found = found.map_err(|failure| EngineError::unread(failure, "locks"))?;
         let in_the_way = match found {
             Found::Free => None,
             Found::Held(holder) => Some(EngineError::Held(holder)),
@@ -251,9 +255,20 @@ impl Grants {
                 verdict => return acquired(verdict),
             }
         }
-        match seal(&self.grants, pending.clone()).await? {
+        let verdict = seal(&self.grants, pending.clone()).await?;
+        self.sealed(pending, verdict, until).await
+    }
+
+    /// What the verdict on a grant that was numbered means for its caller.
+    async fn sealed(
+        &self,
+        pending: Pending,
+        verdict: SealVerdict,
+        until: Duration,
+    ) -> Result<Acquired, EngineError> {
+        match verdict {
             SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)
-                if !request.wait.is_zero() =>
+                if pending.item.waits.is_some() =>
             {
                 self.waiting.acquire(&self.grants, pending, until).await
             }

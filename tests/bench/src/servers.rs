@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
-use fence_tests::postgres::Postgres;
+use fence_tests::postgres::{Postgres, Stop};
 use fence_tests::process::loopback;
 use fence_tests::redis::Redis;
 use fence_tests::stores::{Kind, Store};
@@ -37,8 +37,7 @@ impl Servers {
     /// # Errors
     /// Whatever does not start.
     pub async fn start() -> Result<Self> {
-        let (postgres, etcd, redis) =
-            tokio::join!(Postgres::dedicated(), Etcd::dedicated(), Redis::durable());
+        let (postgres, etcd, redis) = tokio::join!(postgres(), Etcd::dedicated(), Redis::durable());
         let store = Store::start(Kind::S3).await;
         let ledger = postgres.database().await;
         let mut settings = quiet(Gateway::clustered(&ledger, &etcd.endpoint(), &etcd.prefix()))
@@ -55,6 +54,15 @@ impl Servers {
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { postgres, etcd, redis, store, clustered, embedded, empty, database })
     }
+}
+
+/// A server that keeps in memory what is asked for, as its manual advises; all else is as it comes.
+async fn postgres() -> Postgres {
+    let postgres = Postgres::dedicated().await;
+    postgres.execute("postgres", "ALTER SYSTEM SET shared_buffers = '1GB'").await;
+    postgres.stop(Stop::Fast).await;
+    postgres.start().await;
+    postgres
 }
 
 /// Settings of a gateway that is measured: less of a log, and room for all who call and wait.

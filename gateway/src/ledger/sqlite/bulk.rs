@@ -2,7 +2,7 @@
 //! and back, and waits there in line behind whatever else the gateway is doing.
 
 use sqlx::sqlite::SqliteArguments;
-use sqlx::{Arguments as _, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, Row as _, Sqlite, SqliteConnection, Type};
 
 /// The most rows in a statement.
 const ROWS_MAX: usize = 64;
@@ -74,8 +74,9 @@ impl Script {
         match self.error {
             Some(error) => Err(error),
             None => {
-                let sql = AssertSqlSafe(self.sql + "COMMIT; SELECT 1");
-                sqlx::query_with(sql, self.values).fetch_one(connection).await.map(drop)
+                let sql = AssertSqlSafe(self.sql + "COMMIT; SELECT 'done' AS committed");
+                let row = sqlx::query_with(sql, self.values).fetch_one(connection).await?;
+                row.try_get::<String, _>("committed").map(drop)
             }
         }
     }

@@ -105,10 +105,10 @@ impl SqliteLedger {
     /// Runs an act on the rows that it needs, in one transaction.
     ///
     /// 1. `BEGIN IMMEDIATE`, load, run, prepare what is to be stored: an error rolls back, definitely.
-    /// 2. Store and `COMMIT`, on one way to the connection. A constraint that fails is none of the commit's,
-    ///    and leaves it undone: rolled back, definitely. Any other error may come after the commit reached the
-    ///    disk. The outcome is unknown; the connection is closed, and the next act opens the file anew. After
-    ///    an input/output error not even that: the system may show what the disk does not have, so the ledger
+    /// 2. Store and `COMMIT`, on one way to the connection. After an error that leaves a transaction to roll
+    ///    back there was no commit: definitely. If there is none, the commit may have reached the disk: the
+    ///    outcome is unknown, the connection is closed, and the next act opens the file anew. After an
+    ///    input/output error not even that: the system may show what the disk does not have, so the ledger
     ///    stops until the gateway is started again.
     async fn act<V>(
         &self,
@@ -121,7 +121,8 @@ impl SqliteLedger {
             let more = self.waiting().wanted_by_absent(needs.resources.iter());
             needs.resources.extend(more);
         }
-        // Taken out while in use: a call that is given up half-way closes it, which rolls back.
+        // Taken out while in use: a call that is given up half-way closes it, and what was not committed by
+        // then is rolled back.
         let mut connection = match writer.take() {
             Some(connection) => connection,
             None => self.options.connect().await.map_err(rolled_back)?,
@@ -136,31 +137,36 @@ impl SqliteLedger {
             Ok((verdicts, script.map_err(rolled_back)?))
         };
         let prepared: Result<(V, Script), LedgerError> = prepared.await;
-        let error = match prepared {
+        let (error, sent) = match prepared {
+            Err(error) => (error, false),
             Ok((verdicts, script)) => match script.commit(&mut connection).await {
                 Ok(()) => {
                     self.waiting().settle();
                     *writer = Some(connection);
                     return Ok(verdicts);
                 }
-                Err(error) if code(&error) == Some(SQLITE_CONSTRAINT) => rolled_back(error),
-                Err(error) => {
+                Err(error) if code(&error) == Some(SQLITE_IOERR) => {
+                    self.disk_failed.store(true, Ordering::Release);
+                    tracing::error!(%error, "the ledger's disk failed; the ledger stops");
                     self.waiting().undo();
-                    if code(&error) == Some(SQLITE_IOERR) {
-                        self.disk_failed.store(true, Ordering::Release);
-                        tracing::error!(%error, "the ledger's disk failed; the ledger stops");
-                    }
                     let _ = connection.close().await;
                     return Err(LedgerError::Unknown(error.to_string()));
                 }
+                Err(error) => (rolled_back(error), true),
             },
-            Err(error) => error,
         };
         self.waiting().undo();
-        if sqlx::query("ROLLBACK").execute(&mut connection).await.is_ok() {
-            *writer = Some(connection);
+        match roll_back(&mut connection).await {
+            Ok(()) => {
+                *writer = Some(connection);
+                Err(error)
+            }
+            Err(_) if sent => {
+                let _ = connection.close().await;
+                Err(LedgerError::Unknown(error.to_string()))
+            }
+            Err(_) => Err(error),
         }
-        Err(error)
     }
 
     fn working(&self) -> Result<(), LedgerError> {
@@ -207,6 +213,11 @@ impl SqliteLedger {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
         answer.map_err(rolled_back)
     }
+}
+
+/// Rolls back. Fails if there is nothing to roll back, and if the connection's thread has died.
+async fn roll_back(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("ROLLBACK; SELECT 1").fetch_one(connection).await.map(drop)
 }
 
 fn elapsed_ms(clock: &dyn Clock) -> i64 {

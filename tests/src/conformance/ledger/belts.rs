@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fence_core::ports::{
-    BreakVerdict, Ledger, Patience, ReleaseVerdict, RenewVerdict, SealItem, SealVerdict, WriteItem,
-    WriteVerdict,
+    BreakVerdict, Ledger, LedgerError, Patience, ReleaseVerdict, RenewVerdict, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockState, Refusal, Ttl};
 
@@ -70,6 +70,19 @@ pub async fn a_version_that_leaps_over_operations_is_refused(
     let why = operator.refusal("UPDATE fences SET version = 3").await;
     assert!(why.contains("a version rises by one per operation"), "{why}");
     assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(2));
+}
+
+/// Whatever fails while rows are stored: the act is rolled back, definitely, and the next one is decided.
+pub async fn a_statement_that_fails_rolls_back(ledger: &dyn Ledger, operator: &Operator) {
+    let ann = held(ledger, "r", 10).await;
+    let overflow = "SELECT abs(-9223372036854775808)";
+    let trigger =
+        format!("CREATE TRIGGER broken BEFORE INSERT ON operations BEGIN {overflow}; END");
+    operator.execute(&trigger).await;
+    let answer = ledger.commit(Arc::from([put(&ann, "k", "a")]), Patience::Skip).await;
+    assert!(matches!(answer, Err(LedgerError::Unavailable(_))), "{answer:?}");
+    operator.execute("DROP TRIGGER broken").await;
+    assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(1));
 }
 
 /// Neither floor nor epoch nor base, and no guard is removed.
