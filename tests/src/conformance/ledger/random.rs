@@ -29,8 +29,8 @@ const KINDS: &str = "Waiting Free Full Queued Left sealed again held NumberTooLo
     marked unchanged frozen renewed released broken breaking applied replayed stale \
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
     Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \
-    Refused(Frozen) Refused(Protected) Refused(Draining) drains draining Draining Admitted closed \
-    resolved committed not-committed UploadExpired Begun KnownKey swept-blobs";
+    Refused(Frozen) Refused(Protected) Refused(Draining) drains draining Admitted closed \
+    resolved committed not-committed UploadExpired Begun swept-blobs";
 
 /// Runs that never came across a kind of verdict have compared nothing of it.
 pub fn assert_all_kinds_occurred(tallies: Vec<Tally>) {
