@@ -309,3 +309,23 @@ async fn a_lock_that_another_gateway_took_since_is_refused() {
         assert_eq!(holder.owner, "bob");
     }
 }
+
+/// The mint is asked once: a caller does not wait for it twice.
+#[tokio::test]
+async fn a_lock_that_is_free_while_there_are_no_numbers_is_refused_after_one_try() {
+    let rig = Rig::new();
+    let first = rig.granted(R).await;
+    rig.engine.release(first.lock).await.unwrap();
+    rig.mint.set_available(false);
+    let seals = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&seals);
+    rig.ledger.on_seal(move |_, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Step::act()
+    });
+    let answer = rig.acquire(R, None).await;
+    assert!(matches!(answer, Err(EngineError::MintUnavailable(_))), "{answer:?}");
+    assert_eq!((seals.load(Ordering::Relaxed), rig.ledger.standings()), (0, 2));
+    rig.mint.set_available(true);
+    rig.granted(R).await;
+}

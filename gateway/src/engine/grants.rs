@@ -226,11 +226,13 @@ impl Grants {
                 waits: (!request.wait.is_zero()).then_some(self.waiting.line.gateway),
             },
         };
+        let mut no_number = None;
         if was_freed {
             match seal(&self.grants, pending.clone()).await {
-                // The look may know better than to ask the mint.
-                Ok(SealVerdict::Held(_) | SealVerdict::Queued)
-                | Err(EngineError::MintUnavailable(_) | EngineError::MintRegressed(_)) => {}
+                Ok(SealVerdict::Held(_) | SealVerdict::Queued) => {}
+                Err(error @ (EngineError::MintUnavailable(_) | EngineError::MintRegressed(_))) => {
+                    no_number = Some(error)
+                }
                 verdict => return self.sealed(pending, verdict?, until).await,
             }
         }
@@ -254,6 +256,10 @@ impl Grants {
                 SealVerdict::NumberTooLow => pending.reentry = false,
                 verdict => return acquired(verdict),
             }
+        }
+        // Free, and the mint has been asked: not a second time.
+        if let Some(error) = no_number {
+            return Err(error);
         }
         let verdict = seal(&self.grants, pending.clone()).await?;
         self.sealed(pending, verdict, until).await

@@ -10,9 +10,9 @@ use sqlx::SqliteConnection;
 use super::bulk::Script;
 use super::tables;
 
-/// Stores every row that the journal names when the script that it returns is run, in the order of the journal: objects that were wiped
-/// before those put since, operations before the fences whose versions they explain. `before` has the
-/// fences as they were loaded.
+/// Stores every row that the journal names, most of it when the script that this returns is run, in the order
+/// of the journal: objects that were wiped before those put since, operations before the fences whose versions
+/// they explain. `before` has the fences as they were loaded.
 ///
 /// Of what an act changes most, all rows of a table go together, and all of it on one way.
 pub(super) async fn store(
