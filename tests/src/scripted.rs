@@ -2,7 +2,6 @@
 //! locked, calls are rolled back, and somebody else acts in between.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -144,7 +143,7 @@ pub struct ScriptedLedger {
     opens: Script<IntentItem, IntentVerdict>,
     commits: Script<CommitItem, CommitVerdict>,
     looks: Mutex<Vec<usize>>,
-    standings: AtomicUsize,
+    on_look: Mutex<Box<dyn FnMut() + Send>>,
     before_tidying: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
@@ -162,7 +161,7 @@ impl ScriptedLedger {
             opens: Script::default(),
             commits: Script::default(),
             looks: Mutex::default(),
-            standings: AtomicUsize::default(),
+            on_look: Mutex::new(Box::new(|| ())),
             before_tidying: Mutex::default(),
         }
     }
@@ -186,9 +185,9 @@ impl ScriptedLedger {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often [`Ledger::look`] was called, so far.
-    pub fn standings(&self) -> usize {
-        self.standings.load(Ordering::Relaxed)
+    /// From now on, this happens before each [`Ledger::look`].
+    pub fn on_look(&self, hook: impl FnMut() + Send + 'static) {
+        *self.on_look.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
     }
 
     /// From now on, seals go as `hook` says.
@@ -351,7 +350,7 @@ impl Ledger for ScriptedLedger {
     }
 
     async fn look(&self, resources: &[ResourceName]) -> Answer<Standing> {
-        self.standings.fetch_add(1, Ordering::Relaxed);
+        (self.on_look.lock().unwrap_or_else(PoisonError::into_inner))();
         self.memory.look(resources).await
     }
 
