@@ -234,16 +234,9 @@ fn run_drill(Drill { url, resource, timeout, json }: Drill) -> Result<(), Failur
     }
 }
 
-/// How many tasks a thread runs before it looks for events, and for tasks that other threads woke. A batch
-/// that the ledger has answered is such an event, and the next one waits behind it.
-const EVENT_INTERVAL: u32 = 8;
-const GLOBAL_QUEUE_INTERVAL: u32 = 4;
-
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .event_interval(EVENT_INTERVAL)
-        .global_queue_interval(GLOBAL_QUEUE_INTERVAL)
         .build()
         .context("cannot start the runtime")?;
     let result = runtime.block_on(work);

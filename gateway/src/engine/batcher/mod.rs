@@ -47,6 +47,11 @@ pub(super) trait Act: Send + Sync + 'static {
     /// What keeps items in order among themselves: their resource, or their lock.
     type Lane: Clone + Eq + Hash + Send + Sync + 'static;
 
+    /// Whether those who were answered go on before the next batch is sent, and with them whoever asks at the
+    /// same time: batches become larger, and the ledger waits meanwhile. For an act that costs the gateway more
+    /// than the ledger.
+    const GATHERS: bool = false;
+
     /// The lane that an item moves to when its row is locked by somebody else.
     fn lane(item: &Self::Item) -> Self::Lane;
 
@@ -175,7 +180,8 @@ impl<A: Act> Batcher<A> {
 
 /// The task: forms batches and runs them, one at a time.
 ///
-/// What has gathered meanwhile is sent before a batch is answered, so that the ledger does not wait for that.
+/// What has gathered meanwhile is sent before a batch is answered, so that the ledger does not wait for that,
+/// unless the act gathers more first.
 async fn empty<A: Act>(
     shared: Arc<Shared<A>>,
     mut waiting: mpsc::Receiver<Entry<A>>,
@@ -201,6 +207,10 @@ async fn empty<A: Act>(
                 Some(entry) => held_back.push_back(entry),
                 None => return,
             }
+        }
+        if A::GATHERS {
+            answer(std::mem::take(&mut decided));
+            tokio::task::yield_now().await;
         }
         let batch = gather(&shared, &mut held_back, &mut waiting);
         // Polled in this order.
