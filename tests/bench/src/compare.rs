@@ -122,9 +122,21 @@ async fn both(
     path: Path,
     lasts: Duration,
 ) -> Result<(Sample, Option<Sample>)> {
-    let our = ours(servers, prepared, path, lasts).await.with_context(|| path.name())?;
+    let our = ours(servers, prepared, path, lasts).await;
+    let our = our.inspect_err(|_| last_lines(servers)).with_context(|| path.name())?;
     let rival = theirs(servers, prepared, path, lasts).await;
     Ok((our, rival.with_context(|| format!("the rival of {}", path.name()))?))
+}
+
+/// What the gateways printed last, where something went wrong.
+fn last_lines(servers: &Servers) {
+    for gateway in [&servers.clustered, &servers.embedded] {
+        let log = gateway.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..]
+            .iter()
+            .for_each(|line| eprintln!("gateway: {line}"));
+    }
 }
 
 fn told(sample: &Sample) -> String {
