@@ -84,7 +84,8 @@ impl Compare {
         let mut samples: Vec<_> = paths.iter().map(|path| (*path, vec![], vec![])).collect();
         for round in 1..=rounds {
             for (path, ours, rivals) in &mut samples {
-                let (our, rival) = both(&servers, &prepared, *path, lasts).await?;
+                let measured = both(&servers, &prepared, *path, lasts).await;
+                let (our, rival) = measured.inspect_err(|_| last_lines(&servers))?;
                 let beside = rival
                     .as_ref()
                     .map_or(String::new(), |rival| format!("; rival {}", told(rival)));
@@ -122,8 +123,7 @@ async fn both(
     path: Path,
     lasts: Duration,
 ) -> Result<(Sample, Option<Sample>)> {
-    let our = ours(servers, prepared, path, lasts).await;
-    let our = our.inspect_err(|_| last_lines(servers)).with_context(|| path.name())?;
+    let our = ours(servers, prepared, path, lasts).await.with_context(|| path.name())?;
     let rival = theirs(servers, prepared, path, lasts).await;
     Ok((our, rival.with_context(|| format!("the rival of {}", path.name()))?))
 }
