@@ -86,10 +86,14 @@ CREATE TABLE fencegate.grants (
     lock_id       uuid   NOT NULL,
     owner         text   NOT NULL,
     ordinal       bigint NOT NULL,        -- 1 for the first grant of the resource, 2 for the next
+    leads         boolean NOT NULL DEFAULT true, -- whether the resource is the first of its lock
     superseded_by fencegate.supersession,
     superseded_at timestamptz,
     PRIMARY KEY (resource, token)
 );
+-- A token names one grant, on any resource (I15): of a lock on several, its first resource stands for it. The
+-- acts look before they grant; this holds should two of them ever look at once.
+CREATE UNIQUE INDEX grants_token ON fencegate.grants (token) WHERE leads;
 
 -- Locks by id, while they live and for a day after they ended. An id names one grant for ever.
 CREATE TABLE fencegate.locks (

@@ -235,7 +235,7 @@ END $$;
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order.
 -- 3. Per item: a buried id; a known id; a lock p_from that does not hand over; frozen; held by
 --    another; an order that does not rise; somebody ahead in the queue (for a lock); a number that
---    does not rise; something of older tokens under way at an upstream, unless the caller waits at
+--    does not rise, or that names another grant already (I15); something of older tokens under way at an upstream, unless the caller waits at
 --    p_gateway: then it is sealed as draining, and in force later (0011). p_attempt: 0 first, 1 rerun (a refusal also buries the id, unless it waits),
 --    2 bury (unless it is known).
 --    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
@@ -400,7 +400,9 @@ BEGIN
                 verdict := 'queued';
             ELSIF p_number[i] IS NULL OR guard.base + p_number[i] <= guard.floor OR EXISTS (
                 SELECT FROM fencegate.fences f
-                WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) THEN
+                WHERE f.resource = ANY (names) AND f.token >= guard.base + p_number[i]) OR EXISTS (
+                SELECT FROM fencegate.grants g
+                WHERE g.leads AND g.token = guard.base + p_number[i]) THEN
                 verdict := 'too_low';
             ELSIF may_drain THEN
                 drains := fencegate.drains(names, t);
@@ -464,8 +466,8 @@ BEGIN
                 acquired_at = t, renewed_at = t, break_due = NULL, last_seq = 0,
                 grants = f.grants + 1, fence_order = coalesce(p_order[i], f.fence_order)
             WHERE f.resource = ANY (names);
-            INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
-            SELECT f.resource, f.token, f.lock_id, f.owner, f.grants
+            INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal, leads)
+            SELECT f.resource, f.token, f.lock_id, f.owner, f.grants, f.resource = names[1]
             FROM fencegate.fences f WHERE f.resource = ANY (names);
             INSERT INTO fencegate.locks
                 (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence,

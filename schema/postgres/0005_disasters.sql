@@ -1,12 +1,10 @@
 -- Disasters: a mint that lost its place (a new epoch), and a ledger that may have lost commits (a
 -- re-fence). Both raise the base above every token that was ever sealed.
 
--- The highest token is asked for about once a second, and by both acts.
-CREATE INDEX grants_token ON fencegate.grants (token);
-
+-- Asked for about once a second, and by both acts.
 CREATE FUNCTION fencegate.highest_token() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN coalesce((SELECT max(g.token) FROM fencegate.grants g), 0);
+    RETURN coalesce((SELECT max(g.token) FROM fencegate.grants g WHERE g.leads), 0);
 END $$;
 
 -- Why this ledger must be re-fenced before anything is sealed or written; NULL if nothing calls for it.

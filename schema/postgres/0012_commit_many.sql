@@ -142,7 +142,7 @@ BEGIN
             why := f_hold[r];
         ELSIF p_lock <> f_lock[r] THEN
             why := 'lock_id_mismatch';
-        -- The tokens of several locks that were minted together are the same.
+        -- A belt: a token is of one lock (I15).
         ELSIF f_lock[r] <> f_lock[1] THEN
             why := 'lock_id_mismatch';
         ELSIF f_frozen[r] THEN

@@ -23,7 +23,7 @@ $$;
 --    for each other: not here. Then fences in name order. A fence counts that is locked and free: what the lock
 --    before it was has ended and says so, whatever its row in locks covers besides. Then the ids.
 -- 2. In a later statement what else decides: a lock or waiter that has one of the ids, an id that is buried,
---    somebody in line, something under way at an upstream.
+--    a grant that has one of the numbers (I15), somebody in line, something under way at an upstream.
 -- 3. The grants before are superseded, the fences rise, the grants are recorded.
 --
 -- p_resources is distinct and sorted; all arrays are in its order.
@@ -78,6 +78,10 @@ BEGIN
        OR EXISTS (SELECT FROM fencegate.locks l WHERE l.id = ANY (p_lock))
        OR EXISTS (SELECT FROM fencegate.waiters w WHERE w.lock_id = ANY (p_lock))
        OR EXISTS (SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = ANY (p_lock))
+       OR EXISTS (
+           SELECT FROM fencegate.grants g
+           WHERE g.leads
+             AND g.token = ANY (ARRAY(SELECT guard.base + a.number FROM unnest(p_number) a (number))))
        OR EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (p_resources))
        OR EXISTS (SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources))
        OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL)

@@ -51,6 +51,8 @@ CREATE TABLE grants (
     superseded_at INTEGER,
     PRIMARY KEY (resource, token)
 ) STRICT, WITHOUT ROWID;
+-- A token names one grant: each seal looks for its number.
+CREATE INDEX grants_token ON grants (token);
 
 CREATE TABLE locks (
     id          TEXT PRIMARY KEY,

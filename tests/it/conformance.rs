@@ -224,6 +224,7 @@ on_every_ledger! {
     }
     seals {
         a_fresh_resource_is_sealed
+        a_number_names_one_grant
         a_held_resource_is_refused_with_its_holder
         an_expired_lock_is_taken_over
         only_locks_that_expired_count_as_taken_over
@@ -420,6 +421,7 @@ on_sqlite_opened_again! {
 
 on_every_mint! {
     numbers_rise
+    each_grant_has_a_number_of_its_own
     concurrent_calls_get_distinct_rising_numbers
     another_nonce_mints_nothing
     adopting_twice_keeps_the_first

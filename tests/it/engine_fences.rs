@@ -5,14 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fence_core::ports::Mint as _;
 use fence_core::{LockEnd, LockId, LockState, Ttl};
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost};
 use fencegate::engine::{Acquire, Acquired, EngineError, Fence};
 use tokio::sync::Notify;
 
-use crate::rig::{R, Rig, asking, counter, name, opened};
+use crate::rig::{R, Rig, asking, counter, name, next_number, opened};
 use crate::setup::random_id;
 
 fn a_fence(order: Option<i64>) -> Fence {
@@ -83,11 +82,7 @@ async fn a_confirmation_whose_answer_is_lost_is_sent_again() {
 async fn what_must_exist_is_looked_for_before_a_number_is_minted() {
     let rig = Rig::new();
     rig.granted("a").await;
-    let minted = async || {
-        let nonce = rig.mint.incarnation().await.unwrap().unwrap();
-        rig.mint.mint(nonce, &[], &[]).await.unwrap()
-    };
-    let before = minted().await;
+    let before = next_number(&rig.mint).await;
     let resources = vec![name("a"), name("b"), name("c")];
     let wish = Acquire { resources, only_if_exists: true, ..asking(R) };
     let refused = rig.engine.acquire(wish.clone()).await;
@@ -95,7 +90,7 @@ async fn what_must_exist_is_looked_for_before_a_number_is_minted() {
         matches!(refused, Err(EngineError::NeverLocked(ref first)) if first.as_str() == "b"),
         "{refused:?}"
     );
-    assert_eq!(minted().await, before + 1, "no number was used");
+    assert_eq!(next_number(&rig.mint).await, before + 1, "no number was used");
     rig.mint.set_available(false);
     let refused = rig.engine.acquire(wish).await;
     assert!(matches!(refused, Err(EngineError::NeverLocked(_))), "{refused:?}");

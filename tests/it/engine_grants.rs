@@ -14,7 +14,7 @@ use fence_tests::scripted::{Step, lost, rolled_back};
 use fencegate::engine::EngineError;
 use tokio::sync::Notify;
 
-use crate::rig::{R, Rig, counter, opened, seal_as};
+use crate::rig::{R, Rig, counter, next_number, opened, seal_as};
 use crate::setup::random_id;
 
 #[tokio::test]
@@ -191,8 +191,7 @@ fn outrun(rig: &Rig, times: usize) -> Arc<AtomicUsize> {
         }
         let (memory, mint) = (Arc::clone(&memory), Arc::clone(&mint));
         Step::act().after(async move {
-            let nonce = memory.epoch().await.unwrap().nonce;
-            let number = mint.mint(nonce, &[], &[]).await.unwrap();
+            let number = next_number(&mint).await;
             let faster = seal_as(&memory, "faster", number, 0).await;
             assert!(matches!(faster, SealVerdict::Sealed(..)), "{faster:?}");
         })

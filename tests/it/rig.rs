@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
-    Attempt, BlobTimes, Blobs, Grant, Ledger, LockRecord, OperationRecord, Patience, Retention,
-    Runtime, SealItem, SealKind, SealVerdict,
+    Attempt, BlobTimes, Blobs, Grant, Ledger, LockRecord, Mint as _, MintItem, OperationRecord,
+    Patience, Retention, Runtime, SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
 use fence_tests::process::eventually;
@@ -152,6 +152,13 @@ pub fn asking(resource: &str) -> Acquire {
         id: None,
         wait: Duration::ZERO,
     }
+}
+
+/// Takes the next number from the mint, as a grant by somebody else would.
+pub async fn next_number(mint: &MemoryMint) -> i64 {
+    let nonce = mint.incarnation().await.unwrap().unwrap();
+    let item = MintItem { resources: vec![name(R)], owner: "faster".into() };
+    mint.mint(nonce, &[item], &[]).await.unwrap()[0]
 }
 
 pub fn name(resource: &str) -> ResourceName {

@@ -36,8 +36,8 @@ pub fn gated(ground: &Ground, gate: u32) -> Arc<PgLedger> {
     Arc::new(PgLedger::new(PgSettings { options, connections_max: 4, timeout }))
 }
 
-fn later(ledger: &Arc<PgLedger>, resource: &str) -> JoinHandle<WriteVerdict> {
-    let (ledger, item) = (Arc::clone(ledger), put(resource, 1, "x"));
+fn later(ledger: &Arc<PgLedger>, resource: &str, token: i64) -> JoinHandle<WriteVerdict> {
+    let (ledger, item) = (Arc::clone(ledger), put(resource, token, "x"));
     tokio::spawn(async move { commit(&ledger, item).await })
 }
 
@@ -66,23 +66,23 @@ fn named(list: &[(&str, i64)]) -> Vec<(String, i64)> {
 pub async fn a_write_that_began_earlier_and_commits_last_is_not_skipped() {
     let ground = Ground::new().await;
     run(&mut ground.connect().await, PAUSE_AT_THE_END).await;
-    for resource in ["a", "b", "c", "d"] {
-        ground.sealed(resource, 1).await;
+    for (resource, number) in ["a", "b", "c", "d"].into_iter().zip(1..) {
+        ground.sealed(resource, number).await;
     }
     let first = ground.hold("SELECT pg_advisory_xact_lock(42, 1)").await;
     let second = ground.hold("SELECT pg_advisory_xact_lock(42, 2)").await;
-    let a = later(&gated(&ground, 1), "a");
+    let a = later(&gated(&ground, 1), "a", 1);
     ground.waiting(1).await;
-    let b = later(&gated(&ground, 2), "b");
+    let b = later(&gated(&ground, 2), "b", 2);
     ground.waiting(2).await;
     // The later ones commit first, and a reader passes them.
-    applied(commit(&ground.ledger, put("c", 1, "x")).await);
+    applied(commit(&ground.ledger, put("c", 3, "x")).await);
     assert_eq!(events(&ground.ledger).await, named(&[("c", 1)]));
     second.let_go().await;
     applied(b.await.unwrap());
     assert_eq!(events(&ground.ledger).await, named(&[("c", 1), ("b", 1)]));
-    applied(commit(&ground.ledger, put("d", 1, "x")).await);
-    applied(commit(&ground.ledger, put("d", 1, "y")).await);
+    applied(commit(&ground.ledger, put("d", 4, "x")).await);
+    applied(commit(&ground.ledger, put("d", 4, "y")).await);
     let before = named(&[("c", 1), ("b", 1), ("d", 1), ("d", 2)]);
     assert_eq!(events(&ground.ledger).await, before);
     assert_eq!(events(&ground.ledger).await, before, "a step that finds nothing");
@@ -155,7 +155,7 @@ pub async fn nothing_is_numbered_on_a_ledger_that_may_have_lost_commits() {
 async fn writers_and_steps_at_full_speed_lose_nothing() {
     let ground = Ground::new().await;
     for writer in 0..6 {
-        ground.sealed(&format!("r{writer}"), 1).await;
+        ground.sealed(&format!("r{writer}"), writer + 1).await;
     }
     let writers = (0..6).map(|writer| {
         let ledger = ground.other_ledger();
@@ -163,7 +163,7 @@ async fn writers_and_steps_at_full_speed_lose_nothing() {
             for _ in 0..60 {
                 // Two resources, so that writers meet on the rows.
                 for resource in [writer, (writer + 1) % 6] {
-                    applied(commit(&ledger, put(&format!("r{resource}"), 1, "x")).await);
+                    applied(commit(&ledger, put(&format!("r{resource}"), resource + 1, "x")).await);
                 }
             }
         })

@@ -51,8 +51,8 @@ async fn held(ground: &Ground, resource: &str, number: i64) -> SealItem {
 /// What becomes of these writes if somebody does this after their fences were judged.
 async fn judged_before(change: &str, items: Vec<WriteItem>) -> Vec<WriteVerdict> {
     let (ground, gate) = gated_writes().await;
-    for resource in ["a", "b"] {
-        held(&ground, resource, 1).await;
+    for (resource, number) in [("a", 1), ("b", 2)] {
+        held(&ground, resource, number).await;
     }
     let ledger = Arc::clone(&ground.ledger);
     let batch = tokio::spawn(async move { ledger.commit(items.into(), Patience::Skip).await });
@@ -74,7 +74,7 @@ pub async fn a_lone_write_is_judged_by_the_row_that_it_locked() {
 
 #[tokio::test]
 pub async fn a_batch_of_writes_is_judged_by_the_rows_that_it_locked() {
-    let verdicts = judged_before(OVERTAKE, vec![put("a", 1, "x"), put("b", 1, "x")]).await;
+    let verdicts = judged_before(OVERTAKE, vec![put("a", 1, "x"), put("b", 2, "x")]).await;
     let [WriteVerdict::Refused(Refusal::Stale { .. }), WriteVerdict::Applied { .. }] = verdicts[..]
     else {
         panic!("not refused: {verdicts:?}");
@@ -84,7 +84,7 @@ pub async fn a_batch_of_writes_is_judged_by_the_rows_that_it_locked() {
 /// The answer to the first sending was lost, and its id was buried, before it got to its row.
 #[tokio::test]
 pub async fn a_write_that_was_buried_since_it_was_judged_has_no_effect() {
-    for more in [vec![], vec![put("b", 1, "x")]] {
+    for more in [vec![], vec![put("b", 2, "x")]] {
         let item = put("a", 1, "x");
         let bury = format!(
             "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('operation', '{}', now())",
@@ -99,10 +99,10 @@ pub async fn a_write_that_was_buried_since_it_was_judged_has_no_effect() {
 #[tokio::test]
 pub async fn a_write_that_is_sent_twice_takes_effect_once() {
     let ground = Ground::new().await;
-    for resource in ["a", "b"] {
-        held(&ground, resource, 1).await;
+    for (resource, number) in [("a", 1), ("b", 2)] {
+        held(&ground, resource, number).await;
     }
-    for items in [vec![put("a", 1, "x")], vec![put("a", 1, "x"), put("b", 1, "x")]] {
+    for items in [vec![put("a", 1, "x")], vec![put("a", 1, "x"), put("b", 2, "x")]] {
         for _ in 0..2 {
             let verdicts =
                 ground.ledger.commit(items.clone().into(), Patience::Skip).await.unwrap();
@@ -258,10 +258,10 @@ pub async fn a_release_spares_the_next_holder() {
 /// The sweeper hears of a blob that a small put has replaced, and the object is not new.
 #[tokio::test]
 pub async fn a_blob_that_is_replaced_on_the_short_ways_is_kept_for_a_while() {
-    for more in [vec![], vec![put("b", 1, "x")]] {
+    for more in [vec![], vec![put("b", 2, "x")]] {
         let ground = Ground::new().await;
-        for resource in ["a", "b"] {
-            held(&ground, resource, 1).await;
+        for (resource, number) in [("a", 1), ("b", 2)] {
+            held(&ground, resource, number).await;
         }
         let put_a = || vec![put("a", 1, "x")];
         ground.ledger.commit(put_a().into(), Patience::Skip).await.unwrap();

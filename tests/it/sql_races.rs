@@ -163,7 +163,7 @@ async fn a_fence_that_is_being_made_makes_a_batch_of_seals_busy_and_not_fail() {
     let ground = Ground::new().await;
     let unborn = ground.hold("INSERT INTO fencegate.fences (resource) VALUES ('new')").await;
     let skipping = ledger(options(ground.server, &ground.database), 4);
-    let (free, new) = (lasting(sealing("free", 12)), lasting(sealing("new", 12)));
+    let (free, new) = (lasting(sealing("free", 12)), lasting(sealing("new", 13)));
     let batch: Arc<[SealItem]> = [free.clone(), new.clone()].into();
     // The row is held until the verdict has come.
     let verdicts = skipping.seal(0, batch, Patience::Skip).await;

@@ -16,6 +16,7 @@ use crate::process::{DEADLINE, Home, eventually, free_port, loopback};
 pub struct Settings {
     args: Vec<String>,
     env: Vec<(String, String)>,
+    binary: Option<PathBuf>,
 }
 
 impl Settings {
@@ -34,6 +35,12 @@ impl Settings {
     /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts this binary instead of the one that was built beside the tests.
+    pub fn binary(mut self, binary: PathBuf) -> Self {
+        self.binary = Some(binary);
         self
     }
 
@@ -74,12 +81,12 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway on the embedded default, with a data directory of its own.
     pub fn embedded() -> Settings {
-        Settings { args: Vec::new(), env: Vec::new() }
+        Settings { args: Vec::new(), env: Vec::new(), binary: None }
     }
 
     /// A gateway on a Postgres database and etcd, under a prefix of its own.
     pub fn clustered(postgres: &str, etcd: &str, prefix: &str) -> Settings {
-        Settings { args: Vec::new(), env: Vec::new() }
+        Settings { args: Vec::new(), env: Vec::new(), binary: None }
             .flag("--postgres", postgres)
             .flag("--etcd", etcd)
             .flag("--etcd-prefix", prefix)
@@ -164,7 +171,7 @@ impl Gateway {
         if self.home.running() {
             self.kill9();
         }
-        let binary = binary();
+        let binary = self.settings.binary.clone().unwrap_or_else(binary);
         let (settings, address, data) = (&self.settings, self.address, self.data_dir());
         let dir = self.home.path().to_owned();
         let child = self.home.spawn(&binary, |command| {

@@ -58,6 +58,8 @@ codes! {
     FenceOrderStale, "fence-order-stale", 412, false, "The order of the fence does not rise";
     /// `X-Lock-Id` names another lock.
     LockIdMismatch, "lock-id-mismatch", 403, false, "The lock id does not belong to this fence token";
+    /// No `X-Lock-Id`, where that is required.
+    LockIdMissing, "lock-id-missing", 428, false, "A write needs the id of its lock";
     /// An operator has stopped all writers.
     ResourceFrozen, "resource-frozen", 423, true, "The resource is frozen";
     /// What older tokens may still do to an upstream is under way.

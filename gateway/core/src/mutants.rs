@@ -10,6 +10,8 @@ pub enum Mutant {
     SealAtFirstWrite,
     /// A token equal to the one that was sealed last is sealed again.
     SealEqualToken,
+    /// Grants that are minted together get one number, and the ledger takes it.
+    OneNumberForAll,
     /// A lock on several resources is given out although some are held by others.
     SealWhatIsFree,
     /// A new epoch of the mint begins with the old base.
@@ -68,6 +70,10 @@ impl Mutant {
             "a token is given out before the fence is raised, which the first write under it does",
         ),
         (Self::SealEqualToken, "a token equal to the one that was sealed last is sealed again"),
+        (
+            Self::OneNumberForAll,
+            "grants that are minted together get one number, and the ledger takes it",
+        ),
         (
             Self::SealWhatIsFree,
             "a lock on several resources is given out although some are held by others",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use figment::value::{Dict, Value};
 
 use super::upstreams::from_pairs;
-use super::{LogFormat, RefenceMode};
+use super::{LogFormat, RefenceMode, RequireLockId};
 
 /// Settings on the command line. Each wins over the environment, which wins over the file.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -39,6 +39,11 @@ pub struct Flags {
     /// [default: auto]
     #[arg(long, value_name = "HOW")]
     pub refence: Option<RefenceMode>,
+
+    /// Refuse writes that do not name their lock beside its token; auto: while the gateway listens to
+    /// others than this machine [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub require_lock_id: Option<RequireLockId>,
 
     /// Front an HTTP service, for example name=crm,url=http://crm:8000,resource=/customers/{resource},
     /// guarantee=drained (repeatable); docs/config.md has all keys
@@ -86,6 +91,11 @@ impl Flags {
             RefenceMode::Auto => "auto",
             RefenceMode::Manual => "manual",
         });
+        let require_lock_id = self.require_lock_id.map(|when| match when {
+            RequireLockId::Auto => "auto",
+            RequireLockId::On => "on",
+            RequireLockId::Off => "off",
+        });
         [
             ("listen", self.listen.clone().map(Value::from)),
             ("data_dir", path(&self.data_dir).map(Value::from)),
@@ -93,6 +103,7 @@ impl Flags {
             ("etcd", list(&self.etcd)),
             ("etcd_prefix", self.etcd_prefix.clone().map(Value::from)),
             ("refence", refence.map(Value::from)),
+            ("require_lock_id", require_lock_id.map(Value::from)),
             ("upstreams", upstreams),
             ("metrics_prefix", list(&self.metrics_prefix)),
             ("cors_origin", list(&self.cors_origin)),

@@ -44,6 +44,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("etcd_cert_file", Kind::Text),
     ("etcd_key_file", Kind::Text),
     ("refence", Kind::Text),
+    ("require_lock_id", Kind::Text),
     ("blobs", Kind::Text),
     ("inline_bytes_max", Kind::Number),
     ("object_bytes_max", Kind::Number),

@@ -71,6 +71,8 @@ pub struct Config {
     pub etcd_key_file: Option<PathBuf>,
     /// Who re-fences a Postgres that may have lost commits.
     pub refence: RefenceMode,
+    /// Whether writers must name their lock beside its token.
+    pub require_lock_id: RequireLockId,
     /// Where large payloads go; a folder in the data directory by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blobs: Option<BlobsUrl>,
@@ -168,6 +170,18 @@ pub enum RefenceMode {
     Manual,
 }
 
+/// Whether writers must name their lock beside its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum RequireLockId {
+    /// While others than this machine's own processes can reach the gateway.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
 impl Default for Config {
     fn default() -> Self {
         const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -184,6 +198,7 @@ impl Default for Config {
             etcd_cert_file: None,
             etcd_key_file: None,
             refence: RefenceMode::Auto,
+            require_lock_id: RequireLockId::Auto,
             blobs: None,
             inline_bytes_max: 256 * 1024,
             object_bytes_max: 64 << 30,
@@ -265,6 +280,16 @@ impl Config {
             BlobsUrl::Folder(std::path::absolute(&folder).unwrap_or(folder))
         };
         self.blobs.clone().unwrap_or_else(folder)
+    }
+
+    /// Whether a write without `X-Lock-Id` is refused: a token is a running number that others can guess,
+    /// an id is not.
+    pub fn requires_lock_id(&self) -> bool {
+        match self.require_lock_id {
+            RequireLockId::Auto => !self.listen.ip().is_loopback(),
+            RequireLockId::On => true,
+            RequireLockId::Off => false,
+        }
     }
 
     /// Whether the gateway works on Postgres and etcd, so that several may run side by side.

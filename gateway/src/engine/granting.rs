@@ -87,30 +87,49 @@ impl Pending {
     }
 }
 
-/// What one round of minting and sealing brought: the number, and a verdict per item.
-type Round = (Option<(Epoch, i64)>, Vec<Result<SealVerdict, EngineError>>);
+/// What the mint gave to a batch.
+struct Numbered {
+    epoch: Epoch,
+    /// A number per item; none for those that want none.
+    numbers: Vec<Option<i64>>,
+}
+
+impl Numbered {
+    /// Whether a number is worth no more than this token.
+    fn falls_to(&self, token: i64) -> bool {
+        self.numbers.iter().flatten().any(|number| self.epoch.base + number <= token)
+    }
+}
+
+/// What one round of minting and sealing brought: the numbers, and a verdict per item.
+type Round = (Option<Numbered>, Vec<Result<SealVerdict, EngineError>>);
 
 impl Granting {
-    /// A number for all grants that want one, and the epoch it belongs to.
+    /// A number for each grant that wants one, and the epoch they belong to.
     ///
     /// The epoch is read once more if the mint carries another nonce than expected: it may have
     /// moved on. If it has not, the mint has lost its place, and a new epoch begins, once.
-    async fn number(&self, items: &[Pending]) -> Result<(Epoch, i64), EngineError> {
+    async fn number(&self, items: &[Pending]) -> Result<Numbered, EngineError> {
         let wanted: Vec<MintItem> = items
             .iter()
             .filter(|pending| pending.wants_number())
-            .flat_map(|pending| pending.item.resources.iter().map(move |r| (r, &pending.item)))
-            .map(|(resource, item)| MintItem {
-                resource: resource.clone(),
-                lock: item.lock,
-                owner: item.owner.clone(),
+            .map(|pending| MintItem {
+                resources: pending.item.resources.clone(),
+                owner: pending.item.owner.clone(),
             })
             .collect();
         for attempt in 0..3 {
             let epoch = self.epochs.current().await?;
             let ended = self.traces.take();
             match self.mint.mint(epoch.nonce, &wanted, &ended).await {
-                Ok(number) => return Ok((epoch, number)),
+                Ok(numbers) => {
+                    let mut numbers = numbers.into_iter();
+                    let number = |pending: &Pending| match pending.wants_number() {
+                        true => numbers.next(),
+                        false => None,
+                    };
+                    return Ok(Numbered { epoch, numbers: items.iter().map(number).collect() });
+                }
                 Err(error) => {
                     self.traces.add(ended);
                     match error {
@@ -181,40 +200,29 @@ impl Granting {
         Ok(items.iter().map(verdict).collect())
     }
 
-    /// Seals `items` under a number, or under none.
+    /// Seals `items` under their numbers, or under none.
     async fn seal(
         &self,
         items: &[Pending],
-        numbered: Option<&(Epoch, i64)>,
+        numbered: Option<&Numbered>,
         patience: Patience,
     ) -> Result<Vec<SealVerdict>, LedgerError> {
         let epoch = match numbered {
-            Some((epoch, _)) => epoch.number,
+            Some(numbered) => numbered.epoch.number,
             None => self.ledger.epoch().await?.number,
         };
-        let number = numbered.map(|(_, number)| *number);
-        let item = |pending: &Pending| SealItem {
-            number: number.filter(|_| pending.wants_number()),
+        let item = |(at, pending): (usize, &Pending)| SealItem {
+            number: numbered.and_then(|numbered| numbered.numbers[at]),
             ..pending.item.clone()
         };
-        self.ledger.seal(epoch, items.iter().map(item).collect(), patience).await
-    }
-
-    /// The highest token among the fences of these grants.
-    async fn highest(&self, items: &[Pending]) -> Result<i64, LedgerError> {
-        let mut highest = 0;
-        for resource in items.iter().flat_map(|pending| &pending.item.resources) {
-            let view = self.ledger.resource(resource).await?;
-            highest = highest.max(view.map_or(0, |view| view.token.get()));
-        }
-        Ok(highest)
+        self.ledger.seal(epoch, items.iter().enumerate().map(item).collect(), patience).await
     }
 
     /// Numbers and seals until each grant has a verdict.
     ///
     /// A number that does not rise above a fence: the fence was raised in between. Those grants are
-    /// numbered again, and a number minted *after* the fence was read which still does not rise above
-    /// it means that the mint has gone back: a new epoch begins, once, and they are numbered again.
+    /// numbered again, and a number minted *after* the highest token was read which does not rise above
+    /// that means that the mint has gone back: a new epoch begins, once, and they are numbered again.
     ///
     /// An error of the first round is the batch's: nothing was sealed. A later round has verdicts to
     /// keep, so its error goes to its own items; only an unknown outcome reruns them all, and finds
@@ -240,16 +248,16 @@ impl Granting {
                     (None, failed.collect())
                 }
             };
-            if let Some((_, number)) = &numbered {
-                self.traces.add(in_vain(&batch, &decided, *number));
+            if let Some(numbered) = &numbered {
+                self.traces.add(in_vain(&batch, &decided, &numbered.numbers));
             }
             let too_low = |verdict: &Result<_, _>| matches!(verdict, Ok(SealVerdict::NumberTooLow));
             let lost_place = match (&numbered, highest) {
-                (Some((epoch, number)), Some(highest))
-                    if epoch.base + number <= highest && decided.iter().any(too_low) =>
+                (Some(numbered), Some(highest))
+                    if numbered.falls_to(highest) && decided.iter().any(too_low) =>
                 {
                     match std::mem::replace(&mut switched, true) {
-                        false => self.epochs.switch(epoch.number, WENT_BACK).await.err(),
+                        false => self.epochs.switch(numbered.epoch.number, WENT_BACK).await.err(),
                         true => Some(EngineError::MintRegressed(WENT_BACK.into())),
                     }
                 }
@@ -273,8 +281,7 @@ impl Granting {
             if open.is_empty() {
                 break;
             }
-            let batch: Vec<Pending> = open.iter().map(|&i| items[i].clone()).collect();
-            highest = self.highest(&batch).await.ok();
+            highest = self.ledger.place().await.ok().map(|place| place.highest);
         }
         Ok(verdicts)
     }
@@ -284,20 +291,22 @@ impl Granting {
 fn in_vain(
     items: &[Pending],
     decided: &[Result<SealVerdict, EngineError>],
-    number: i64,
+    numbers: &[Option<i64>],
 ) -> Vec<Ended> {
     let is_traced = |verdict: &Result<SealVerdict, _>| {
         use SealVerdict::{Again, Drains, Sealed};
         matches!(verdict, Ok(Sealed(..) | Drains { .. } | Again(_)))
     };
-    let in_vain = items
-        .iter()
-        .zip(decided)
-        .filter(|(pending, verdict)| pending.wants_number() && !is_traced(verdict));
-    in_vain
-        .flat_map(|(pending, _)| &pending.item.resources)
-        .map(|resource| Ended { resource: resource.clone(), number })
-        .collect()
+    let mut ended = Vec::new();
+    for ((pending, verdict), number) in items.iter().zip(decided).zip(numbers) {
+        if let Some(number) = *number
+            && !is_traced(verdict)
+        {
+            let trace = |resource: &ResourceName| Ended { resource: resource.clone(), number };
+            ended.extend(pending.item.resources.iter().map(trace));
+        }
+    }
+    ended
 }
 
 fn overtaken() -> EngineError {
@@ -406,7 +415,10 @@ mod tests {
         ];
         let decided =
             [Ok(SealVerdict::Held(held)), Ok(SealVerdict::Conflict), Ok(drains), Err(overtaken())];
-        let ended = |name| Ended { resource: resource(name), number: 7 };
-        assert_eq!(in_vain(&items, &decided, 7), ["a", "b", "e"].map(ended));
+        let ended = |(name, number)| Ended { resource: resource(name), number };
+        assert_eq!(
+            in_vain(&items, &decided, &[Some(7), None, Some(8), Some(9)]),
+            [("a", 7), ("b", 7), ("e", 9)].map(ended)
+        );
     }
 }

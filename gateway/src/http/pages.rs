@@ -22,6 +22,7 @@ pages! {
     "fence-token-broken"
     "fence-order-stale"
     "lock-id-mismatch"
+    "lock-id-missing"
     "resource-frozen"
     "resource-draining"
     "resource-protected"

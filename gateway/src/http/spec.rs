@@ -18,7 +18,8 @@ use super::problem::PROBLEM_JSON;
     info(
         title = "Fencegate",
         description = "A fenced-write storage gateway: it takes no write without a fence token, \
-                       and refuses every token but the one granted last."
+                       and refuses every token but the one granted last.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     components(schemas(wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent)),
     tags(
@@ -65,6 +66,7 @@ const WRITE: &[ErrorCode] = &[
     ErrorCode::FenceTokenReleased,
     ErrorCode::FenceTokenBroken,
     ErrorCode::LockIdMismatch,
+    ErrorCode::LockIdMissing,
     ErrorCode::ResourceFrozen,
     ErrorCode::ResourceDraining,
     ErrorCode::ResourceProtected,

@@ -77,6 +77,8 @@ pub struct AppState {
     pub draining: CancellationToken,
     /// What a 2xx promises, for `X-Fence-Guarantee`.
     pub guarantee: &'static str,
+    /// Whether a write must name its lock beside the token.
+    pub requires_lock_id: bool,
     /// The upstreams that are fronted.
     pub upstreams: Upstreams,
     /// Origins whose pages may call; none by default.

@@ -1,4 +1,7 @@
-//! The etcd mint: the number of a grant is the `mod_revision` of the key that is put for it.
+//! The etcd mint: the number of a grant comes from the `mod_revision` of the keys that are put for it.
+//!
+//! Grants that are minted together share a revision. Each has a place in it, so that no two of them
+//! have the same number: `mod_revision * 128 + place`.
 //!
 //! Keys: `<prefix>/incarnation` carries the nonce, `<prefix>/ledger` says which ledger this mint
 //! serves, `<prefix>/witness` how far that has been, and `<prefix>/locks/<resource>` says to people
@@ -26,6 +29,10 @@ use super::members::Members;
 /// Operations in one transaction. etcd allows 128 unless told otherwise, and counts the operations
 /// of a nested transaction, one here, on top of those around it.
 const OPERATIONS_MAX: usize = 127;
+
+/// Places in one revision: as many grants as a call may carry find room.
+const PLACES: i64 = 128;
+const _: () = assert!(MINT_RESOURCES_MAX < PLACES as usize);
 
 /// How often an adoption begins anew because somebody else changed a key meanwhile.
 const ADOPTIONS_MAX: u32 = 5;
@@ -120,12 +127,13 @@ impl EtcdMint {
     /// One operation per item, then as many removals as fit. The rest of `ended` stays behind as
     /// keys that nobody decides on, until their resources are locked again.
     fn operations(&self, items: &[MintItem], ended: &[Ended]) -> Vec<TxnOp> {
-        let mut operations: Vec<TxnOp> = items
-            .iter()
-            .map(|item| TxnOp::put(self.key(&item.resource), self.note(item), None))
-            .collect();
+        let puts = items.iter().flat_map(|item| {
+            let note = self.note(item);
+            item.resources.iter().map(move |name| TxnOp::put(self.key(name), note.clone(), None))
+        });
+        let mut operations: Vec<TxnOp> = puts.collect();
         // etcd refuses a transaction that touches a key twice.
-        let put: HashSet<&ResourceName> = items.iter().map(|item| &item.resource).collect();
+        let put: HashSet<&ResourceName> = items.iter().flat_map(|item| &item.resources).collect();
         let mut last = BTreeMap::new();
         for lock in ended.iter().filter(|lock| !put.contains(&lock.resource)) {
             let number = last.entry(&lock.resource).or_insert(lock.number);
@@ -135,7 +143,8 @@ impl EtcdMint {
         operations.extend(last.into_iter().take(room).map(|(resource, number)| {
             let key = self.key(resource);
             // The key of a later lock on the same resource has a higher revision, and stays.
-            let unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, number);
+            let revision = number.div_euclid(PLACES);
+            let unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, revision);
             TxnOp::txn(Txn::new().when([unchanged]).and_then([TxnOp::delete(key, None)]))
         }));
         operations
@@ -213,10 +222,11 @@ impl Mint for EtcdMint {
         nonce: Uuid,
         items: &[MintItem],
         ended: &[Ended],
-    ) -> Result<i64, MintError> {
-        if items.is_empty() || items.len() > MINT_RESOURCES_MAX {
+    ) -> Result<Vec<i64>, MintError> {
+        let resources: usize = items.iter().map(|item| item.resources.len()).sum();
+        if resources < items.len() || !(1..=MINT_RESOURCES_MAX).contains(&resources) {
             return Err(MintError::Unavailable(format!(
-                "1 to {MINT_RESOURCES_MAX} resources are minted at once, not {}",
+                "1 to {MINT_RESOURCES_MAX} resources are minted at once, not {resources} of {} grants",
                 items.len()
             )));
         }
@@ -233,9 +243,12 @@ impl Mint for EtcdMint {
             let found = self.found(&answer)?;
             return Err(MintError::OtherIncarnation { found });
         }
-        // 4. All keys were put in one revision, the one in the header of this very answer.
+        // 4. All keys were put in one revision, the one in the header of this very answer. Each grant has
+        //    its place in it (I15).
         match answer.header().map(|header| header.revision()) {
-            Some(revision) if revision > 0 => Ok(revision),
+            Some(revision) if revision > 0 => {
+                (0..).zip(items).map(|(place, _)| number(revision, place)).collect()
+            }
             _ => Err(MintError::Unavailable("etcd answered without a revision".into())),
         }
     }
@@ -264,7 +277,7 @@ impl Mint for EtcdMint {
         // Not a serializable read: a member that lags behind would show an old state.
         let answer = self.transact(Txn::new().and_then(reads)).await?;
         let odd = || MintError::Unavailable("etcd answered without what was read".into());
-        let number = answer.header().map(|header| header.revision()).ok_or_else(odd)?;
+        let revision = answer.header().map(|header| header.revision()).ok_or_else(odd)?;
         let responses = answer.op_responses();
         let [
             TxnOpResponse::Get(incarnation),
@@ -277,7 +290,7 @@ impl Mint for EtcdMint {
         let pair = witness.kvs().first();
         let damaged = |_| MintError::Unavailable(format!("{} holds something else", self.witness));
         Ok(Head {
-            number,
+            number: number(revision, PLACES - 1)?,
             incarnation: self.nonce_in(incarnation)?,
             ledger: uuid_in(&self.ledger, ledger)?,
             witness: pair
@@ -313,6 +326,12 @@ impl Mint for EtcdMint {
             .await?;
         self.nonce_in(&answer)
     }
+}
+
+/// The number of the grant that has this place in this revision.
+fn number(revision: i64, place: i64) -> Result<i64, MintError> {
+    let number = revision.checked_mul(PLACES).and_then(|first| first.checked_add(place));
+    number.ok_or_else(|| MintError::Unavailable("the mint has run out of numbers".into()))
 }
 
 /// The UUID in the answer to a read of a key.

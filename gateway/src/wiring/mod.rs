@@ -102,6 +102,7 @@ pub async fn serve(
         metrics_prefixes: config.metrics_prefix.clone(),
         draining: soft.clone(),
         guarantee: "strict",
+        requires_lock_id: config.requires_lock_id(),
         upstreams: Upstreams::new(&config.upstreams)?,
         cors_origins: origins(&config)?,
     });

@@ -40,6 +40,9 @@ pub struct Compare {
     /// A few minutes, to see whether something broke: 3 rounds of 1 second, 200000 resources, 1000 waiters
     #[arg(long)]
     short: bool,
+    /// Compare with this binary of the gateway instead, each with servers of its own: an older one, say
+    #[arg(long, value_name = "BINARY", conflicts_with_all = ["against", "record"])]
+    beside: Option<PathBuf>,
     /// Only these paths, with commas between them
     #[arg(long, value_delimiter = ',')]
     only: Vec<Path>,
@@ -76,25 +79,34 @@ impl Compare {
         allow_files(size.waiters as u64 + 1_000)?;
 
         println!("starting the servers");
-        let servers = Servers::start().await?;
-        prepare_pgbench(&servers).await;
-        let prepared = Prepared::new(&servers, &paths, size).await?;
+        let side = Side::start(None, &paths, size).await?;
+        let rival = match self.beside.clone() {
+            Some(binary) => Rival::Binary(Box::new(Side::start(Some(binary), &paths, size).await?)),
+            None => {
+                prepare_pgbench(&side.servers).await;
+                Rival::Others
+            }
+        };
         println!("everything is ready after {} s", begun.elapsed().as_secs());
         let lasts = Duration::from_secs(seconds);
         let mut samples: Vec<_> = paths.iter().map(|path| (*path, vec![], vec![])).collect();
         for round in 1..=rounds {
             for (path, ours, rivals) in &mut samples {
-                let measured = both(&servers, &prepared, *path, lasts).await;
-                let (our, rival) = measured.inspect_err(|_| last_lines(&servers))?;
-                let beside = rival
+                // Whoever comes second may find the machine warmer.
+                let (our, theirs) = rival.measured(&side, *path, lasts, round % 2 == 0).await?;
+                let beside = theirs
                     .as_ref()
-                    .map_or(String::new(), |rival| format!("; rival {}", told(rival)));
+                    .map_or(String::new(), |theirs| format!("; rival {}", told(theirs)));
                 println!("round {round} of {rounds}: {}: {}{beside}", path.name(), told(&our));
                 ours.push(our);
-                rivals.extend(rival);
+                rivals.extend(theirs);
             }
         }
-        let rows = samples.into_iter().map(|(path, ours, rival)| Row::new(path, ours, rival));
+        let row = match rival {
+            Rival::Binary(_) => Row::beside,
+            Rival::Others => Row::new,
+        };
+        let rows = samples.into_iter().map(|(path, ours, rival)| row(path, ours, rival));
         let report = Report { rounds, seconds: lasts.as_secs_f64(), size, rows: rows.collect() };
         println!("\n{report}");
         fs::write(self.out.join("comparison.md"), report.to_string())?;
@@ -117,15 +129,58 @@ impl Compare {
     }
 }
 
-async fn both(
-    servers: &Servers,
-    prepared: &Prepared,
-    path: Path,
-    lasts: Duration,
-) -> Result<(Sample, Option<Sample>)> {
-    let our = ours(servers, prepared, path, lasts).await.with_context(|| path.name())?;
-    let rival = theirs(servers, prepared, path, lasts).await;
-    Ok((our, rival.with_context(|| format!("the rival of {}", path.name()))?))
+/// The servers of one side, and what its callers present.
+struct Side {
+    servers: Servers,
+    prepared: Prepared,
+}
+
+impl Side {
+    async fn start(binary: Option<PathBuf>, paths: &[Path], size: Size) -> Result<Self> {
+        let servers = Servers::start(binary).await?;
+        let prepared = Prepared::new(&servers, paths, size).await?;
+        Ok(Self { servers, prepared })
+    }
+
+    async fn measure(&self, path: Path, lasts: Duration) -> Result<Sample> {
+        let measured = ours(&self.servers, &self.prepared, path, lasts).await;
+        measured.with_context(|| path.name()).inspect_err(|_| last_lines(&self.servers))
+    }
+}
+
+/// What the gateway is compared with.
+enum Rival {
+    /// What people would use instead, path by path.
+    Others,
+    /// Another binary of the gateway, on all paths.
+    Binary(Box<Side>),
+}
+
+impl Rival {
+    /// One measurement of either.
+    async fn measured(
+        &self,
+        side: &Side,
+        path: Path,
+        lasts: Duration,
+        rival_first: bool,
+    ) -> Result<(Sample, Option<Sample>)> {
+        match self {
+            Self::Binary(rival) if rival_first => {
+                let theirs = rival.measure(path, lasts).await?;
+                Ok((side.measure(path, lasts).await?, Some(theirs)))
+            }
+            Self::Binary(rival) => {
+                let our = side.measure(path, lasts).await?;
+                Ok((our, Some(rival.measure(path, lasts).await?)))
+            }
+            Self::Others => {
+                let our = side.measure(path, lasts).await?;
+                let rival = theirs(&side.servers, &side.prepared, path, lasts).await;
+                Ok((our, rival.with_context(|| format!("the rival of {}", path.name()))?))
+            }
+        }
+    }
 }
 
 /// What the gateways printed last, where something went wrong.

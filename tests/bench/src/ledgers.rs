@@ -11,7 +11,7 @@ use crate::callers::{Among, put};
 use crate::fill::{fill, name, tidy};
 use crate::http::Connection;
 use crate::locks::lock_all;
-use crate::servers::{Servers, body, quiet};
+use crate::servers::{Servers, body};
 
 /// Resources that are written to, in either ledger: all of the small one.
 pub const POOL: u64 = 10_000;
@@ -29,9 +29,8 @@ impl Ledger {
     async fn new(servers: &Servers, resources: u64) -> Result<Self> {
         ensure!(resources >= POOL, "--resources is at least {POOL}");
         let url = servers.postgres.database().await;
-        let (endpoint, prefix) = (servers.etcd.endpoint(), servers.etcd.prefix());
         // The gateway makes the tables, and is away while they are filled.
-        let mut gateway = quiet(Gateway::clustered(&url, &endpoint, &prefix)).start().await;
+        let mut gateway = servers.another(&url).start().await;
         let stride = resources / POOL;
         if stride > 1 {
             gateway.term();

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fence_tests::client::resource_path;
-use fence_tests::gateway::Gateway;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -16,7 +15,7 @@ use uuid::Uuid;
 use crate::http::{Connection, request};
 use crate::load::{Measured, histogram};
 use crate::sample::{Meter, Sample};
-use crate::servers::{Servers, quiet};
+use crate::servers::Servers;
 
 /// Hand-overs for each second that a measurement takes.
 const PER_SECOND: f64 = 40.0;
@@ -38,8 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub async fn hand_over(servers: &Servers, waiters: usize, lasts: Duration) -> Result<Sample> {
     let database = servers.postgres.database_name().await;
     let ledger = servers.postgres.url(&database);
-    let (endpoint, prefix) = (servers.etcd.endpoint(), servers.etcd.prefix());
-    let mut gateway = quiet(Gateway::clustered(&ledger, &endpoint, &prefix)).start().await;
+    let mut gateway = servers.another(&ledger).start().await;
     let mut line = Line::form(gateway.address(), waiters).await?;
     line.hand_over(10).await?;
     let pids = [gateway.pid(), servers.postgres.pid(), servers.etcd.pid()];

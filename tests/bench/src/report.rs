@@ -61,6 +61,8 @@ pub struct Row {
     pub ours: Vec<Sample>,
     /// Its rival, in the same rounds.
     pub rival: Vec<Sample>,
+    /// Whether the rival is another binary of the gateway.
+    pub other_binary: bool,
     /// Ours by the rival's, taken round by round; none without a rival.
     pub ratios: BTreeMap<&'static str, Spread>,
     /// What the ratio is of that is judged, and what is wanted: at least of a rate, at most of p50.
@@ -75,7 +77,16 @@ impl Row {
         };
         let columns = COLUMNS.iter().filter(|_| !rival.is_empty());
         let ratios = columns.map(|(key, _, of)| (*key, ratio(*of))).collect();
-        Self { path, ratios, wanted: path.wanted(), ours, rival }
+        Self { path, ratios, wanted: path.wanted(), ours, rival, other_binary: false }
+    }
+
+    /// Compares two binaries of the gateway: the newer one may not be slower by more than a twentieth.
+    pub fn beside(path: Path, newer: Vec<Sample>, older: Vec<Sample>) -> Self {
+        let wanted = path.wanted().map(|(figure, _)| match figure {
+            Figure::Throughput => (figure, 0.95),
+            Figure::P50 => (figure, 1.0 / 0.95),
+        });
+        Self { wanted, other_binary: true, ..Self::new(path, newer, older) }
     }
 
     /// The ratio that is judged.

@@ -1,6 +1,7 @@
 //! The servers of a comparison.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -29,6 +30,8 @@ pub struct Servers {
     pub empty: SocketAddr,
     /// The database of pgbench.
     pub database: String,
+    /// The binary of the gateways, if it is not the one that was built beside this program.
+    binary: Option<PathBuf>,
 }
 
 impl Servers {
@@ -36,23 +39,36 @@ impl Servers {
     ///
     /// # Errors
     /// Whatever does not start.
-    pub async fn start() -> Result<Self> {
+    pub async fn start(binary: Option<PathBuf>) -> Result<Self> {
         let (postgres, etcd, redis) = tokio::join!(postgres(), Etcd::dedicated(), Redis::durable());
         let store = Store::start(Kind::S3).await;
         let ledger = postgres.database().await;
-        let mut settings = quiet(Gateway::clustered(&ledger, &etcd.endpoint(), &etcd.prefix()))
+        let of = |settings| of_binary(quiet(settings), binary.as_ref());
+        let mut settings = of(Gateway::clustered(&ledger, &etcd.endpoint(), &etcd.prefix()))
             .flag("--blobs", &store.url());
         for (name, value) in store.env(None) {
             settings = settings.env(name, &value);
         }
-        let (clustered, embedded) =
-            tokio::join!(settings.start(), quiet(Gateway::embedded()).start());
+        let (clustered, embedded) = tokio::join!(settings.start(), of(Gateway::embedded()).start());
         let database = postgres.database_name().await;
         let listener = tokio::net::TcpListener::bind(loopback(0)).await?;
         let empty = listener.local_addr()?;
         let router = axum::Router::new().fallback(async || "");
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(Self { postgres, etcd, redis, store, clustered, embedded, empty, database })
+        Ok(Self { postgres, etcd, redis, store, clustered, embedded, empty, database, binary })
+    }
+
+    /// The settings of another gateway on these servers, with this ledger.
+    pub fn another(&self, ledger: &str) -> Settings {
+        let (endpoint, prefix) = (self.etcd.endpoint(), self.etcd.prefix());
+        of_binary(quiet(Gateway::clustered(ledger, &endpoint, &prefix)), self.binary.as_ref())
+    }
+}
+
+fn of_binary(settings: Settings, binary: Option<&PathBuf>) -> Settings {
+    match binary {
+        Some(binary) => settings.binary(binary.clone()),
+        None => settings,
     }
 }
 

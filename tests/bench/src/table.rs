@@ -47,12 +47,15 @@ impl fmt::Display for Report {
 }
 
 fn lines(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
-    let (ours, rival) = row.path.about();
+    let (ours, mut rival) = row.path.about();
+    if row.other_binary {
+        rival = "the same, by the other binary".into();
+    }
     let wanted = row.wanted.map_or(String::new(), |(figure, wanted)| {
         let not = if row.is_met() == Some(true) { "" } else { ": NOT MET" };
         match figure {
-            Figure::Throughput => format!("rate >= {wanted}{not}"),
-            Figure::P50 => format!("p50 <= {wanted}{not}"),
+            Figure::Throughput => format!("rate >= {wanted:.2}{not}"),
+            Figure::P50 => format!("p50 <= {wanted:.2}{not}"),
         }
     });
     figures(f, &row.path.name(), &ours, &row.ours)?;
@@ -78,7 +81,7 @@ fn figures(f: &mut fmt::Formatter<'_>, name: &str, what: &str, samples: &[Sample
 /// What the table cannot say in its columns.
 fn remark(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
     match row.path {
-        Path::Large => {
+        Path::Large if !row.other_binary => {
             let mib = (LARGE >> 20) as f64;
             let gateway =
                 |sample: &Sample| sample.gateway.map_or(f64::NAN, |gateway| gateway.cpu_us);

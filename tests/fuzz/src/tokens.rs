@@ -28,7 +28,7 @@ pub fn tokens(input: &[u8]) {
         let Ok(value) = HeaderValue::from_bytes(line) else { return };
         headers.append(HeaderName::from_static("x-fence-token"), value);
     }
-    let found = fence_token(&headers);
+    let found = fence_token(&headers, false);
     match lines[..] {
         [line] => assert_eq!(found.ok(), Token::parse(line).ok()),
         _ => assert_eq!(found.unwrap_err().code(), ErrorCode::FenceTokenMalformed),

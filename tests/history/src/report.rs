@@ -28,7 +28,7 @@ pub enum Checker {
     C9,
     /// Once nothing is broken, everything works again soon (liveness).
     C11,
-    /// Tokens in callers' hands are grants of the ledger, distinct and rising (I1, I2).
+    /// Tokens in callers' hands are grants of the ledger, of one lock each, and rising (I1, I2, I15).
     C12,
     /// Nothing older acts on a drained upstream after a grant was answered (I13).
     C13,
@@ -74,9 +74,10 @@ impl Checker {
             Self::C8 => ("one idempotency key, at most one effect", "keyed writes"),
             Self::C9 => ("no pointer to a blob dangles", "reads"),
             Self::C11 => ("healed resources are granted and written soon", "healed resources"),
-            Self::C12 => {
-                ("tokens are grants of the ledger, distinct and rising", "grants and writes")
-            }
+            Self::C12 => (
+                "tokens are grants of the ledger, of one lock each, and rising",
+                "grants and writes",
+            ),
             Self::C13 => ("nothing older acts upstream after a grant was answered", "effects"),
             Self::C14 => ("what was given back admits nothing any more", "later writes"),
             Self::C15 => ("nobody is refused without a reason", "refusals"),

@@ -81,7 +81,7 @@ impl Mint for SimulatedMint {
         nonce: Uuid,
         items: &[MintItem],
         ended: &[Ended],
-    ) -> Result<i64, MintError> {
+    ) -> Result<Vec<i64>, MintError> {
         let (items, ended) = (items.to_vec(), ended.to_vec());
         let twice = self.link.is_duplicated();
         let mint = move |mint: &MemoryMint| {

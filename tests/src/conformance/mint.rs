@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::GetOptions;
+use fence_core::ResourceName;
 use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
-use fence_core::{LockId, ResourceName};
 use fencegate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -48,11 +48,16 @@ fn resource(name: &str) -> ResourceName {
 }
 
 fn item(name: &str) -> MintItem {
-    MintItem { resource: resource(name), lock: LockId(Uuid::new_v4()), owner: "ann".into() }
+    MintItem { resources: vec![resource(name)], owner: "ann".into() }
 }
 
 async fn number(mint: &dyn Mint) -> i64 {
-    mint.mint(NONCE, &[item("r")], &[]).await.expect("a number")
+    number_of(mint, "r", &[]).await
+}
+
+/// A number for a grant on one resource.
+async fn number_of(mint: &dyn Mint, name: &str, ended: &[Ended]) -> i64 {
+    mint.mint(NONCE, &[item(name)], ended).await.expect("a number")[0]
 }
 
 /// From the first call on.
@@ -64,6 +69,23 @@ pub async fn numbers_rise(mint: &dyn Mint) {
         assert!(next > last, "{next} after {last}");
         last = next;
     }
+}
+
+/// Of one call, too, and a lock on several resources has one.
+pub async fn each_grant_has_a_number_of_its_own(mint: &dyn Mint) {
+    mint.adopt(NONCE, LEDGER).await.expect("adopted");
+    let mut last = 0;
+    for count in [1, 2, 33, 100] {
+        let numbers = mint.mint(NONCE, &items(count), &[]).await.expect("numbers");
+        assert_eq!(numbers.len(), count);
+        for number in numbers {
+            assert!(number > last, "{number} after {last}");
+            last = number;
+        }
+    }
+    let several = MintItem { resources: ["a", "b", "c"].map(resource).to_vec(), ..item("a") };
+    let numbers = mint.mint(NONCE, &[several, item("d")], &[]).await.expect("numbers");
+    assert!(numbers.len() == 2 && last < numbers[0] && numbers[0] < numbers[1], "{numbers:?}");
 }
 
 /// However they overlap: each is above all that ended before it began.
@@ -121,13 +143,13 @@ pub async fn a_fresh_mint_has_no_incarnation(mint: &dyn Mint) {
 /// As many as a call may carry, together with traces to remove.
 pub async fn a_hundred_items_are_minted_at_once(mint: &dyn Mint) {
     mint.adopt(NONCE, LEDGER).await.expect("adopted");
-    let first = mint.mint(NONCE, &items(100), &[]).await.expect("a number");
-    let trace = |i: usize| Ended { resource: resource(&format!("r{i}")), number: first };
+    let first = mint.mint(NONCE, &items(100), &[]).await.expect("numbers");
+    let trace = |i: usize| Ended { resource: resource(&format!("r{i}")), number: first[i] };
     let ended: Vec<Ended> = (0..100).map(trace).collect();
-    let second = mint.mint(NONCE, &items(100), &ended).await.expect("a number");
-    assert!(second > first);
+    let second = mint.mint(NONCE, &items(100), &ended).await.expect("numbers");
+    assert!(second[0] > first[99]);
     let fresh: Vec<MintItem> = (0..100).map(|i| item(&format!("s{i}"))).collect();
-    assert!(mint.mint(NONCE, &fresh, &ended).await.expect("a number") > second);
+    assert!(mint.mint(NONCE, &fresh, &ended).await.expect("numbers")[0] > second[99]);
 }
 
 /// A trace may be named twice, or may never have been there.
@@ -136,7 +158,7 @@ pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
     let first = number(mint).await;
     let trace = |name: &str, number| Ended { resource: resource(name), number };
     let ended = [trace("x", 3), trace("x", 4), trace("x", 3), trace("r", first), trace("y", -1)];
-    assert!(mint.mint(NONCE, &[item("r")], &ended).await.expect("a number") > first);
+    assert!(number_of(mint, "r", &ended).await > first);
 }
 
 fn witness(base: i64, flushed: i64) -> Witness {
@@ -161,7 +183,7 @@ pub async fn a_nonce_is_replaced_by_who_saw_it_last(mint: &dyn Mint) {
     assert_eq!(mint.adopt(NONCE, LEDGER).await, Ok(OTHER));
     let past = mint.mint(NONCE, &[item("r")], &[]).await;
     assert_eq!(past, Err(MintError::OtherIncarnation { found: Some(OTHER) }));
-    assert!(mint.mint(OTHER, &[item("r")], &[]).await.expect("a number") > first);
+    assert!(mint.mint(OTHER, &[item("r")], &[]).await.expect("a number")[0] > first);
 }
 
 /// Of gateways that notice at once.
@@ -260,26 +282,27 @@ async fn traces(etcd: &Etcd, prefix: &str) -> Vec<String> {
     found.kvs().iter().map(key).collect()
 }
 
-/// People see the live locks, with owners and without ids; no code decides on them.
+/// People see the live locks, with owners and no ids; no code decides on them.
 pub async fn etcd_shows_the_live_locks(etcd: &Etcd) {
     let prefix = etcd.prefix();
     let mint = etcd_mint(etcd, &prefix);
     mint.adopt(NONCE, LEDGER).await.expect("adopted");
-    let items = [item("a"), item("b"), item("c")];
-    let first = mint.mint(NONCE, &items, &[]).await.expect("a number");
+    let several = MintItem { resources: ["a", "b"].map(resource).to_vec(), ..item("a") };
+    let first = mint.mint(NONCE, &[item("c"), several], &[]).await.expect("numbers");
     assert_eq!(traces(etcd, &prefix).await, ["a", "b", "c"]);
     let key = format!("{prefix}/locks/a");
     let found = etcd.client().await.get(key, None).await.expect("the key is read");
     let value = found.kvs()[0].value_str().expect("text");
-    assert!(value.contains("ann") && !value.contains(&items[0].lock.to_string()), "{value}");
-    assert_eq!(found.kvs()[0].mod_revision(), first);
+    assert!(value.contains("ann"), "{value}");
+    let revision = found.kvs()[0].mod_revision();
+    assert_eq!(first, [revision * 128, revision * 128 + 1]);
     // A trace of a later number stays, as does that of a resource that is minted again.
-    let second = mint.mint(NONCE, &[item("b")], &[]).await.expect("a number");
+    let second = number_of(&mint, "b", &[]).await;
     let trace = |name: &str, number| Ended { resource: resource(name), number };
-    let ended = [trace("a", first), trace("b", first), trace("c", first), trace("d", first)];
-    mint.mint(NONCE, &[item("c")], &ended).await.expect("a number");
+    let ended = [("a", first[1]), ("b", first[1]), ("c", first[0]), ("d", first[0])];
+    number_of(&mint, "c", &ended.map(|(name, number)| trace(name, number))).await;
     assert_eq!(traces(etcd, &prefix).await, ["b", "c"]);
-    mint.mint(NONCE, &[item("e")], &[trace("b", second)]).await.expect("a number");
+    number_of(&mint, "e", &[trace("b", second)]).await;
     assert_eq!(traces(etcd, &prefix).await, ["c", "e"]);
 }
 
@@ -288,7 +311,7 @@ pub async fn etcd_of_another_incarnation_is_not_written_to(etcd: &Etcd) {
     let prefix = etcd.prefix();
     let mint = etcd_mint(etcd, &prefix);
     mint.adopt(NONCE, LEDGER).await.expect("adopted");
-    let number = mint.mint(NONCE, &[item("a")], &[]).await.expect("a number");
+    let number = number_of(&mint, "a", &[]).await;
     let ended = [Ended { resource: resource("a"), number }];
     mint.mint(OTHER, &[item("b")], &ended).await.expect_err("another incarnation");
     assert_eq!(traces(etcd, &prefix).await, ["a"]);

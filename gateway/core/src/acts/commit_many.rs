@@ -18,8 +18,8 @@ use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did
 ///    since another operation took effect.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. On each resource in name order the rule, then its version; then in the order of the steps what
-///    they demand of their objects: refused; a rerun also buries its id. All must be of one lock: the
-///    tokens of several that were minted together are the same.
+///    they demand of their objects: refused; a rerun also buries its id. All must be of one lock,
+///    as the token of one lock is of no other (I15).
 /// 6. A blob whose intent is gone: `UploadExpired`; a rerun also buries its id. Else all intents are
 ///    consumed.
 /// 7. The effects of all steps. A resource on which anything changed takes one version, whatever the

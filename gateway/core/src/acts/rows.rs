@@ -1,6 +1,6 @@
 //! The rows that the acts work on, and a journal of what they changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -367,6 +367,8 @@ pub struct Rows {
     pub fences: BTreeMap<ResourceName, FenceRow>,
     /// Grants by resource and token.
     pub grants: BTreeMap<(ResourceName, Token), GrantRow>,
+    /// Tokens that name a grant, on whatever resource (I15).
+    pub granted: HashSet<Token>,
     /// Locks by id.
     pub locks: HashMap<LockId, LockRow>,
     /// Ids that must never take effect.
@@ -404,6 +406,7 @@ impl Rows {
             guard,
             fences: BTreeMap::new(),
             grants: BTreeMap::new(),
+            granted: HashSet::new(),
             locks: HashMap::new(),
             buried: HashMap::new(),
             objects: BTreeMap::new(),

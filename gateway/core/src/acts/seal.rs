@@ -23,9 +23,9 @@ use crate::token::Token;
 /// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, not in force yet,
 ///    or held for as long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
-///    somebody ahead in the queue (of a lock), number not above the fence, something of older tokens
-///    under way at an upstream unless the caller waits. The first that applies decides, and nothing is
-///    sealed.
+///    somebody ahead in the queue (of a lock), number not above the fence or another grant's already
+///    (I15), something of older tokens under way at an upstream unless the caller waits. The first that
+///    applies decides, and nothing is sealed.
 /// 5. For each resource: what held it before is superseded; the fence rises; the grant is recorded. With
 ///    something of older tokens under way on any of them, the lock is in force on none.
 ///
@@ -226,6 +226,7 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
     }
     let rises = |token: Token| {
         token.get() > floor
+            && (!rows.granted.contains(&token) || mutants::is(Mutant::OneNumberForAll))
             && item
                 .resources
                 .iter()
@@ -297,6 +298,7 @@ fn raise(
         GrantRow { lock: item.lock, owner: item.owner.clone(), ordinal, by: None, at: None },
     );
     rows.journal.insert(Change::Grant(resource.clone(), token));
+    rows.granted.insert(token);
     let last = before.as_ref().and_then(|fence| fence.order);
     let order = match item.kind {
         SealKind::Fence { order, .. } => order.or(last),

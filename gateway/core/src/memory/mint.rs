@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use crate::mutants::{self, Mutant};
 use crate::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
 
 #[derive(Debug, Clone, Default)]
@@ -87,13 +88,25 @@ impl MemoryMint {
 
 #[async_trait]
 impl Mint for MemoryMint {
-    async fn mint(&self, nonce: Uuid, _: &[MintItem], _: &[Ended]) -> Result<i64, MintError> {
+    async fn mint(
+        &self,
+        nonce: Uuid,
+        items: &[MintItem],
+        _: &[Ended],
+    ) -> Result<Vec<i64>, MintError> {
         let mut state = self.reach()?;
         if state.nonce != Some(nonce) {
             return Err(MintError::OtherIncarnation { found: state.nonce });
         }
-        state.number += 1;
-        Ok(state.number)
+        if mutants::is(Mutant::OneNumberForAll) {
+            state.number += 1;
+            return Ok(vec![state.number; items.len()]);
+        }
+        let mut next = || {
+            state.number += 1;
+            state.number
+        };
+        Ok(items.iter().map(|_| next()).collect())
     }
 
     async fn adopt(&self, nonce: Uuid, ledger: Uuid) -> Result<Uuid, MintError> {

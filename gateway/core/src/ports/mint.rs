@@ -4,20 +4,17 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::disasters::Witness;
-use crate::lock::LockId;
 use crate::names::ResourceName;
 
-/// At most this many resources are minted in one call.
+/// At most this many resources are minted in one call, and so as many grants.
 pub const MINT_RESOURCES_MAX: usize = 100;
 
 /// One grant that asks for a number.
 #[derive(Debug, Clone)]
 pub struct MintItem {
-    /// The resource; each at most once in a call.
-    pub resource: ResourceName,
-    /// The lock that will carry the number, for people who look into the mint.
-    pub lock: LockId,
-    /// Its owner, for the same people.
+    /// Its resources; each at most once in a call.
+    pub resources: Vec<ResourceName>,
+    /// Its owner, for people who look into the mint.
     pub owner: String,
 }
 
@@ -97,18 +94,19 @@ pub struct Carry {
 /// Numbers grants, so that a ledger that was restored or failed over cannot hand out an old number
 /// again.
 ///
-/// Within one incarnation each call returns a number above all numbers returned by calls that
-/// ended before it began. The mint only proposes: the ledger refuses what does not rise.
+/// Within one incarnation each call returns numbers above all numbers returned by calls that
+/// ended before it began, and no two items ever get the same one. The mint only proposes: the ledger
+/// refuses what does not rise, and what names another grant already (I15).
 #[async_trait]
 pub trait Mint: Send + Sync {
-    /// A number for all `items`, if the mint still carries `nonce`. Traces of `ended` locks are
-    /// removed on the way.
+    /// A number for each of the `items`, in their order, if the mint still carries `nonce`. Traces of
+    /// `ended` locks are removed on the way.
     async fn mint(
         &self,
         nonce: Uuid,
         items: &[MintItem],
         ended: &[Ended],
-    ) -> Result<i64, MintError>;
+    ) -> Result<Vec<i64>, MintError>;
 
     /// Makes the mint carry `nonce`, unless it already carries one, and serve `ledger`, unless it
     /// serves another one. Returns the nonce that it carries now.

@@ -11,6 +11,7 @@ use super::path::uuid;
 use crate::engine::metrics::count_rejection;
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
+use crate::http::state::App;
 
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 const CONTENT_TYPE_BYTES_MAX: usize = 255;
@@ -25,27 +26,35 @@ pub fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h [u8]>
     Ok(first.map(|value| value.as_bytes()))
 }
 
-/// `X-Fence-Token`: exactly one line, a well-formed token.
+/// `X-Fence-Token`: exactly one line, a well-formed token, with `X-Lock-Id` where that is required.
 pub struct Fenced(pub Token);
 
-impl<S: Sync> FromRequestParts<S> for Fenced {
+impl FromRequestParts<App> for Fenced {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        fence_token(&parts.headers).map(Self)
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        fence_token(&parts.headers, app.requires_lock_id).map(Self)
     }
 }
 
 /// The token of a write.
 ///
 /// # Errors
-/// It is missing or malformed: counted with those that the rule refuses.
-pub fn fence_token(headers: &HeaderMap) -> Result<Token, Problem> {
+/// It is missing or malformed, or comes without the lock's id where that is required: counted with those
+/// that the rule refuses.
+pub fn fence_token(headers: &HeaderMap, requires_lock_id: bool) -> Result<Token, Problem> {
     let counted = |problem: Problem| {
         count_rejection(problem.code());
         problem
     };
-    read_token(headers).map_err(counted)
+    let token = read_token(headers).map_err(counted)?;
+    if requires_lock_id && !headers.contains_key("x-lock-id") {
+        return Err(counted(Problem::new(
+            ErrorCode::LockIdMissing,
+            "send the id of your lock as X-Lock-Id beside its token",
+        )));
+    }
+    Ok(token)
 }
 
 fn read_token(headers: &HeaderMap) -> Result<Token, Problem> {

@@ -81,7 +81,7 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;
     let fenced = match is_fenced(&parts.method) {
-        true => Some(wish(&upstream, path, &parts)?),
+        true => Some(wish(&app, &upstream, path, &parts)?),
         false => None,
     };
     let target = upstream.target(path, parts.uri.query());
@@ -125,9 +125,9 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 }
 
 /// What the ledger has to admit.
-fn wish(upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
+fn wish(app: &App, upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
     let resource = resource(upstream, path)?;
-    let token = fence_token(&parts.headers)?;
+    let token = fence_token(&parts.headers, app.requires_lock_id)?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
     Ok(Forward {
         upstream: upstream.name.clone(),

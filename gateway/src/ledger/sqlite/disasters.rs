@@ -19,7 +19,7 @@ impl SqliteLedger {
         self.working()?;
         let connection = self.connected(&mut writer).await?;
         let before = load::guard(&mut *connection).await?;
-        let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM fences")
+        let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM grants")
             .fetch_one(&mut *connection)
             .await
             .map_err(rolled_back)?;

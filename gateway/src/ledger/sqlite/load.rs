@@ -19,7 +19,7 @@ use super::columns::{
 };
 use super::needs::Needs;
 use super::rolled_back;
-use crate::ledger::time;
+use crate::ledger::{time, token};
 
 /// A list as JSON, for `json_each`.
 pub(super) fn json<T: serde::Serialize>(values: impl IntoIterator<Item = T>) -> String {
@@ -34,6 +34,7 @@ pub(super) struct Round {
     pub(super) fences: BTreeSet<ResourceName>,
     pub(super) locks: BTreeSet<LockId>,
     pub(super) grants: BTreeSet<(ResourceName, Token)>,
+    pub(super) numbers: BTreeSet<i64>,
     pub(super) buried: Vec<Buried>,
     pub(super) operations: BTreeSet<OperationId>,
     pub(super) keys: BTreeSet<(ResourceName, String)>,
@@ -71,7 +72,9 @@ const ROUND: &str = "SELECT g.*,
      FROM json_each(?7) n CROSS JOIN objects o
          ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1) AS objects,
     (SELECT json_group_array(json_array(i.blob, i.begun_at, i.handle))
-     FROM json_each(?8) n CROSS JOIN blob_intents i ON i.blob = n.value) AS intents
+     FROM json_each(?8) n CROSS JOIN blob_intents i ON i.blob = n.value) AS intents,
+    (SELECT json_group_array(a.token)
+     FROM json_each(?9) n CROSS JOIN grants a ON a.token = g.base + n.value) AS granted
     FROM guard g";
 
 impl Round {
@@ -89,6 +92,7 @@ impl Round {
             .bind(json(&self.keys))
             .bind(json(&self.objects))
             .bind(json(self.intents.iter().map(|blob| blob.0)))
+            .bind(json(&self.numbers))
             .fetch_one(connection)
             .await;
         row.map_err(rolled_back)
@@ -98,6 +102,9 @@ impl Round {
     fn take(&self, answer: &SqliteRow, rows: &mut Rows) -> Result<Vec<OperationId>, LedgerError> {
         for row in list::<FenceColumns>(answer, "fences")? {
             rows.fences.extend([row.fence()?]);
+        }
+        for row in list::<i64>(answer, "granted")? {
+            rows.granted.insert(token(row)?);
         }
         for row in list::<LockColumns>(answer, "locks")? {
             rows.locks.extend([row.lock()?]);
@@ -173,6 +180,7 @@ pub(super) async fn begin(
     let first = Round {
         fences: needs.resources.clone(),
         locks: needs.locks.clone(),
+        numbers: needs.numbers.clone(),
         buried: locks.chain(needs.operations.iter().map(|id| Buried::Operation(*id))).collect(),
         operations: needs.operations.clone(),
         keys: needs.keys.clone(),

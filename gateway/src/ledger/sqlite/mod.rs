@@ -63,7 +63,7 @@ impl SqliteLedger {
     /// The highest token that was ever sealed; 0 for none.
     pub async fn highest_token(&self) -> Result<i64, LedgerError> {
         let mut reader = self.reader().await?;
-        let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM fences")
+        let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM grants")
             .fetch_one(&mut reader)
             .await;
         self.keep(reader, highest)

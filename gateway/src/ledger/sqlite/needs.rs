@@ -14,6 +14,8 @@ pub(super) struct Needs {
     pub(super) resources: BTreeSet<ResourceName>,
     /// Grants besides those of the current tokens.
     pub(super) grants: BTreeSet<(ResourceName, Token)>,
+    /// Numbers that are to name a grant: whether they name one already.
+    pub(super) numbers: BTreeSet<i64>,
     pub(super) operations: BTreeSet<OperationId>,
     pub(super) keys: BTreeSet<(ResourceName, String)>,
     pub(super) objects: BTreeSet<(ResourceName, ObjectKey)>,
@@ -31,6 +33,7 @@ impl Needs {
         Self {
             locks: items.iter().flat_map(|item| [Some(item.lock), item.from()]).flatten().collect(),
             resources: items.iter().flat_map(|item| item.resources.iter().cloned()).collect(),
+            numbers: items.iter().filter_map(|item| item.number).collect(),
             holders: true,
             upstreams: true,
             line: true,

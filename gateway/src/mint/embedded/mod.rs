@@ -146,23 +146,23 @@ impl Counter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next number, with a write to the file if the block is used up.
-    fn next(&self, nonce: Uuid) -> Result<i64, MintError> {
+    /// The next numbers, with a write to the file if the block does not have as many.
+    fn next(&self, nonce: Uuid, count: i64) -> Result<Vec<i64>, MintError> {
         let mut state = self.lock();
         // 1. Another nonce: no number.
         state.expect(nonce)?;
-        // 2. The block is used up: reserve the next one and wait until the disk has it. On failure
-        //    nothing is handed out; the file may be ahead by a block, which is only skipped.
-        if state.last >= state.saved.reserved_until {
+        // 2. The block does not have as many: reserve another one and wait until the disk has it. On
+        //    failure nothing is handed out; the file may be ahead by a block, which is only skipped.
+        if state.left() < count {
             let full = || MintError::Unavailable("the mint has run out of numbers".into());
-            let reserved_until = state.last.checked_add(BLOCK).ok_or_else(full)?;
+            let more = BLOCK.max(count);
+            let reserved_until = state.saved.reserved_until.checked_add(more).ok_or_else(full)?;
             let saved = Saved { reserved_until, ..state.saved };
             self.save(saved)?;
             state.saved = saved;
         }
-        // 3. Hand out the next number of the block.
-        state.last += 1;
-        Ok(state.last)
+        // 3. Hand out the next numbers of the block.
+        Ok(state.take(count))
     }
 
     /// Carries `nonce` unless it carries one; which one it carries now.
@@ -201,6 +201,18 @@ impl State {
     fn expect(&self, nonce: Uuid) -> Result<(), MintError> {
         let found = self.saved.nonce;
         if found == Some(nonce) { Ok(()) } else { Err(MintError::OtherIncarnation { found }) }
+    }
+
+    /// How many numbers the block has left.
+    fn left(&self) -> i64 {
+        self.saved.reserved_until - self.last
+    }
+
+    /// Takes the next numbers, of which there are as many.
+    fn take(&mut self, count: i64) -> Vec<i64> {
+        let first = self.last + 1;
+        self.last += count;
+        (first..=self.last).collect()
     }
 }
 
@@ -261,19 +273,20 @@ impl Mint for EmbeddedMint {
     async fn mint(
         &self,
         nonce: Uuid,
-        _items: &[MintItem],
+        items: &[MintItem],
         _ended: &[Ended],
-    ) -> Result<i64, MintError> {
-        // 1. From memory, if the block has a number left and no thread is writing the file.
+    ) -> Result<Vec<i64>, MintError> {
+        let count = i64::try_from(items.len())
+            .map_err(|_| MintError::Unavailable("too many grants at once".into()))?;
+        // 1. From memory, if the block has enough left and no thread is writing the file.
         if let Ok(mut state) = self.counter.state.try_lock() {
             state.expect(nonce)?;
-            if state.last < state.saved.reserved_until {
-                state.last += 1;
-                return Ok(state.last);
+            if state.left() >= count {
+                return Ok(state.take(count));
             }
         }
         // 2. Else in a thread that may wait for the disk.
-        self.blocking(move |counter| counter.next(nonce)).await
+        self.blocking(move |counter| counter.next(nonce, count)).await
     }
 
     /// The file lies beside its ledger, so it serves no other; a mark in both files is what a witness

@@ -99,6 +99,7 @@ impl World {
             metrics_prefixes: Vec::new(),
             draining: CancellationToken::new(),
             guarantee: "strict",
+            requires_lock_id: false,
             upstreams: Upstreams::default(),
             cors_origins: Vec::new(),
         });

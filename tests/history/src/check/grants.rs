@@ -1,4 +1,4 @@
-//! C12: tokens in callers' hands (I1, I2).
+//! C12: tokens in callers' hands (I1, I2, I15).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,17 +8,18 @@ use super::view::{Grant, Rising, View};
 use crate::record::{Answer, Asked, Call};
 use crate::report::{Checker, Report};
 
-/// C12 (I1, I2): every token that was given out is a grant of the ledger, unless the ledger went back
-/// since; a token of a resource belongs to one lock; a new grant has a token above those that were
+/// C12 (I1, I2, I15): every token that was given out is a grant of the ledger, unless the ledger went back
+/// since; a token belongs to one lock, on whatever resources; a new grant has a token above those that were
 /// answered before it began; every write was made under a grant; a grant is on what was asked for,
 /// under the id that was asked for.
 pub(super) fn of_the_ledger(view: &View<'_>, report: &mut Report) {
-    let mut owners: HashMap<(&str, i64), Uuid> = HashMap::new();
-    for sealed in &view.sealed {
+    let mut owners = HashMap::new();
+    let mut sealed: HashSet<(&str, i64)> = HashSet::new();
+    for grant in &view.sealed {
         report.looked(Checker::C12, 1);
-        one_lock(&mut owners, (&sealed.resource, sealed.token), sealed.lock, report);
+        sealed.insert((&grant.resource, grant.token));
+        one_lock(&mut owners, (&grant.resource, grant.token), grant.lock, report);
     }
-    let sealed: HashSet<(&str, i64)> = owners.keys().copied().collect();
     let rising = Rising::tokens(view, false);
     for grant in &view.grants {
         report.looked(Checker::C12, 1);
@@ -52,15 +53,14 @@ pub(super) fn of_the_ledger(view: &View<'_>, report: &mut Report) {
     view.calls.iter().for_each(|call| as_asked(call, report));
 }
 
-fn one_lock<'a>(
-    owners: &mut HashMap<(&'a str, i64), Uuid>,
-    at: (&'a str, i64),
+fn one_lock(
+    owners: &mut HashMap<i64, Uuid>,
+    (resource, token): (&str, i64),
     lock: Uuid,
     report: &mut Report,
 ) {
-    let owner = *owners.entry(at).or_insert(lock);
+    let owner = *owners.entry(token).or_insert(lock);
     if owner != lock {
-        let (resource, token) = at;
         let what = format!("{resource}: token {token} belongs to the locks {owner} and {lock}");
         report.violation(Checker::C12, what);
     }

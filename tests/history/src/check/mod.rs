@@ -12,7 +12,7 @@
 //! | C8 | one idempotency key, at most one effect | I7 | the ledger, answers |
 //! | C9 | no pointer to a blob dangles | I9 | answers |
 //! | C11 | soon after all is healed, all is granted and written | liveness | answers in time |
-//! | C12 | tokens are grants of the ledger, distinct and rising | I1, I2, I11 | grants against the ledger, and in time |
+//! | C12 | tokens are grants of the ledger, of one lock each, and rising | I1, I2, I11, I15 | grants against the ledger, and in time |
 //! | C13 | nothing older acts upstream once a grant was answered | I13 | effects in time |
 //! | C14 | what was given back admits nothing any more | I6 | answers in time |
 //! | C15 | nobody is refused without a reason | I8 | answers against the ledger |

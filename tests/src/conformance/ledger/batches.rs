@@ -111,7 +111,7 @@ pub async fn two_deletes_take_one_version(ledger: &dyn Ledger) {
 /// Only what was put after stays, of this resource.
 pub async fn a_put_then_a_deletion_of_all_then_a_put(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let other = held(ledger, "s", 10).await;
+    let other = held(ledger, "s", 11).await;
     apply(ledger, put(&ann, "old", "a")).await;
     apply(ledger, put(&other, "k", "other")).await;
     let items = [
@@ -175,8 +175,8 @@ pub async fn a_sequence_falls_in_one_batch(ledger: &dyn Ledger) {
 pub async fn items_on_many_resources_are_interleaved(ledger: &dyn Ledger) {
     let names = ["d", "a", "c", "b"];
     let mut grants = Vec::new();
-    for resource in names {
-        grants.push(held(ledger, resource, 10).await);
+    for (resource, number) in names.into_iter().zip(10..) {
+        grants.push(held(ledger, resource, number).await);
     }
     let items: Vec<WriteItem> =
         (0..40).map(|i| put(&grants[i * 7 % 4], &format!("k{}", i % 3), &i.to_string())).collect();
@@ -220,7 +220,7 @@ pub async fn one_stale_item_among_good_ones(ledger: &dyn Ledger) {
 pub async fn a_large_batch_is_decided_in_order(ledger: &dyn Ledger) {
     let mut grants = Vec::new();
     for i in 0..50 {
-        grants.push(held(ledger, &format!("r{i:02}"), 10).await);
+        grants.push(held(ledger, &format!("r{i:02}"), 10 + i).await);
     }
     let items: Vec<WriteItem> = (0..1000)
         .map(|i| WriteItem {

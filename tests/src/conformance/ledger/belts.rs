@@ -116,7 +116,7 @@ pub async fn a_sqlite_file_is_the_same_when_opened_again(path: &Path) {
     let numbered = |sequence| WriteItem { sequence: Some(sequence), ..put(&ann, "k", "a") };
     let write = numbered(4);
     let first = apply(&before, write.clone()).await;
-    let broken = held(&before, "s", 10).await;
+    let broken = held(&before, "s", 11).await;
     break_one(&before, &broken, 60_000).await;
     pause(300).await;
     drop(before);
@@ -138,7 +138,7 @@ pub async fn a_sqlite_file_is_the_same_when_opened_again(path: &Path) {
 /// Somebody's open transaction on one fence row delays no other; the item comes back as busy.
 pub async fn a_locked_row_is_busy_and_delays_no_other(ledger: &dyn Ledger, operator: &Operator) {
     use sqlx::{Connection as _, Executor as _};
-    let (ann, other) = (held(ledger, "r", 10).await, held(ledger, "s", 10).await);
+    let (ann, other) = (held(ledger, "r", 10).await, held(ledger, "s", 11).await);
     let Operator::Postgres(options) = operator else { panic!("only on Postgres") };
     let mut foreign = sqlx::PgConnection::connect_with(options).await.expect("a connection");
     foreign.execute("BEGIN").await.expect("begun");

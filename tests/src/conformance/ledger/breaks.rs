@@ -176,7 +176,7 @@ pub async fn a_break_is_idempotent(ledger: &dyn Ledger) {
 /// Several in one batch, the same twice, each seeing those before it.
 pub async fn a_batch_of_breaks_has_a_verdict_each(ledger: &dyn Ledger) {
     let a = held(ledger, "a", 10).await;
-    let b = held(ledger, "b", 10).await;
+    let b = held(ledger, "b", 11).await;
     let item = |grant: &Grant, after_ms| BreakItem {
         resource: grant.resources[0].clone(),
         token: grant.token,

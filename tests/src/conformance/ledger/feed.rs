@@ -37,7 +37,7 @@ async fn versions(ledger: &dyn Ledger, resource: &str, filter: VersionsFilter) -
 
 /// Newest first, without what took no version, and of this resource alone.
 pub async fn the_history_of_a_resource_is_newest_first(ledger: &dyn Ledger) {
-    let (ann, other) = (held(ledger, "r", 10).await, held(ledger, "other", 10).await);
+    let (ann, other) = (held(ledger, "r", 10).await, held(ledger, "other", 11).await);
     let mut made = Vec::new();
     for object in ["a/1", "b", "a/2"] {
         made.push(apply(ledger, put(&ann, object, object)).await);
@@ -66,7 +66,7 @@ pub async fn the_history_of_a_resource_is_newest_first(ledger: &dyn Ledger) {
 /// Once each, whatever was refused, replayed or had nothing to delete; in a batch, too.
 pub async fn every_write_is_one_event_in_version_order(ledger: &dyn Ledger) {
     assert_eq!(all(ledger).await, []);
-    let (ann, bob) = (held(ledger, "a", 10).await, held(ledger, "b", 10).await);
+    let (ann, bob) = (held(ledger, "a", 10).await, held(ledger, "b", 11).await);
     let once = WriteItem { idempotency: keyed("k", "x"), ..put(&ann, "k", "x") };
     let again = WriteItem { operation: operation_id(), ..once.clone() };
     let stale = WriteItem { token: token(9), ..put(&ann, "k", "stale") };

@@ -78,9 +78,9 @@ pub async fn an_ended_lock_is_fenced_off_without_force(ledger: &dyn Ledger) {
     let released = held(ledger, "a", 10).await;
     release_one(ledger, released.lock).await;
     granted(ledger, fence("a", 20, None, false)).await;
-    let broken = held(ledger, "b", 10).await;
+    let broken = held(ledger, "b", 11).await;
     break_one(ledger, &broken, 0).await;
-    granted(ledger, fence("b", 20, None, false)).await;
+    granted(ledger, fence("b", 21, None, false)).await;
 }
 
 /// An order that does not rise changes nothing; without an order the last caller wins.
@@ -208,12 +208,12 @@ pub async fn a_refused_rerun_of_a_fence_is_buried(ledger: &dyn Ledger) {
 /// Fences and locks in one batch, each with its own verdict.
 pub async fn fences_and_locks_are_sealed_in_one_batch(ledger: &dyn Ledger) {
     held(ledger, "a", 10).await;
-    granted(ledger, fence("b", 10, Some(5), false)).await;
+    granted(ledger, fence("b", 11, Some(5), false)).await;
     let items = [
         fence("a", 20, None, false),
-        fence("b", 20, Some(5), false),
-        seal(["c", "d"], 20),
-        fence("e", 20, Some(1), true),
+        fence("b", 21, Some(5), false),
+        seal(["c", "d"], 22),
+        fence("e", 23, Some(1), true),
     ];
     let epoch = ledger.epoch().await.expect("an epoch").number;
     let verdicts = ledger.seal(epoch, Arc::from(items), Patience::Skip).await.expect("decided");

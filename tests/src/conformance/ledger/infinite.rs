@@ -119,8 +119,8 @@ pub async fn a_restart_keeps_an_infinite_lock_as_it_was(ledger: &dyn Ledger, ope
     let Operator::Sqlite(path) = operator else { panic!("only SQLite counts its own time") };
     let ann = granted(ledger, for_ever("ann", 10)).await;
     renewed(ledger, &ann, None).await;
-    let bob = granted(ledger, for_ever("bob", 10)).await;
-    let carl = renewed(ledger, &held(ledger, "carl", 10).await, Some(Ttl::INFINITE)).await;
+    let bob = granted(ledger, for_ever("bob", 11)).await;
+    let carl = renewed(ledger, &held(ledger, "carl", 12).await, Some(Ttl::INFINITE)).await;
     let carl = renewed(ledger, &carl, Some(long())).await;
     for _ in 0..2 {
         let reopened = reopened_sqlite_ledger(path).await;

@@ -97,7 +97,7 @@ pub async fn a_key_of_another_payload_is_reused(ledger: &dyn Ledger) {
 /// A key belongs to its resource, and keys differ by every byte.
 pub async fn a_key_is_of_one_resource(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let other = held(ledger, "s", 10).await;
+    let other = held(ledger, "s", 11).await;
     apply(ledger, once(put(&ann, "k", "a"))).await;
     apply(ledger, once(put(&other, "k", "a"))).await;
     for text in ["ONCE", "once ", "on'ce", "\"once\"", "on\\ce", "öncé"] {

@@ -165,7 +165,7 @@ pub async fn what_was_never_locked_is_not_marked(ledger: &dyn Ledger) {
 /// Several in one batch, each seeing those before it.
 pub async fn a_batch_of_marks_has_a_verdict_each(ledger: &dyn Ledger) {
     held(ledger, "a", 10).await;
-    let b = held(ledger, "b", 10).await;
+    let b = held(ledger, "b", 11).await;
     let items = [
         item("b", Mark::Freeze, "x"),
         item("a", Mark::Protect, "x"),

@@ -28,7 +28,7 @@ async fn objects(ledger: &dyn Ledger, resource: &str, page: Page) -> Vec<String>
 /// In the order of the items, also the same twice, and what is not there.
 pub async fn a_batch_of_reads_answers_in_order(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    held(ledger, "empty", 10).await;
+    held(ledger, "empty", 11).await;
     for object in ["a", "b"] {
         apply(ledger, put(&ann, object, object)).await;
     }
@@ -54,13 +54,13 @@ pub async fn a_batch_of_reads_answers_in_order(ledger: &dyn Ledger) {
 /// Neither expired nor broken nor released, in the order asked.
 pub async fn holders_are_the_live_ones(ledger: &dyn Ledger) {
     held(ledger, "held", 10).await;
-    let breaking = held(ledger, "breaking", 10).await;
+    let breaking = held(ledger, "breaking", 11).await;
     break_one(ledger, &breaking, 60_000).await;
-    let broken = held(ledger, "broken", 10).await;
+    let broken = held(ledger, "broken", 12).await;
     break_one(ledger, &broken, 0).await;
-    let released = held(ledger, "released", 10).await;
+    let released = held(ledger, "released", 13).await;
     release_one(ledger, released.lock).await;
-    expired(ledger, "expired", 10).await;
+    expired(ledger, "expired", 14).await;
     let names = ["released", "held", "none", "breaking", "expired", "broken", "held"].map(name);
     let holders = holders(ledger, &names).await;
     let states: Vec<_> = holders.iter().map(|h| h.as_ref().map(|h| h.state)).collect();
@@ -98,7 +98,7 @@ pub async fn a_lock_record_follows_its_lock(ledger: &dyn Ledger) {
 /// Many at once, in the order asked, the same twice, and what is not there.
 pub async fn locks_are_read_in_the_order_asked(ledger: &dyn Ledger) {
     let ann = held(ledger, "a", 10).await;
-    let pair = granted(ledger, seal(["b", "c"], 10)).await;
+    let pair = granted(ledger, seal(["b", "c"], 11)).await;
     let ids = [pair.lock, lock_id(), ann.lock, pair.lock];
     let records = ledger.locks(&ids).await.expect("read");
     let found: Vec<_> = records.iter().map(|one| one.as_ref().map(|one| one.grant.lock)).collect();
@@ -114,7 +114,7 @@ pub async fn locks_are_read_in_the_order_asked(ledger: &dyn Ledger) {
 /// When the ttl last began, the break that is to come, and what put a newer token in its place.
 pub async fn a_lock_record_says_what_is_happening_to_it(ledger: &dyn Ledger) {
     let record = async |grant: &Grant| ledger.lock(grant.lock).await.expect("read").expect("known");
-    let ann = held(ledger, "r", 10).await;
+    let ann = held(ledger, "r", 5).await;
     let fresh = record(&ann).await;
     assert_eq!(
         (fresh.renewed_at, fresh.break_due, fresh.superseded_by),
@@ -132,9 +132,9 @@ pub async fn a_lock_record_says_what_is_happening_to_it(ledger: &dyn Ledger) {
     assert_eq!((broken.break_due, broken.superseded_by), (None, None));
 
     // Taken over on one of its resources, and not the first.
-    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 11) }).await;
     expire().await;
-    let bob = held(ledger, "b", 20).await;
+    let bob = held(ledger, "b", 15).await;
     assert_eq!(record(&pair).await.superseded_by, Some(Supersession::Grant));
     let to = SealItem { kind: SealKind::Transfer { from: bob.lock }, ..seal(["b"], 30) };
     granted(ledger, to).await;
@@ -169,8 +169,8 @@ pub async fn a_resource_shows_what_its_lock_is_doing(ledger: &dyn Ledger) {
 /// In byte order, by prefix, after a name, up to a limit.
 pub async fn resources_are_listed_in_byte_order(ledger: &dyn Ledger) {
     let names = ["z", "a:2", "a:10", "A", "a", "b~", "b#", "a:1", "_", "ab"];
-    for resource in names {
-        held(ledger, resource, 10).await;
+    for (resource, number) in names.into_iter().zip(10..) {
+        held(ledger, resource, number).await;
     }
     let mut sorted = names.map(String::from);
     sorted.sort_unstable();
@@ -188,11 +188,11 @@ pub async fn resources_are_listed_in_byte_order(ledger: &dyn Ledger) {
 /// With `held` only those whose lock has not been released.
 pub async fn released_resources_may_be_left_out(ledger: &dyn Ledger) {
     held(ledger, "held", 10).await;
-    let broken = held(ledger, "broken", 10).await;
+    let broken = held(ledger, "broken", 11).await;
     break_one(ledger, &broken, 0).await;
-    let released = held(ledger, "a-released", 10).await;
+    let released = held(ledger, "a-released", 12).await;
     release_one(ledger, released.lock).await;
-    expired(ledger, "expired", 10).await;
+    expired(ledger, "expired", 13).await;
     let all = ["a-released", "broken", "expired", "held"];
     assert_eq!(resources(ledger, page("", None, 9), false).await, all);
     assert_eq!(resources(ledger, page("", None, 2), true).await, all[1..3]);
@@ -208,7 +208,7 @@ pub async fn a_refused_seal_makes_no_resource(ledger: &dyn Ledger) {
 /// In byte order, of one resource, by prefix, after a key, up to a limit.
 pub async fn objects_are_listed_in_byte_order(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let other = held(ledger, "r2", 10).await;
+    let other = held(ledger, "r2", 11).await;
     apply(ledger, put(&other, "a/other", "x")).await;
     let keys = ["b", "a/b", "a-b", "a/b/c", "a", "Z", "é", "a/%", "a/_x", "𝄞", "日本"];
     for object in keys {

@@ -68,9 +68,9 @@ pub async fn renewing_an_unknown_id_finds_nothing(ledger: &dyn Ledger) {
 pub async fn an_ended_lock_is_not_renewed(ledger: &dyn Ledger) {
     let released = held(ledger, "a", 10).await;
     release_one(ledger, released.lock).await;
-    let broken = held(ledger, "b", 10).await;
+    let broken = held(ledger, "b", 11).await;
     break_one(ledger, &broken, 0).await;
-    let superseded = expired(ledger, "c", 10).await;
+    let superseded = expired(ledger, "c", 12).await;
     held(ledger, "c", 20).await;
     let buried = lock_id();
     release_one(ledger, buried).await;
@@ -96,9 +96,9 @@ pub async fn a_breaking_lock_is_not_renewed(ledger: &dyn Ledger) {
 /// Many at once, each with its own verdict, some twice.
 pub async fn many_are_renewed_at_once(ledger: &dyn Ledger) {
     let ann = held(ledger, "a", 10).await;
-    let gone = held(ledger, "b", 10).await;
+    let gone = held(ledger, "b", 11).await;
     release_one(ledger, gone.lock).await;
-    let pair = granted(ledger, seal(["c", "d"], 10)).await;
+    let pair = granted(ledger, seal(["c", "d"], 12)).await;
     let ids = [ann.lock, gone.lock, lock_id(), pair.lock, ann.lock];
     let items = ids.map(|lock| RenewItem { lock, ttl: None });
     let verdicts = ledger.renew(Arc::from(items), Patience::Skip).await.expect("decided");
@@ -189,7 +189,7 @@ pub async fn a_release_frees_all_its_resources(ledger: &dyn Ledger) {
     let trace = |resource| Ended { resource: name(resource), number: 10 };
     assert_eq!(ended, [trace("a"), trace("b")]);
     granted(ledger, seal(["a"], 11)).await;
-    granted(ledger, seal(["b"], 11)).await;
+    granted(ledger, seal(["b"], 12)).await;
 }
 
 /// The verdict on a release of this grant unless it was taken up since.
@@ -202,8 +202,8 @@ async fn release_untouched(ledger: &dyn Ledger, grant: &Grant) -> ReleaseVerdict
 /// A grant that nobody took up is released, also when it has expired or is being broken.
 pub async fn a_grant_that_was_never_renewed_may_be_released_on_that_condition(ledger: &dyn Ledger) {
     let fresh = granted(ledger, seal(["a", "b"], 10)).await;
-    let lapsed = expired(ledger, "c", 10).await;
-    let breaking = held(ledger, "d", 10).await;
+    let lapsed = expired(ledger, "c", 11).await;
+    let breaking = held(ledger, "d", 12).await;
     break_one(ledger, &breaking, 60_000).await;
     for grant in [fresh, lapsed, breaking] {
         let verdict = release_untouched(ledger, &grant).await;
@@ -217,7 +217,7 @@ pub async fn a_grant_that_was_never_renewed_may_be_released_on_that_condition(le
 /// condition still ends it.
 pub async fn a_grant_that_was_taken_up_since_is_kept(ledger: &dyn Ledger) {
     let renewed = granted(ledger, seal(["a", "b"], 10)).await;
-    let item = seal(["c"], 10);
+    let item = seal(["c"], 11);
     let reentered = granted(ledger, item.clone()).await;
     crate::conformance::pause(2).await;
     renew_one(ledger, renewed.lock).await;

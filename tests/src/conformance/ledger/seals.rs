@@ -51,6 +51,28 @@ pub async fn an_expired_lock_is_taken_over(ledger: &dyn Ledger) {
     assert_eq!(record.ended.map(|(how, _)| how), Some(LockEnd::Superseded));
 }
 
+/// Not on another resource either, in the same batch or later: a mint that went back repeats itself. A lock
+/// on several resources has its number on all of them.
+pub async fn a_number_names_one_grant(ledger: &dyn Ledger) {
+    let several = seal(["a", "b"], 10);
+    assert!(matches!(seal_one(ledger, several.clone()).await, SealVerdict::Sealed(..)));
+    for names in [["c"].as_slice(), &["c", "d"]] {
+        let tied =
+            SealItem { resources: names.iter().copied().map(name).collect(), ..seal(["c"], 10) };
+        assert_eq!(seal_one(ledger, tied).await, SealVerdict::NumberTooLow);
+    }
+    let released = held(ledger, "f", 5).await;
+    release_one(ledger, released.lock).await;
+    assert_eq!(seal_one(ledger, seal(["f"], 10)).await, SealVerdict::NumberTooLow);
+    let batch = [seal(["c"], 20), seal(["d"], 20), seal(["e"], 21)];
+    let epoch = ledger.epoch().await.expect("an epoch").number;
+    let verdicts = ledger.seal(epoch, Arc::new(batch), Patience::Skip).await.expect("decided");
+    assert!(matches!(verdicts[0], SealVerdict::Sealed(..)), "{verdicts:?}");
+    assert_eq!(verdicts[1], SealVerdict::NumberTooLow);
+    assert!(matches!(verdicts[2], SealVerdict::Sealed(..)), "{verdicts:?}");
+    assert!(matches!(seal_one(ledger, several).await, SealVerdict::Again(_)));
+}
+
 /// Released and broken locks were given up before: nothing is taken over.
 pub async fn only_locks_that_expired_count_as_taken_over(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
@@ -110,9 +132,9 @@ pub async fn an_ended_id_is_never_granted_again(ledger: &dyn Ledger) {
     let released = seal(["a"], 10);
     granted(ledger, released.clone()).await;
     release_one(ledger, released.lock).await;
-    let broken = seal(["b"], 10);
+    let broken = seal(["b"], 11);
     break_one(ledger, &granted(ledger, broken.clone()).await, 0).await;
-    let superseded = SealItem { ttl: short(), ..seal(["c"], 10) };
+    let superseded = SealItem { ttl: short(), ..seal(["c"], 12) };
     granted(ledger, superseded.clone()).await;
     expire().await;
     held(ledger, "c", 20).await;
@@ -220,7 +242,7 @@ pub async fn a_lock_taken_over_on_one_resource_has_ended(ledger: &dyn Ledger) {
 /// Each item of a batch is decided on its own.
 pub async fn a_batch_of_seals_has_a_verdict_each(ledger: &dyn Ledger) {
     held(ledger, "b", 10).await;
-    let items = [seal(["a"], 20), seal(["b"], 20), seal(["c", "d"], 20), seal(["e"], 0)];
+    let items = [seal(["a"], 20), seal(["b"], 21), seal(["c", "d"], 22), seal(["e"], 0)];
     let verdicts = ledger.seal(0, Arc::from(items), Patience::Skip).await.expect("decided");
     assert!(
         matches!(
@@ -238,12 +260,12 @@ pub async fn a_batch_of_seals_has_a_verdict_each(ledger: &dyn Ledger) {
 
 /// The second is judged by what the first has left.
 pub async fn one_id_for_two_resources_in_a_batch_is_granted_once(ledger: &dyn Ledger) {
-    for name in ["r", "s"] {
-        let lock = held(ledger, name, 10).await;
+    for (name, number) in [("r", 10), ("s", 11)] {
+        let lock = held(ledger, name, number).await;
         release_one(ledger, lock.lock).await;
     }
     let first = seal(["r"], 20);
-    let second = SealItem { lock: first.lock, ..seal(["s"], 20) };
+    let second = SealItem { lock: first.lock, ..seal(["s"], 21) };
     let verdicts = ledger.seal(0, Arc::from([first, second]), Patience::Skip).await;
     let verdicts = verdicts.expect("decided");
     assert!(

@@ -87,8 +87,8 @@ pub async fn a_sweep_removes_old_keys(ledger: &dyn Ledger) {
 /// Ended ones go; live and expired ones stay, and the fence outlives everything.
 pub async fn a_sweep_removes_locks_that_ended(ledger: &dyn Ledger) {
     let live = held(ledger, "live", 10).await;
-    let lapsed = expired(ledger, "lapsed", 10).await;
-    let ended = held(ledger, "ended", 10).await;
+    let lapsed = expired(ledger, "lapsed", 11).await;
+    let ended = held(ledger, "ended", 12).await;
     release_one(ledger, ended.lock).await;
     let retention = Retention { ended_locks: Duration::ZERO, buried: Duration::ZERO, ..keep_all() };
     assert_eq!(sweep(ledger, retention).await, 1);
@@ -100,7 +100,7 @@ pub async fn a_sweep_removes_locks_that_ended(ledger: &dyn Ledger) {
     assert_eq!(renew_one(ledger, ended.lock).await, RenewVerdict::NotFound);
     assert_eq!(release_one(ledger, ended.lock).await, ReleaseVerdict::AlreadyEnded);
     let view = ledger.resource(&name("ended")).await.expect("read").expect("the fence stays");
-    assert_eq!((view.state, view.token), (LockState::Released, token(10)));
+    assert_eq!((view.state, view.token), (LockState::Released, token(12)));
     assert_eq!(refusal(ledger, put(&ended, "k", "x")).await, Refusal::Released);
     let next = held(ledger, "ended", 20).await;
     assert!(matches!(refusal(ledger, put(&ended, "k", "x")).await, Refusal::Stale { .. }));

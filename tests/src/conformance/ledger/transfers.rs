@@ -48,19 +48,19 @@ pub async fn a_lock_that_has_ended_hands_nothing_over(ledger: &dyn Ledger) {
     assert_eq!(seal_one(ledger, unknown).await, SealVerdict::NotFound);
     assert_eq!(ledger.resource(&name("r")).await.expect("read"), None);
 
-    let released = held(ledger, "a", 10).await;
+    let released = held(ledger, "a", 11).await;
     release_one(ledger, released.lock).await;
     let ended = seal_one(ledger, taking_over(&released, 20)).await;
     assert_eq!(ended, SealVerdict::Ended(LockEnd::Released));
 
-    let superseded = expired(ledger, "b", 10).await;
-    held(ledger, "b", 20).await;
+    let superseded = expired(ledger, "b", 12).await;
+    held(ledger, "b", 21).await;
     let ended = seal_one(ledger, taking_over(&superseded, 30)).await;
     assert_eq!(ended, SealVerdict::Ended(LockEnd::Superseded));
 
-    let breaking = held(ledger, "c", 10).await;
+    let breaking = held(ledger, "c", 13).await;
     break_one(ledger, &breaking, 60_000).await;
-    assert_eq!(seal_one(ledger, taking_over(&breaking, 20)).await, SealVerdict::Breaking);
+    assert_eq!(seal_one(ledger, taking_over(&breaking, 22)).await, SealVerdict::Breaking);
     apply(ledger, put(&breaking, "k", "still in")).await;
 }
 

@@ -13,7 +13,7 @@ fn when(item: WriteItem, condition: ObjectCondition) -> WriteItem {
 /// 1, 2, 3 ..., over all objects of a resource.
 pub async fn versions_count_the_writes_of_a_resource(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let other = held(ledger, "s", 10).await;
+    let other = held(ledger, "s", 11).await;
     for (version, object) in (1..=6).zip(["a", "b", "a", "c", "a", "b"]) {
         let applied = apply(ledger, put(&ann, object, &version.to_string())).await;
         assert_eq!(
@@ -120,7 +120,7 @@ pub async fn the_retry_of_a_delete_of_nothing_deletes_nothing(ledger: &dyn Ledge
 /// All objects of this resource and no other, in one version.
 pub async fn deleting_all_takes_one_version(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let other = held(ledger, "s", 10).await;
+    let other = held(ledger, "s", 11).await;
     for object in ["a", "b", "c/d"] {
         apply(ledger, put(&ann, object, "x")).await;
     }

@@ -84,6 +84,16 @@ fn c12_finds_a_token_of_two_locks() {
     only(&story, Checker::C12);
 }
 
+/// A token that was mixed up with another one would be good.
+#[test]
+fn c12_finds_a_token_of_two_locks_on_different_resources() {
+    let mut story = begun();
+    story.sealed_on("other", 20, 2);
+    clean(&story);
+    story.sealed_on("other", 10, 3);
+    only(&story, Checker::C12);
+}
+
 #[test]
 fn c12_finds_a_token_that_does_not_rise() {
     let mut story = begun();
