@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use fence_core::wire::Lock;
 use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
 use futures::future::join_all;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::blob_rig::{body, default_blobs, put, seed_of};
@@ -96,7 +98,8 @@ async fn a_backup_under_load_has_what_was_acknowledged_and_starts_once_it_is_ref
     assert!(restored.version(R).await >= last.version);
     let late = restored.put(R, "small", "late").under(&lock).send().await;
     late.refused(412, "fence-token-void");
-    let newer = restored.acquire(R, "10m").await;
+    let newer = json!({ "resource": R, "ttl": "10m", "owner": "since the restore" });
+    let newer: Lock = restored.lock(&newer).send().await.expect(201).parse();
     assert!(newer.token > lock.token);
     restored.put(R, "small", "new").under(&newer).send().await.expect(200);
     copy.kill9();

@@ -14,7 +14,8 @@ const R: &str = "job:1";
 const MIB: usize = 1 << 20;
 
 fn blob_files(gateway: &Gateway) -> Vec<PathBuf> {
-    let folders = std::fs::read_dir(default_blobs(gateway).join("blobs")).unwrap();
+    let blobs = default_blobs(gateway).join("blobs");
+    let folders = std::fs::read_dir(blobs).into_iter().flatten();
     let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
     files.map(|file| file.unwrap().path()).collect()
 }

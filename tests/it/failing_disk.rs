@@ -28,6 +28,8 @@ struct Round {
     file: &'static str,
     /// Which sync of the file fails.
     nth: u32,
+    /// Whether it fails while the log is short: what it loses is in no earlier page of the log.
+    soon: bool,
     /// Whether the power is cut for the first time in the start after the failure, when the ledger has
     /// what the log had, and the log is about to go.
     cut_at_start: bool,
@@ -35,10 +37,15 @@ struct Round {
 
 impl Round {
     fn draw(rng: &mut StdRng) -> Self {
-        let cut_at_start = rng.random_bool(0.3);
-        match rng.random_bool(0.7) {
-            true => Self { file: LOG, nth: rng.random_range(1..60), cut_at_start },
-            false => Self { file: LEDGER, nth: 1, cut_at_start },
+        let cut_at_start = rng.random_bool(0.5);
+        match (rng.random_bool(0.8), rng.random_bool(0.5)) {
+            (true, true) => {
+                Self { file: LOG, nth: rng.random_range(2..8), soon: true, cut_at_start }
+            }
+            (true, _) => {
+                Self { file: LOG, nth: rng.random_range(1..60), soon: false, cut_at_start }
+            }
+            (false, _) => Self { file: LEDGER, nth: 1, soon: false, cut_at_start },
         }
     }
 }
@@ -74,14 +81,16 @@ async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
     let rounds = async {
         for _ in 0..ROUNDS {
             let round = Round::draw(&mut rng);
-            writes_go_on(&acknowledged).await;
+            if !round.soon {
+                writes_go_on(&acknowledged).await;
+            }
             disk.fail_sync(round.file, round.nth);
             ends_by_itself(&mut gateway).await;
             unsynced += disk.unsynced();
             if round.cut_at_start {
                 disk.cut_at_truncation_of(LOG);
                 gateway.spawn();
-                gateway.wait_for_exit().await;
+                cut_or_ready(&mut gateway).await;
                 disk.lose_unsynced(&gateway);
             }
             gateway.restart().await;
@@ -110,6 +119,17 @@ async fn writes_go_on(acknowledged: &AtomicUsize) {
         (acknowledged.load(Ordering::SeqCst) >= seen + 2 * WRITERS).then_some(())
     })
     .await;
+}
+
+/// Waits until the power was cut. A start that does not come to that point is cut when it is ready.
+async fn cut_or_ready(gateway: &mut Gateway) {
+    let client = gateway.client();
+    eventually("the power is cut, or the gateway is ready", async || {
+        let ready = client.get("/readyz").try_send().await.is_ok_and(|answer| answer.status == 200);
+        (ready || !gateway.is_running()).then_some(())
+    })
+    .await;
+    gateway.kill9();
 }
 
 /// With exit code 1, so that whoever supervises it starts it again, and the reason as its last line.
