@@ -1,6 +1,7 @@
 //! The command line: what `fencegate` is asked to do, and with which exit code it ends.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -56,6 +57,13 @@ enum Command {
     /// gateways; and for a data directory that was restored in part or from an older copy, while
     /// no gateway uses it. Ends with 1, and changes nothing, if nothing calls for it.
     Refence(Refence),
+    /// Copy a data directory, also while a gateway uses it
+    ///
+    /// Into DIR, which must be new or empty: the ledger as of one moment, the blobs that it points at, and the
+    /// mint. Blobs in a store that `blobs` names stay there. A gateway starts on the copy only after
+    /// `fencegate refence`, since it knows nothing of what was granted after it was made.
+    /// Ends with 1 if blobs that readers should get are missing or damaged; the rest is in the copy.
+    Backup(Backup),
     /// Compare the ledger with the blob store
     ///
     /// Beside running gateways on Postgres; for a data directory, while no gateway uses it. Tells what
@@ -91,11 +99,25 @@ struct Refence {
 }
 
 #[derive(Debug, clap::Args)]
+struct Backup {
+    /// Where to; it must be new or empty
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
 struct Scrub {
     /// Delete what the ledger knows nothing of, unless it is younger than `rollback_horizon`, or the ledger
     /// was re-fenced less than that ago; refused on a ledger that may have gone back
     #[arg(long)]
     fix: bool,
+
+    /// Read every blob and compare it with the digest that the ledger has of it
+    #[arg(long)]
+    deep: bool,
 
     #[command(flatten)]
     flags: Flags,
@@ -190,17 +212,33 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             })?;
             print(&told)?;
         }
-        Command::Scrub(Scrub { fix, flags }) => {
+        Command::Backup(Backup { directory, flags }) => {
+            let config = Config::load(&flags).map_err(Failure::misused)?;
+            telemetry::start(&config)?;
+            let mut backup = wiring::Backup::default();
+            block_on(async {
+                backup = wiring::backup(&config, &directory).await?;
+                Ok(())
+            })?;
+            print(&backup.told)?;
+            if !backup.whole {
+                return Err(anyhow::anyhow!("not everything could be copied").into());
+            }
+        }
+        Command::Scrub(Scrub { fix, deep, flags }) => {
             let config = Config::load(&flags).map_err(Failure::misused)?;
             telemetry::start(&config)?;
             let mut scrubbed = wiring::Scrubbed::default();
             block_on(async {
-                scrubbed = wiring::scrub(&config, fix).await?;
+                scrubbed = wiring::scrub(&config, fix, deep).await?;
                 Ok(())
             })?;
             print(&scrubbed.told)?;
             if !scrubbed.whole {
-                return Err(anyhow::anyhow!("the ledger points at blobs that are missing").into());
+                return Err(anyhow::anyhow!(
+                    "the ledger points at blobs that are missing or damaged"
+                )
+                .into());
             }
         }
         Command::CheckConfig(flags) => {

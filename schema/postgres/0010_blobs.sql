@@ -226,8 +226,8 @@ END $$;
 
 -- Everything that points at a blob.
 CREATE VIEW fencegate.blob_pointers AS
-SELECT b.blob, b.resource, b.key, b.version, b.size, true AS current
+SELECT b.blob, b.resource, b.key, b.version, b.size, b.sha256, true AS current
 FROM fencegate.objects b WHERE b.blob IS NOT NULL
 UNION ALL
-SELECT r.blob, r.resource, r.key, r.version, r.size, false
+SELECT r.blob, r.resource, r.key, r.version, r.size, r.sha256, false
 FROM fencegate.replaced_versions r WHERE r.blob IS NOT NULL;

@@ -11,7 +11,8 @@ CREATE TABLE guard (
     generation INTEGER NOT NULL,
     mark       INTEGER NOT NULL,          -- raised here and in the mint together
     ledger     TEXT    NOT NULL,          -- which ledger this is
-    refenced_at INTEGER
+    refenced_at INTEGER,
+    closed     INTEGER NOT NULL DEFAULT 0 -- whether whoever used it last has closed it; only here
 ) STRICT;
 
 CREATE TABLE fences (

@@ -45,6 +45,6 @@ CREATE TABLE blob_store (
 ) STRICT;
 
 CREATE VIEW blob_pointers AS
-SELECT blob, resource, key, version, size, 1 AS current FROM objects WHERE blob IS NOT NULL
+SELECT blob, resource, key, version, size, sha256, 1 AS current FROM objects WHERE blob IS NOT NULL
 UNION ALL
-SELECT blob, resource, key, version, size, 0 FROM replaced_versions WHERE blob IS NOT NULL;
+SELECT blob, resource, key, version, size, sha256, 0 FROM replaced_versions WHERE blob IS NOT NULL;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use fence_tests::gateway::Gateway;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection as _, PgConnection};
 
 use crate::setup::ledger_file;
 
@@ -93,7 +93,9 @@ impl History {
     pub async fn of_sqlite(gateway: &Gateway) -> Self {
         let ledger = SqliteConnectOptions::new().filename(ledger_file(gateway));
         let mut connection = ledger.connect().await.expect("the ledger opens");
-        read!(&mut connection, "", "NULL")
+        let history = read!(&mut connection, "", "NULL");
+        connection.close().await.expect("it closes");
+        history
     }
 
     /// Panics unless versions are gapless, tokens rise, no write under an older token comes after

@@ -2,7 +2,7 @@
 //! gapless, the fence never fell.
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use futures::{StreamExt, stream};
 use rand::seq::IndexedRandom;
 use serde_json::json;
 
-use crate::history::History;
+use crate::history::{Granted, History};
 use crate::setup::{SetUp, on_both, random_id};
 
 on_both!(acknowledged_writes_survive_fifty_kills);
@@ -30,14 +30,14 @@ const SHARED: &str = "shared";
 
 /// What the writer was told of a write.
 #[derive(Debug)]
-enum Told {
+pub(crate) enum Told {
     Acknowledged { version: i64, operation: String },
     Refused,
     Nothing,
 }
 
 #[derive(Debug)]
-struct Write {
+pub(crate) struct Write {
     resource: String,
     object: String,
     /// The idempotency key, which is the body, too.
@@ -47,14 +47,24 @@ struct Write {
     told: Told,
 }
 
-struct Writer {
-    number: usize,
+/// What came of the work of a writer.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) writes: Vec<Write>,
+    /// The locks that it was given.
+    locks: Vec<Lock>,
+}
+
+pub(crate) struct Writer {
+    pub(crate) number: usize,
     /// Of the gateway that is killed, and of the one that lives on, if there is one.
-    clients: Vec<Client>,
-    stop: Arc<AtomicBool>,
-    acknowledged: Arc<AtomicUsize>,
-    writes: Vec<Write>,
-    grants: usize,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) acknowledged: Arc<AtomicUsize>,
+    /// How much longer than its key each body is.
+    pub(crate) length: usize,
+    pub(crate) done: Work,
+    pub(crate) grants: usize,
 }
 
 impl Writer {
@@ -77,7 +87,11 @@ impl Writer {
         let body = json!({ "resource": resource, "ttl": "24h", "owner": owner, "id": random_id() });
         while !self.stopped() {
             match self.client().lock(&body).try_send().await {
-                Ok(answer) if answer.status.is_success() => return Some(answer.parse()),
+                Ok(answer) if answer.status.is_success() => {
+                    let lock: Lock = answer.parse();
+                    self.done.locks.push(lock.clone());
+                    return Some(lock);
+                }
                 Ok(answer) if answer.status == 409 => return None,
                 Ok(answer) => assert_eq!(answer.status, 503, "{}", answer.text()),
                 Err(_) => {}
@@ -91,9 +105,10 @@ impl Writer {
     /// token is still good.
     async fn write(&mut self, resource: &str, lock: &Lock) -> bool {
         let object = format!("k{}", rand::random_range(0..3));
-        let key = format!("w{}-{}", self.number, self.writes.len());
+        let key = format!("w{}-{}", self.number, self.done.writes.len());
+        let body = format!("{key}{}", " ".repeat(self.length));
         let told = loop {
-            let put = self.client().put(resource, &object, key.clone());
+            let put = self.client().put(resource, &object, body.clone());
             match put.under(lock).idempotency_key(&key).try_send().await {
                 Ok(answer) if answer.status.is_success() => {
                     let Written { version, operation, .. } = answer.written();
@@ -114,7 +129,7 @@ impl Writer {
             self.pause().await;
         };
         let good = !matches!(told, Told::Refused);
-        self.writes.push(Write {
+        self.done.writes.push(Write {
             resource: resource.to_owned(),
             object,
             key,
@@ -131,9 +146,9 @@ impl Writer {
         self.acquire(SHARED).await
     }
 
-    async fn work(mut self) -> Vec<Write> {
+    pub(crate) async fn work(mut self) -> Work {
         let own = format!("own-{}", self.number);
-        let Some(own_lock) = self.acquire(&own).await else { return self.writes };
+        let Some(own_lock) = self.acquire(&own).await else { return self.done };
         let mut shared = None;
         while !self.stopped() {
             assert!(self.write(&own, &own_lock).await, "nobody else wants {own}");
@@ -146,7 +161,7 @@ impl Writer {
             }
             self.pause().await;
         }
-        self.writes
+        self.done
     }
 }
 
@@ -170,7 +185,8 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
         clients: clients.clone(),
         stop: Arc::clone(&stop),
         acknowledged: Arc::clone(&acknowledged),
-        writes: Vec::new(),
+        length: 0,
+        done: Work::default(),
         grants: 0,
     });
     let load = join_all(writers.map(Writer::work));
@@ -188,8 +204,8 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
         }
         stop.store(true, Ordering::SeqCst);
     };
-    let (writes, ()) = tokio::join!(load, kills);
-    let writes: Vec<_> = writes.into_iter().flatten().collect();
+    let (work, ()) = tokio::join!(load, kills);
+    let (writes, locks) = all_of(work);
 
     let reader = survivor.as_ref().unwrap_or(&victim).client();
     check_over_http(&reader, &writes).await;
@@ -204,7 +220,7 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
         }
     };
     history.check();
-    check_in_ledger(&history, &writes);
+    check_in_ledger(&history, &writes, &locks);
     let told = |wanted: fn(&Told) -> bool| writes.iter().filter(|w| wanted(&w.told)).count();
     eprintln!(
         "{setup:?}: {KILLS} kills, {} writes acknowledged, {} refused, {} unknown, {} grants of \
@@ -217,8 +233,15 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
     assert!(history.fences[SHARED].2 > 10, "there were takeovers");
 }
 
+/// What all writers were told.
+pub(crate) fn all_of(work: Vec<Work>) -> (Vec<Write>, Vec<Lock>) {
+    let (writes, locks): (Vec<_>, Vec<_>) =
+        work.into_iter().map(|work| (work.writes, work.locks)).unzip();
+    (writes.into_iter().flatten().collect(), locks.into_iter().flatten().collect())
+}
+
 /// Every acknowledged write is known by its key, and each object holds the bytes of its last write.
-async fn check_over_http(client: &Client, writes: &[Write]) {
+pub(crate) async fn check_over_http(client: &Client, writes: &[Write]) {
     let known = stream::iter(writes).map(async |write| {
         let Told::Acknowledged { version, operation } = &write.told else { return };
         let path = format!("{}/operations", resource_path(&write.resource));
@@ -243,10 +266,10 @@ async fn check_over_http(client: &Client, writes: &[Write]) {
         let tag = read.must_have("etag");
         let version: i64 = tag["\"g0-v".len()..tag.len() - 1].parse().expect("a version");
         if version == last {
-            assert_eq!(read.text(), *key, "{resource}/{object}");
+            assert_eq!(read.text().trim_end(), *key, "{resource}/{object}");
         } else {
             assert!(version > last, "{resource}/{object} fell from {last} to {version}");
-            let unknown = writes.iter().find(|write| write.key == read.text());
+            let unknown = writes.iter().find(|write| write.key == read.text().trim_end());
             assert!(
                 unknown.is_some_and(|write| matches!(write.told, Told::Nothing)),
                 "{unknown:?}"
@@ -255,7 +278,14 @@ async fn check_over_http(client: &Client, writes: &[Write]) {
     }
 }
 
-fn check_in_ledger(history: &History, writes: &[Write]) {
+/// The same in the ledger itself, and every token that was given out is a grant there.
+pub(crate) fn check_in_ledger(history: &History, writes: &[Write], locks: &[Lock]) {
+    let granted = |grant: &Granted| (grant.resource.clone(), grant.token);
+    let granted: HashSet<(String, i64)> = history.grants.iter().map(granted).collect();
+    for lock in locks {
+        let grant = (lock.resources[0].as_str().to_owned(), lock.token.get());
+        assert!(granted.contains(&grant), "a token that was given out is gone: {lock:?}");
+    }
     let by_id = history.by_id();
     for write in writes {
         let by_key = history.keys.get(&(write.resource.clone(), write.key.clone()));

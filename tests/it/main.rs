@@ -1,6 +1,8 @@
 //! All tests over real servers, in one binary.
 
 mod azure_leases;
+mod backup;
+mod blob_digests;
 mod blob_kills;
 mod blob_pauses;
 mod blob_rig;
@@ -32,6 +34,7 @@ mod epoch_switch;
 mod etcd_access;
 mod events;
 mod events_across;
+mod failing_disk;
 mod feed;
 mod feed_across;
 mod fences;

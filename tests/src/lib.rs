@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod disk;
 pub mod etcd;
 pub mod events;
+pub mod failing_disk;
 pub mod feed;
 pub mod gateway;
 pub mod multipart;

@@ -58,6 +58,8 @@ pub(super) const BLOBS_DELETED: &str = "fencegate_blob_deletions_total";
 pub(super) const BLOB_DELETIONS_FAILED: &str = "fencegate_blob_deletions_failed_total";
 /// Reads that found no blob where the ledger points.
 pub(super) const BLOBS_MISSING: &str = "fencegate_blobs_missing_total";
+/// Reads of blobs that were not what was stored.
+pub(super) const BLOBS_DAMAGED: &str = "fencegate_blobs_damaged_total";
 
 /// Counts a refused write.
 pub fn count_rejection(reason: ErrorCode) {
@@ -123,6 +125,10 @@ pub fn describe() {
     describe_counter!(
         BLOBS_MISSING,
         "Reads that found no blob where the ledger points: alert on it"
+    );
+    describe_counter!(
+        BLOBS_DAMAGED,
+        "Whole reads of blobs whose bytes were not those that were stored, and that were cut off: alert on it"
     );
     describe_counter!(
         UPSTREAM_REQUESTS,

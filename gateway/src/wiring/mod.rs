@@ -1,5 +1,6 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+mod backup;
 mod blobs;
 mod refence;
 mod scrub;
@@ -28,6 +29,7 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
+pub use backup::{Backup, backup};
 pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
 
@@ -39,6 +41,8 @@ const SWEEP_ROWS_MAX: i64 = 1000;
 const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often the mark of ledger and mint is raised.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long answers may still go out once the ledger's disk has failed.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
@@ -63,6 +67,9 @@ struct Embedded {
 /// 2. Start the engine, then listen.
 /// 3. On `soft`: `/readyz` says no; after the drain delay no request is taken any more; those in
 ///    flight finish, queues empty, done. A drain that takes too long ends like `hard`.
+///
+/// A ledger whose disk failed ends it with the reason: whoever supervises the process starts it again, and
+/// only a start can find out what the disk has.
 pub async fn serve(
     config: Config,
     soft: CancellationToken,
@@ -91,6 +98,7 @@ pub async fn serve(
     upkeep(&runtime, metrics.clone(), soft.clone());
     if let Some(files) = &parts.embedded {
         keep_marking(&runtime, files, soft.clone());
+        stop_if_disk_fails(&runtime, files, hard.clone());
     }
     let limits = limits(&config);
     let app = http::router(AppState {
@@ -143,7 +151,7 @@ pub async fn migrate(config: &Config) -> anyhow::Result<()> {
     if !path.exists() {
         EmbeddedMint::open(&config.data_dir)?;
     }
-    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?;
+    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?.close().await;
     tracing::info!(path = %path.display(), "the ledger is up to date");
     Ok(())
 }
@@ -298,6 +306,18 @@ fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToke
         }
     };
     runtime.spawn.spawn("mark", Box::pin(task));
+}
+
+/// Stops the gateway once the ledger's disk has failed, when the callers of the act that found out have been
+/// told that nothing is known of it.
+fn stop_if_disk_fails(runtime: &Runtime, files: &Arc<Embedded>, hard: CancellationToken) {
+    let (clock, files) = (Arc::clone(&runtime.clock), Arc::clone(files));
+    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
+    tokio::spawn(async move {
+        files.ledger.disk_failed().await;
+        clock.sleep(LAST_ANSWERS).await;
+        hard.cancel();
+    });
 }
 
 fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {

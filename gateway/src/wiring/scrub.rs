@@ -36,8 +36,8 @@ pub struct Scrubbed {
     pub whole: bool,
 }
 
-/// Compares what the settings name; with `fix`, deletes orphans.
-pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
+/// Compares what the settings name; with `fix`, deletes orphans; with `deep`, reads every blob.
+pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scrubbed> {
     let runtime = runtime::runtime(TaskTracker::new());
     // Held until the end: no gateway may use the directory meanwhile.
     let mut _data_dir = None;
@@ -90,6 +90,7 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
         clock: runtime.clock,
         witness,
         rollback_horizon: config.rollback_horizon,
+        deep,
         fix,
     };
     let mut told_at = Instant::now();
@@ -119,7 +120,7 @@ pub async fn scrub(config: &Config, fix: bool) -> anyhow::Result<Scrubbed> {
             None => error.context("cannot compare the ledger with the store"),
         }
     })?;
-    Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix)? })
+    Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix, deep)? })
 }
 
 /// Refuses a ledger that is older than its mint, or the other way round: `serve` would, too.
@@ -131,7 +132,7 @@ async fn not_restored(config: &Config, ledger: &SqliteLedger) -> anyhow::Result<
     super::compare(&config.data_dir, ledger, &mint).await
 }
 
-fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
+fn told(report: &ScrubReport, fix: bool, deep: bool) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     writeln!(text, "blobs in the store:       {} ({} bytes)", report.blobs, report.bytes)?;
     writeln!(text, "pointers in the ledger:   {}", report.pointers)?;
@@ -142,6 +143,12 @@ fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
     writeln!(text, "blobs of another size:    {}", report.wrong_size.len())?;
     for (pointer, size) in report.wrong_size.iter().take(LISTED_MAX) {
         writeln!(text, "  {}: {} bytes, not {}", place(pointer), size, pointer.size)?;
+    }
+    if deep {
+        writeln!(text, "blobs with other bytes than were stored: {}", report.damaged.len())?;
+        for pointer in report.damaged.iter().take(LISTED_MAX) {
+            writeln!(text, "  {}", place(pointer))?;
+        }
     }
     writeln!(text, "blobs unknown to the ledger: {}", report.orphans.len())?;
     for orphan in report.orphans.iter().take(LISTED_MAX) {
@@ -170,7 +177,7 @@ fn told(report: &ScrubReport, fix: bool) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-fn place(pointer: &Pointer) -> String {
+pub(super) fn place(pointer: &Pointer) -> String {
     let Pointer { resource, key, version, blob, current, .. } = pointer;
     let what = if *current { "current" } else { "replaced" };
     format!("{resource} {key}, version {version} ({what}), blob {blob}")

@@ -178,6 +178,7 @@ impl Uploads for MemoryLedger {
                     key: object.key.clone(),
                     version: object.tag.version,
                     size: object.size,
+                    sha256: object.sha256,
                     current,
                 })
             })

@@ -119,6 +119,8 @@ pub struct Pointer {
     pub version: i64,
     /// Its number of bytes.
     pub size: i64,
+    /// The SHA-256 of its bytes.
+    pub sha256: [u8; 32],
     /// Whether readers get it, or it was replaced.
     pub current: bool,
 }

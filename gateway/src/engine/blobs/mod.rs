@@ -1,5 +1,6 @@
 //! Payloads too large for the ledger: how they get into the blob store, are read from it, and leave it.
 
+mod digests;
 mod garbage;
 mod readers;
 mod reads;

@@ -9,6 +9,7 @@ use fence_core::ResourceName;
 use fence_core::ports::{BlobError, BlobId, BlobStream, Object, Payload, ReadItem};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use super::digests::checked;
 use crate::engine::{Engine, EngineError, metrics};
 
 /// How often a pointer is followed that moves while it is being read.
@@ -73,20 +74,26 @@ impl Engine {
                 (Wanted::Bytes(range), Payload::Inline(bytes)) => {
                     Content::Here(part(bytes, &range))
                 }
-                (Wanted::Bytes(range), Payload::Blob(blob)) => match self.open(*blob, range).await?
-                {
-                    Some(stream) => Content::Stream(stream),
-                    None if missing == Some(*blob) => {
-                        self.store_is_ours().await?;
-                        ::metrics::counter!(metrics::BLOBS_MISSING).increment(1);
-                        tracing::error!(%resource, %key, %blob, "the blob of an object is missing");
-                        return Err(EngineError::BlobMissing);
+                (Wanted::Bytes(range), Payload::Blob(blob)) => {
+                    match self.open(*blob, range.clone()).await? {
+                        Some(stream) => {
+                            Content::Stream(match range == (0..object.size.unsigned_abs()) {
+                                true => held_against(stream, &resource, &object, *blob),
+                                false => stream,
+                            })
+                        }
+                        None if missing == Some(*blob) => {
+                            self.store_is_ours().await?;
+                            ::metrics::counter!(metrics::BLOBS_MISSING).increment(1);
+                            tracing::error!(%resource, %key, %blob, "the blob of an object is missing");
+                            return Err(EngineError::BlobMissing);
+                        }
+                        None => {
+                            missing = Some(*blob);
+                            continue;
+                        }
                     }
-                    None => {
-                        missing = Some(*blob);
-                        continue;
-                    }
-                },
+                }
             };
             return Ok(Fetched { object, resource_version, content });
         }
@@ -111,6 +118,21 @@ impl Engine {
         };
         Ok(stream.map(|stream| reader.guard(stream).inspect_err(told).boxed()))
     }
+}
+
+/// The bytes of a whole object, held against its digest. A part cannot be.
+fn held_against(
+    stream: BlobStream,
+    resource: &ResourceName,
+    object: &Object,
+    blob: BlobId,
+) -> BlobStream {
+    let (resource, key) = (resource.clone(), object.key.clone());
+    let told = move || {
+        ::metrics::counter!(metrics::BLOBS_DAMAGED).increment(1);
+        tracing::error!(%resource, %key, %blob, "the blob of an object is not what was stored");
+    };
+    checked(stream, object.size.unsigned_abs(), object.sha256, told)
 }
 
 fn part(bytes: &Bytes, range: &Range<u64>) -> Bytes {

@@ -7,6 +7,7 @@ use fence_core::ports::{BlobId, Blobs, Clock, Ledger, Listed, Mint, Pointer, Sto
 use futures::TryStreamExt as _;
 use jiff::SignedDuration;
 
+use super::digests::digest_of;
 use crate::engine::EngineError;
 
 /// Blobs asked about at a time.
@@ -35,6 +36,8 @@ pub struct ScrubReport {
     pub dangling: Vec<Pointer>,
     /// Pointers whose blob has another size, and that size.
     pub wrong_size: Vec<(Pointer, u64)>,
+    /// Pointers whose blob has other bytes than were stored. Looked at only by a deep scrub.
+    pub damaged: Vec<Pointer>,
     /// What is not named like a blob.
     pub strangers: Vec<String>,
 }
@@ -46,6 +49,7 @@ impl ScrubReport {
             .dangling
             .iter()
             .chain(self.wrong_size.iter().map(|(pointer, _)| pointer))
+            .chain(&self.damaged)
             .any(|p| p.current)
     }
 }
@@ -71,6 +75,8 @@ pub struct Scrub {
     pub witness: Option<Arc<dyn Mint>>,
     /// Orphans younger than this stay, also with `fix`; so do all for so long after a re-fence.
     pub rollback_horizon: Duration,
+    /// Whether to read every blob and compare its digest.
+    pub deep: bool,
     /// Whether to delete orphans.
     pub fix: bool,
 }
@@ -84,7 +90,7 @@ impl Scrub {
     /// 2. Orphans are deleted only by a ledger that has not gone back: what it has forgotten would look
     ///    like one. That is asked after what is unknown was, each time.
     /// 3. What the ledger points at is looked up in the store; what is missing, again in the ledger,
-    ///    which may have moved on.
+    ///    which may have moved on. A deep one also reads what is there, and compares digests.
     ///
     /// # Errors
     /// With `fix`, `RefenceRequired` or whatever keeps it from knowing that the ledger has not gone back;
@@ -111,8 +117,8 @@ impl Scrub {
             after = Some(last.blob);
             for pointer in pointers {
                 self.follow(pointer, &mut report).await?;
+                progress(ScrubProgress::Followed(report.pointers));
             }
-            progress(ScrubProgress::Followed(report.pointers));
         }
     }
 
@@ -194,17 +200,34 @@ impl Scrub {
     async fn follow(&self, pointer: Pointer, report: &mut ScrubReport) -> Result<(), EngineError> {
         report.pointers += 1;
         let size = self.blobs.size(pointer.blob).await?;
-        if size == u64::try_from(pointer.size).ok() {
-            return Ok(());
-        }
-        if !self.still_points(&pointer).await? {
+        let right_size = size == u64::try_from(pointer.size).ok();
+        let digest = match right_size && self.deep {
+            true => Some(self.digest(&pointer).await),
+            false => None,
+        };
+        let right_bytes = matches!(&digest, None | Some(Ok(Some(true))));
+        if right_size && right_bytes || !self.still_points(&pointer).await? {
             return Ok(());
         }
         match size {
+            // A blob that vanished while it was read is missing like any other.
+            Some(_) if right_size => match digest.transpose()?.flatten() {
+                Some(_) => report.damaged.push(pointer),
+                None => report.dangling.push(pointer),
+            },
             None => report.dangling.push(pointer),
             Some(size) => report.wrong_size.push((pointer, size)),
         }
         Ok(())
+    }
+
+    /// Whether the bytes of a blob are those that were stored; `None` if it is gone.
+    async fn digest(&self, pointer: &Pointer) -> Result<Option<bool>, EngineError> {
+        let range = 0..pointer.size.unsigned_abs();
+        match self.blobs.read(pointer.blob, range).await? {
+            None => Ok(None),
+            Some(stream) => Ok(Some(digest_of(stream).await? == pointer.sha256)),
+        }
     }
 
     async fn still_points(&self, pointer: &Pointer) -> Result<bool, EngineError> {

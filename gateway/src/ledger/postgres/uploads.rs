@@ -16,7 +16,7 @@ use super::PgLedger;
 use super::commit::{GrantColumns, refusal};
 use super::reads::fetch;
 use super::session::harmless;
-use crate::ledger::{object_key, resource_name};
+use crate::ledger::{digest, object_key, resource_name};
 
 /// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and
 /// waits for nobody for long.
@@ -54,6 +54,7 @@ struct PointerRow {
     key: String,
     version: i64,
     size: i64,
+    sha256: Vec<u8>,
     current: bool,
 }
 
@@ -202,6 +203,7 @@ impl Uploads for PgLedger {
                 key: object_key(row.key)?,
                 version: row.version,
                 size: row.size,
+                sha256: digest(row.sha256)?,
                 current: row.current,
             })
         };

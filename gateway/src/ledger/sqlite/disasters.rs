@@ -16,7 +16,6 @@ impl SqliteLedger {
         act: impl FnOnce(&mut Guard, i64) + Send,
     ) -> Result<Epoch, LedgerError> {
         let mut writer = self.writer.lock().await;
-        self.working()?;
         let connection = self.connected(&mut writer).await?;
         let before = load::guard(&mut *connection).await?;
         let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM grants")
@@ -26,7 +25,8 @@ impl SqliteLedger {
         let mut guard = before.clone();
         act(&mut guard, highest);
         if guard != before {
-            let mut transaction = connection.begin().await.map_err(rolled_back)?;
+            let unwritten = |error| self.unwritten(error);
+            let mut transaction = connection.begin().await.map_err(unwritten)?;
             sqlx::query(
                 "UPDATE guard SET epoch = ?1, nonce = ?2, open = ?3, base = ?4, floor = ?5,
                                   generation = ?6,
@@ -42,17 +42,16 @@ impl SqliteLedger {
             .bind(self.now().wall.as_microsecond())
             .execute(&mut *transaction)
             .await
-            .map_err(rolled_back)?;
+            .map_err(unwritten)?;
             if guard.generation > before.generation {
                 super::upstreams::doubt_all(&mut transaction, guard.floor, entry.at)
                     .await
-                    .map_err(rolled_back)?;
+                    .map_err(unwritten)?;
             }
             let mut script = Script::new(0);
             super::audit::append(&mut script, &[entry]);
-            script.run(&mut transaction).await.map_err(rolled_back)?;
-            let lost = |error: sqlx::Error| LedgerError::Unknown(error.to_string());
-            transaction.commit().await.map_err(lost)?;
+            script.run(&mut transaction).await.map_err(unwritten)?;
+            transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
         }
         Ok(guard.as_epoch())
     }

@@ -2,12 +2,15 @@
 //!
 //! An act is one `BEGIN IMMEDIATE`: nobody else writes between its first read and its commit. Rows
 //! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
-//! leaves open whether it took effect: the answer is unknown, and the connection is opened anew.
+//! leaves open whether it took effect: the answer is unknown, and the connection is opened anew. After
+//! an input/output error nothing is: the ledger stops, see [`disk`].
 
 mod audit;
 mod bulk;
 mod columns;
+mod copy;
 mod disasters;
+mod disk;
 mod events;
 mod load;
 mod needs;
@@ -37,7 +40,10 @@ use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::sync::SetOnce;
 use uuid::Uuid;
+
+pub use open::OpenError;
 
 use bulk::Script;
 use needs::Needs;
@@ -50,14 +56,17 @@ pub struct SqliteLedger {
     readers: Mutex<Vec<SqliteConnection>>,
     /// Who waits. In memory: the callers' connections end with the process, too.
     waiting: Mutex<Queue>,
-    disk_failed: AtomicBool,
+    /// Why the ledger stopped, once its disk has failed.
+    disk_failed: SetOnce<String>,
+    closed: AtomicBool,
     keeps_versions: bool,
 }
 
 impl SqliteLedger {
     /// Keeps replaced versions whose bytes are in the ledger, too.
-    pub fn keeping_versions(self, keeps_versions: bool) -> Self {
-        Self { keeps_versions, ..self }
+    pub fn keeping_versions(mut self, keeps_versions: bool) -> Self {
+        self.keeps_versions = keeps_versions;
+        self
     }
 
     /// The highest token that was ever sealed; 0 for none.
@@ -81,19 +90,29 @@ impl SqliteLedger {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
         let update = sqlx::query("UPDATE guard SET mark = ?1").bind(mark);
-        update.execute(connection).await.map(drop).map_err(rolled_back)
+        update.execute(connection).await.map(drop).map_err(|error| self.unwritten(error))
     }
 
-    /// Closes the file, which folds its write-ahead log into it.
+    /// Closes the file, which folds its write-ahead log into it, and notes in it that it was closed: what
+    /// is copied from then on is whole. Nothing is written afterwards.
     pub async fn close(&self) {
+        let mut writer = self.writer.lock().await;
+        self.closed.store(true, Ordering::Release);
+        if self.working().is_err() {
+            return;
+        }
         let readers =
             std::mem::take(&mut *self.readers.lock().unwrap_or_else(PoisonError::into_inner));
         for reader in readers {
             let _ = reader.close().await;
         }
-        if let Some(writer) = self.writer.lock().await.take()
-            && let Err(error) = writer.close().await
-        {
+        let Some(mut connection) = writer.take() else { return };
+        let noted = sqlx::query("UPDATE guard SET closed = 1").execute(&mut connection).await;
+        let closed = match noted {
+            Ok(_) => connection.close().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = closed {
             tracing::warn!(%error, "the ledger was not closed cleanly; nothing is lost");
         }
     }
@@ -109,14 +128,15 @@ impl SqliteLedger {
     ///    back there was no commit: definitely. If there is none, the commit may have reached the disk: the
     ///    outcome is unknown, the connection is closed, and the next act opens the file anew. After an
     ///    input/output error not even that: the system may show what the disk does not have, so the ledger
-    ///    stops until the gateway is started again.
+    ///    stops, and only the next start finds out ([`disk`]).
+    /// 3. What was committed is, also if the log cannot be written back into the file afterwards.
     async fn act<V>(
         &self,
         mut needs: Needs,
         run: impl FnOnce(&mut Rows, Now) -> Result<V, LedgerError> + Send,
     ) -> Result<V, LedgerError> {
         let mut writer = self.writer.lock().await;
-        self.working()?;
+        self.writable()?;
         if needs.line {
             let more = self.waiting().wanted_by_absent(needs.resources.iter());
             needs.resources.extend(more);
@@ -125,7 +145,7 @@ impl SqliteLedger {
         // then is rolled back.
         let mut connection = match writer.take() {
             Some(connection) => connection,
-            None => self.options.connect().await.map_err(rolled_back)?,
+            None => self.connect().await?,
         };
         let prepared = async {
             let mut rows = load::begin(&mut connection, &needs).await?;
@@ -140,16 +160,15 @@ impl SqliteLedger {
         let (error, sent) = match prepared {
             Err(error) => (error, false),
             Ok((verdicts, script)) => match script.commit(&mut connection).await {
-                Ok(()) => {
+                Ok(log_pages) => {
                     self.waiting().settle();
+                    self.fold_log(&mut connection, log_pages).await;
                     *writer = Some(connection);
                     return Ok(verdicts);
                 }
-                Err(error) if code(&error) == Some(SQLITE_IOERR) => {
-                    self.disk_failed.store(true, Ordering::Release);
-                    tracing::error!(%error, "the ledger's disk failed; the ledger stops");
+                Err(error) if self.stop_if_disk_failed(&error) => {
                     self.waiting().undo();
-                    let _ = connection.close().await;
+                    *writer = Some(connection);
                     return Err(LedgerError::Unknown(error.to_string()));
                 }
                 Err(error) => (rolled_back(error), true),
@@ -169,13 +188,22 @@ impl SqliteLedger {
         }
     }
 
-    fn working(&self) -> Result<(), LedgerError> {
-        match self.disk_failed.load(Ordering::Acquire) {
-            true => Err(LedgerError::Unavailable(
-                "the ledger's disk failed; see to the disk and start the gateway again".into(),
-            )),
+    /// Whether the ledger may still be written.
+    fn writable(&self) -> Result<(), LedgerError> {
+        self.working()?;
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(LedgerError::Unavailable("the ledger is closed".into())),
             false => Ok(()),
         }
+    }
+
+    /// Opens the file for writing, once more. It may have a new log, whose name must be durable before
+    /// anything in it is acknowledged.
+    async fn connect(&self) -> Result<SqliteConnection, LedgerError> {
+        let connection = self.options.connect().await.map_err(|error| self.unwritten(error))?;
+        let synced = disk::sync_directory(self.options.get_filename());
+        synced.map_err(|error| LedgerError::Unavailable(self.stop(&error)))?;
+        Ok(connection)
     }
 
     /// The writer's connection, opened anew if the last one was closed. For single statements, which
@@ -184,8 +212,9 @@ impl SqliteLedger {
         &self,
         writer: &'a mut Option<SqliteConnection>,
     ) -> Result<&'a mut SqliteConnection, LedgerError> {
+        self.writable()?;
         if writer.is_none() {
-            *writer = Some(self.options.connect().await.map_err(rolled_back)?);
+            *writer = Some(self.connect().await?);
         }
         writer.as_mut().ok_or_else(|| LedgerError::Unavailable("the ledger is closed".into()))
     }
@@ -443,7 +472,8 @@ impl Ledger for SqliteLedger {
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        store::rejections(connection, &rejections).await.map_err(rolled_back)
+        let kept = store::rejections(connection, &rejections).await;
+        kept.map_err(|error| self.unwritten(error))
     }
 
     async fn rejections(
@@ -470,7 +500,7 @@ impl Ledger for SqliteLedger {
         .bind(nonce.to_string())
         .execute(self.connected(&mut writer).await?)
         .await
-        .map_err(rolled_back)?;
+        .map_err(|error| self.unwritten(error))?;
         drop(writer);
         self.read_epoch().await
     }
@@ -520,8 +550,11 @@ impl Ledger for SqliteLedger {
         }
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        touched += store::prune(connection, retention, now).await.map_err(rolled_back)?;
-        touched += upstreams::sweep(connection, retention, now).await.map_err(rolled_back)?;
+        let unwritten = |error| self.unwritten(error);
+        touched += store::prune(connection, retention, now).await.map_err(unwritten)?;
+        touched += upstreams::sweep(connection, retention, now).await.map_err(unwritten)?;
+        let log_pages = self.log_pages(connection).await?;
+        self.fold_log(connection, log_pages).await;
         touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fence_core::ports::Clock;
-use sqlx::ConnectOptions;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection};
+use tokio::sync::SetOnce;
 use uuid::Uuid;
 
-use super::{SqliteLedger, elapsed_ms};
+use super::{SqliteLedger, disk, elapsed_ms};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
 
@@ -25,6 +26,46 @@ pub enum OpenError {
         path: PathBuf,
         /// What SQLite said.
         source: sqlx::Error,
+    },
+    /// What a gateway before this one wrote cannot be brought to the disk.
+    #[error(
+        "bring the ledger {path} to the disk: {source}. Nothing new was written; see to the disk and \
+         start again"
+    )]
+    Unsynced {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: sqlx::Error,
+    },
+    /// It could not be copied.
+    #[error("copy the ledger {path}: {source}")]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
+    /// Another process has the file open.
+    #[error(
+        "the ledger {path} is open in another process: a backup that is under way, or another tool; \
+         start again when it has ended"
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its pages do not fit together.
+    #[error(
+        "the ledger {path} is damaged: {found}. It is a copy that was made while a gateway ran, or the \
+         disk lost some of it. Put back a copy that `fencegate backup` made, or one of a gateway that \
+         was stopped"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite found first.
+        found: String,
     },
     /// The schema has a migration that this binary does not know.
     #[error(
@@ -57,6 +98,13 @@ impl SqliteLedger {
     /// again, within its longest hold: its deadline was on the clock of a process that is gone.
     ///
     /// A ledger that is new expects a mint with `nonce`, or adopts the one that the mint carries.
+    ///
+    /// The caller holds the lock of the directory.
+    ///
+    /// 1. Whatever can be read must be on the disk before anything is written behind it ([`disk`]).
+    /// 2. Unless it was closed, its pages are looked at: a copy of a file in use is refused.
+    /// 3. The schema, the row of the guard, and the deadlines.
+    /// 4. The file itself says from now on that it is in use, not its log alone.
     pub async fn open(path: &Path, clock: Arc<dyn Clock>, nonce: Uuid) -> Result<Self, OpenError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -66,14 +114,24 @@ impl SqliteLedger {
             .busy_timeout(Duration::from_secs(2))
             // Rows of a statement on their way to its table never touch the disk.
             .pragma("temp_store", "MEMORY")
-            // 16 MiB, instead of 4, go back into the file at once: a page that is written again and
-            // again goes there once.
-            .pragma("wal_autocheckpoint", "4000")
+            // Checkpoints are made by `fold_log`, which sees whether they fail.
+            .pragma("wal_autocheckpoint", "0")
             .pragma("cache_size", "-16384")
             .statement_cache_capacity(200);
         let failed = |source| OpenError::Database { path: path.to_owned(), source };
+        let unsynced = |source| OpenError::Unsynced { path: path.to_owned(), source };
         private(path).map_err(|error| failed(error.into()))?;
-        let mut connection = options.connect().await.map_err(failed)?;
+        if disk::is_open_elsewhere(path).map_err(|error| failed(error.into()))? {
+            return Err(OpenError::InUse { path: path.to_owned() });
+        }
+        disk::write_log_again(path).map_err(|error| unsynced(error.into()))?;
+        let opened = options.connect().await;
+        let mut connection = opened.map_err(|error| damaged_or(path, error, failed))?;
+        let folded = disk::fold_log_whole(&mut connection).await;
+        folded.map_err(|error| damaged_or(path, error, unsynced))?;
+        if !disk::was_closed(&mut connection).await {
+            look_at_pages(path, &mut connection).await?;
+        }
         match MIGRATOR.run(&mut connection).await {
             Ok(()) => {}
             Err(MigrateError::VersionMissing(version)) => {
@@ -83,7 +141,7 @@ impl SqliteLedger {
         }
         sqlx::query(
             "INSERT INTO guard (only_row, epoch, nonce, open, base, floor, generation, mark, ledger)
-             VALUES (1, 0, ?1, 0, 0, 0, 0, 0, ?1) ON CONFLICT DO NOTHING",
+             VALUES (1, 0, ?1, 0, 0, 0, 0, 0, ?1) ON CONFLICT DO UPDATE SET closed = 0",
         )
         .bind(nonce.to_string())
         .execute(&mut connection)
@@ -100,21 +158,45 @@ impl SqliteLedger {
         .execute(&mut connection)
         .await
         .map_err(failed)?;
+        disk::fold_log_whole(&mut connection).await.map_err(unsynced)?;
+        disk::sync_directory(path).map_err(|error| unsynced(error.into()))?;
         Ok(Self {
             options,
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
             readers: Mutex::default(),
             waiting: Mutex::default(),
-            disk_failed: AtomicBool::new(false),
+            disk_failed: SetOnce::new(),
+            closed: AtomicBool::new(false),
             keeps_versions: false,
         })
     }
 }
 
+/// Refuses a file whose pages do not fit together.
+async fn look_at_pages(path: &Path, connection: &mut SqliteConnection) -> Result<(), OpenError> {
+    let found = disk::damage(connection).await;
+    let found = found.map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
+    match found {
+        None => Ok(()),
+        Some(found) => Err(OpenError::Damaged { path: path.to_owned(), found }),
+    }
+}
+
+pub(super) fn damaged_or(
+    path: &Path,
+    error: sqlx::Error,
+    other: impl FnOnce(sqlx::Error) -> OpenError,
+) -> OpenError {
+    match disk::is_damage(&error) {
+        true => OpenError::Damaged { path: path.to_owned(), found: error.to_string() },
+        false => other(error),
+    }
+}
+
 /// Makes the file, if it is new, for nobody else to read; SQLite gives its other files the same
 /// rights.
-fn private(path: &Path) -> std::io::Result<()> {
+pub(super) fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = std::fs::OpenOptions::new();
     options.append(true).create(true).mode(0o600).open(path).map(drop)

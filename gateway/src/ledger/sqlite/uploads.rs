@@ -10,10 +10,10 @@ use fence_core::ports::{
 use sqlx::{Connection as _, FromRow, SqliteConnection};
 use uuid::Uuid;
 
+use super::SqliteLedger;
 use super::columns::id;
 use super::needs::Needs;
-use super::{SqliteLedger, rolled_back};
-use crate::ledger::{object_key, resource_name};
+use crate::ledger::{digest, object_key, resource_name};
 
 #[derive(FromRow)]
 struct PointerColumns {
@@ -22,6 +22,7 @@ struct PointerColumns {
     key: String,
     version: i64,
     size: i64,
+    sha256: Vec<u8>,
     current: bool,
 }
 
@@ -103,7 +104,7 @@ impl Uploads for SqliteLedger {
             .execute(self.connected(&mut writer).await?)
             .await
             .map(|noted| noted.rows_affected() > 0)
-            .map_err(rolled_back)
+            .map_err(|error| self.unwritten(error))
     }
 
     async fn tidy_blobs(
@@ -114,15 +115,16 @@ impl Uploads for SqliteLedger {
     ) -> Result<Tidied, LedgerError> {
         let now = self.now().wall.as_microsecond();
         let mut writer = self.writer.lock().await;
-        self.working()?;
         let connection = self.connected(&mut writer).await?;
-        let mut transaction = connection.begin().await.map_err(rolled_back)?;
-        let tidied = collect(&mut transaction, times, limit, now).await.map_err(rolled_back)?;
+        let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
+        let tidied = collect(&mut transaction, times, limit, now)
+            .await
+            .map_err(|error| self.unwritten(error))?;
         sqlx::query("DELETE FROM blob_pins WHERE keep_until <= ?1")
             .bind(now)
             .execute(&mut *transaction)
             .await
-            .map_err(rolled_back)?;
+            .map_err(|error| self.unwritten(error))?;
         let due: Vec<(String, Option<String>, bool)> = sqlx::query_as(
             "UPDATE blob_garbage SET due_at = ?2 WHERE blob IN (
                  SELECT blob FROM blob_garbage
@@ -139,8 +141,8 @@ impl Uploads for SqliteLedger {
         .bind(now.saturating_sub(micros(times.rollback_horizon)))
         .fetch_all(&mut *transaction)
         .await
-        .map_err(rolled_back)?;
-        transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))?;
+        .map_err(|error| self.unwritten(error))?;
+        transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
         let garbage = |(blob, handle, again): (String, _, _)| {
             Ok(Garbage { blob: BlobId(id(&blob)?), handle, again })
         };
@@ -156,7 +158,7 @@ impl Uploads for SqliteLedger {
         let due_at = self.now().wall.as_microsecond().saturating_add(micros(times.redelete));
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let mut transaction = connection.begin().await.map_err(rolled_back)?;
+        let mut transaction = connection.begin().await.map_err(|error| self.unwritten(error))?;
         for one in garbage {
             let blob = one.blob.to_string();
             let noted = if one.again {
@@ -166,9 +168,9 @@ impl Uploads for SqliteLedger {
                              WHERE blob = ?1 AND NOT deleted";
                 sqlx::query(first).bind(blob).bind(due_at)
             };
-            noted.execute(&mut *transaction).await.map_err(rolled_back)?;
+            noted.execute(&mut *transaction).await.map_err(|error| self.unwritten(error))?;
         }
-        transaction.commit().await.map_err(|error| LedgerError::Unknown(error.to_string()))
+        transaction.commit().await.map_err(|error| self.uncommitted(&error))
     }
 
     async fn pin_blobs(&self, blobs: &[BlobId], keep: Duration) -> Result<(), LedgerError> {
@@ -183,7 +185,7 @@ impl Uploads for SqliteLedger {
         .execute(self.connected(&mut writer).await?)
         .await
         .map(drop)
-        .map_err(rolled_back)
+        .map_err(|error| self.unwritten(error))
     }
 
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
@@ -231,6 +233,7 @@ impl Uploads for SqliteLedger {
                 key: object_key(row.key)?,
                 version: row.version,
                 size: row.size,
+                sha256: digest(row.sha256)?,
                 current: row.current,
             })
         };
@@ -251,11 +254,11 @@ impl Uploads for SqliteLedger {
             .bind(store.to_string())
             .execute(&mut *connection)
             .await
-            .map_err(rolled_back)?;
+            .map_err(|error| self.unwritten(error))?;
         let mark: String = sqlx::query_scalar("SELECT store FROM blob_store")
             .fetch_one(connection)
             .await
-            .map_err(rolled_back)?;
+            .map_err(|error| self.unwritten(error))?;
         id(&mark)
     }
 }

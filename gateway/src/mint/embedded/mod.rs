@@ -65,6 +65,22 @@ impl EmbeddedMint {
         directory.join(FILE).try_exists()
     }
 
+    /// Copies the mint of a directory beside a copy of its ledger that was made before, and that has this mark.
+    ///
+    /// The copy's mark is above the ledger's, as if the mint had gone on without it: it knows nothing of what
+    /// was granted since, so it must be re-fenced before it is used.
+    pub fn copy(from: &Path, to: &Path, ledger_mark: i64) -> anyhow::Result<()> {
+        let path = from.join(FILE);
+        let text = fs::read_to_string(&path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let saved = Saved::parse(&text);
+        let saved =
+            saved.with_context(|| format!("the mint file {} is damaged", path.display()))?;
+        let mark = saved.mark.max(ledger_mark) + 1;
+        let written = Saved { mark, ..saved }.write(to);
+        written.with_context(|| format!("cannot write {}", to.join(FILE).display()))
+    }
+
     /// Opens the mint in `directory`, or begins a new one if there is none. A file that cannot be
     /// read or does not hold what it should is an error; it is never replaced.
     pub fn open(directory: &Path) -> anyhow::Result<Self> {
