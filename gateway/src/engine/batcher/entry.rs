@@ -91,6 +91,11 @@ impl<A: Act> Entry<A> {
     }
 }
 
+/// Whether a statement is under way that may take effect.
+pub(super) fn is_sent(state: &AtomicU8) -> bool {
+    state.load(Ordering::Acquire) == SENT
+}
+
 /// The caller's time is up: is the item still ours to take back?
 pub(super) fn take_back(state: &AtomicU8) -> Failure {
     let was = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {

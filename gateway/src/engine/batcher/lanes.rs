@@ -11,7 +11,7 @@ use super::entry::{Entry, QUEUED, WAITING};
 use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Shared, run};
 
 /// How long one statement on a lane waits for its row.
-const LANE_WAIT: Duration = Duration::from_millis(250);
+pub(super) const LANE_WAIT: Duration = Duration::from_millis(250);
 
 /// What waits on each lane, besides the items under way, and how much that is together.
 pub(super) struct Lanes<A: Act> {
