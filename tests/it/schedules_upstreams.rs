@@ -183,7 +183,7 @@ async fn an_opening_whose_verdict_comes_late_is_closed() {
     let rig = Rig::new();
     let grant = rig.granted(rig::R).await;
     rig.ledger
-        .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(1500))));
+        .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(2500))));
     let refused = rig.engine.admit(forward(grant.token)).await.err().expect("given up").error;
     assert!(matches!(refused, EngineError::NotForwarded), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));

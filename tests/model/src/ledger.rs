@@ -238,7 +238,8 @@ fn print(rows: &Rows) -> u64 {
         (row.resource.as_str(), row.object.tag, row.object.payload.blob(), row.at).hash(state);
     }
     for (id, row) in &rows.forwards {
-        (id, row.token, row.closed.as_ref().map(|(end, _)| end)).hash(state);
+        let closed = row.closed.as_ref().map(|(end, _)| format!("{end:?}"));
+        (id, row.token, closed).hash(state);
     }
     for (name, row) in &rows.upstreams {
         (name, row.doubt).hash(state);

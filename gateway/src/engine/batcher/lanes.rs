@@ -83,6 +83,9 @@ async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
             let mut lanes = lanes(&shared);
             lanes.waiting += left.len();
             let waiting = lanes.lanes.entry(lane.clone()).or_default();
+            if left.iter().any(Entry::is_waiting) {
+                waiting.iter().for_each(Entry::wait);
+            }
             left.into_iter().rev().for_each(|entry| waiting.push_front(entry));
         }
         shared.runtime.clock.sleep(pause).await;
