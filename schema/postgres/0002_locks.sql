@@ -287,7 +287,8 @@ BEGIN
     PERFORM fencegate.lock_locks(got, got_ids);
     t := clock_timestamp();
     may_drain :=
-        EXISTS (SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources))
+        EXISTS (SELECT FROM fencegate.upstream_intents u
+                WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)
         OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL);
 
     FOR i IN 1 .. cardinality(p_lock) LOOP

@@ -124,5 +124,6 @@ BEGIN
         WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
         ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN total + removed + fencegate.sweep_queue(p_rows) + fencegate.sweep_intents(p_rows);
+    RETURN total + removed + fencegate.sweep_queue(p_rows)
+        + fencegate.sweep_intents(greatest(p_keys_s, p_buried_s), p_rows);
 END $$;

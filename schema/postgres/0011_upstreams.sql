@@ -1,7 +1,8 @@
 -- Upstreams whose guarantee is `drained`: an intent is committed before anything is forwarded and closed
 -- by the upstream's answer, and no newer lock is in force while one of an older token is open (I13).
 
--- Open intents. Closed ones are removed.
+-- Intents, open or closed. Closed ones are kept as long as idempotency keys, so that their callers may ask
+-- what came of them, and none is opened again by a statement that comes late.
 CREATE TABLE fencegate.upstream_intents (
     operation  uuid PRIMARY KEY,
     resource   text COLLATE "C" NOT NULL,
@@ -13,12 +14,24 @@ CREATE TABLE fencegate.upstream_intents (
     gateway    uuid NOT NULL,             -- that forwards it
     opened_at  timestamptz NOT NULL,
     closes_at  timestamptz,               -- counts as closed from then on, whatever became of it
-    sent_again boolean NOT NULL           -- an earlier sending of the act may still be on its way
+    -- Who closed it: its gateway, which has the upstream's answer or knows that nothing was sent; or, without
+    -- knowing what came of it, an operator or its time.
+    closed     text CONSTRAINT upstream_intents_closed_known
+               CHECK (closed IN ('answered', 'unsent', 'resolved', 'elapsed')),
+    closed_at  timestamptz,
+    status     int,                       -- of the answer
+    reason     text,                      -- of the operator
+    CONSTRAINT upstream_intents_closed_whole CHECK ((closed IS NULL) = (closed_at IS NULL)),
+    CONSTRAINT upstream_intents_status_of_answer
+        CHECK ((status IS NOT NULL) = (closed IS NOT DISTINCT FROM 'answered'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
-CREATE INDEX upstream_intents_resource ON fencegate.upstream_intents (resource);
-CREATE INDEX upstream_intents_opened_at ON fencegate.upstream_intents (opened_at, operation);
+CREATE INDEX upstream_intents_resource ON fencegate.upstream_intents (resource) WHERE closed IS NULL;
+CREATE INDEX upstream_intents_opened_at ON fencegate.upstream_intents (opened_at, operation)
+    WHERE closed IS NULL;
 CREATE INDEX upstream_intents_closes_at ON fencegate.upstream_intents (closes_at)
-    WHERE closes_at IS NOT NULL;
+    WHERE closed IS NULL AND closes_at IS NOT NULL;
+CREATE INDEX upstream_intents_closed_at ON fencegate.upstream_intents (closed_at)
+    WHERE closed IS NOT NULL;
 
 -- Upstreams as gateways register them at their start. Never removed: intents may be lost in the next
 -- re-fence, which puts all of them in doubt.
@@ -65,7 +78,8 @@ DECLARE
     in_doubt text;
 BEGIN
     SELECT min(u.resource) INTO open FROM fencegate.upstream_intents u
-    WHERE u.resource = ANY (p_names) AND (u.closes_at IS NULL OR u.closes_at > p_now);
+    WHERE u.resource = ANY (p_names) AND u.closed IS NULL
+      AND (u.closes_at IS NULL OR u.closes_at > p_now);
     SELECT min(n.name COLLATE "C") INTO in_doubt
     FROM fencegate.drained_upstreams d CROSS JOIN unnest(p_names) n (name)
     LEFT JOIN fencegate.fences f ON f.resource = n.name
@@ -140,14 +154,29 @@ BEGIN
     WHERE l.id = ANY (p_locks) AND l.gateway <> p_gateway;
 END $$;
 
+-- Closes intents for the gateways that forward them, the only ones that know what came of it: an answer of
+-- this status, or without one that nothing was sent. Also if somebody who did not know has closed one before.
+CREATE FUNCTION fencegate.close_known(p_operation uuid[], p_status int[], p_now timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE fencegate.upstream_intents u
+    SET closed = CASE WHEN o.status IS NULL THEN 'unsent' ELSE 'answered' END,
+        closed_at = p_now, status = o.status, reason = NULL
+    FROM unnest(p_operation, p_status) o (operation, status)
+    WHERE u.operation = o.operation AND (u.closed IS NULL OR u.closed IN ('resolved', 'elapsed'));
+END $$;
+
 -- Open: decide whether requests may be forwarded. The order is that of commit: guard, fences in name
 -- order, and in later statements everything else. Per item, the first that applies decides:
--- 1. The intent is open: an earlier sending was admitted. p_attempt 2 (bury), or it counts as closed by
---    now: removed and buried.
+-- 1. The intent is there: an earlier sending was admitted. p_attempt 2 (bury): closed as not sent, since only
+--    an answer that arrived is forwarded. Counts as closed by now: closed as such, since a later sending
+--    than this one may have been forwarded. Closed: buried.
 -- 2. The operation is buried, or to be buried.
 -- 3. The rule, then the version of the resource. A rerun that is refused buries its id. Without an intent
 --    a sequence number that is used up may have been so by the first sending: buried.
 -- 4. The sequence number and, of a drained upstream, the intent are stored. No version, no operation.
+-- Of one that leaves no intent no id is buried: a sending that comes late would bury what a later one has
+-- forwarded.
 CREATE FUNCTION fencegate.open_intents(
     p_seen bigint, p_wait_ms int, p_operation uuid[], p_attempt int[], p_resource text[],
     p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[], p_drained boolean[],
@@ -178,19 +207,24 @@ BEGIN
         SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
         IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
-        ELSIF known.operation IS NOT NULL AND (p_attempt[i] = 2 OR known.closes_at <= t) THEN
-            DELETE FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
-            PERFORM fencegate.bury('operation', p_operation[i], t);
+        ELSIF known.operation IS NOT NULL AND p_attempt[i] = 2 THEN
+            PERFORM fencegate.close_known(p_operation[i:i], ARRAY[NULL::int], t);
+            verdict := 'buried';
+        ELSIF known.closed IS NOT NULL THEN
+            verdict := 'buried';
+        ELSIF known.closes_at <= t THEN
+            UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = u.closes_at
+            WHERE u.operation = p_operation[i] AND u.closed IS NULL;
             verdict := 'buried';
         ELSIF known.operation IS NOT NULL THEN
-            UPDATE fencegate.upstream_intents u SET sent_again = true
-            WHERE u.operation = p_operation[i];
             verdict := 'admitted';
         ELSIF EXISTS (SELECT FROM fencegate.buried b
                       WHERE b.kind = 'operation' AND b.id = p_operation[i]) THEN
             verdict := 'buried';
         ELSIF p_attempt[i] = 2 THEN
-            PERFORM fencegate.bury('operation', p_operation[i], t);
+            IF p_drained[i] THEN
+                PERFORM fencegate.bury('operation', p_operation[i], t);
+            END IF;
             verdict := 'buried';
         -- The rule.
         ELSIF p_token[i] <= guard.floor THEN
@@ -229,14 +263,15 @@ BEGIN
             IF p_drained[i] THEN
                 INSERT INTO fencegate.upstream_intents
                     (operation, resource, token, owner, upstream, method, path, gateway, opened_at,
-                     closes_at, sent_again)
+                     closes_at)
                 VALUES (p_operation[i], p_resource[i], p_token[i], fence.owner, p_upstream[i],
                         p_method[i], p_path[i], p_gateway[i], t,
-                        t + p_delay_ms[i] * interval '1 millisecond', p_attempt[i] > 0);
+                        t + p_delay_ms[i] * interval '1 millisecond');
             END IF;
         ELSIF verdict NOT IN ('admitted', 'buried', 'busy') AND p_attempt[i] = 1 THEN
-            PERFORM fencegate.bury('operation', p_operation[i], t);
-            IF verdict = 'sequence_out_of_order' AND NOT p_drained[i] THEN
+            IF p_drained[i] THEN
+                PERFORM fencegate.bury('operation', p_operation[i], t);
+            ELSIF verdict = 'sequence_out_of_order' THEN
                 verdict := 'buried';
             END IF;
         END IF;
@@ -245,35 +280,27 @@ BEGIN
     END LOOP;
 END $$;
 
--- Close: what was forwarded is over. One that was sent again is buried, so that a sending that comes late
--- does not open it anew. Returns the resources on which a lock waits for that.
-CREATE FUNCTION fencegate.close_intents(p_seen bigint, p_operation uuid[])
+-- Close: what was forwarded is over, and what came of it is kept; so a sending that comes late does not open
+-- it anew. Returns the resources on which a lock waits for that.
+CREATE FUNCTION fencegate.close_intents(p_seen bigint, p_operation uuid[], p_status int[])
 RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard   fencegate.write_guard;
-    names   text[];
     waiting text[];
-    again   uuid[];
 BEGIN
     SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
     ORDER BY u.operation FOR UPDATE;
-    WITH closed AS (
-        DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
-        RETURNING u.operation, u.resource, u.sent_again)
-    SELECT array_agg(c.resource), array_agg(c.operation ORDER BY c.operation) FILTER (WHERE c.sent_again)
-    INTO names, again FROM closed c;
-    IF again IS NOT NULL THEN
-        PERFORM fencegate.bury('operation', o.id, clock_timestamp()) FROM unnest(again) o (id);
-    END IF;
+    PERFORM fencegate.close_known(p_operation, p_status, clock_timestamp());
     SELECT array_agg(f.resource) INTO waiting FROM fencegate.fences f
-    WHERE f.resource = ANY (names) AND f.hold = 'draining';
+    WHERE f.hold = 'draining' AND f.resource IN (
+        SELECT u.resource FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation));
     RETURN coalesce(waiting, '{}');
 END $$;
 
--- Resolve: close an intent at an operator's wish, and make sure that it is never opened again. Under the
--- fence's lock, so that no act finds it open that is under way.
+-- Resolve: close an intent at an operator's wish, who does not know what came of it: nothing is said of that.
+-- Under the fence's lock, so that no act finds it open that is under way.
 CREATE FUNCTION fencegate.resolve_intent(
     p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text)
 RETURNS TABLE (verdict text, resource text) LANGUAGE plpgsql VOLATILE AS $$
@@ -289,13 +316,15 @@ BEGIN
     SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
     PERFORM fencegate.lock_fences(ARRAY[known.resource], p_wait_ms);
     t := clock_timestamp();
-    DELETE FROM fencegate.upstream_intents u WHERE u.operation = p_operation RETURNING * INTO known;
-    IF known.operation IS NULL THEN
-        verdict := CASE WHEN EXISTS (SELECT FROM fencegate.buried b
+    UPDATE fencegate.upstream_intents u SET closed = 'resolved', closed_at = t, reason = p_reason
+    WHERE u.operation = p_operation AND u.closed IS NULL RETURNING * INTO known;
+    IF NOT FOUND THEN
+        verdict := CASE WHEN EXISTS (SELECT FROM fencegate.upstream_intents u
+                                     WHERE u.operation = p_operation)
+                          OR EXISTS (SELECT FROM fencegate.buried b
                                      WHERE b.kind = 'operation' AND b.id = p_operation)
             THEN 'before' ELSE 'not_found' END;
     ELSE
-        PERFORM fencegate.bury('operation', p_operation, t);
         PERFORM fencegate.audit(t, 'resolve', known.resource, known.owner, NULL, known.token, p_reason,
                                 p_request_id);
         verdict := 'now';
@@ -328,19 +357,25 @@ BEGIN
     RETURN ended;
 END $$;
 
--- Removes intents that count as closed. Says how many.
-CREATE FUNCTION fencegate.sweep_intents(p_rows bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+-- Closes intents that count as closed, so that no clock step opens them again, and removes those that were
+-- closed so long ago. Says how many.
+CREATE FUNCTION fencegate.sweep_intents(p_keep_s double precision, p_rows bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    t    timestamptz := clock_timestamp();
-    gone uuid[];
+    t       timestamptz := clock_timestamp();
+    elapsed bigint;
+    removed bigint;
 BEGIN
-    SELECT array_agg(s.operation ORDER BY s.operation) INTO gone FROM (
-        SELECT u.operation FROM fencegate.upstream_intents u WHERE u.closes_at <= t
-        ORDER BY u.closes_at LIMIT p_rows FOR UPDATE SKIP LOCKED) s;
-    IF gone IS NULL THEN
-        RETURN 0;
-    END IF;
-    PERFORM fencegate.bury('operation', o.id, t) FROM unnest(gone) o (id);
-    DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (gone);
-    RETURN cardinality(gone);
+    UPDATE fencegate.upstream_intents u SET closed = 'elapsed', closed_at = u.closes_at
+    WHERE u.operation = ANY (ARRAY(
+        SELECT o.operation FROM fencegate.upstream_intents o
+        WHERE o.closed IS NULL AND o.closes_at <= t
+        ORDER BY o.closes_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS elapsed = ROW_COUNT;
+    DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (ARRAY(
+        SELECT o.operation FROM fencegate.upstream_intents o
+        WHERE o.closed IS NOT NULL AND o.closed_at < t - p_keep_s * interval '1 second'
+        ORDER BY o.closed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN elapsed + removed;
 END $$;

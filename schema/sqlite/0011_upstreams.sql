@@ -11,10 +11,19 @@ CREATE TABLE upstream_intents (
     gateway    TEXT    NOT NULL,
     opened_at  INTEGER NOT NULL,
     closes_at  INTEGER,
-    sent_again INTEGER NOT NULL
+    closed     TEXT CHECK (closed IN ('answered', 'unsent', 'resolved', 'elapsed')),
+    closed_at  INTEGER,
+    status     INTEGER,
+    reason     TEXT,
+    CHECK ((closed IS NULL) = (closed_at IS NULL)),
+    CHECK ((status IS NOT NULL) = (closed IS 'answered'))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX upstream_intents_resource ON upstream_intents (resource);
-CREATE INDEX upstream_intents_opened_at ON upstream_intents (opened_at, operation);
+CREATE INDEX upstream_intents_resource ON upstream_intents (resource) WHERE closed IS NULL;
+CREATE INDEX upstream_intents_opened_at ON upstream_intents (opened_at, operation)
+    WHERE closed IS NULL;
+CREATE INDEX upstream_intents_closes_at ON upstream_intents (closes_at)
+    WHERE closed IS NULL AND closes_at IS NOT NULL;
+CREATE INDEX upstream_intents_closed_at ON upstream_intents (closed_at) WHERE closed IS NOT NULL;
 
 CREATE TABLE drained_upstreams (
     name                TEXT NOT NULL,

@@ -120,6 +120,9 @@ on_every_ledger! {
         an_intent_that_counts_as_closed_is_not_admitted_again
         open_intents_are_listed
         an_operator_resolves_an_intent
+        what_came_of_a_request_is_told_by_who_knows
+        what_came_of_a_request_is_kept_as_long_as_keys
+        a_late_sending_says_nothing_of_a_request_without_intent
         a_re_fence_puts_drained_upstreams_in_doubt
         a_lock_in_force_ends_the_doubt_of_its_resource
         an_upstream_that_is_new_after_a_re_fence_is_in_doubt

@@ -4,10 +4,12 @@
 
 use std::time::Duration;
 
-use fence_core::wire::Lock;
-use fence_tests::client::{Call, Client};
+use fence_core::LockState;
+use fence_core::wire::{Lock, Resource};
+use fence_tests::client::{Call, Client, resource_path};
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
+use futures::future::join_all;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Executor, PgConnection, Row};
@@ -95,6 +97,31 @@ async fn the_holders_own_writes_and_renewals_go_on_after_it() {
     put.await.unwrap().expect(201);
     renewal.await.unwrap().expect(200);
     run(&mut guarded, &guard(&lock)).await;
+}
+
+/// While it lasts nothing was applied, and that is said: no outcome is unknown.
+#[tokio::test]
+async fn what_waits_for_it_too_long_was_not_applied_and_is_told_so() {
+    let site = Site::new().await;
+    let client = &site.client;
+    let lock = client.acquire("job:1", "1s").await;
+    let mut guarded = site.guarded(&lock, 7).await;
+    until_state(client, "job:1", "expired").await;
+    let calls = [
+        client.lock(&json!({ "resource": "job:1", "ttl": "10m" })),
+        client.lock(&json!({ "resource": "job:1", "ttl": "10m", "id": random_id().to_string() })),
+        client.lock(&json!({ "resource": "job:1", "ttl": "10m", "wait": "1s" })),
+        client.renew(&lock, Some("1h")),
+        client.put("job:1", "k", "x").under(&lock),
+    ];
+    for answer in join_all(calls.map(Call::send)).await {
+        let refused = answer.refused(503, "resource-busy");
+        assert!(refused.problem().retryable && refused.problem().outcome.is_none(), "{refused:?}");
+    }
+    run(&mut guarded, "COMMIT").await;
+    let view: Resource = client.get(resource_path("job:1")).send().await.expect(200).parse();
+    assert_eq!((view.version, view.state), (0, LockState::Expired), "nothing was applied");
+    client.put("job:1", "k", "x").under(&lock).send().await.expect(201);
 }
 
 #[tokio::test]

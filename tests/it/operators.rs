@@ -368,7 +368,7 @@ async fn a_mark_on_a_row_that_somebody_has_locked_is_refused_in_time_and_may_be_
     let row = "SELECT FROM fencegate.fences WHERE resource = 'job:1' FOR UPDATE";
     foreign.execute(row).await.expect("locked");
     let freeze = mark(&client, "job:1", "freeze", "fire");
-    let stuck = promptly(freeze.clone()).await.refused(503, "ledger-unavailable");
+    let stuck = promptly(freeze.clone()).await.refused(503, "resource-busy");
     assert!(stuck.problem().retryable && stuck.problem().outcome.is_none(), "{stuck:?}");
     promptly(mark(&client, "job:2", "freeze", "fire")).await.expect(200);
     foreign.execute("ROLLBACK").await.expect("ended");

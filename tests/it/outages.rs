@@ -145,6 +145,8 @@ async fn without_postgres(outage: Outage) {
     assert_eq!(put.status, 503);
     let not: Readiness = promptly(client.get("/readyz")).await.expect(503).parse();
     assert!(!not.ready && !part(&not, "ledger").0, "{not:?}");
+    let of_the_store = part(&not, "blobs").1.unwrap_or_default();
+    assert!(of_the_store.starts_with("not known"), "nothing is wrong with it: {of_the_store}");
     promptly(client.get("/healthz")).await.expect(200);
     promptly(client.get("/metrics")).await.expect(200);
 

@@ -129,7 +129,7 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("fencegate.join({seen}, 0, {})", empty(6)),
         format!("fencegate.commit({seen}, 0, {}, false)", empty(22)),
         format!("fencegate.open_intents({seen}, 0, {})", empty(13)),
-        format!("fencegate.close_intents({seen}, '{{}}')"),
+        format!("fencegate.close_intents({seen}, '{{}}', '{{}}')"),
         format!("fencegate.complete_drains({seen}, 0, NULL)"),
         format!("fencegate.resolve_intent({seen}, 0, '{id}', '', '')"),
         format!("fencegate.resolve_doubts({seen}, 'u', '', '')"),

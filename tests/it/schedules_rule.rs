@@ -9,7 +9,7 @@ use fence_core::ports::{
     Intents as _, Ledger as _, Mark, MarkItem, ReleaseVerdict, Retention, SealItem, SealVerdict,
 };
 use fence_core::{LockId, Refusal, ResourceName, Token, Ttl};
-use fence_tests::conformance::ledger::drains::intent;
+use fence_tests::conformance::ledger::drains::{answered, intent};
 use fence_tests::conformance::pause;
 use uuid::Uuid;
 
@@ -86,7 +86,7 @@ pub async fn a_draining_lock_is_not_completed_while_an_intent_is_open() {
     let seal = ground.seal_later(waits).await.unwrap();
     assert!(matches!(seal, Ok(SealVerdict::Drains { .. })), "{seal:?}");
     assert_eq!(ground.ledger.complete_drains(gateway, None).await, Ok(vec![]));
-    ground.ledger.close_intents(&[operation]).await.unwrap();
+    ground.ledger.close_intents(&[answered(operation)]).await.unwrap();
     assert_eq!(ground.ledger.complete_drains(gateway, None).await, Ok(vec![lock]));
 }
 
@@ -107,7 +107,7 @@ pub async fn an_opening_that_comes_after_its_time_opens_nothing() {
         rejections_max: 10,
         rows_per_pass: 10,
     };
-    assert_eq!(ground.ledger.sweep(&keep).await, Ok(1));
+    ground.ledger.sweep(&keep).await.unwrap();
     assert_eq!(open_later(&ground, late).await.unwrap(), IntentVerdict::Buried);
 }
 

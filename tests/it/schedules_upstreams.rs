@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use fence_core::Refusal;
 use fence_core::ports::{
-    Attempt, IntentFilter, IntentItem, IntentVerdict, Intents as _, SealItem, SealVerdict,
+    Attempt, ForwardEnd, IntentFilter, IntentItem, IntentVerdict, Intents as _, SealItem,
+    SealVerdict,
 };
-use fence_tests::conformance::ledger::drains::intent;
+use fence_tests::conformance::ledger::drains::{answered, intent};
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost, rolled_back};
 use fencegate::engine::{EngineError, Forward};
@@ -85,7 +86,7 @@ async fn a_closing_while_a_seal_waits_is_seen_by_it() {
     let held = ground.hold_fence(R).await;
     let seal = ground.seal_later(sealing(R, 2));
     ground.waiting(1).await;
-    ground.other_ledger().close_intents(&[item.operation]).await.expect("closed");
+    ground.other_ledger().close_intents(&[answered(item.operation)]).await.expect("closed");
     held.let_go().await;
     assert!(matches!(seal.await.expect("no panic"), Ok(SealVerdict::Sealed(..))));
 }
@@ -101,10 +102,10 @@ pub async fn an_opening_that_comes_late_opens_nothing() {
     let held = ground.hold_fence(R).await;
     let late = open_later(&ground, item.clone());
     ground.waiting(1).await;
-    ground.other_ledger().close_intents(&[item.operation]).await.expect("closed");
+    ground.other_ledger().close_intents(&[answered(item.operation)]).await.expect("closed");
     held.let_go().await;
     assert_eq!(late.await.expect("no panic"), IntentVerdict::Buried);
-    assert_eq!(ground.number("SELECT count(*) FROM fencegate.upstream_intents").await, 0);
+    assert_eq!(ground.ledger.intents_open().await, Ok(0));
 }
 
 /// An operator's resolution waits for an act that is under way, and that act does not find it open after.
@@ -154,7 +155,7 @@ async fn a_lost_answer_to_an_opening_admits_once() {
     let admitted = admitted.expect("admitted");
     assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 2);
     assert_eq!(rig.ledger.intents_open().await, Ok(1));
-    admitted.close().await;
+    admitted.close(ForwardEnd::Answered(200)).await;
     assert_eq!(rig.ledger.intents_open().await, Ok(0));
 }
 
@@ -182,7 +183,7 @@ async fn an_opening_whose_verdict_comes_late_is_closed() {
     let rig = Rig::new();
     let grant = rig.granted(rig::R).await;
     rig.ledger
-        .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(1500))));
+        .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(2500))));
     let refused = rig.engine.admit(forward(grant.token)).await.err().expect("given up").error;
     assert!(matches!(refused, EngineError::NotForwarded), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));
@@ -219,7 +220,7 @@ async fn the_guard_refuses_a_token_that_is_not_in_force() {
     };
     assert_eq!(code(2).await.as_deref(), Some("FG410"));
     assert_eq!(code(1).await.as_deref(), Some("FG403"));
-    ground.ledger.close_intents(&[item.operation]).await.expect("closed");
+    ground.ledger.close_intents(&[answered(item.operation)]).await.expect("closed");
     // Its ttl is over, so nobody but its caller puts it in force.
     assert_eq!(ground.ledger.complete_drains(Uuid::from_u128(1), None).await, Ok(vec![]));
     let again = ground.seal_later(SealItem { number: None, ..waiting(2) }).await.expect("no panic");

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
-    CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor, EventsHead,
-    EventsPage, Garbage, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem, UploadVerdict,
-    Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor,
+    EventsHead, EventsPage, Garbage, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence,
+    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution,
+    Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem,
+    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -261,8 +261,8 @@ impl Intents for ScriptedLedger {
         self.opens.run(items, patience, |items| self.memory.open_intents(items, patience)).await
     }
 
-    async fn close_intents(&self, operations: &[OperationId]) -> Answer<ResourceName> {
-        self.memory.close_intents(operations).await
+    async fn close_intents(&self, items: &[CloseItem]) -> Answer<ResourceName> {
+        self.memory.close_intents(items).await
     }
 
     async fn complete_drains(
@@ -275,10 +275,6 @@ impl Intents for ScriptedLedger {
 
     async fn intents(&self, filter: IntentFilter) -> Answer<Intent> {
         self.memory.intents(filter).await
-    }
-
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
-        self.memory.intent(id).await
     }
 
     async fn intents_open(&self) -> Result<i64, LedgerError> {

@@ -34,9 +34,12 @@ impl Seen {
     }
 }
 
-#[derive(Default)]
+/// Who is told of each request at the moment at which the upstream acts on it.
+type Watcher = Box<dyn Fn(&Seen) + Send + Sync>;
+
 struct Shared {
     seen: Mutex<Vec<Seen>>,
+    watcher: Watcher,
     begun: AtomicUsize,
     delay_ms: AtomicU64,
 }
@@ -54,9 +57,19 @@ pub struct Upstream {
 impl Upstream {
     /// Starts one on a free port.
     pub async fn start() -> Self {
+        Self::watched(|_| {}).await
+    }
+
+    /// The same; whoever watches is told of each request at the moment at which it acts on it.
+    pub async fn watched(watcher: impl Fn(&Seen) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            seen: Mutex::default(),
+            watcher: Box::new(watcher),
+            begun: AtomicUsize::new(0),
+            delay_ms: AtomicU64::new(0),
+        });
         let app = Router::new().fallback(act).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, app).await.expect("it serves");
@@ -131,6 +144,7 @@ async fn perform(shared: Arc<Shared>, request: Request) -> Response {
     tokio::time::sleep(Duration::from_millis(delay)).await;
     let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let seen = Seen { method: parts.method, target, headers: parts.headers, bytes };
+    (shared.watcher)(&seen);
     shared.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     let status = number(&query, "status").and_then(|code| u16::try_from(code).ok());
     let status = status.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::OK);

@@ -152,6 +152,8 @@ codes! {
     Overloaded, "overloaded", 503, true, "The gateway is overloaded";
     /// The ledger cannot be reached; nothing was applied.
     LedgerUnavailable, "ledger-unavailable", 503, true, "The ledger cannot be reached";
+    /// A row of the ledger stayed locked by another transaction; nothing was applied.
+    ResourceBusy, "resource-busy", 503, true, "Another transaction uses the resource";
     /// The blob store cannot be reached; nothing was applied.
     BlobsUnavailable, "blobs-unavailable", 503, true, "The blob store cannot be reached";
     /// The upload took so long that it was given up.

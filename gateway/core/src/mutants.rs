@@ -60,6 +60,8 @@ pub enum Mutant {
     CloseBeforeForward,
     /// A re-fence puts no upstream in doubt.
     NoDoubts,
+    /// An intent that somebody has closed is taken for a request that was never sent.
+    ClosedIsNotApplied,
 }
 
 impl Mutant {
@@ -116,6 +118,10 @@ impl Mutant {
         ),
         (Self::CloseBeforeForward, "an intent is closed before its request is forwarded"),
         (Self::NoDoubts, "a re-fence puts no upstream in doubt"),
+        (
+            Self::ClosedIsNotApplied,
+            "an intent that somebody has closed is taken for a request that was never sent",
+        ),
     ];
 }
 

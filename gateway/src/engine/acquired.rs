@@ -23,7 +23,7 @@ pub(super) async fn seal(
     pending: Pending,
 ) -> Result<SealVerdict, EngineError> {
     match queue.submit(pending).await {
-        Ok(GrantVerdict::Sealed(sealed)) => sealed.take().ok_or_else(EngineError::locked_out),
+        Ok(GrantVerdict::Sealed(sealed)) => sealed.take().ok_or(EngineError::Busy),
         Ok(GrantVerdict::NoNumber(error)) => Err(error),
         Err(failure) => Err(EngineError::unsent(failure, "locks")),
     }
@@ -54,6 +54,6 @@ pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::NumberTooLow => Err(EngineError::LedgerUnavailable(
             "other grants were faster; nothing was granted".into(),
         )),
-        SealVerdict::Busy => Err(EngineError::locked_out()),
+        SealVerdict::Busy => Err(EngineError::Busy),
     }
 }

@@ -107,6 +107,9 @@ pub enum EngineError {
     /// The ledger cannot be reached.
     #[error("{0}")]
     LedgerUnavailable(String),
+    /// A row stayed locked by somebody else's transaction.
+    #[error("another transaction on the ledger uses the resource; nothing was applied")]
+    Busy,
     /// Whether it was admitted nobody knows; it was not forwarded, and will not be.
     #[error("the ledger's answer was lost; nothing was forwarded")]
     NotForwarded,
@@ -144,7 +147,7 @@ impl EngineError {
             Failure::Full => Self::Overloaded(what),
             Failure::Closed => Self::ShuttingDown,
             Failure::NotApplied(error) => error.into(),
-            Failure::Busy => Self::locked_out(),
+            Failure::Busy => Self::Busy,
             Failure::Unknown => Self::OutcomeUnknown { operation: None },
         }
     }
@@ -155,13 +158,6 @@ impl EngineError {
             Failure::Busy | Failure::Unknown => Self::LedgerUnavailable("no answer in time".into()),
             failure => Self::unsent(failure, what),
         }
-    }
-
-    /// The row stayed locked by somebody else's transaction.
-    pub(super) fn locked_out() -> Self {
-        Self::LedgerUnavailable(
-            "the resource is in use by another transaction on the ledger".into(),
-        )
     }
 
     /// Buried by a rerun whose caller had gone.
@@ -203,6 +199,7 @@ impl EngineError {
             Self::Overloaded(_) => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::LedgerUnavailable(_) | Self::NotForwarded => ErrorCode::LedgerUnavailable,
+            Self::Busy => ErrorCode::ResourceBusy,
             Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
             Self::MintRegressed(_) => ErrorCode::MintRegressed,
             Self::RefenceRequired(_) => ErrorCode::RefenceRequired,

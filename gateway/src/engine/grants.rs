@@ -189,7 +189,7 @@ impl Grants {
                 waits: None,
             },
         };
-        let mut outcome = Err(EngineError::locked_out());
+        let mut outcome = Err(EngineError::Busy);
         if known {
             outcome = seal(&self.reentries, pending.clone()).await;
             pending.reentry = false;

@@ -27,12 +27,6 @@ impl Engine {
         Ok(found.into_iter().map(marked).collect())
     }
 
-    /// An open intent.
-    pub(super) async fn intent(&self, id: OperationId) -> Result<Option<Intent>, EngineError> {
-        let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.intent(id).await }).await
-    }
-
     /// Upstreams of which intents may have been lost in a re-fence.
     pub async fn doubts(&self) -> Result<Vec<Doubt>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
@@ -42,7 +36,7 @@ impl Engine {
     /// Closes an intent at an operator's wish; the next lock may be in force. Again is harmless.
     ///
     /// # Errors
-    /// `OperationNotFound` if no intent of this id was open.
+    /// `OperationNotFound` if the ledger knows no intent of this id.
     pub async fn resolve_intent(
         &self,
         id: OperationId,

@@ -182,7 +182,7 @@ impl Locks {
             Ok(RenewVerdict::Draining) => Err(EngineError::Draining(None)),
             Ok(RenewVerdict::HoldExceeded) => Err(EngineError::HoldExceeded),
             Ok(RenewVerdict::NotFound) => Err(EngineError::LockNotFound),
-            Ok(RenewVerdict::Busy) => Err(EngineError::locked_out()),
+            Ok(RenewVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         };
         let word = match &outcome {
@@ -209,7 +209,7 @@ impl Locks {
             Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Kept | ReleaseVerdict::Left(_)) => {
                 Ok(())
             }
-            Ok(ReleaseVerdict::Busy) => Err(EngineError::locked_out()),
+            Ok(ReleaseVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }
     }
@@ -230,7 +230,7 @@ impl Locks {
             Ok(BreakVerdict::Breaking { .. }) => Ok(true),
             Ok(BreakVerdict::NotHeld) => Ok(false),
             Ok(BreakVerdict::NoFence) => Err(EngineError::ResourceNotFound),
-            Ok(BreakVerdict::Busy) => Err(EngineError::locked_out()),
+            Ok(BreakVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }
     }

@@ -36,7 +36,7 @@ impl Engine {
                 }
             }
             MarkVerdict::NoFence => return Err(EngineError::ResourceNotFound),
-            MarkVerdict::Busy => return Err(EngineError::locked_out()),
+            MarkVerdict::Busy => return Err(EngineError::Busy),
         }
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         self.resource(resource).await.map_err(unknown)

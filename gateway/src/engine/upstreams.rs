@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Attempt, IntentItem, IntentVerdict, Ledger, LedgerError, Patience, Runtime,
+    Attempt, CloseItem, ForwardEnd, IntentItem, IntentVerdict, Ledger, LedgerError, Patience,
+    Runtime,
 };
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use tokio::sync::oneshot;
@@ -87,11 +88,11 @@ impl Drop for Open {
 impl Admitted {
     /// It is over: the upstream has answered, or nothing was sent. Waits until the ledger knows, but no
     /// longer than a caller waits; it is told in any case.
-    pub async fn close(self) {
+    pub async fn close(self, end: ForwardEnd) {
         let Some(open) = self.open else { return };
         let closing = open.closing.clone();
         let (runtime, limit) = (closing.runtime.clone(), closing.timeout);
-        let _ = runtime.within(limit, closing.close(open.operation)).await;
+        let _ = runtime.within(limit, closing.close(open.operation, end)).await;
     }
 }
 
@@ -113,7 +114,7 @@ pub(super) struct Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.drained && self.verdict == Some(IntentVerdict::Admitted) {
-            drop(self.closing.close(self.operation));
+            drop(self.closing.close(self.operation, ForwardEnd::Unsent));
         }
     }
 }
@@ -163,17 +164,17 @@ pub(super) struct CloseIntents {
 
 #[async_trait]
 impl Act for CloseIntents {
-    type Item = OperationId;
+    type Item = CloseItem;
     type Verdict = ();
     type Lane = OperationId;
 
     const NAME: &'static str = "close_intents";
 
-    fn lane(item: &OperationId) -> OperationId {
-        *item
+    fn lane(item: &CloseItem) -> OperationId {
+        item.operation
     }
 
-    async fn run(&self, items: Arc<[OperationId]>, _: Patience) -> Result<Vec<()>, LedgerError> {
+    async fn run(&self, items: Arc<[CloseItem]>, _: Patience) -> Result<Vec<()>, LedgerError> {
         let waiting = self.ledger.close_intents(&items).await?;
         if !waiting.is_empty() {
             self.drains.complete(Some(waiting));
@@ -225,22 +226,22 @@ impl Closing {
     }
 
     /// Closes an intent in a task of its own, and resolves when that is done.
-    fn close(&self, operation: OperationId) -> oneshot::Receiver<()> {
+    fn close(&self, operation: OperationId, end: ForwardEnd) -> oneshot::Receiver<()> {
         let (send, done) = oneshot::channel();
         let (this, token) = (self.clone(), self.forwards.token());
         let task = async move {
             let _token = token;
-            this.try_to_close(operation).await;
+            this.try_to_close(CloseItem { operation, end }).await;
             let _ = send.send(());
         };
         self.runtime.spawn.spawn("close-intent", Box::pin(task));
         done
     }
 
-    async fn try_to_close(&self, operation: OperationId) {
+    async fn try_to_close(&self, item: CloseItem) {
         let mut pause = PAUSE_MIN;
         loop {
-            match self.closes.submit(operation).await {
+            match self.closes.submit(item).await {
                 Ok(()) => return,
                 Err(Failure::Closed) => break,
                 Err(Failure::Full | Failure::Busy | Failure::NotApplied(_) | Failure::Unknown) => {}
@@ -252,6 +253,7 @@ impl Closing {
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
+        let operation = item.operation;
         tracing::warn!(%operation, "an intent could not be closed; an operator has to resolve it");
     }
 }
@@ -310,15 +312,15 @@ impl Engine {
         let failed = |error| WriteFailure { operation, error };
         let mut opened = match upstreams.opens.submit(item).await {
             Ok(opened) => opened,
-            Err(Failure::Busy) => return Err(failed(EngineError::locked_out())),
-            // It is found, closed and buried; nobody forwards it.
+            Err(Failure::Busy) => return Err(failed(EngineError::Busy)),
+            // It is found and closed as not sent, or buried; nobody forwards it.
             Err(Failure::Unknown) => return Err(failed(EngineError::NotForwarded)),
             Err(failure) => return Err(failed(EngineError::unsent(failure, "upstreams"))),
         };
         match opened.verdict.take() {
             Some(IntentVerdict::Admitted) => {
                 if mutants::is(Mutant::CloseBeforeForward) {
-                    drop(upstreams.closing.close(operation));
+                    drop(upstreams.closing.close(operation, ForwardEnd::Answered(200)));
                 }
                 let open = drained.then(|| Open::new(operation, upstreams.closing.clone()));
                 Ok(Admitted { operation, open })
@@ -327,7 +329,7 @@ impl Engine {
                 self.inner.writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))
             }
-            Some(IntentVerdict::Busy) => Err(failed(EngineError::locked_out())),
+            Some(IntentVerdict::Busy) => Err(failed(EngineError::Busy)),
             Some(IntentVerdict::Buried) | None => Err(failed(EngineError::NotForwarded)),
         }
     }

@@ -73,10 +73,7 @@ impl Engine {
     /// What became of a write; `None` if the ledger holds no trace of it.
     pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        match self.query(async move { ledger.operation(id).await }).await? {
-            Some(record) => Ok(Some(record)),
-            None => Ok(self.intent(id).await?.map(OperationRecord::Open)),
-        }
+        self.query(async move { ledger.operation(id).await }).await
     }
 
     /// The write that used an idempotency key.
@@ -115,6 +112,7 @@ impl Engine {
             }
         });
         let (ledger, mint, blobs) = futures::join!(ledger, mint, blobs);
+        let blobs = blobs.map_err(|error| blobs_trouble(error, ledger.is_ok()));
         let text = |error: EngineError| error.to_string();
         let ledger = ledger.map_err(text);
         let mint = match (&ledger, mint) {
@@ -132,7 +130,7 @@ impl Engine {
             (Err(_), Ok(_)) => Ok(()),
             (_, Err(error)) => Err(error.to_string()),
         };
-        Readiness { ledger: ledger.map(drop), mint, blobs: blobs.map_err(blobs_trouble) }
+        Readiness { ledger: ledger.map(drop), mint, blobs }
     }
 
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
@@ -170,8 +168,13 @@ impl Engine {
     }
 }
 
-/// What stores say of a refused request may hold what was sent, so it goes to the log alone.
-fn blobs_trouble(error: EngineError) -> String {
+/// What stores say of a refused request may hold what was sent, so it goes to the log alone. Whose store it
+/// is the ledger says: where that does not answer, nothing is known of the store.
+fn blobs_trouble(error: EngineError, ledger_answers: bool) -> String {
     tracing::warn!(%error, "the blob store is not ready");
-    "the blob store does not answer, or is not the one of this ledger".into()
+    match ledger_answers || matches!(error, EngineError::BlobsUnavailable(_)) {
+        true => "the blob store does not answer, or is not the one of this ledger",
+        false => "not known: only the ledger can say whether the store is its own",
+    }
+    .into()
 }

@@ -247,7 +247,7 @@ impl Waiting {
             JoinVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
             JoinVerdict::Conflict => Err(EngineError::LockConflict),
             JoinVerdict::Full => Err(EngineError::QueueFull),
-            JoinVerdict::Busy => Err(EngineError::locked_out()),
+            JoinVerdict::Busy => Err(EngineError::Busy),
         }
     }
 

@@ -174,7 +174,7 @@ impl Writes {
             Ok(WriteVerdict::UploadExpired) => Err(EngineError::UploadExpired),
             Ok(WriteVerdict::Buried) => Err(EngineError::given_up()),
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
-            Ok(WriteVerdict::Busy) => Err(EngineError::locked_out()),
+            Ok(WriteVerdict::Busy) => Err(EngineError::Busy),
             Err(Failure::Unknown) if mutants::is(Mutant::UnknownIsRefused) => {
                 Err(EngineError::KeyInProgress)
             }

@@ -66,6 +66,7 @@ pages! {
     "blob-missing"
     "overloaded"
     "ledger-unavailable"
+    "resource-busy"
     "blobs-unavailable"
     "upload-expired"
     "mint-unavailable"

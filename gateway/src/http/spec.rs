@@ -43,8 +43,12 @@ const EVERYWHERE: &[ErrorCode] = &[
 ];
 
 /// Codes of every call that needs the ledger.
-const LEDGER: &[ErrorCode] =
-    &[ErrorCode::Overloaded, ErrorCode::LedgerUnavailable, ErrorCode::OutcomeUnknown];
+const LEDGER: &[ErrorCode] = &[
+    ErrorCode::Overloaded,
+    ErrorCode::LedgerUnavailable,
+    ErrorCode::ResourceBusy,
+    ErrorCode::OutcomeUnknown,
+];
 
 /// Codes of a JSON body.
 const JSON: &[ErrorCode] = &[

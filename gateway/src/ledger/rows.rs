@@ -1,7 +1,9 @@
 //! Rows that both ledgers read alike.
 
 use fence_core::OperationId;
-use fence_core::ports::{AuditEntry, Intent, LedgerError, Rejection};
+use fence_core::ports::{
+    AuditEntry, ForwardEnd, ForwardRecord, Intent, IntentEnd, LedgerError, Rejection,
+};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -99,6 +101,53 @@ impl IntentRow {
             opened_at: time(self.opened_us),
             age_ms: self.age_ms.max(0),
             closes_at: self.closes_us.map(time),
+        })
+    }
+}
+
+/// How an intent was closed, as the columns of its row say it.
+pub(super) fn intent_end(
+    closed: &str,
+    status: Option<i32>,
+    reason: Option<String>,
+) -> Result<IntentEnd, LedgerError> {
+    let status = status.and_then(|status| u16::try_from(status).ok());
+    match (closed, status) {
+        ("answered", Some(status)) => Ok(IntentEnd::Known(ForwardEnd::Answered(status))),
+        ("unsent", None) => Ok(IntentEnd::Known(ForwardEnd::Unsent)),
+        ("resolved", None) => Ok(IntentEnd::Resolved(reason.unwrap_or_default())),
+        ("elapsed", None) => Ok(IntentEnd::Elapsed),
+        _ => Err(LedgerError::Defect(format!("an intent that was closed as {closed}"))),
+    }
+}
+
+/// An intent, open or closed, its times in microseconds since 1970. What counts as closed is closed.
+#[derive(FromRow)]
+pub(super) struct ForwardedRow {
+    operation: Uuid,
+    resource: String,
+    owner: String,
+    upstream: String,
+    opened_us: i64,
+    closed: Option<String>,
+    closed_us: Option<i64>,
+    status: Option<i32>,
+    reason: Option<String>,
+}
+
+impl ForwardedRow {
+    pub(super) fn record(self) -> Result<ForwardRecord, LedgerError> {
+        let closed = match self.closed.zip(self.closed_us) {
+            Some((closed, at)) => Some((intent_end(&closed, self.status, self.reason)?, time(at))),
+            None => None,
+        };
+        Ok(ForwardRecord {
+            operation: OperationId(self.operation),
+            resource: resource_name(self.resource)?,
+            owner: self.owner,
+            upstream: self.upstream,
+            opened_at: time(self.opened_us),
+            closed,
         })
     }
 }

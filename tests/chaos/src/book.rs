@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_history::{
-    Answer, Answered, Asked, Call, Change, Healed, History, Record, Rollback, Sealed,
+    Answer, Answered, Asked, Call, Change, Effect, Healed, History, Record, Rollback, Sealed,
 };
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -63,7 +63,30 @@ impl Book {
                 pages.asked += 1;
             }
             Line::Answered { number, answered } => self.pages().answer(number, answered),
+            Line::Intent(intent) => {
+                self.pages().happened.push((moment(), Record::Intent(intent)));
+            }
         }
+    }
+
+    /// The upstream acts on a request.
+    pub fn effect(&self, resource: String, token: i64, request: Uuid) {
+        let at = moment();
+        let effect = Effect { at, resource, token, request };
+        self.pages().happened.push((at, Record::Effect(effect)));
+    }
+
+    /// The operations that requests to the upstream were admitted as, as far as anybody was told.
+    pub fn forwarded(&self) -> Vec<Uuid> {
+        let operation = |(_, record): &(u64, Record)| match record {
+            Record::Intent(intent) => Some(intent.operation),
+            _ => None,
+        };
+        let mut operations: Vec<Uuid> =
+            self.pages().happened.iter().filter_map(operation).collect();
+        operations.sort_unstable();
+        operations.dedup();
+        operations
     }
 
     /// The ledger went back to these versions.
@@ -251,7 +274,8 @@ fn in_order(mut calls: Vec<Call>, mut happened: Vec<(u64, Record)>) -> Vec<Recor
             What::Happened(i) => match &mut happened[i] {
                 (at, Record::Rollback(back)) => (*at, back.at) = (last, last),
                 (at, Record::Healed(healed)) => (*at, healed.at) = (last, last),
-                _ => {}
+                (at, Record::Effect(effect)) => (*at, effect.at) = (last, last),
+                (at, _) => *at = last,
             },
         }
     }
@@ -278,6 +302,7 @@ fn name_of(asked: &Asked) -> &'static str {
         Asked::Read { .. } => "read",
         Asked::Ask { .. } => "look up",
         Asked::Forward { .. } => "forward",
+        Asked::Resolve { .. } => "resolve",
     }
 }
 

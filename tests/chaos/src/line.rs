@@ -1,6 +1,6 @@
 //! What client processes print, line by line, and the clock by which they do.
 
-use fence_history::{Answered, Call};
+use fence_history::{Answered, Call, Intent};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ pub enum Line {
         /// When, and what it was.
         answered: Answered,
     },
+    /// An answer named the operation that a request to an upstream was admitted as.
+    Intent(Intent),
 }
 
 /// Microseconds on a clock that all processes of this machine share and nobody sets.

@@ -17,6 +17,7 @@ mod report;
 mod run;
 mod scene;
 mod site;
+mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

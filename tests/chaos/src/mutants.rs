@@ -1,4 +1,5 @@
-//! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch.
+//! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch, and
+//! of what is told of requests to upstreams.
 
 use fence_tests::mutants::Edit;
 
@@ -15,6 +16,22 @@ pub struct Mutant {
 
 /// All of them.
 pub const ALL: &[Mutant] = &[
+    Mutant {
+        name: "closed-is-not-applied",
+        what: "an intent that somebody has closed is taken for a request that was never sent",
+        edits: &[
+            Edit {
+                function: "fencegate.resolve_intent",
+                from: "SET closed = 'resolved', closed_at = t, reason = p_reason",
+                to: "SET closed = 'unsent', closed_at = t",
+            },
+            Edit {
+                function: "fencegate.sweep_intents",
+                from: "SET closed = 'elapsed', closed_at = u.closes_at",
+                to: "SET closed = 'unsent', closed_at = u.closes_at",
+            },
+        ],
+    },
     Mutant {
         name: "delete-uploads-under-way",
         what: "blobs are deleted whose upload takes long, and can still be committed",

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -13,6 +15,7 @@ use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
+use tokio::task::JoinHandle;
 
 use crate::book::Book;
 use crate::client::{Client, stories};
@@ -26,6 +29,8 @@ use crate::site::{GATEWAYS, Node, Site};
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
 const PROVERS: u32 = 40_000;
+/// The number of the operator.
+const OPERATOR: u32 = 40_900;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
@@ -62,11 +67,12 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     fs::create_dir_all(&plan.out).with_context(|| format!("{}", plan.out.display()))?;
     let began = Instant::now();
     println!("seed {}: starting the servers", plan.seed);
-    let site = Site::start().await?;
+    let book = Book::default();
+    let site = Site::start(&book).await?;
     if let Some(mutant) = plan.mutant {
         site.mutate(mutant.edits).await;
     }
-    let book = Book::default();
+    let operator = Operator::start(&book, &site);
     let crew = Crew::start(&book, &site.fronts(), plan.seed);
     let mut scene = Scene { site, crew, book: book.clone() };
     let mut log = Log::default();
@@ -78,6 +84,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     scene.all_are_served(&mut log).await;
     let Scene { mut site, crew, .. } = scene;
     log.trouble.extend(crew.end().await);
+    operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
     look_at_everything(&site, &book, &mut log).await?;
     let mut refences = 0;
@@ -272,6 +279,27 @@ async fn supervise(nodes: &mut [Node], trouble: &mut Vec<String>) {
 /// The resources on which it is proven that service is back: one for each gateway.
 const PROVEN: [&str; GATEWAYS] = ["proof-0", "proof-1", "proof-2"];
 
+/// An operator, in a task of its own.
+struct Operator {
+    task: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Operator {
+    fn start(book: &Book, site: &Site) -> Self {
+        let (book, stop) = (book.clone(), Arc::new(AtomicBool::new(false)));
+        let client = Client::of(OPERATOR, &site.fronts(), None, move |line| book.write(line));
+        let told = Arc::clone(&stop);
+        let task = tokio::spawn(async move { client.operate(&told).await });
+        Self { task, stop }
+    }
+
+    async fn end(self) -> Result<()> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.task.await.context("the operator")
+    }
+}
+
 /// How long it takes until each gateway grants and writes; no longer than it may.
 async fn prove_all(provers: &mut [Client]) -> Duration {
     let began = Instant::now();
@@ -285,11 +313,11 @@ async fn prove_all(provers: &mut [Client]) -> Duration {
     began.elapsed()
 }
 
-/// Asks what became of all that is unknown, and reads all objects that are there.
+/// Asks what became of all that is unknown, and of all requests to the upstream, and reads all objects that are there.
 async fn look_at_everything(site: &Site, book: &Book, log: &mut Log) -> Result<()> {
     let writer = book.clone();
     let mut last = Client::of(LAST, &site.fronts(), None, move |line| writer.write(line));
-    for operation in book.unknown() {
+    for operation in book.unknown().into_iter().chain(book.forwarded()) {
         last.look_up(operation).await;
     }
     for Object { resource, key, .. } in site.objects().await? {

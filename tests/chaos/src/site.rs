@@ -14,11 +14,14 @@ use fence_tests::mutants::{Edit, mutate};
 use fence_tests::postgres::Postgres;
 use fence_tests::process::{eventually, free_port, loopback};
 use fence_tests::stores::{Kind, Store};
+use fence_tests::upstream::Upstream;
 use futures::future::join_all;
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
+use crate::book::Book;
 use crate::ledger::{Held, Object};
+use crate::upstream;
 
 /// How many gateways there are.
 pub const GATEWAYS: usize = 3;
@@ -70,7 +73,19 @@ pub struct Site {
     /// The last snapshot of etcd.
     pub snapshot: PathBuf,
     database: String,
+    _upstream: Upstream,
     _clocks: TempDir,
+}
+
+/// What a gateway is started before.
+#[derive(Clone, Copy)]
+struct Servers<'a> {
+    etcd: &'a [Etcd],
+    primary: &'a Postgres,
+    store: &'a Store,
+    upstream: &'a Upstream,
+    database: &'a str,
+    prefix: &'a str,
 }
 
 /// What shifts the wall clock of a program, if it is installed.
@@ -83,7 +98,7 @@ pub fn clock_shifter() -> Option<PathBuf> {
 
 impl Site {
     /// Starts all of them.
-    pub async fn start() -> Result<Self> {
+    pub async fn start(book: &Book) -> Result<Self> {
         let mut ports = Vec::new();
         let mut peers = Vec::new();
         for _ in 0..MEMBERS {
@@ -97,13 +112,21 @@ impl Site {
         let replication = ChaosProxy::start(primary.port()).await;
         let standby = primary.standby_through(replication.port(), new_disk().await).await;
         let store = Store::start(Kind::S3).await;
+        let upstream = upstream::start(book).await;
         let clocks = TempDir::new()?;
         let prefix = etcd[0].prefix();
         let mut nodes = Vec::new();
         for number in 0..GATEWAYS {
             let clock = clocks.path().join(number.to_string());
-            let node = Self::node(&etcd, &primary, &store, &database, &prefix, clock).await?;
-            nodes.push(node);
+            let servers = Servers {
+                etcd: &etcd,
+                primary: &primary,
+                store: &store,
+                upstream: &upstream,
+                database: &database,
+                prefix: &prefix,
+            };
+            nodes.push(Self::node(&servers, clock).await?);
         }
         let snapshot = etcd[0].snapshot();
         Ok(Self {
@@ -116,6 +139,7 @@ impl Site {
             nodes,
             snapshot,
             database,
+            _upstream: upstream,
             _clocks: clocks,
         })
     }
@@ -124,14 +148,8 @@ impl Site {
         Postgres::on(new_disk().await).await
     }
 
-    async fn node(
-        etcd: &[Etcd],
-        primary: &Postgres,
-        store: &Store,
-        database: &str,
-        prefix: &str,
-        clock: PathBuf,
-    ) -> Result<Node> {
+    async fn node(servers: &Servers<'_>, clock: PathBuf) -> Result<Node> {
+        let Servers { etcd, primary, store, upstream, database, prefix } = *servers;
         let postgres = ChaosProxy::start(primary.port()).await;
         let to_etcd = join_all(etcd.iter().map(|member| ChaosProxy::start(member.port()))).await;
         let address = store.address().context("the store listens")?;
@@ -149,6 +167,9 @@ impl Site {
             .env("FENCEGATE_READER_GRACE", "0s")
             .env("FENCEGATE_REDELETE_AFTER", "0s")
             .env("FENCEGATE_ROLLBACK_HORIZON", ROLLBACK_HORIZON);
+        for setting in upstream::settings(upstream) {
+            settings = settings.flag("--upstream", &setting);
+        }
         for (name, value) in store.env(Some(loopback(to_store.port()))) {
             settings = settings.env(name, &value);
         }

@@ -16,6 +16,8 @@ pub enum Record {
     Call(Call),
     /// A drained upstream acted on a request.
     Effect(Effect),
+    /// The ledger admitted a request to a drained upstream.
+    Intent(Intent),
     /// The ledger went back: commits that had been acknowledged are gone.
     Rollback(Rollback),
     /// From here on nothing is broken, so that all must work again soon.
@@ -125,6 +127,13 @@ pub enum Asked {
         resource: String,
         /// The token presented.
         token: i64,
+        /// By which the upstream knows it: no other request has the same.
+        request: Uuid,
+    },
+    /// For operators: to close the intent of such a request.
+    Resolve {
+        /// Which operation.
+        operation: Uuid,
     },
 }
 
@@ -208,7 +217,7 @@ pub enum Answer {
     },
     /// What became of an operation.
     Outcome(Outcome),
-    /// An upstream answered.
+    /// An upstream answered that it has acted. Whatever else it answers is `Done`.
     Forwarded,
     /// Decided: it had no effect and never will.
     Refused {
@@ -246,7 +255,7 @@ pub enum Outcome {
     Applied,
     /// It never will.
     Buried,
-    /// The ledger has no trace of it (yet).
+    /// The ledger has no trace of it (yet), or does not know what an upstream did.
     NotKnown,
 }
 
@@ -259,6 +268,17 @@ pub struct Effect {
     pub resource: String,
     /// Under which token.
     pub token: i64,
+    /// On which request.
+    pub request: Uuid,
+}
+
+/// The ledger admitted a request to a drained upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// As this operation.
+    pub operation: Uuid,
+    /// Which request.
+    pub request: Uuid,
 }
 
 /// The ledger went back.

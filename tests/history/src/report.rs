@@ -36,11 +36,13 @@ pub enum Checker {
     C14,
     /// Nobody is refused without a reason (I8).
     C15,
+    /// What is told of requests to drained upstreams is so (I8).
+    C16,
 }
 
 impl Checker {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::C1,
         Self::C2,
         Self::C3,
@@ -55,6 +57,7 @@ impl Checker {
         Self::C13,
         Self::C14,
         Self::C15,
+        Self::C16,
     ];
 
     /// What holds if it finds nothing, and what its count counts.
@@ -81,6 +84,7 @@ impl Checker {
             Self::C13 => ("nothing older acts upstream after a grant was answered", "effects"),
             Self::C14 => ("what was given back admits nothing any more", "later writes"),
             Self::C15 => ("nobody is refused without a reason", "refusals"),
+            Self::C16 => ("what is told of requests to upstreams is so", "answers about requests"),
         }
     }
 }

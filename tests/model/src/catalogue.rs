@@ -403,9 +403,14 @@ pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older has an effect"),
     hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older is under way"),
     hunt(
-        Mutant::ClosedButNotBuried,
+        Mutant::ClosedAndForgotten,
         "intents and lost answers",
         "what is over is not opened again",
+    ),
+    hunt(
+        Mutant::ClosedIsNotApplied,
+        "drained upstream",
+        "I8 what is said not to be applied has no effect",
     ),
     hunt(Mutant::NoDoubt, "intents rolled back", "I13 nothing older has an effect"),
     hunt(Mutant::OperatorGuesses, "drained upstream", "I13 nothing older has an effect"),

@@ -140,6 +140,11 @@ impl Ledger {
         self.rows.fences.get(&resource(index)).map_or(0, |fence| fence.token.get())
     }
 
+    /// Whether an intent is open.
+    pub fn is_open(&self, id: OperationId) -> bool {
+        self.rows.forwards.get(&id).is_some_and(|row| row.closed.is_none())
+    }
+
     /// The version of a resource.
     pub fn version(&self, index: u8) -> i64 {
         self.rows.fences.get(&resource(index)).map_or(0, |fence| fence.version)
@@ -233,7 +238,8 @@ fn print(rows: &Rows) -> u64 {
         (row.resource.as_str(), row.object.tag, row.object.payload.blob(), row.at).hash(state);
     }
     for (id, row) in &rows.forwards {
-        (id, row.token, row.sent_again).hash(state);
+        let closed = row.closed.as_ref().map(|(end, _)| format!("{end:?}"));
+        (id, row.token, closed).hash(state);
     }
     for (name, row) in &rows.upstreams {
         (name, row.doubt).hash(state);

@@ -52,8 +52,10 @@ pub enum Mutant {
     GivenWhileDraining,
     /// The intent is closed when the gateway is tired of waiting for the upstream.
     ClosedOnTimeout,
-    /// An intent is closed without burying its id, although it was sent again.
-    ClosedButNotBuried,
+    /// An intent that was closed is not kept.
+    ClosedAndForgotten,
+    /// An intent that an operator has closed is taken for a request that was never sent.
+    ClosedIsNotApplied,
     /// A re-fence does not put upstreams in doubt.
     NoDoubt,
     /// An operator says that nothing is under way, without knowing.

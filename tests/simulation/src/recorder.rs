@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use fence_core::ports::{Applied, Effect as LedgerEffect, Ledger as _, OperationRecord};
 use fence_history::{
-    Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback,
-    Sealed,
+    Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Intent, Record,
+    Rollback, Sealed,
 };
 use futures::FutureExt as _;
+use rand::RngExt as _;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -29,6 +30,10 @@ struct Book {
     unknown: Vec<Uuid>,
     /// Every token that anybody was given, with its resource.
     tokens: Vec<(String, i64)>,
+    /// Operations that were admitted to the upstream.
+    admitted: Vec<Uuid>,
+    /// Those with which the upstream is done, and no gateway knows it.
+    stuck: Vec<Uuid>,
 }
 
 /// The record of a run; cheap to clone.
@@ -80,11 +85,41 @@ impl Recorder {
         }
     }
 
-    /// An upstream acted.
-    pub fn effect(&self, resource: String, token: i64) {
+    /// An upstream acted on a request.
+    pub fn effect(&self, resource: String, token: i64, request: Uuid) {
         let mut book = self.book();
         let at = self.moment(&mut book);
-        book.happened.push((at, Record::Effect(Effect { at, resource, token })));
+        book.happened.push((at, Record::Effect(Effect { at, resource, token, request })));
+    }
+
+    /// The ledger admitted a request to the upstream.
+    pub fn admitted(&self, operation: Uuid, request: Uuid) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.admitted.push(operation);
+        book.happened.push((at, Record::Intent(Intent { operation, request })));
+    }
+
+    /// The upstream will do nothing more for an operation, and no gateway knows it.
+    pub fn stuck(&self, operation: Uuid) {
+        self.book().stuck.push(operation);
+    }
+
+    /// One of those, for an operator who has looked at the upstream.
+    pub fn any_stuck(&self) -> Option<Uuid> {
+        let mut book = self.book();
+        match book.stuck.len() {
+            0 => None,
+            count => {
+                let at = self.world.draw(|rng| rng.random_range(0..count));
+                Some(book.stuck.swap_remove(at))
+            }
+        }
+    }
+
+    /// All operations that were admitted to the upstream.
+    pub fn forwarded(&self) -> Vec<Uuid> {
+        self.book().admitted.clone()
     }
 
     /// The ledger goes back to where these versions were the last.

@@ -18,7 +18,7 @@ use crate::network::{Link, Weather};
 use crate::recorder::Recorder;
 use crate::runtime::{random_id, runtime};
 use crate::stores::{MintServer, SimulatedMint};
-use crate::stories::{Plot, resources};
+use crate::stories::{DRAINED, Plot, resources};
 use crate::world::{MS, Process, SECOND, World};
 
 /// What a run came to.
@@ -174,10 +174,13 @@ fn heal(world: &World, gateways: &Gateways, recorder: &Recorder) -> impl Fn() ->
             for object in ["set", "a", "b", "c", "both", "x"] {
                 prober.read(resource, object).await;
             }
-            if number == 100 {
-                for operation in recorder.unknown() {
-                    prober.look_up(operation).await;
-                }
+            let of_interest = match resource {
+                DRAINED => recorder.forwarded(),
+                _ if number == 100 => recorder.unknown(),
+                _ => Vec::new(),
+            };
+            for operation in of_interest {
+                prober.look_up(operation).await;
             }
             done.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         };

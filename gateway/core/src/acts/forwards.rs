@@ -1,15 +1,16 @@
-//! The rows of upstreams: open intents, and what is known of each drained upstream.
+//! The rows of upstreams: intents, and what is known of each drained upstream.
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::now::{Now, later, millis_between};
 use crate::lock::OperationId;
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
-use crate::ports::{Doubt, Intent};
+use crate::ports::{Doubt, ForwardEnd, ForwardRecord, Intent, IntentEnd};
 use crate::token::Token;
 
-/// An open intent.
+/// An intent, open or closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardRow {
     /// The resource.
@@ -30,14 +31,55 @@ pub struct ForwardRow {
     pub opened_at: Timestamp,
     /// When it counts as closed, whatever became of it.
     pub closes_at: Option<Timestamp>,
-    /// Whether it was sent again, so that an earlier sending may still be on its way.
-    pub sent_again: bool,
+    /// How and when it was closed.
+    pub closed: Option<(IntentEnd, Timestamp)>,
 }
 
 impl ForwardRow {
-    /// Whether it has not counted as closed by now.
+    /// Whether it is neither closed nor counts as closed by now.
     pub fn is_open(&self, now: Now) -> bool {
-        self.closes_at.is_none_or(|at| at > now.wall)
+        self.closed.is_none() && self.closes_at.is_none_or(|at| at > now.wall)
+    }
+
+    /// Closes it for one who did not see what came of it, unless it is closed. Says whether it was not.
+    pub(super) fn close_unseen(&mut self, end: IntentEnd, now: Now) -> bool {
+        if self.closed.is_some() {
+            return false;
+        }
+        let at = match end {
+            IntentEnd::Elapsed => self.closes_at.unwrap_or(now.wall),
+            IntentEnd::Known(_) | IntentEnd::Resolved(_) => now.wall,
+        };
+        let end = match mutants::is(Mutant::ClosedIsNotApplied) {
+            true => IntentEnd::Known(ForwardEnd::Unsent),
+            false => end,
+        };
+        self.closed = Some((end, at));
+        true
+    }
+
+    /// Closes it for the gateway that forwards it, the only one that knows what came of it: also if
+    /// somebody who did not know has closed it before.
+    pub(super) fn close_known(&mut self, end: ForwardEnd, now: Now) {
+        if !matches!(self.closed, Some((IntentEnd::Known(_), _))) {
+            self.closed = Some((IntentEnd::Known(end), now.wall));
+        }
+    }
+
+    /// What is known of it. That its time is over is so before the sweeper has stored it.
+    pub fn record(&self, operation: OperationId, now: Now) -> ForwardRecord {
+        let elapsed = || match (self.is_open(now), self.closes_at) {
+            (false, Some(at)) => Some((IntentEnd::Elapsed, at)),
+            _ => None,
+        };
+        ForwardRecord {
+            operation,
+            resource: self.resource.clone(),
+            owner: self.owner.clone(),
+            upstream: self.upstream.clone(),
+            opened_at: self.opened_at,
+            closed: self.closed.clone().or_else(elapsed),
+        }
     }
 
     /// The intent as operators see it.

@@ -352,7 +352,7 @@ pub enum Change {
     Object(ResourceName, ObjectKey),
     /// A fence.
     Fence(ResourceName),
-    /// An intent of an upstream was opened or changed, or closed if it is not there now.
+    /// An intent of an upstream was opened or closed.
     Forward(OperationId),
     /// An upstream was registered, or its doubt changed.
     Upstream(String, String),
@@ -385,7 +385,7 @@ pub struct Rows {
     pub replaced: Vec<ReplacedRow>,
     /// Whether replaced versions with their bytes in the ledger are kept; blobs always are, for a while.
     pub keeps_versions: bool,
-    /// Open intents of drained upstreams, by operation.
+    /// Intents of drained upstreams, by operation.
     pub forwards: BTreeMap<OperationId, ForwardRow>,
     /// Registered upstreams by name and prefix.
     pub upstreams: BTreeMap<(String, String), UpstreamRow>,

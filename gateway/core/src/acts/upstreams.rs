@@ -10,8 +10,8 @@ use crate::lock::{LockId, OperationId};
 use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
-    Attempt, AuditAction, AuditEntry, Doubt, DrainedUpstream, IntentItem, IntentVerdict,
-    Resolution, Resolved,
+    Attempt, AuditAction, AuditEntry, CloseItem, Doubt, DrainedUpstream, ForwardEnd, IntentEnd,
+    IntentItem, IntentVerdict, Resolution, Resolved,
 };
 use crate::rule::{Hold, Presented, Refusal, judge};
 
@@ -43,40 +43,48 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 ///
 /// The caller holds the fence's lock. A break that has come due is stored first, whatever the verdict.
 /// First that applies:
-/// 1. The intent is open: it was admitted earlier, the answer was lost. No longer wanted, or counted as
-///    closed by now: removed and buried, since nobody will forward it.
+/// 1. The intent is there: it was admitted earlier, the answer was lost. `Attempt::Bury`: closed as not
+///    sent, since only an answer that arrived is forwarded. Counts as closed: closed as such, since a
+///    later sending than this one may have been forwarded. Closed: `Buried`.
 /// 2. The operation is buried: `Buried`.
 /// 3. `Attempt::Bury`: the id is buried.
 /// 4. The rule, then the version of the resource: refused; a rerun also buries its id. Of one that leaves
 ///    no intent, a sequence number that is used up may have been so by its first sending: `Buried`.
 /// 5. The intent and the sequence number are stored. No version, no operation.
+///
+/// Of one that leaves no intent no id is buried: a sending that comes late would bury what a later one
+/// has forwarded.
 pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdict {
     rows.settle(&item.resource, now);
     let buried = Buried::Operation(item.operation);
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
-        intent.sent_again = true;
-        rows.journal.insert(Change::Forward(item.operation));
         if item.attempt != Attempt::Bury && intent.is_open(now) {
             return IntentVerdict::Admitted;
         }
-        rows.forwards.remove(&item.operation);
-        rows.bury(buried, now);
+        match item.attempt {
+            Attempt::Bury => intent.close_known(ForwardEnd::Unsent, now),
+            Attempt::First | Attempt::Rerun => drop(intent.close_unseen(IntentEnd::Elapsed, now)),
+        }
+        rows.journal.insert(Change::Forward(item.operation));
         return IntentVerdict::Buried;
     }
     if rows.buried.contains_key(&buried) {
         return IntentVerdict::Buried;
     }
     if item.attempt == Attempt::Bury {
-        rows.bury(buried, now);
+        if item.drained {
+            rows.bury(buried, now);
+        }
         return IntentVerdict::Buried;
     }
     if let Err(refusal) = admit(rows, item, now) {
-        if item.attempt == Attempt::First {
-            return IntentVerdict::Refused(refusal);
+        if item.attempt != Attempt::First && item.drained {
+            rows.bury(buried, now);
         }
-        rows.bury(buried, now);
         return match refusal {
-            Refusal::SequenceOutOfOrder if !item.drained => IntentVerdict::Buried,
+            Refusal::SequenceOutOfOrder if item.attempt != Attempt::First && !item.drained => {
+                IntentVerdict::Buried
+            }
             refusal => IntentVerdict::Refused(refusal),
         };
     }
@@ -100,7 +108,7 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
             closes_at: item
                 .max_effect_delay
                 .map(|delay| later(now.wall, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX))),
-            sent_again: item.attempt != Attempt::First,
+            closed: None,
         };
         rows.forwards.insert(item.operation, intent);
         rows.journal.insert(Change::Forward(item.operation));
@@ -125,16 +133,14 @@ fn admit(rows: &Rows, item: &IntentItem, now: Now) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Closes an intent. One that was sent again is buried, so that a sending that comes late does not open
-/// it anew. Returns its resource if a lock waits for that.
-pub fn close_intent(rows: &mut Rows, id: OperationId, now: Now) -> Option<ResourceName> {
-    let intent = rows.forwards.remove(&id)?;
-    rows.journal.insert(Change::Forward(id));
-    if intent.sent_again {
-        rows.bury(Buried::Operation(id), now);
-    }
+/// Closes an intent and keeps what came of it; so a sending that comes late does not open it anew. Returns
+/// its resource if a lock waits for that.
+pub fn close_intent(rows: &mut Rows, item: &CloseItem, now: Now) -> Option<ResourceName> {
+    let intent = rows.forwards.get_mut(&item.operation)?;
+    intent.close_known(item.end, now);
+    rows.journal.insert(Change::Forward(item.operation));
     let waits = rows.fences.get(&intent.resource).is_some_and(|f| f.hold == Hold::Draining);
-    waits.then_some(intent.resource)
+    waits.then(|| intent.resource.clone())
 }
 
 /// The first of these resources on which something of older tokens is under way, or may be: all open
@@ -207,33 +213,37 @@ pub fn complete_drains(rows: &mut Rows, names: &[ResourceName], now: Now) -> Vec
     locks
 }
 
-/// Removes intents that count as closed, and makes sure that none is opened again. Says how many.
+/// Closes intents that count as closed, so that no clock step opens them again. Says how many.
 pub fn sweep_intents(rows: &mut Rows, now: Now) -> usize {
-    let over = rows.forwards.iter().filter(|(_, row)| !row.is_open(now));
-    let over: Vec<OperationId> = over.map(|(id, _)| *id).collect();
-    for id in &over {
-        rows.forwards.remove(id);
-        rows.bury(Buried::Operation(*id), now);
+    let mut over = 0;
+    for (id, row) in &mut rows.forwards {
+        if !row.is_open(now) && row.close_unseen(IntentEnd::Elapsed, now) {
+            rows.journal.insert(Change::Forward(*id));
+            over += 1;
+        }
     }
-    over.len()
+    over
 }
 
-/// Closes an intent at an operator's wish, and makes sure that it is never opened again.
+/// Closes an intent at an operator's wish. What came of it the operator does not know, so nothing is said
+/// of that.
 pub fn resolve_intent(
     rows: &mut Rows,
     id: OperationId,
     resolution: &Resolution,
     now: Now,
 ) -> Resolved {
-    let buried = Buried::Operation(id);
-    let Some(intent) = rows.forwards.remove(&id) else {
-        return match rows.buried.contains_key(&buried) {
+    let Some(intent) = rows.forwards.get_mut(&id) else {
+        return match rows.buried.contains_key(&Buried::Operation(id)) {
             true => Resolved::Before,
             false => Resolved::NotFound,
         };
     };
+    if !intent.close_unseen(IntentEnd::Resolved(resolution.reason.clone()), now) {
+        return Resolved::Before;
+    }
+    let intent = intent.clone();
     rows.journal.insert(Change::Forward(id));
-    rows.bury(buried, now);
     rows.audit(AuditEntry {
         owner: Some(intent.owner),
         token: Some(intent.token),

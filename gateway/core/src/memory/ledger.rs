@@ -255,8 +255,12 @@ impl Ledger for MemoryLedger {
     }
 
     async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, LedgerError> {
+        let now = self.now();
         let state = self.state();
         let applied = state.rows.operations.get(&id).cloned().and_then(OperationRecord::of);
+        let forwarded = || {
+            state.rows.forwards.get(&id).map(|row| OperationRecord::Forwarded(row.record(id, now)))
+        };
         let buried = || {
             state
                 .rows
@@ -264,7 +268,7 @@ impl Ledger for MemoryLedger {
                 .contains_key(&Buried::Operation(id))
                 .then_some(OperationRecord::Buried)
         };
-        Ok(applied.or_else(buried))
+        Ok(applied.or_else(forwarded).or_else(buried))
     }
 
     async fn operation_by_key(
@@ -415,6 +419,13 @@ impl Ledger for MemoryLedger {
         let after = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
         touched += state.rows.queue.sweep(now.elapsed_ms);
         touched += acts::sweep_intents(&mut state.rows, now);
+        let intents = state.rows.forwards.len();
+        let closed = |row: &acts::ForwardRow| row.closed.as_ref().map(|(_, at)| *at);
+        state
+            .rows
+            .forwards
+            .retain(|_, row| !closed(row).is_some_and(|at| old(at, retention.intents())));
+        touched += intents - state.rows.forwards.len();
         state.rows.journal.clear();
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
         let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);

@@ -11,8 +11,8 @@ use crate::acts;
 use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
-    Doubt, DrainedUpstream, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, LedgerError,
-    Patience, Resolution, Resolved,
+    CloseItem, Doubt, DrainedUpstream, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
+    LedgerError, Patience, Resolution, Resolved,
 };
 use crate::rule::Hold;
 
@@ -31,11 +31,8 @@ impl Intents for MemoryLedger {
         Ok(self.act(&items, acts::open_intent))
     }
 
-    async fn close_intents(
-        &self,
-        operations: &[OperationId],
-    ) -> Result<Vec<ResourceName>, LedgerError> {
-        let closed = self.act(operations, |rows, id, now| acts::close_intent(rows, *id, now));
+    async fn close_intents(&self, items: &[CloseItem]) -> Result<Vec<ResourceName>, LedgerError> {
+        let closed = self.act(items, acts::close_intent);
         Ok(closed.into_iter().flatten().collect())
     }
 
@@ -67,13 +64,6 @@ impl Intents for MemoryLedger {
         found.sort_by_key(|one| (one.opened_at, one.operation));
         found.truncate(limit(filter.limit));
         Ok(found)
-    }
-
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
-        let now = self.now();
-        let state = self.state();
-        let open = state.rows.forwards.get(&id).filter(|row| row.is_open(now));
-        Ok(open.map(|row| row.show(id, now)))
     }
 
     async fn intents_open(&self) -> Result<i64, LedgerError> {

@@ -44,6 +44,14 @@ pub struct Retention {
     pub rows_per_pass: i64,
 }
 
+impl Retention {
+    /// How long intents are kept that were closed: whoever may still send the key of a request may ask
+    /// what came of it, and none may be opened again by a statement that comes late.
+    pub fn intents(&self) -> Duration {
+        self.keys.max(self.buried)
+    }
+}
+
 /// The ledger. See the module for what a batch means.
 #[async_trait]
 pub trait Ledger: Uploads + Commits + Intents {

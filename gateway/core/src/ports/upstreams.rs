@@ -55,7 +55,7 @@ pub enum IntentVerdict {
     Admitted,
     /// The rule refused it; nothing changed.
     Refused(Refusal),
-    /// The operation is buried: it is not to be forwarded.
+    /// The operation is buried, or its intent was closed: it is not to be forwarded.
     Buried,
     /// The fence row is locked by somebody else; nothing was decided.
     Busy,
@@ -86,6 +86,53 @@ pub struct Intent {
     pub age_ms: i64,
     /// When it counts as closed, whatever became of it.
     pub closes_at: Option<Timestamp>,
+}
+
+/// What the gateway that forwards knows at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardEnd {
+    /// The upstream has answered, with this status.
+    Answered(u16),
+    /// Nothing was sent, nor ever will be.
+    Unsent,
+}
+
+/// An intent that is over, as the gateway knows that forwards it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloseItem {
+    /// Its id.
+    pub operation: OperationId,
+    /// What came of it.
+    pub end: ForwardEnd,
+}
+
+/// How an intent was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IntentEnd {
+    /// By the gateway that forwarded it.
+    Known(ForwardEnd),
+    /// By an operator, for this reason: it has no effect any more, whatever came of it.
+    Resolved(String),
+    /// By the longest delay of its upstream: it has no effect any more, whatever came of it.
+    Elapsed,
+}
+
+/// What the ledger keeps of an intent, open or closed: as long as it keeps keys, and buried ids, from when
+/// it was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardRecord {
+    /// Its id.
+    pub operation: OperationId,
+    /// The resource.
+    pub resource: ResourceName,
+    /// Whose token it was.
+    pub owner: String,
+    /// The upstream.
+    pub upstream: String,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// How and when it was closed; `None` while it is open.
+    pub closed: Option<(IntentEnd, Timestamp)>,
 }
 
 /// Which open intents to list, oldest first.
@@ -153,11 +200,10 @@ pub trait Intents: Send + Sync {
         patience: Patience,
     ) -> Result<Vec<IntentVerdict>, LedgerError>;
 
-    /// Closes intents. Doing it again is harmless. Returns the resources on which a lock waits for that.
-    async fn close_intents(
-        &self,
-        operations: &[OperationId],
-    ) -> Result<Vec<ResourceName>, LedgerError>;
+    /// Closes intents, and keeps what came of them. Doing it again is harmless. One that was closed by
+    /// somebody who did not know what came of it gets to know it. Returns the resources on which a lock
+    /// waits for that.
+    async fn close_intents(&self, items: &[CloseItem]) -> Result<Vec<ResourceName>, LedgerError>;
 
     /// Puts locks in force for which nothing of older tokens is under way any more: those on `resources`,
     /// or, without names, on any. Lets other gateways hear of it, in a statement of its own. Returns the
@@ -171,16 +217,13 @@ pub trait Intents: Send + Sync {
     /// Open intents, oldest first.
     async fn intents(&self, filter: IntentFilter) -> Result<Vec<Intent>, LedgerError>;
 
-    /// An open intent.
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError>;
-
     /// How many intents are open.
     async fn intents_open(&self) -> Result<i64, LedgerError>;
 
     /// Doubts, by upstream.
     async fn doubts(&self) -> Result<Vec<Doubt>, LedgerError>;
 
-    /// Closes an intent at an operator's wish and buries its id.
+    /// Closes an intent at an operator's wish, who does not know what came of it.
     async fn resolve_intent(
         &self,
         id: OperationId,
@@ -201,8 +244,8 @@ pub trait Intents: Send + Sync {
 pub enum Resolved {
     /// It is closed now; it was on this resource.
     Now(ResourceName),
-    /// It was resolved, or given up, before.
+    /// It was closed, or given up, before.
     Before,
-    /// No intent of this id is open.
+    /// The ledger knows no intent of this id.
     NotFound,
 }

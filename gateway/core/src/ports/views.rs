@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, BlobId, COMMIT_KIND, Grant, Intent};
+use super::{Applied, BlobId, COMMIT_KIND, ForwardRecord, Grant};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
@@ -154,8 +154,8 @@ pub enum OperationRecord {
     Committed(Vec<Applied>),
     /// It took no effect and never will.
     Buried,
-    /// It was admitted to an upstream, and it is not known whether that is over.
-    Open(Intent),
+    /// It was admitted to a drained upstream.
+    Forwarded(ForwardRecord),
 }
 
 impl OperationRecord {

@@ -139,7 +139,8 @@ pub enum OperationOutcome {
     /// It took no effect and never will. If it had an `Idempotency-Key`, another request with the same key
     /// may have taken effect: look that up on the resource.
     NotApplied,
-    /// It was forwarded to an upstream, or is about to be, and what came of it is not known.
+    /// It was forwarded to an upstream, or is about to be, and whether it took effect is not known: see
+    /// `forward`. Never told of a write to the gateway's own storage.
     Unknown,
 }
 
@@ -180,6 +181,9 @@ pub struct Operation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub committed_at: Option<Timestamp>,
+    /// Of a request to an upstream: what the gateways know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward: Option<super::ForwardRecord>,
 }
 
 /// The answer to a search for operations.

@@ -5,6 +5,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::OperationId;
 
+/// How far a request to a drained upstream got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ForwardState {
+    /// It is under way, or nobody knows whether it is.
+    Open,
+    /// The upstream has answered. A 2xx, but for 202 and 207, is its word that the request took effect. What
+    /// it did before it gave any other answer, the gateway does not know.
+    Answered,
+    /// Nothing was sent, nor ever will be.
+    Unsent,
+    /// An operator has closed it: it has no effect any more, whatever came of it.
+    Resolved,
+    /// The upstream's `max_effect_delay` has passed: it has no effect any more, whatever came of it.
+    Elapsed,
+}
+
+/// What is known of a request to a drained upstream.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ForwardRecord {
+    /// The upstream.
+    pub upstream: String,
+    /// How far it got.
+    pub state: ForwardState,
+    /// When it was admitted.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub opened_at: Timestamp,
+    /// When it was closed; absent while it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub closed_at: Option<Timestamp>,
+    /// The status of the upstream's answer, if it gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 100, maximum = 999))]
+    pub status: Option<u16>,
+    /// Why the operator has closed it. The audit has the request that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// What was forwarded to a drained upstream and has no known end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -70,6 +70,16 @@ impl<A: Act> Entry<A> {
         A::rerun(&mut self.item, !self.answer.is_closed());
     }
 
+    /// It stands behind one whose row is locked by somebody else, and nothing of it is under way.
+    pub(super) fn wait(&self) {
+        let _ = self.state.compare_exchange(QUEUED, WAITING, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether its row was locked by somebody else when it was sent last.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WAITING
+    }
+
     /// Whether its outcome must be found, whatever it takes.
     pub(super) fn is_owed(&self) -> bool {
         self.lost || self.state.load(Ordering::Acquire) == OWED
@@ -89,6 +99,11 @@ impl<A: Act> Entry<A> {
         };
         let _ = self.answer.send(Err(failure));
     }
+}
+
+/// Whether a statement is under way that may take effect.
+pub(super) fn is_sent(state: &AtomicU8) -> bool {
+    state.load(Ordering::Acquire) == SENT
 }
 
 /// The caller's time is up: is the item still ours to take back?

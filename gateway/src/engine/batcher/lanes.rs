@@ -11,7 +11,7 @@ use super::entry::{Entry, QUEUED, WAITING};
 use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Shared, run};
 
 /// How long one statement on a lane waits for its row.
-const LANE_WAIT: Duration = Duration::from_millis(250);
+pub(super) const LANE_WAIT: Duration = Duration::from_millis(250);
 
 /// What waits on each lane, besides the items under way, and how much that is together.
 pub(super) struct Lanes<A: Act> {
@@ -83,6 +83,9 @@ async fn drive_lane<A: Act>(shared: Arc<Shared<A>>, lane: A::Lane) {
             let mut lanes = lanes(&shared);
             lanes.waiting += left.len();
             let waiting = lanes.lanes.entry(lane.clone()).or_default();
+            if left.iter().any(Entry::is_waiting) {
+                waiting.iter().for_each(Entry::wait);
+            }
             left.into_iter().rev().for_each(|entry| waiting.push_front(entry));
         }
         shared.runtime.clock.sleep(pause).await;

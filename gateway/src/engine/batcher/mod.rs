@@ -2,7 +2,8 @@
 //! batch. No timer, so a lone caller waits for nothing.
 //!
 //! What happens to an item, whatever happens to its batch:
-//! 1. Not sent yet when its caller's time is up: taken back, definitely not applied.
+//! 1. Not sent yet when its caller's time is up, or back without effect a moment later: taken back,
+//!    definitely not applied.
 //! 2. Its batch was rolled back: sent again as it was.
 //! 3. Its row is locked by somebody else, its batch was rolled back again and again, or the answer to
 //!    its batch was lost: it moves to a lane, and later items of that lane queue behind it. Others go
@@ -30,8 +31,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use entry::{Entry, QUEUED, WAITING, take_back};
-use lanes::{Lanes, join_lane, open_lane};
+use entry::{Entry, QUEUED, WAITING, is_sent, take_back};
+use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
 
 /// What a batcher does with its batches.
 #[async_trait]
@@ -118,6 +119,8 @@ pub(super) struct Limits {
 /// The first and the longest pause before something is sent again.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long a caller whose time is up waits for a statement that waits for its row, and for its answer.
+const LAST_WORD: Duration = LANE_WAIT.saturating_mul(2);
 /// How often a batch that was rolled back is sent again as it was.
 const BATCH_TRIES: u32 = 3;
 
@@ -163,18 +166,36 @@ impl<A: Act> Batcher<A> {
     /// way regardless.
     pub(super) async fn submit(&self, item: A::Item) -> Result<A::Verdict, Failure> {
         let state = Arc::new(AtomicU8::new(QUEUED));
-        let (answer, verdict) = oneshot::channel();
+        let (answer, mut verdict) = oneshot::channel();
         let entry = Entry { item, state: Arc::clone(&state), answer, lost: false };
         self.queue.try_send(entry).map_err(|refused| match refused {
             TrySendError::Full(_) => Failure::Full,
             TrySendError::Closed(_) => Failure::Closed,
         })?;
-        match self.runtime.within(self.timeout, verdict).await {
+        match self.runtime.within(self.timeout, &mut verdict).await {
             Some(Ok(verdict)) => verdict,
             // The task has ended without an answer: it was shut down.
             Some(Err(_)) => Err(Failure::Unknown),
-            None => Err(take_back(&state)),
+            None => self.last_word(&state, verdict).await,
         }
+    }
+
+    /// The caller's time is up. A statement that waits for its row is back in a moment, and then it is known
+    /// that nothing was applied: that is worth the moment, and no other answer is.
+    async fn last_word(
+        &self,
+        state: &AtomicU8,
+        mut verdict: oneshot::Receiver<Result<A::Verdict, Failure>>,
+    ) -> Result<A::Verdict, Failure> {
+        let until = self.runtime.clock.elapsed() + LAST_WORD;
+        while is_sent(state) && self.runtime.clock.elapsed() < until {
+            match self.runtime.within(PAUSE_MIN, &mut verdict).await {
+                Some(Ok(verdict)) => return verdict,
+                Some(Err(_)) => return Err(Failure::Unknown),
+                None => {}
+            }
+        }
+        Err(take_back(state))
     }
 }
 

@@ -219,7 +219,7 @@ impl Engine {
             Ok(CommitVerdict::Busy) | Err(Failure::Busy) if keyed => {
                 Err(failed(EngineError::KeyInProgress))
             }
-            Ok(CommitVerdict::Busy) => Err(failed(EngineError::locked_out())),
+            Ok(CommitVerdict::Busy) => Err(failed(EngineError::Busy)),
             Err(Failure::Unknown) => {
                 Err(failed(EngineError::OutcomeUnknown { operation: Some(operation) }))
             }

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
+use fence_core::ports::ForwardEnd;
 
 use super::body::Sending;
 use super::caller::Caller;
@@ -83,7 +84,7 @@ impl Task {
         self.answer_with(head.take(), &mut caller);
         caller.finish().await;
         if let Some((sending, admitted)) = late {
-            self.conclude_late(sending, admitted).await;
+            self.conclude_late(status, sending, admitted).await;
         }
     }
 
@@ -108,15 +109,15 @@ impl Task {
         {
             return Some((sending, admitted));
         }
-        admitted.close().await;
+        admitted.close(ForwardEnd::Answered(status.as_u16())).await;
         None
     }
 
     /// The connection is blocked with a part of the body, which the upstream may still take from it.
-    async fn conclude_late(&self, sending: Sending, admitted: Admitted) {
+    async fn conclude_late(&self, status: StatusCode, sending: Sending, admitted: Admitted) {
         let left = self.left().unwrap_or_default();
         match self.engine.runtime().within(left, sending.end()).await {
-            Some(()) => admitted.close().await,
+            Some(()) => admitted.close(ForwardEnd::Answered(status.as_u16())).await,
             None => {
                 let (name, operation) = (&self.upstream.name, admitted.operation);
                 tracing::warn!(upstream = name, %operation, "it was answered, but not sent whole");

@@ -15,6 +15,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use fence_core::ErrorCode;
 use fence_core::OperationId;
+use fence_core::ports::ForwardEnd;
 use jiff::Timestamp;
 use reqwest::Url;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -130,7 +131,7 @@ impl Task {
             Err(Fate::Unsent(problem)) => {
                 count_forward(&self.upstream.name, "unreachable");
                 if let Some(admitted) = admitted {
-                    admitted.close().await;
+                    admitted.close(ForwardEnd::Unsent).await;
                 }
                 let problem = self.used_up(problem, "is");
                 self.fail(problem);

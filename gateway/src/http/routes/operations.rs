@@ -13,7 +13,12 @@ use crate::http::state::App;
 
 /// Look at an operation
 ///
-/// Ask here after an answer with `outcome: unknown`, or after none at all.
+/// Ask here after an answer with `outcome: unknown`: the id is in its `X-Operation-Id`. Whoever got no answer
+/// has no id. A write to the gateway's own storage is found by its `Idempotency-Key` then, see
+/// `findOperations`; a request to an upstream only by asking the upstream.
+///
+/// 404 is no answer to what became of it: it may be under way; a write that was refused leaves no record, and
+/// neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not.
 #[utoipa::path(
     get, path = "/operations/{id}", operation_id = "getOperation", tag = "operations",
     params(("id" = uuid::Uuid, Path, description = "`X-Operation-Id` of the write.")),
@@ -31,7 +36,8 @@ pub async fn get(
         Some(record) => Ok(Json(views::operation(id, record))),
         None => Err(Problem::new(
             ErrorCode::OperationNotFound,
-            "the ledger has no trace of this operation; it may still be under way",
+            "the ledger has no record of this operation: it may still be under way, it was refused, or it \
+             went to an upstream of which no records are kept",
         )),
     }
 }

@@ -1,8 +1,8 @@
 //! How the engine's values look as JSON.
 
 use fence_core::ports::{
-    Applied, AuditEntry, Doubt, Grant, Intent, LockRecord, Object, OperationRecord, Rejection,
-    ResourceView,
+    Applied, AuditEntry, Doubt, ForwardEnd, ForwardRecord, Grant, Intent, IntentEnd, LockRecord,
+    Object, OperationRecord, Rejection, ResourceView,
 };
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
 
@@ -91,6 +91,7 @@ pub(super) fn applied(applied: Applied) -> wire::Operation {
         sha256: applied.sha256.map(hex::encode),
         owner: Some(applied.owner),
         committed_at: Some(applied.committed_at),
+        forward: None,
     }
 }
 
@@ -109,6 +110,7 @@ fn committed(id: OperationId, rows: Vec<Applied>) -> wire::Operation {
         owner: first.map(|applied| applied.owner.clone()),
         committed_at: first.map(|applied| applied.committed_at),
         resources: Some(rows.iter().map(committed_resource).collect()),
+        forward: None,
     }
 }
 
@@ -120,27 +122,64 @@ pub(super) fn committed_resource(applied: &Applied) -> wire::CommittedResource {
 pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Operation {
     match record {
         OperationRecord::Applied(found) => applied(found),
-        OperationRecord::Open(intent) => wire::Operation {
-            outcome: wire::OperationOutcome::Unknown,
-            kind: Some("forward".to_owned()),
-            resource: Some(intent.resource.to_string()),
-            owner: Some(intent.owner),
-            ..operation(id, OperationRecord::Buried)
-        },
+        OperationRecord::Forwarded(record) => forwarded(record),
         OperationRecord::Committed(rows) => committed(id, rows),
-        OperationRecord::Buried => wire::Operation {
-            operation: id,
-            outcome: wire::OperationOutcome::NotApplied,
-            kind: None,
-            resource: None,
-            key: None,
-            version: None,
-            resources: None,
-            size: None,
-            sha256: None,
-            owner: None,
-            committed_at: None,
-        },
+        OperationRecord::Buried => bare(id, wire::OperationOutcome::NotApplied),
+    }
+}
+
+/// An operation of which no more is known than what became of it.
+fn bare(operation: OperationId, outcome: wire::OperationOutcome) -> wire::Operation {
+    wire::Operation {
+        operation,
+        outcome,
+        kind: None,
+        resource: None,
+        key: None,
+        version: None,
+        resources: None,
+        size: None,
+        sha256: None,
+        owner: None,
+        committed_at: None,
+        forward: None,
+    }
+}
+
+/// What is known of a request to a drained upstream. An effect is known from nothing but the upstream's own
+/// word for it; that there was none, only from nothing having been sent.
+fn forwarded(record: ForwardRecord) -> wire::Operation {
+    use wire::{ForwardState as State, OperationOutcome as Outcome};
+    let (closed, closed_at) = record.closed.unzip();
+    let (outcome, state, status, reason) = match closed {
+        None => (Outcome::Unknown, State::Open, None, None),
+        Some(IntentEnd::Known(ForwardEnd::Unsent)) => {
+            (Outcome::NotApplied, State::Unsent, None, None)
+        }
+        Some(IntentEnd::Known(ForwardEnd::Answered(status))) => {
+            // 202 says that it is still to be done, 207 says it part by part.
+            let says_so = (200..300).contains(&status) && ![202, 207].contains(&status);
+            let outcome = if says_so { Outcome::Applied } else { Outcome::Unknown };
+            (outcome, State::Answered, Some(status), None)
+        }
+        Some(IntentEnd::Resolved(reason)) => {
+            (Outcome::Unknown, State::Resolved, None, Some(reason))
+        }
+        Some(IntentEnd::Elapsed) => (Outcome::Unknown, State::Elapsed, None, None),
+    };
+    wire::Operation {
+        kind: Some("forward".to_owned()),
+        resource: Some(record.resource.to_string()),
+        owner: Some(record.owner),
+        forward: Some(wire::ForwardRecord {
+            upstream: record.upstream,
+            state,
+            opened_at: record.opened_at,
+            closed_at,
+            status,
+            reason,
+        }),
+        ..bare(record.operation, outcome)
     }
 }
 

@@ -15,7 +15,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
-use crate::ledger::rows::RejectionRow;
+use crate::ledger::rows::{ForwardedRow, RejectionRow};
 use crate::ledger::{
     did, digest, end, metadata, object_key, prefix_end, resource_name, time, token,
 };
@@ -360,12 +360,24 @@ pub(super) async fn operations(
     rows.into_iter().map(OperationRow::applied).collect()
 }
 
+/// An intent, open or closed. That its time is over is so before the sweeper has stored it.
+const FORWARDED: &str = "SELECT u.operation, u.resource, u.owner, u.upstream, u.status, u.reason,
+            fencegate.micros(u.opened_at) AS opened_us,
+            coalesce(u.closed, CASE WHEN u.closes_at <= clock_timestamp() THEN 'elapsed' END) AS closed,
+            fencegate.micros(coalesce(u.closed_at, u.closes_at)) AS closed_us
+     FROM fencegate.upstream_intents u WHERE u.operation = $1";
+
 pub(super) async fn operation(
     sessions: &Sessions,
     id: OperationId,
 ) -> Result<Option<OperationRecord>, LedgerError> {
     if let Some(record) = OperationRecord::of(operations(sessions, &[id.0]).await?) {
         return Ok(Some(record));
+    }
+    let query = sqlx::query_as::<_, ForwardedRow>(FORWARDED).bind(id.0);
+    let row: Option<ForwardedRow> = fetch!(sessions, fetch_optional, query)?;
+    if let Some(row) = row {
+        return row.record().map(|record| Some(OperationRecord::Forwarded(record)));
     }
     let query = sqlx::query_scalar::<_, bool>(
         "SELECT EXISTS (SELECT FROM fencegate.buried WHERE kind = 'operation' AND id = $1)",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Doubt, DrainedUpstream, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, LedgerError,
-    Patience, Resolution, Resolved,
+    CloseItem, Doubt, DrainedUpstream, ForwardEnd, Intent, IntentFilter, IntentItem, IntentVerdict,
+    Intents, LedgerError, Patience, Resolution, Resolved,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, Postgres, QueryBuilder};
@@ -64,7 +64,7 @@ const INTENTS: &str = "SELECT u.*, fencegate.micros(u.opened_at) AS opened_us,
             fencegate.millis(clock_timestamp() - u.opened_at) AS age_ms,
             fencegate.micros(u.closes_at) AS closes_us
      FROM fencegate.upstream_intents u
-     WHERE (u.closes_at IS NULL OR u.closes_at > clock_timestamp())";
+     WHERE u.closed IS NULL AND (u.closes_at IS NULL OR u.closes_at > clock_timestamp())";
 
 #[async_trait]
 impl Intents for PgLedger {
@@ -123,16 +123,18 @@ impl Intents for PgLedger {
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.close_intents", skip_all)]
-    async fn close_intents(
-        &self,
-        operations: &[OperationId],
-    ) -> Result<Vec<ResourceName>, LedgerError> {
-        let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
+    async fn close_intents(&self, items: &[CloseItem]) -> Result<Vec<ResourceName>, LedgerError> {
+        let status = |item: &CloseItem| match item.end {
+            ForwardEnd::Answered(status) => Some(i32::from(status)),
+            ForwardEnd::Unsent => None,
+        };
         let mut session = self.sessions.take_for_act().await?;
-        let call = sqlx::query_scalar::<_, Vec<String>>("SELECT fencegate.close_intents($1, $2)")
-            .bind(session.seen)
-            .bind(ids)
-            .fetch_one(&mut session.connection);
+        let call =
+            sqlx::query_scalar::<_, Vec<String>>("SELECT fencegate.close_intents($1, $2, $3)")
+                .bind(session.seen)
+                .bind(items.iter().map(|item| item.operation.0).collect::<Vec<_>>())
+                .bind(items.iter().map(status).collect::<Vec<_>>())
+                .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let waiting = self.sessions.settle_act(session, answer).await?.ok_or_else(busy)?;
         names(Some(waiting)).map_err(unreadable)
@@ -183,18 +185,10 @@ impl Intents for PgLedger {
         rows.into_iter().map(IntentRow::intent).collect()
     }
 
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
-        let mut query: QueryBuilder<Postgres> = QueryBuilder::new(INTENTS);
-        query.push(" AND u.operation = ").push_bind(id.0);
-        let query = query.build_query_as::<IntentRow>();
-        let row: Option<IntentRow> = fetch!(self.sessions, fetch_optional, query)?;
-        row.map(IntentRow::intent).transpose()
-    }
-
     async fn intents_open(&self) -> Result<i64, LedgerError> {
         let query = sqlx::query_scalar(
             "SELECT count(*) FROM fencegate.upstream_intents u
-             WHERE u.closes_at IS NULL OR u.closes_at > clock_timestamp()",
+             WHERE u.closed IS NULL AND (u.closes_at IS NULL OR u.closes_at > clock_timestamp())",
         );
         fetch!(self.sessions, fetch_one, query)
     }

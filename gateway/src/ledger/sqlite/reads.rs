@@ -187,6 +187,9 @@ impl SqliteLedger {
         if let Some(record) = OperationRecord::of(rows) {
             return Ok(Some(record));
         }
+        if let Some(record) = self.forwarded(id).await? {
+            return Ok(Some(OperationRecord::Forwarded(record)));
+        }
         let mut reader = self.reader().await?;
         let buried: Result<bool, _> = sqlx::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM buried WHERE kind = 'operation' AND id = ?1)",

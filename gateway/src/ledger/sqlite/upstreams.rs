@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::acts::{self, ForwardRow, Now, Rows, UpstreamRow};
 use fence_core::ports::{
-    Doubt, DrainedUpstream, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, LedgerError,
-    Patience, Resolution, Resolved, Retention,
+    CloseItem, Doubt, DrainedUpstream, ForwardEnd, ForwardRecord, Intent, IntentEnd, IntentFilter,
+    IntentItem, IntentVerdict, Intents, LedgerError, Patience, Resolution, Resolved, Retention,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use super::columns::id;
 use super::load::json;
 use super::needs::Needs;
 use super::{SqliteLedger, rolled_back};
+use crate::ledger::rows::intent_end;
 use crate::ledger::{resource_name, time, token};
 
 #[derive(FromRow)]
@@ -31,11 +32,18 @@ struct IntentColumns {
     gateway: String,
     opened_at: i64,
     closes_at: Option<i64>,
-    sent_again: bool,
+    closed: Option<String>,
+    closed_at: Option<i64>,
+    status: Option<i32>,
+    reason: Option<String>,
 }
 
 impl IntentColumns {
     fn row(self) -> Result<(OperationId, ForwardRow), LedgerError> {
+        let closed = match self.closed.zip(self.closed_at) {
+            Some((closed, at)) => Some((intent_end(&closed, self.status, self.reason)?, time(at))),
+            None => None,
+        };
         let row = ForwardRow {
             resource: resource_name(self.resource)?,
             token: token(self.token)?,
@@ -46,7 +54,7 @@ impl IntentColumns {
             gateway: id(&self.gateway)?,
             opened_at: time(self.opened_at),
             closes_at: self.closes_at.map(time),
-            sent_again: self.sent_again,
+            closed,
         };
         Ok((OperationId(id(&self.operation)?), row))
     }
@@ -61,7 +69,7 @@ struct UpstreamColumns {
     doubt_since: Option<i64>,
 }
 
-/// Loads the intents of these operations and, where it matters, those on the resources that are loaded,
+/// Loads the intents of these operations and, where it matters, those open on the resources that are loaded,
 /// and all upstreams.
 pub(super) async fn load(
     connection: &mut SqliteConnection,
@@ -76,7 +84,7 @@ pub(super) async fn load(
     let found: Vec<IntentColumns> = sqlx::query_as(
         "SELECT * FROM upstream_intents
          WHERE operation IN (SELECT value FROM json_each(?1))
-            OR resource IN (SELECT value FROM json_each(?2))",
+            OR (resource IN (SELECT value FROM json_each(?2)) AND closed IS NULL)",
     )
     .bind(json(&needs.operations))
     .bind(json(names))
@@ -101,24 +109,29 @@ pub(super) async fn load(
     Ok(())
 }
 
-/// Stores an intent, or removes it if it was closed.
+/// Stores an intent, open or closed.
 pub(super) async fn store_intent(
     connection: &mut SqliteConnection,
     rows: &Rows,
     operation: OperationId,
 ) -> Result<(), sqlx::Error> {
-    let Some(row) = rows.forwards.get(&operation) else {
-        sqlx::query("DELETE FROM upstream_intents WHERE operation = ?1")
-            .bind(operation.to_string())
-            .execute(connection)
-            .await?;
-        return Ok(());
+    let Some(row) = rows.forwards.get(&operation) else { return Ok(()) };
+    let (closed, status, reason) = match &row.closed {
+        None => (None, None, None),
+        Some((IntentEnd::Known(ForwardEnd::Answered(status)), _)) => {
+            (Some("answered"), Some(*status), None)
+        }
+        Some((IntentEnd::Known(ForwardEnd::Unsent), _)) => (Some("unsent"), None, None),
+        Some((IntentEnd::Resolved(reason), _)) => (Some("resolved"), None, Some(reason)),
+        Some((IntentEnd::Elapsed, _)) => (Some("elapsed"), None, None),
     };
     sqlx::query(
         "INSERT INTO upstream_intents (operation, resource, token, owner, upstream, method, path,
-                                       gateway, opened_at, closes_at, sent_again)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-         ON CONFLICT (operation) DO UPDATE SET sent_again = ?11",
+                                       gateway, opened_at, closes_at, closed, closed_at, status,
+                                       reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+         ON CONFLICT (operation) DO UPDATE
+         SET closed = ?11, closed_at = ?12, status = ?13, reason = ?14",
     )
     .bind(operation.to_string())
     .bind(row.resource.as_str())
@@ -130,7 +143,10 @@ pub(super) async fn store_intent(
     .bind(row.gateway.to_string())
     .bind(row.opened_at.as_microsecond())
     .bind(row.closes_at.map(|at| at.as_microsecond()))
-    .bind(row.sent_again)
+    .bind(closed)
+    .bind(row.closed.as_ref().map(|(_, at)| at.as_microsecond()))
+    .bind(status)
+    .bind(reason)
     .execute(connection)
     .await?;
     Ok(())
@@ -177,56 +193,37 @@ pub(super) async fn doubt_all(
     Ok(())
 }
 
-/// Removes intents that count as closed, and makes sure that none is opened again. Says how many.
+/// Closes intents that count as closed, so that no clock step opens them again, and removes those that were
+/// closed long ago. Says how many.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     retention: &Retention,
     now: Now,
 ) -> Result<u64, sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO buried (kind, id, buried_at)
-         SELECT 'operation', operation, ?1 FROM upstream_intents WHERE closes_at <= ?1 LIMIT ?2
-         ON CONFLICT DO NOTHING",
+    let elapsed = sqlx::query(
+        "UPDATE upstream_intents SET closed = 'elapsed', closed_at = closes_at
+         WHERE operation IN (
+             SELECT operation FROM upstream_intents WHERE closed IS NULL AND closes_at <= ?1
+             ORDER BY closes_at LIMIT ?2)",
     )
     .bind(now.wall.as_microsecond())
     .bind(retention.rows_per_pass)
     .execute(&mut *connection)
     .await?;
-    let done = sqlx::query(
+    let keep = i64::try_from(retention.intents().as_micros()).unwrap_or(i64::MAX);
+    let removed = sqlx::query(
         "DELETE FROM upstream_intents WHERE operation IN (
-             SELECT operation FROM upstream_intents WHERE closes_at <= ?1
-               AND operation IN (SELECT id FROM buried WHERE kind = 'operation') LIMIT ?2)",
+             SELECT operation FROM upstream_intents WHERE closed IS NOT NULL AND closed_at < ?1
+             ORDER BY closed_at LIMIT ?2)",
     )
-    .bind(now.wall.as_microsecond())
+    .bind(now.wall.as_microsecond().saturating_sub(keep))
     .bind(retention.rows_per_pass)
     .execute(connection)
     .await?;
-    Ok(done.rows_affected())
+    Ok(elapsed.rows_affected() + removed.rows_affected())
 }
 
 impl SqliteLedger {
-    /// Open intents, oldest first; with `operation` only this one.
-    async fn list_intents(
-        &self,
-        filter: &IntentFilter,
-        operation: Option<OperationId>,
-    ) -> Result<Vec<Intent>, LedgerError> {
-        let now = self.now();
-        let mut reader = self.reader().await?;
-        let found: Result<Vec<IntentColumns>, _> = sqlx::query_as(LIST)
-            .bind(now.wall.as_microsecond())
-            .bind(&filter.upstream)
-            .bind(filter.resource.as_ref().map(ResourceName::as_str))
-            .bind(filter.after.map(|(at, _)| at.as_microsecond()))
-            .bind(filter.after.map(|(_, id)| id.to_string()))
-            .bind(filter.limit)
-            .bind(operation.map(|id| id.to_string()))
-            .fetch_all(&mut reader)
-            .await;
-        let shown = |columns: IntentColumns| columns.row().map(|(id, row)| row.show(id, now));
-        self.keep(reader, found)?.into_iter().map(shown).collect()
-    }
-
     /// The resources whose locks are not in force yet.
     async fn draining(&self) -> Result<Vec<ResourceName>, LedgerError> {
         let mut reader = self.reader().await?;
@@ -239,9 +236,9 @@ impl SqliteLedger {
 }
 
 const LIST: &str = "SELECT * FROM upstream_intents
-     WHERE (closes_at IS NULL OR closes_at > ?1) AND (?2 IS NULL OR upstream = ?2)
+     WHERE closed IS NULL AND (closes_at IS NULL OR closes_at > ?1)
+       AND (?2 IS NULL OR upstream = ?2)
        AND (?3 IS NULL OR resource = ?3) AND (?4 IS NULL OR (opened_at, operation) > (?4, ?5))
-       AND (?7 IS NULL OR operation = ?7)
      ORDER BY opened_at, operation LIMIT ?6";
 
 #[async_trait]
@@ -266,17 +263,14 @@ impl Intents for SqliteLedger {
         .await
     }
 
-    async fn close_intents(
-        &self,
-        operations: &[OperationId],
-    ) -> Result<Vec<ResourceName>, LedgerError> {
+    async fn close_intents(&self, items: &[CloseItem]) -> Result<Vec<ResourceName>, LedgerError> {
         let mut resources = Vec::new();
-        for operation in operations {
-            resources.extend(self.intent_of(*operation).await?);
+        for item in items {
+            resources.extend(self.intent_of(item.operation).await?);
         }
-        let needs = Needs::of_upstreams(operations.iter().copied(), resources);
+        let needs = Needs::of_upstreams(items.iter().map(|item| item.operation), resources);
         self.act(needs, |rows, now| {
-            Ok(operations.iter().filter_map(|id| acts::close_intent(rows, *id, now)).collect())
+            Ok(items.iter().filter_map(|item| acts::close_intent(rows, item, now)).collect())
         })
         .await
     }
@@ -302,19 +296,27 @@ impl Intents for SqliteLedger {
     }
 
     async fn intents(&self, filter: IntentFilter) -> Result<Vec<Intent>, LedgerError> {
-        self.list_intents(&filter, None).await
-    }
-
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
-        let one = IntentFilter { limit: 1, ..IntentFilter::default() };
-        Ok(self.list_intents(&one, Some(id)).await?.pop())
+        let now = self.now();
+        let mut reader = self.reader().await?;
+        let found: Result<Vec<IntentColumns>, _> = sqlx::query_as(LIST)
+            .bind(now.wall.as_microsecond())
+            .bind(filter.upstream)
+            .bind(filter.resource.as_ref().map(ResourceName::as_str))
+            .bind(filter.after.map(|(at, _)| at.as_microsecond()))
+            .bind(filter.after.map(|(_, id)| id.to_string()))
+            .bind(filter.limit)
+            .fetch_all(&mut reader)
+            .await;
+        let shown = |columns: IntentColumns| columns.row().map(|(id, row)| row.show(id, now));
+        self.keep(reader, found)?.into_iter().map(shown).collect()
     }
 
     async fn intents_open(&self) -> Result<i64, LedgerError> {
         let now = self.now().wall.as_microsecond();
         let mut reader = self.reader().await?;
         let count: Result<i64, _> = sqlx::query_scalar(
-            "SELECT count(*) FROM upstream_intents WHERE closes_at IS NULL OR closes_at > ?1",
+            "SELECT count(*) FROM upstream_intents
+             WHERE closed IS NULL AND (closes_at IS NULL OR closes_at > ?1)",
         )
         .bind(now)
         .fetch_one(&mut reader)
@@ -355,6 +357,22 @@ impl Intents for SqliteLedger {
 }
 
 impl SqliteLedger {
+    /// What became of a request to a drained upstream, if the ledger knows it.
+    pub(super) async fn forwarded(
+        &self,
+        id: OperationId,
+    ) -> Result<Option<ForwardRecord>, LedgerError> {
+        let now = self.now();
+        let mut reader = self.reader().await?;
+        let found: Result<Option<IntentColumns>, _> =
+            sqlx::query_as("SELECT * FROM upstream_intents WHERE operation = ?1")
+                .bind(id.to_string())
+                .fetch_optional(&mut reader)
+                .await;
+        let row = self.keep(reader, found)?.map(IntentColumns::row).transpose()?;
+        Ok(row.map(|(id, row)| row.record(id, now)))
+    }
+
     /// The resource of an intent, if it is there.
     async fn intent_of(&self, id: OperationId) -> Result<Option<ResourceName>, LedgerError> {
         let mut reader = self.reader().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::EntityTag;
 use fence_core::wire::{Committed, Fence, Lock};
-use fence_history::{Answer, Asked, Change, FencedWrite, Outcome, Seen};
+use fence_history::{Answer, Asked, Change, FencedWrite, Intent, Outcome, Seen};
 use fence_tests::client::{object_path, resource_path};
 use fence_tests::multipart;
 use rand::RngExt as _;
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Client, Held};
-use crate::line::NOT_TOLD;
+use crate::line::{Line, NOT_TOLD};
 use crate::payload::{bytes_of, value_of};
+use crate::upstream::target;
 
 /// A whole answer.
 pub struct Got {
@@ -130,6 +131,15 @@ impl Got {
         })
     }
 
+    /// What an upstream answered, or the gateway in its stead.
+    fn forwarded(self) -> Answer {
+        match (self.header::<String>("x-fence-verdict").as_deref(), self.status) {
+            (Some("admitted"), 200..300) => Answer::Forwarded,
+            (Some("admitted"), _) => Answer::Done,
+            _ => self.problem(),
+        }
+    }
+
     fn outcome(self) -> Answer {
         if self.status == 404 {
             return Answer::Outcome(Outcome::NotKnown);
@@ -139,6 +149,7 @@ impl Got {
             match record["outcome"].as_str()? {
                 "applied" => Some(Answer::Outcome(Outcome::Applied)),
                 "not_applied" => Some(Answer::Outcome(Outcome::Buried)),
+                "unknown" => Some(Answer::Outcome(Outcome::NotKnown)),
                 _ => None,
             }
         })
@@ -302,6 +313,38 @@ impl Client {
         let path = object_path(resource, key);
         let request = |http: &reqwest::Client, base: &str| http.get(format!("{base}{path}"));
         self.ask(asked, request, Got::read).await
+    }
+
+    /// Sends a request to an upstream. Returns the operation that it was admitted as, if that was told.
+    pub(super) async fn forward(&mut self, resource: &str, token: i64) -> Option<Uuid> {
+        let request = self.random_id();
+        let target = target(&mut self.rng, resource, request);
+        let asked = Asked::Forward { resource: resource.to_owned(), token, request };
+        let mut operation = None;
+        let post = |http: &reqwest::Client, base: &str| {
+            http.post(format!("{base}{target}")).header("x-fence-token", token)
+        };
+        let read = |got: Got| {
+            operation = got.header("x-operation-id");
+            got.forwarded()
+        };
+        if let Some(Answer::Unknown { operation: Some(named) }) = self.ask(asked, post, read).await
+        {
+            operation = Some(named);
+        }
+        if let Some(operation) = operation {
+            (self.shared.tell)(Line::Intent(Intent { operation, request }));
+        }
+        operation
+    }
+
+    /// As an operator: closes the intent of a request with which the upstream is done.
+    pub(super) async fn resolve(&mut self, operation: Uuid) -> Option<Answer> {
+        let request = |http: &reqwest::Client, base: &str| {
+            let url = format!("{base}/admin/intents/{operation}/resolve");
+            http.post(url).json(&json!({ "reason": "it is over" }))
+        };
+        self.ask(Asked::Resolve { operation }, request, Got::done).await
     }
 
     /// What became of an operation.

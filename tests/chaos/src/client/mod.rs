@@ -2,6 +2,7 @@
 //! when their standard input does.
 
 mod calls;
+mod operator;
 pub mod stories;
 
 use std::collections::VecDeque;

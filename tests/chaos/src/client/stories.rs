@@ -13,6 +13,11 @@ const SETS: [&str; 10] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", 
 /// Resources with objects that are put and deleted.
 const PLAIN: [&str; 14] =
     ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13"];
+/// Resources of the upstream, of each of its names.
+const FRONTED: [&str; 12] = [
+    "crm:0", "crm:1", "crm:2", "crm:3", "crm:4", "crm:5", "later:0", "later:1", "later:2",
+    "later:3", "later:4", "later:5",
+];
 /// Objects of plain resources.
 const OBJECTS: [&str; 4] = ["a", "b", "c/d", "both"];
 /// A set that grew for longer than this is left alone, and another one begun.
@@ -48,6 +53,7 @@ impl Client {
                 }
                 86..92 => self.write_late().await,
                 92..94 => self.forge().await,
+                94..97 => self.ask_an_upstream().await,
                 _ => self.look().await,
             }
             self.pause(0, 40).await;
@@ -335,6 +341,20 @@ impl Client {
         let token = (1 << 62) + i64::try_from(self.draw(0, 1_000_000)).unwrap_or(0);
         let wish = FencedWrite { forged: true, ..self.put(on, token) };
         self.write(&wish, None).await;
+    }
+
+    /// Under a lock: requests to an upstream, and what became of them.
+    async fn ask_an_upstream(&mut self) {
+        let on = self.any_of(&FRONTED);
+        let wait = self.wait();
+        let Some(held) = self.acquire(&[on], wait).await else { return };
+        for _ in 0..self.draw(1, 5) {
+            if let Some(operation) = self.forward(on, held.token).await {
+                self.look_up(operation).await;
+            }
+            self.think().await;
+        }
+        self.part(&held).await;
     }
 
     async fn look(&mut self) {

@@ -16,6 +16,7 @@
 //! | C13 | nothing older acts upstream once a grant was answered | I13 | effects in time |
 //! | C14 | what was given back admits nothing any more | I6 | answers in time |
 //! | C15 | nobody is refused without a reason | I8 | answers against the ledger |
+//! | C16 | what is told of requests to drained upstreams is so | I8 | answers against effects |
 //!
 //! C10, the audit, is not in a history. The invariants are those of `ARCHITECTURE.md`.
 //!
@@ -72,6 +73,7 @@ pub fn check(history: &History) -> Report {
     healed::soon(&view, &mut report);
     grants::of_the_ledger(&view, &mut report);
     drained::nothing_older(&view, &mut report);
+    drained::told_truly(&view, &mut report);
     refusals::released_for_good(&view, &mut report);
     refusals::with_reason(&view, &mut report);
     report

@@ -45,7 +45,9 @@ pub(super) fn stable(view: &View<'_>, report: &mut Report) {
                     Outcome::Buried => tellings.buried.push(when),
                     Outcome::NotKnown => tellings.not_known.push(when),
                 }
-                if matches!(outcome, Outcome::Applied) {
+                // What is told of requests to upstreams is another checker's.
+                let is_write = !view.requests.contains_key(operation);
+                if matches!(outcome, Outcome::Applied) && is_write {
                     applied(view, *operation, call, report);
                 }
             }

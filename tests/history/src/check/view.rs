@@ -73,6 +73,8 @@ pub(super) struct Grant<'a> {
 pub(super) struct View<'a> {
     pub(super) calls: Vec<&'a Call>,
     pub(super) effects: Vec<&'a Effect>,
+    /// Requests to drained upstreams, by the operations that they were admitted as.
+    pub(super) requests: HashMap<Uuid, Uuid>,
     /// In the order of time.
     pub(super) rollbacks: Vec<Back<'a>>,
     pub(super) healed: Vec<&'a Healed>,
@@ -117,6 +119,9 @@ impl<'a> View<'a> {
             match record {
                 Record::Call(call) => view.calls.push(call),
                 Record::Effect(effect) => view.effects.push(effect),
+                Record::Intent(intent) => {
+                    view.requests.insert(intent.operation, intent.request);
+                }
                 Record::Rollback(Rollback { at, generation, kept }) => {
                     let kept = kept.iter().map(|(name, version)| (name.as_str(), *version));
                     let kept = kept.collect();

@@ -228,7 +228,7 @@ fn data_call<'a>(call: &'a Call, resources: &mut BTreeMap<&'a str, Steps<'a>>) {
             let value = found.as_ref().map(|seen| seen.value.as_str());
             resources.entry(resource).or_default().read(call, at, key, value);
         }
-        (Asked::Forward { resource, token }, Some((Answer::Forwarded, at))) => {
+        (Asked::Forward { resource, token, .. }, Some((Answer::Forwarded, at))) => {
             let (step, at) = (Step::Holds { token: *token }, Some(at));
             let timed = Timed { call: call.number, begun_at: call.begun_at, at, step };
             resources.entry(resource).or_default().steps.push(timed);

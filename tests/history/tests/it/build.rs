@@ -2,7 +2,7 @@
 
 use fence_history::{
     Answer, Answered, Asked, Call, Change, Checker, Committed, Effect, FencedWrite, Healed,
-    History, Outcome, Record, Rollback, Sealed, Seen, check,
+    History, Intent, Outcome, Record, Rollback, Sealed, Seen, check,
 };
 use uuid::Uuid;
 
@@ -72,9 +72,16 @@ impl Story {
         self.call(ask_value(), Answer::Value { found, resource_version: Some(version) });
     }
 
-    pub fn effect(&mut self, token: i64) {
-        let at = self.tick();
-        self.records.push(Record::Effect(Effect { at, resource: "r".into(), token }));
+    /// The upstream acts on a request.
+    pub fn effect(&mut self, request: u128, token: i64) {
+        let (at, request) = (self.tick(), id(request));
+        self.records.push(Record::Effect(Effect { at, resource: "r".into(), token, request }));
+    }
+
+    /// A request is admitted to the upstream as the operation of the same number.
+    pub fn intent(&mut self, request: u128) {
+        let (operation, request) = (id(request), id(request));
+        self.records.push(Record::Intent(Intent { operation, request }));
     }
 
     /// The ledger goes back, and nothing of `r` above a version is kept.
@@ -215,6 +222,10 @@ pub fn ask(operation: u128) -> Asked {
 
 pub fn outcome(outcome: Outcome) -> Answer {
     Answer::Outcome(outcome)
+}
+
+pub fn forward(request: u128, token: i64) -> Asked {
+    Asked::Forward { resource: "r".into(), token, request: id(request) }
 }
 
 pub fn ask_value() -> Asked {

@@ -111,6 +111,8 @@ pub struct State {
     pub wire: BTreeSet<(u8, i64, Sending)>,
     /// What the upstream has and has not answered, with its token.
     pub upstream: BTreeSet<(u8, i64)>,
+    /// On which requests it has acted, by number.
+    pub acted: u8,
     /// What may still happen.
     pub left: Bounds,
     /// The highest token that was ever given out.
@@ -205,6 +207,7 @@ impl Model for Drained {
             fates: vec![Fate::Unsent; self.requests.len()],
             wire: BTreeSet::new(),
             upstream: BTreeSet::new(),
+            acted: 0,
             left: self.bounds,
             given: 0,
             late: false,
@@ -270,8 +273,7 @@ impl Model for Drained {
         let state = &mut next;
         match action {
             Action::Look(client) => {
-                let forwards = &state.ledger.rows().forwards;
-                let open = |number: &u8| forwards.contains_key(&operation_id(*number));
+                let open = |number: &u8| state.ledger.is_open(operation_id(*number));
                 let seen = (0..8_u8).filter(open).fold(0, |seen, number| seen | 1 << number);
                 state.claims[usize::from(client)] = Claim::Looked(seen);
             }

@@ -1,6 +1,8 @@
 //! What must hold of a drained upstream, and what is worth reaching.
 
 use fence_core::ErrorCode;
+use fence_core::acts::Buried;
+use fence_core::ports::{ForwardEnd, IntentEnd};
 use stateright::Property;
 
 use super::{Drained, Event, Fate, State};
@@ -17,8 +19,28 @@ pub(super) fn invariants() -> Vec<Property<Drained>> {
             !state.upstream.iter().any(|(_, token)| older(*token))
                 && !state.fates.iter().any(coming)
         }),
+        Property::always("I8 what is said not to be applied has no effect", |_, state: &State| {
+            let denied = |number: &u8| {
+                let id = operation_id(*number);
+                let rows = state.ledger.rows();
+                rows.buried.contains_key(&Buried::Operation(id))
+                    || rows.forwards.get(&id).is_some_and(|row| {
+                        let end = row.closed.as_ref().map(|(end, _)| end);
+                        end == Some(&IntentEnd::Known(ForwardEnd::Unsent))
+                    })
+            };
+            let acts = |number: &u8| {
+                state.acted >> number & 1 == 1
+                    || state.upstream.iter().any(|(request, _)| request == number)
+                    || matches!(state.fates[usize::from(*number)], Fate::Admitted(_))
+            };
+            // Of what was asked of a ledger that is gone, nothing arrives at the next one; here it does.
+            let numbers = 0..u8::try_from(state.fates.len()).unwrap_or(u8::MAX);
+            state.timeline > 0
+                || !numbers.into_iter().any(|number| denied(&number) && acts(&number))
+        }),
         Property::always("what is over is not opened again", |_, state: &State| {
-            let open = |number| state.ledger.rows().forwards.contains_key(&operation_id(number));
+            let open = |number| state.ledger.is_open(operation_id(number));
             let over = |fate: &Fate| matches!(fate, Fate::Closed | Fate::Buried);
             let fates = (0_u8..).zip(&state.fates);
             // A ledger that went back may have an intent that was closed: that blocks, and is safe.
@@ -50,7 +72,7 @@ pub const SITUATIONS: &[Situation<Drained>] = &[
     ("an operator closed an intent", |_, state| state.last == Some(Event::Resolved)),
     ("an operator ended a doubt", |_, state| state.last == Some(Event::DoubtEnded)),
     ("a rollback forgot an intent that is under way", |_, state| {
-        let open = |number: &u8| state.ledger.rows().forwards.contains_key(&operation_id(*number));
+        let open = |number: &u8| state.ledger.is_open(operation_id(*number));
         state.timeline > 0 && state.upstream.iter().any(|(request, _)| !open(request))
     }),
     ("a token was given out after a re-fence", |_, state| {

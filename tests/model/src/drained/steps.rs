@@ -1,7 +1,8 @@
 //! Seals that wait, intents and what is forwarded, step by step.
 
 use fence_core::ports::{
-    Attempt, IntentItem, IntentVerdict, REFENCE_JUMP, Refence, Resolution, SealVerdict,
+    Attempt, CloseItem, ForwardEnd, IntentEnd, IntentItem, IntentVerdict, REFENCE_JUMP, Refence,
+    Resolution, SealVerdict,
 };
 use fence_core::rule::Hold;
 use fence_core::{Token, acts};
@@ -119,7 +120,7 @@ impl Drained {
         if state.ledger.timeline != state.timeline {
             return Some(());
         }
-        let was_open = state.ledger.rows().forwards.contains_key(&item.operation);
+        let was_open = state.ledger.is_open(item.operation);
         let verdict = state.ledger.act(|rows| acts::open_intent(rows, &item, now(0)));
         let fate = &mut state.fates[usize::from(request)];
         if *fate == Fate::Closed {
@@ -178,7 +179,7 @@ impl Drained {
         {
             actions.push(Action::Die(request));
         }
-        let is_open = state.ledger.rows().forwards.contains_key(&operation_id(request));
+        let is_open = state.ledger.is_open(operation_id(request));
         // Of requests whose gateway works, the gateway closes the intent.
         let orphan = matches!(fate, Fate::Orphan(_)) || self.is(Mutant::OperatorGuesses);
         if sound && is_open && orphan && self.is_over(state, request) {
@@ -206,7 +207,8 @@ impl Drained {
                 *fate = Fate::Sent(token);
                 state.upstream.insert((request, token));
             }
-            Action::Effect(_, token) => {
+            Action::Effect(request, token) => {
+                state.acted |= 1 << request;
                 state.late |= token < state.given;
                 let stale = token < state.ledger.fence(0) && token >= state.given;
                 state.last = stale.then_some(Event::StaleEffect);
@@ -221,12 +223,11 @@ impl Drained {
             Action::Close(request) => {
                 let id = operation_id(request);
                 state.ledger.act(|rows| {
-                    if let Some(intent) = rows.forwards.get_mut(&id)
-                        && self.is(Mutant::ClosedButNotBuried)
-                    {
-                        intent.sent_again = false;
+                    let item = CloseItem { operation: id, end: ForwardEnd::Answered(200) };
+                    acts::close_intent(rows, &item, now(0));
+                    if self.is(Mutant::ClosedAndForgotten) {
+                        rows.forwards.remove(&id);
                     }
-                    acts::close_intent(rows, id, now(0))
                 });
                 state.fates[usize::from(request)] = Fate::Closed;
             }
@@ -241,7 +242,15 @@ impl Drained {
             }
             Action::Resolve(request) => {
                 let id = operation_id(request);
-                state.ledger.act(|rows| acts::resolve_intent(rows, id, &resolution(), now(0)));
+                state.ledger.act(|rows| {
+                    acts::resolve_intent(rows, id, &resolution(), now(0));
+                    if let Some(intent) = rows.forwards.get_mut(&id)
+                        && self.is(Mutant::ClosedIsNotApplied)
+                    {
+                        let unsent = IntentEnd::Known(ForwardEnd::Unsent);
+                        intent.closed = Some((unsent, now(0).wall));
+                    }
+                });
                 state.last = Some(Event::Resolved);
             }
             _ => return None,

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, CommitItem,
-    CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor, EventsHead,
-    EventsPage, Garbage, IdempotencyKey, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution,
-    Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem,
-    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, CloseItem,
+    CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor,
+    EventsHead, EventsPage, Garbage, IdempotencyKey, Intent, IntentFilter, IntentItem,
+    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -402,9 +402,9 @@ impl Intents for SimulatedLedger {
         self.items(items, patience, IntentVerdict::Busy, deed).await
     }
 
-    async fn close_intents(&self, operations: &[OperationId]) -> Answer<ResourceName> {
-        let operations = operations.to_vec();
-        self.act(move |memory| now(memory.close_intents(&operations))).await
+    async fn close_intents(&self, items: &[CloseItem]) -> Answer<ResourceName> {
+        let items = items.to_vec();
+        self.act(move |memory| now(memory.close_intents(&items))).await
     }
 
     async fn complete_drains(
@@ -418,10 +418,6 @@ impl Intents for SimulatedLedger {
 
     async fn intents(&self, filter: IntentFilter) -> Answer<Intent> {
         self.look_up(move |memory| now(memory.intents(filter))).await
-    }
-
-    async fn intent(&self, id: OperationId) -> Result<Option<Intent>, LedgerError> {
-        self.look_up(move |memory| now(memory.intent(id))).await
     }
 
     async fn intents_open(&self) -> Result<i64, LedgerError> {

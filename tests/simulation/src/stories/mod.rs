@@ -64,7 +64,8 @@ impl Client {
                 }
                 75..82 => self.write_late().await,
                 82..85 => self.forge().await,
-                85..92 => self.look().await,
+                85..90 => self.look().await,
+                90..93 if plot.upstream => self.resolve().await,
                 _ if plot.upstream => self.forward(upstream).await,
                 _ => self.look().await,
             }
@@ -214,6 +215,7 @@ impl Client {
                     Outcome::Applied
                 }
                 Ok(Some(OperationRecord::Buried)) => Outcome::Buried,
+                Ok(Some(OperationRecord::Forwarded(record))) => upstream::outcome(record),
                 Ok(_) => Outcome::NotKnown,
                 Err(error) => {
                     return (Answer::Failed { code: error.code().as_str().to_owned() }, None);

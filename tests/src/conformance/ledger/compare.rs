@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BlobTimes, BreakVerdict, CommitVerdict, Grant, Holder,
-    IntentFilter, IntentVerdict, Ledger, LockRecord, MarkVerdict, OperationRecord, Page, Patience,
-    ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict, Resolution, SealVerdict, Tidied,
-    UploadVerdict, VersionsFilter, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, BlobTimes, BreakVerdict, CommitVerdict, ForwardRecord, Grant,
+    Holder, IntentEnd, IntentFilter, IntentVerdict, Ledger, LockRecord, MarkVerdict,
+    OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict,
+    Resolution, SealVerdict, Tidied, UploadVerdict, VersionsFilter, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
@@ -222,7 +222,7 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
             .open_intents(Arc::from(items), skip)
             .await
             .map(|verdicts| lines(&verdicts, intent)),
-        Move::Close(operations) => ledger.close_intents(&operations).await.map(|mut waiting| {
+        Move::Close(items) => ledger.close_intents(&items).await.map(|mut waiting| {
             waiting.sort();
             waiting.dedup();
             vec![format!("closed {waiting:?}")]
@@ -354,8 +354,17 @@ pub async fn everything(
             Some(OperationRecord::Committed(rows)) => {
                 format!("committed {:?}", rows.iter().map(applied).collect::<Vec<_>>())
             }
+            Some(OperationRecord::Forwarded(record)) => format!("forwarded {}", forwarded(record)),
             other => format!("{id} {other:?}"),
         });
     }
     seen
+}
+
+/// What is known of a request to an upstream, without its times. One whose time is over by the next act may
+/// count as closed or not when it is read.
+fn forwarded(record: ForwardRecord) -> String {
+    let closed = record.closed.map(|(end, _)| end).filter(|end| *end != IntentEnd::Elapsed);
+    let ForwardRecord { operation, resource, owner, upstream, .. } = record;
+    format!("{operation} {resource} {owner} {upstream} {closed:?}")
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, AuditAction, AuditFilter, DrainedUpstream, IntentFilter, IntentItem, IntentVerdict,
-    Ledger, Patience, Refence, RenewVerdict, Resolution, Resolved, SealItem, SealKind, SealVerdict,
+    Attempt, AuditAction, AuditFilter, CloseItem, DrainedUpstream, ForwardEnd, IntentEnd,
+    IntentFilter, IntentItem, IntentVerdict, Ledger, OperationRecord, Patience, Refence,
+    RenewVerdict, Resolution, Resolved, Retention, SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockState, MaxHold, OperationId, Refusal, ResourceName};
 use uuid::Uuid;
@@ -49,8 +50,26 @@ async fn opened(ledger: &dyn Ledger, resource: &str, number: i64) -> OperationId
     operation
 }
 
+/// The upstream has answered that it took effect.
+pub fn answered(operation: OperationId) -> CloseItem {
+    CloseItem { operation, end: ForwardEnd::Answered(200) }
+}
+
+/// How an intent was closed; `None` if it is open.
+async fn end(ledger: &dyn Ledger, operation: OperationId) -> Option<IntentEnd> {
+    let record = ledger.operation(operation).await.expect("read");
+    let Some(OperationRecord::Forwarded(record)) = record else { panic!("{record:?}") };
+    assert_eq!((record.operation, record.owner.as_str()), (operation, "ann"));
+    assert_eq!((record.resource.as_str(), record.upstream.as_str()), ("r", "u"));
+    assert!(record.closed.as_ref().is_none_or(|(_, at)| *at >= record.opened_at));
+    record.closed.map(|(end, _)| end)
+}
+
+const APPLIED: IntentEnd = IntentEnd::Known(ForwardEnd::Answered(200));
+const UNSENT: IntentEnd = IntentEnd::Known(ForwardEnd::Unsent);
+
 async fn close(ledger: &dyn Ledger, operation: OperationId) -> Vec<ResourceName> {
-    ledger.close_intents(&[operation]).await.expect("closed")
+    ledger.close_intents(&[answered(operation)]).await.expect("closed")
 }
 
 async fn all_open(ledger: &dyn Ledger) -> Vec<OperationId> {
@@ -291,11 +310,105 @@ pub async fn an_intent_counts_as_closed_after_the_longest_delay(ledger: &dyn Led
     release_one(ledger, ann.lock).await;
     let bob = waiting(["r"], 20);
     assert!(drains_on(&seal_one(ledger, bob.clone()).await).is_some());
-    let closes = ledger.intent(operation).await.expect("read").expect("open").closes_at;
+    let filter = IntentFilter { limit: 1, ..IntentFilter::default() };
+    let closes = ledger.intents(filter).await.expect("read").remove(0).closes_at;
     assert!(closes.is_some());
+    assert_eq!(end(ledger, operation).await, None);
     pause(320).await;
+    // What came of it nobody knows, before the sweeper has seen it and after.
+    assert_eq!(end(ledger, operation).await, Some(IntentEnd::Elapsed));
     assert!(matches!(seal_one(ledger, again(&bob)).await, SealVerdict::Again(_)));
-    assert_eq!((all_open(ledger).await, ledger.intent(operation).await), (vec![], Ok(None)));
+    assert_eq!(all_open(ledger).await, vec![]);
+    assert_eq!(ledger.sweep(&keep(Duration::from_secs(60))).await, Ok(1));
+    assert_eq!(ledger.sweep(&keep(Duration::from_secs(60))).await, Ok(0));
+    assert_eq!(end(ledger, operation).await, Some(IntentEnd::Elapsed));
+    // Unless the gateway that forwarded it gets to know it after all.
+    close(ledger, operation).await;
+    assert_eq!(end(ledger, operation).await, Some(APPLIED));
+}
+
+fn keep(keys: Duration) -> Retention {
+    Retention {
+        keys,
+        ended_locks: Duration::from_secs(60),
+        buried: Duration::ZERO,
+        rejections_max: 9,
+        rows_per_pass: 9,
+    }
+}
+
+/// Whoever closes an intent says no more than he knows, and nobody takes back what is known.
+pub async fn what_came_of_a_request_is_told_by_who_knows(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    let item = intent("r", 10);
+    let id = item.operation;
+    assert_eq!(open(ledger, item.clone()).await, IntentVerdict::Admitted);
+    assert_eq!(end(ledger, id).await, None);
+    // An operator does not know, so the answer is better, and the first of two is the right one.
+    ledger.resolve_intent(id, resolution()).await.expect("resolved");
+    let unknown = IntentEnd::Resolved("looked".into());
+    assert_eq!(end(ledger, id).await, Some(unknown.clone()));
+    let late = IntentItem { attempt: Attempt::Rerun, ..item.clone() };
+    assert_eq!(open(ledger, late.clone()).await, IntentVerdict::Buried);
+    assert_eq!(end(ledger, id).await, Some(unknown));
+    close(ledger, id).await;
+    let unsent = CloseItem { operation: id, end: ForwardEnd::Unsent };
+    ledger.close_intents(&[unsent]).await.expect("again is harmless");
+    assert_eq!(open(ledger, late).await, IntentVerdict::Buried);
+    assert_eq!(ledger.resolve_intent(id, resolution()).await, Ok(Resolved::Before));
+    assert_eq!(end(ledger, id).await, Some(APPLIED));
+
+    let refused = opened(ledger, "r", 10).await;
+    let conflict = CloseItem { operation: refused, end: ForwardEnd::Answered(409) };
+    let sent = opened(ledger, "r", 10).await;
+    let never = opened(ledger, "r", 10).await;
+    let unsent = CloseItem { operation: never, end: ForwardEnd::Unsent };
+    ledger.close_intents(&[conflict, answered(sent), unsent]).await.expect("closed");
+    let status = IntentEnd::Known(ForwardEnd::Answered(409));
+    assert_eq!(end(ledger, refused).await, Some(status));
+    assert_eq!(end(ledger, sent).await, Some(APPLIED));
+    assert_eq!(end(ledger, never).await, Some(UNSENT));
+
+    // Given up by the gateway that would have forwarded it.
+    let item = intent("r", 10);
+    open(ledger, item.clone()).await;
+    let bury = IntentItem { attempt: Attempt::Bury, ..item };
+    assert_eq!(open(ledger, bury.clone()).await, IntentVerdict::Buried);
+    assert_eq!(end(ledger, bury.operation).await, Some(UNSENT));
+}
+
+/// As long as keys are, and buried ids.
+pub async fn what_came_of_a_request_is_kept_as_long_as_keys(ledger: &dyn Ledger) {
+    held(ledger, "r", 10).await;
+    let item = intent("r", 10);
+    let open_one = opened(ledger, "r", 10).await;
+    open(ledger, item.clone()).await;
+    close(ledger, item.operation).await;
+    pause(5).await;
+    ledger.sweep(&keep(Duration::from_secs(60))).await.expect("swept");
+    assert_eq!(end(ledger, item.operation).await, Some(APPLIED));
+    let buried = Duration::from_secs(60);
+    ledger.sweep(&Retention { buried, ..keep(Duration::ZERO) }).await.expect("swept");
+    assert_eq!(open(ledger, item.clone()).await, IntentVerdict::Buried);
+    assert_eq!(ledger.sweep(&keep(Duration::ZERO)).await, Ok(1));
+    assert_eq!(ledger.operation(item.operation).await, Ok(None));
+    assert_eq!(end(ledger, open_one).await, None, "an open one stays");
+}
+
+/// One that leaves no intent leaves nothing at all: a sending that comes late must not say of it that it took
+/// no effect, after a later one has forwarded it.
+pub async fn a_late_sending_says_nothing_of_a_request_without_intent(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let item = IntentItem { drained: false, sequence: Some(1), ..intent("r", 10) };
+    let rerun = IntentItem { attempt: Attempt::Rerun, ..item.clone() };
+    assert_eq!(open(ledger, rerun.clone()).await, IntentVerdict::Admitted);
+    assert_eq!(open(ledger, rerun.clone()).await, IntentVerdict::Buried, "an earlier one");
+    assert_eq!(ledger.operation(item.operation).await, Ok(None));
+    let bury = IntentItem { attempt: Attempt::Bury, ..item.clone() };
+    assert_eq!(open(ledger, bury).await, IntentVerdict::Buried);
+    release_one(ledger, ann.lock).await;
+    assert_eq!(open(ledger, rerun).await, IntentVerdict::Refused(Refusal::Released));
+    assert_eq!(ledger.operation(item.operation).await, Ok(None));
 }
 
 /// Whoever sends it again then must not forward it: nobody waits for it any more.
@@ -304,11 +417,13 @@ pub async fn an_intent_that_counts_as_closed_is_not_admitted_again(ledger: &dyn 
     let delay = Some(Duration::from_millis(100));
     let item = IntentItem { max_effect_delay: delay, ..intent("r", 10) };
     let rerun = IntentItem { attempt: Attempt::Rerun, ..item.clone() };
+    let operation = item.operation;
     assert_eq!(open(ledger, item.clone()).await, IntentVerdict::Admitted);
     pause(120).await;
     assert_eq!(open(ledger, rerun.clone()).await, IntentVerdict::Buried);
     for late in [item, rerun] {
         assert_eq!(open(ledger, late).await, IntentVerdict::Buried, "for good");
+        assert_eq!(end(ledger, operation).await, Some(IntentEnd::Elapsed));
     }
     assert_eq!(all_open(ledger).await, []);
     release_one(ledger, ann.lock).await;
@@ -341,7 +456,7 @@ pub async fn open_intents_are_listed(ledger: &dyn Ledger) {
     assert_eq!(of.await[0].operation, operations[2]);
     let on = list(IntentFilter { resource: Some(name("q")), limit: 9, ..IntentFilter::default() });
     assert_eq!(on.await[0].operation, operations[1]);
-    assert_eq!(ledger.intent(operation_id()).await, Ok(None));
+    assert_eq!(ledger.operation(operation_id()).await, Ok(None));
 }
 
 /// Once, and never opened again.

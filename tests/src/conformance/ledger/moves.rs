@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BlobId, BreakItem, CommitItem, CommitResource, CommitStep, Effect, IdempotencyKey,
-    IntentItem, JoinItem, Mark, MarkItem, Payload, RenewItem, Retention, SealItem, SealKind,
-    UploadItem, WriteItem,
+    Attempt, BlobId, BreakItem, CloseItem, CommitItem, CommitResource, CommitStep, Effect,
+    ForwardEnd, IdempotencyKey, IntentItem, JoinItem, Mark, MarkItem, Payload, RenewItem,
+    Retention, SealItem, SealKind, UploadItem, WriteItem,
 };
 use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
 use rand::rngs::StdRng;
@@ -44,7 +44,7 @@ pub enum Move {
     /// Requests to forward to upstreams.
     Open(Vec<IntentItem>),
     /// Intents to close.
-    Close(Vec<OperationId>),
+    Close(Vec<CloseItem>),
     /// Locks to put in force, on any resource or on these.
     Complete(Option<Vec<fence_core::ResourceName>>),
     /// An intent to resolve.
@@ -380,9 +380,17 @@ impl Mover {
     }
 
     /// All but a few of those opened lately.
-    fn all_opened(&mut self) -> Vec<OperationId> {
-        let known: Vec<OperationId> = self.intents.iter().rev().take(60).copied().collect();
-        known.into_iter().filter(|_| self.rng.random_ratio(90, 100)).collect()
+    fn all_opened(&mut self) -> Vec<CloseItem> {
+        let mut known: Vec<OperationId> = self.intents.iter().rev().take(60).copied().collect();
+        known.retain(|_| self.rng.random_ratio(90, 100));
+        let mut item = |operation| {
+            let end = match self.chance(30) {
+                true => ForwardEnd::Unsent,
+                false => ForwardEnd::Answered(if self.chance(70) { 200 } else { 409 }),
+            };
+            CloseItem { operation, end }
+        };
+        known.into_iter().map(&mut item).collect()
     }
 
     fn opened(&mut self, span: usize) -> Option<OperationId> {

@@ -1,6 +1,6 @@
-//! C4, C11, C12, C13: grants, and what may come after them.
+//! C4, C11, C12, C13, C16: grants, and what may come after them.
 
-use fence_history::{Asked, Checker, HEALED_WITHIN_US};
+use fence_history::{Answer, Asked, Checker, HEALED_WITHIN_US, Outcome};
 
 use super::{begun, clean, only};
 use crate::build::*;
@@ -142,15 +142,15 @@ fn c12_finds_a_lock_with_two_tokens() {
 #[test]
 fn c13_finds_a_late_effect() {
     let mut story = begun();
-    story.effect(10);
+    story.effect(30, 10);
     story.grant(2, 20, 1);
     clean(&story);
     let mut across = story.clone();
-    story.effect(10);
+    story.effect(30, 10);
     only(&story, Checker::C13);
     // A rollback is no excuse.
     across.rollback(0, 1);
-    across.effect(10);
+    across.effect(30, 10);
     only(&across, Checker::C13);
 }
 
@@ -159,4 +159,57 @@ fn c12_lets_one_lock_be_told_twice() {
     let mut story = begun();
     story.call(acquire(1), granted(1, 10, 1));
     clean(&story);
+}
+
+/// A request that was admitted as operation 30, and on which the upstream acted, if it did.
+fn forwarded(acted: bool) -> Story {
+    let mut story = begun();
+    story.intent(30);
+    let call = story.begin(1, forward(30, 10));
+    if acted {
+        story.effect(30, 10);
+    }
+    story.end(call, unknown(30));
+    story
+}
+
+#[test]
+fn c16_finds_what_is_told_of_a_request_and_is_not_so() {
+    for (acted, told) in [(true, Outcome::Buried), (false, Outcome::Applied)] {
+        let mut story = forwarded(acted);
+        story.call(ask(30), outcome(Outcome::NotKnown));
+        clean(&story);
+        story.call(ask(30), outcome(told));
+        only(&story, Checker::C16);
+        let mut story = forwarded(!acted);
+        story.call(ask(30), outcome(told));
+        clean(&story);
+    }
+}
+
+/// What never will be must not be later, and what is said to be must have been before.
+#[test]
+fn c16_finds_an_effect_that_comes_after_what_was_told() {
+    for told in [Outcome::Buried, Outcome::Applied] {
+        let mut story = forwarded(false);
+        story.call(ask(30), outcome(told));
+        story.effect(30, 10);
+        only(&story, Checker::C16);
+    }
+}
+
+#[test]
+fn c16_finds_a_wrong_answer_to_the_request_itself() {
+    let never = Answer::Failed { code: "upstream-unreachable".into() };
+    for (acted, answer) in
+        [(true, refused("fence-token-stale")), (true, never), (false, Answer::Forwarded)]
+    {
+        let mut story = begun();
+        let call = story.begin(1, forward(30, 10));
+        if acted {
+            story.effect(30, 10);
+        }
+        story.end(call, answer);
+        only(&story, Checker::C16);
+    }
 }

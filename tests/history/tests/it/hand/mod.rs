@@ -65,8 +65,11 @@ fn a_right_history_touches_every_checker_and_violates_none() {
     keyed_line(&mut story, "key");
     story.end(late, Answer::Done);
     story.call(ask(4), outcome(Outcome::Applied));
-    story.call(Asked::Forward { resource: "r".into(), token: 10 }, Answer::Forwarded);
-    story.effect(10);
+    let forward = story.begin(1, forward(30, 10));
+    story.intent(30);
+    story.effect(30, 10);
+    story.end(forward, Answer::Forwarded);
+    story.call(ask(30), outcome(Outcome::Applied));
     story.healed();
     story.grant(2, 20, 4);
     story.call(put(20, "v4"), told(4, Some(4), 0, true));

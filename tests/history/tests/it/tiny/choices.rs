@@ -20,7 +20,7 @@ impl World {
             }
             (90..95, Some(held)) => {
                 let resource = held.resources[0].clone();
-                Asked::Forward { resource, token: held.token }
+                Asked::Forward { resource, token: held.token, request: self.id() }
             }
             (_, Some(held)) => Asked::Acquire { lock: Some(held.id), resources: held.resources },
         }

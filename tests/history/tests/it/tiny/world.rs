@@ -56,7 +56,7 @@ pub struct World {
     /// Operations that somebody may ask about.
     pub(super) questions: Vec<Uuid>,
     /// Calls to the upstream that may still have their effect.
-    open: Vec<(usize, String, i64)>,
+    open: Vec<(usize, String, i64, Uuid)>,
 }
 
 impl World {
@@ -226,19 +226,22 @@ impl World {
             }
             Asked::Read { resource, key } => self.ledger.read(&resource, &key),
             Asked::Ask { operation } => self.ledger.ask(operation),
-            Asked::Forward { resource, token } => match self.ledger.judge(&resource, token, None) {
-                Ok(()) => {
-                    self.open.push((call, resource, token));
-                    Answer::Forwarded
+            Asked::Forward { resource, token, request } => {
+                match self.ledger.judge(&resource, token, None) {
+                    Ok(()) => {
+                        self.open.push((call, resource, token, request));
+                        Answer::Forwarded
+                    }
+                    Err(code) => refused(code),
                 }
-                Err(code) => refused(code),
-            },
+            }
+            Asked::Resolve { .. } => unreachable!("nobody asks that"),
             Asked::Write(_) | Asked::Commit { .. } => unreachable!("an item"),
         }
     }
 
     fn seal(&mut self, lock: Uuid, resources: &[String], force: bool) -> Answer {
-        if self.open.iter().any(|(_, name, _)| resources.contains(name)) {
+        if self.open.iter().any(|(_, name, ..)| resources.contains(name)) {
             return Answer::Refused { code: "resource-draining".to_owned() };
         }
         self.mint += 2;
@@ -247,9 +250,9 @@ impl World {
 
     fn answer(&mut self, client: usize, call: usize, answer: Answer) {
         if let Some(at) = self.open.iter().position(|(open, ..)| *open == call) {
-            let (_, resource, token) = self.open.remove(at);
+            let (_, resource, token, request) = self.open.remove(at);
             let at = self.tick();
-            self.events.push(Record::Effect(Effect { at, resource, token }));
+            self.events.push(Record::Effect(Effect { at, resource, token, request }));
         }
         let asked = self.calls[call].asked.clone();
         let lost = self.random.below(200) < self.shape.accidents;
