@@ -31,7 +31,9 @@ on_both!(
 const EARLY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 async fn in_front_of(url: &str, more: &str) -> Gateway {
-    let setting = format!("name=u,url={url},resource=/r/{{resource}},guarantee=drained{more}");
+    let setting = format!(
+        "name=u,url={url},resource=/r/{{resource}},resource_form=digits,guarantee=drained{more}"
+    );
     SetUp::Embedded.settings().await.flag("--upstream", &setting).start().await
 }
 
@@ -132,7 +134,7 @@ async fn a_slow_reader_leaves_nothing_open() {
     let lock = client.acquire("u:1", "10m").await;
     let mut connection = TcpStream::connect(gateway.address()).await.expect("it listens");
     let request = format!(
-        "PUT /upstreams/u/r/1?size={SIZE} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+        "PUT /upstreams/u/r/1?size={SIZE} HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
          Content-Length: 1\r\n\r\nx",
         lock.token
     );
@@ -195,7 +197,7 @@ async fn an_answer_that_may_be_anothers_leaves_its_fate_open(setup: SetUp) {
 }
 
 async fn a_number_is_used_up_by_what_was_not_sent(setup: SetUp) {
-    let setting = "name=u,url=http://127.0.0.1:1,resource=/r/{resource},guarantee=drained";
+    let setting = "name=u,url=http://127.0.0.1:1,resource=/r/{resource},resource_form=digits,guarantee=drained";
     let gateway = setup.settings().await.flag("--upstream", setting).start().await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;

@@ -100,7 +100,7 @@ impl World {
             draining: CancellationToken::new(),
             guarantee: "strict",
             upstreams: Upstreams::default(),
-            cors_origins: Vec::new(),
+            doors: Arc::default(),
         });
         Self { engine, routes, clock, granted: Vec::new(), said: Vec::new() }
     }
