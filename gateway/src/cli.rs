@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use fence_core::ResourceName;
 use reqwest::Url;
+use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -191,20 +192,19 @@ impl From<anyhow::Error> for Failure {
 
 /// Does what the command line asks for.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    // What is written, such as blobs in a folder, is for this user only.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match cli.command {
         Command::Serve(flags) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
-            telemetry::start(&config)?;
+            let config = start(&flags)?;
             block_on(serve(config))?;
         }
         Command::Migrate(flags) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
-            telemetry::start(&config)?;
+            let config = start(&flags)?;
             block_on(async move { wiring::migrate(&config).await })?;
         }
         Command::Refence(Refence { reason, force, flags }) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
-            telemetry::start(&config)?;
+            let config = start(&flags)?;
             let mut told = String::new();
             block_on(async {
                 told = wiring::refence(&config, &reason, force).await?;
@@ -213,8 +213,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             print(&told)?;
         }
         Command::Backup(Backup { directory, flags }) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
-            telemetry::start(&config)?;
+            let config = start(&flags)?;
             let mut backup = wiring::Backup::default();
             block_on(async {
                 backup = wiring::backup(&config, &directory).await?;
@@ -226,8 +225,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             }
         }
         Command::Scrub(Scrub { fix, deep, flags }) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
-            telemetry::start(&config)?;
+            let config = start(&flags)?;
             let mut scrubbed = wiring::Scrubbed::default();
             block_on(async {
                 scrubbed = wiring::scrub(&config, fix, deep).await?;
@@ -242,13 +240,23 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             }
         }
         Command::CheckConfig(flags) => {
-            let config = Config::load(&flags).map_err(Failure::misused)?;
+            let (config, warnings) = Config::load(&flags).map_err(Failure::misused)?;
             print(&config.show().map_err(Failure::misused)?)?;
+            let warnings = warnings.iter().map(|warning| format!("# warning: {warning}\n"));
+            print(&warnings.collect::<String>())?;
         }
         Command::Drill(settings) => run_drill(settings)?,
         Command::Openapi => print(&http::openapi_yaml())?,
     }
     Ok(())
+}
+
+/// Loads the settings, starts logging, and begins with what there is to be warned of.
+fn start(flags: &Flags) -> Result<Config, Failure> {
+    let (config, warnings) = Config::load(flags).map_err(Failure::misused)?;
+    telemetry::start(&config)?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(config)
 }
 
 fn run_drill(Drill { url, resource, timeout, json }: Drill) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -24,6 +24,7 @@ impl DataDir {
             .mode(0o700)
             .create(path)
             .with_context(|| format!("cannot create the data directory {}", path.display()))?;
+        own(path)?;
         let name = path.join("lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -58,6 +59,21 @@ impl DataDir {
     }
 }
 
+/// Refuses a directory in which others can put a ledger or a mint of their own in the place of ours.
+fn own(path: &Path) -> anyhow::Result<()> {
+    let metadata = std::fs::metadata(path)
+        .with_context(|| format!("cannot look at the data directory {}", path.display()))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o022 != 0 {
+        bail!(
+            "others can write to the data directory {place} (mode {mode:o}), and with it to the ledger; take \
+             that away (chmod go-w {place}), or name a folder inside it, which is then made for this user only",
+            place = path.display()
+        );
+    }
+    Ok(())
+}
+
 /// The process that the lock file names, if it names one.
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
@@ -72,9 +88,24 @@ fn holder(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        let name = format!("fencegate-data-dir-open-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(DataDir::lock(&path).unwrap());
+        let set =
+            |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o777, 0o720, 0o702, 0o1777] {
+            set(mode);
+            let error = DataDir::lock(&path).unwrap_err().to_string();
+            assert!(error.contains("others can write") && error.contains("chmod go-w"), "{error}");
+        }
+        set(0o755);
+        DataDir::lock(&path).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 
     #[test]
     fn one_process_at_a_time() {

@@ -104,7 +104,7 @@ pub async fn put(client: &Client, lock: &Lock, key: &str, seed: u64, length: usi
 /// The head of a put whose body is still to be sent.
 pub fn head(resource: &str, key: &str, lock: &Lock, length: usize, more: &str) -> Vec<u8> {
     format!(
-        "PUT {} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\nX-Lock-Id: {}\r\n{more}\
+        "PUT {} HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\nX-Lock-Id: {}\r\n{more}\
          Content-Length: {length}\r\n\r\n",
         object_path(resource, key),
         lock.token,

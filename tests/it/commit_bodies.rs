@@ -26,7 +26,7 @@ fn put(key: &str, body: &str) -> Value {
 /// The head of a commit whose body will have so many bytes.
 fn head(lock: &Lock, length: usize) -> String {
     format!(
-        "POST /commit HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+        "POST /commit HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
          Content-Type: multipart/form-data; boundary={BOUNDARY}\r\nContent-Length: {length}\r\n\r\n",
         lock.token
     )

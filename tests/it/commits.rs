@@ -247,7 +247,7 @@ async fn a_commit_in_vain_is_refused_before_its_bodies(setup: SetUp) {
     let begin = async |extra: &str| {
         let mut connection = RawConnection::open(gateway.address()).await;
         let head = format!(
-            "POST /commit HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n{extra}\
+            "POST /commit HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n{extra}\
              Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n\
              Content-Length: 1000000000\r\n\r\n",
             lock.token

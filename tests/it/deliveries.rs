@@ -42,7 +42,7 @@ fn names(prefix: &str, number: usize) -> Vec<String> {
 fn post(path: &str, body: &Value) -> String {
     let body = body.to_string();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -92,7 +92,7 @@ impl Deaf {
 
 /// Endless requests for a page of many kilobytes.
 fn pages() -> impl Iterator<Item = String> + Send + 'static {
-    std::iter::repeat_with(|| "GET /openapi.yaml HTTP/1.1\r\nHost: test\r\n\r\n".to_owned())
+    std::iter::repeat_with(|| "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned())
 }
 
 /// How many such pages go into the sockets between a gateway and a caller that reads nothing.

@@ -140,7 +140,10 @@ async fn what_others_use_is_left_alone() {
 #[tokio::test]
 async fn it_works_through_a_proxy_with_a_path_prefix() {
     let gateway = Gateway::embedded().start().await;
-    let location = "location /store/fence/ { proxy_pass http://fencegate/; }";
+    let location = "location /store/fence/ {
+        proxy_pass http://fencegate/;
+        proxy_set_header Host $http_host;
+    }";
     let nginx = Nginx::start(location, gateway.address()).await;
     for url in ["/store/fence", "/store/fence/"] {
         let ended = drill(&format!("{}{url}", nginx.url()), &[]).await;

@@ -45,14 +45,14 @@ fn wanted(number: usize) -> String {
 fn request(stage: Stage, number: usize, lock: &Lock) -> Vec<u8> {
     let body = "x".repeat(1000);
     let put = format!(
-        "PUT /resources/noise/objects/k{} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+        "PUT /resources/noise/objects/k{} HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
          Content-Length: 1000\r\n\r\n",
         number % 10,
         lock.token
     );
     let wish = json!({ "resource": wanted(number), "ttl": "1h", "owner": "gone" }).to_string();
     let post = format!(
-        "POST /locks HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+        "POST /locks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",
         wish.len()
     );

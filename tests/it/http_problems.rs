@@ -10,11 +10,11 @@ use fence_tests::raw::{RawAnswer, RawConnection, exchange};
 
 /// A request, and the status and code of its answer.
 fn exits() -> Vec<(&'static str, String, u16, &'static str)> {
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let post = |path: &str, kind: &str, body: &str| {
         let length = body.len();
         format!(
-            "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: {kind}\r\n\
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         )
     };
@@ -53,7 +53,7 @@ fn exits() -> Vec<(&'static str, String, u16, &'static str)> {
         ("a long path", get(&format!("/{wide}")), 414, "uri-too-long"),
         (
             "a wide header",
-            get("/locks").replace("Host: test", &format!("Host: test\r\nX-Wide: {wide}")),
+            get("/locks").replace("Host: localhost", &format!("Host: localhost\r\nX-Wide: {wide}")),
             431,
             "headers-too-large",
         ),
@@ -125,7 +125,8 @@ async fn every_code_has_a_page_that_explains_it() {
 async fn a_request_id_of_the_caller_is_kept_and_one_is_made_up_otherwise() {
     let gateway = Gateway::embedded().start().await;
     let ask = async |id: &str| {
-        let request = format!("GET /nowhere HTTP/1.1\r\nHost: test\r\nX-Request-Id: {id}\r\n\r\n");
+        let request =
+            format!("GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {id}\r\n\r\n");
         let answer = exchange(gateway.address(), request.as_bytes()).await.unwrap();
         examine(&answer).unwrap().request_id
     };
@@ -139,7 +140,7 @@ async fn a_request_id_of_the_caller_is_kept_and_one_is_made_up_otherwise() {
 #[tokio::test]
 async fn a_refused_method_names_the_allowed_ones() {
     let gateway = Gateway::embedded().start().await;
-    let request = "PATCH /locks HTTP/1.1\r\nHost: test\r\n\r\n";
+    let request = "PATCH /locks HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let answer = exchange(gateway.address(), request.as_bytes()).await.unwrap();
     assert_eq!(answer.status, 405);
     let allowed = answer.header("allow").unwrap_or_default();
@@ -151,7 +152,7 @@ async fn an_error_in_answer_to_head_has_no_body() {
     let gateway = Gateway::embedded().start().await;
     let mut connection = RawConnection::open(gateway.address()).await;
     for (path, status) in [("/nowhere", 404), ("/resources/r/objects/k", 404), ("/readyz", 200)] {
-        let request = format!("HEAD {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        let request = format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         connection.send(request.as_bytes()).await;
         let answer = connection.head_answer().await.unwrap();
         assert_eq!(answer.status, status, "{path}");

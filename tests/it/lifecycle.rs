@@ -24,7 +24,7 @@ on_both!(
 async fn begun(gateway: &Gateway, token: impl std::fmt::Display) -> RawConnection {
     let mut connection = RawConnection::open(gateway.address()).await;
     let head = format!(
-        "PUT /resources/job:1/objects/slow HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {token}\r\n\
+        "PUT /resources/job:1/objects/slow HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {token}\r\n\
          Content-Length: 10\r\n\r\n01234"
     );
     connection.send(head.as_bytes()).await;

@@ -20,6 +20,7 @@ mod cut_connections;
 mod deadlocks;
 mod deliveries;
 mod disasters;
+mod doors;
 mod drill;
 mod engine_blobs;
 mod engine_breaks;

@@ -24,7 +24,7 @@ async fn put_until(gateway: &Gateway, number: usize, lock: &Lock, end: Instant) 
     let mut writes = 0;
     while Instant::now() < end {
         let put = format!(
-            "PUT /resources/{}/objects/c{number}-{} HTTP/1.1\r\nHost: test\r\n\
+            "PUT /resources/{}/objects/c{number}-{} HTTP/1.1\r\nHost: localhost\r\n\
              X-Fence-Token: {}\r\nContent-Length: 1024\r\n\r\n{}",
             lock.resources[0],
             writes % 100,

@@ -7,9 +7,12 @@ use fence_tests::raw::{RawConnection, exchange};
 use serde_json::json;
 
 const LOCATION: &str = include_str!("nginx-location.conf");
+/// Under which name clients reach it.
+const NAME: &str = "gate.example.com";
 
 async fn behind_nginx() -> (Gateway, Nginx, Client) {
     let settings = Gateway::embedded().env("FENCEGATE_OBJECT_BYTES_MAX", "409600");
+    let settings = settings.flag("--server-names", NAME);
     let gateway = settings.start().await;
     let nginx = Nginx::start(LOCATION, gateway.address()).await;
     let client = Client::new(nginx.url());
@@ -43,11 +46,38 @@ async fn names_arrive_through_nginx_as_they_were_sent() {
 }
 
 #[tokio::test]
+async fn the_id_of_a_lock_is_in_no_log_of_nginx() {
+    let (mut gateway, nginx, client) = behind_nginx().await;
+    let lock = client.acquire("r", "30s").await;
+    client.renew(&lock, None).send().await.expect(200);
+    client.lock_of(&lock).send().await.expect(200);
+    client.get(format!("/locks%2F{}", lock.id)).unchecked().send().await;
+    client.read("r", "k").send().await.refused(404, "object-not-found");
+    gateway.kill9();
+    client.renew(&lock, None).unchecked().send().await.expect(502);
+    client.read("r", "k").unchecked().send().await.expect(502);
+    let id = lock.id.to_string();
+    let (access, errors) = nginx.logs();
+    for log in [&access, &errors] {
+        assert!(log.contains("/resources/r/objects/k") && !log.contains(&id), "{log}");
+    }
+    assert!(access.contains("POST /locks "), "{access}");
+}
+
+#[tokio::test]
+async fn another_name_than_that_of_the_settings_is_refused_through_nginx() {
+    let (_gateway, nginx, _client) = behind_nginx().await;
+    let request = b"GET /locks HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let answer = exchange(nginx.address(), request).await.unwrap();
+    assert_eq!((answer.status, answer.code().as_str()), (421, "host-not-served"));
+}
+
+#[tokio::test]
 async fn characters_that_need_no_encoding_may_be_sent_plain_through_nginx() {
     let (_gateway, nginx, client) = behind_nginx().await;
     let lock = client.acquire("job:1@eu+a=b,c", "30s").await;
     let request = format!(
-        "PUT /resources/job:1@eu+a=b,c/objects/x:@+=,y HTTP/1.1\r\nHost: test\r\n\
+        "PUT /resources/job:1@eu+a=b,c/objects/x:@+=,y HTTP/1.1\r\nHost: gate.example.com\r\n\
          X-Fence-Token: {}\r\nContent-Length: 1\r\n\r\nx",
         lock.token
     );
@@ -110,7 +140,7 @@ async fn a_client_that_waits_for_100_continue_gets_it_through_nginx() {
     let lock = client.acquire("r", "30s").await;
     let mut connection = RawConnection::open(nginx.address()).await;
     let head = format!(
-        "PUT {} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\nExpect: 100-continue\r\n\
+        "PUT {} HTTP/1.1\r\nHost: gate.example.com\r\nX-Fence-Token: {}\r\nExpect: 100-continue\r\n\
          Content-Length: 5\r\n\r\n",
         object_path("r", "k"),
         lock.token
@@ -127,7 +157,7 @@ async fn chunked_bodies_and_the_limit_on_them_pass_through_nginx() {
     let (_gateway, nginx, client) = behind_nginx().await;
     let lock = client.acquire("r", "30s").await;
     let head = format!(
-        "PUT {} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "PUT {} HTTP/1.1\r\nHost: gate.example.com\r\nX-Fence-Token: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
         object_path("r", "k"),
         lock.token
     );
@@ -155,7 +185,7 @@ async fn names_that_are_refused_without_nginx_are_refused_behind_it() {
         ("/resources/%252e/objects/k", "resource-name-invalid"),
     ] {
         let request = format!(
-            "PUT {path} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\nContent-Length: 1\r\n\r\nx",
+            "PUT {path} HTTP/1.1\r\nHost: gate.example.com\r\nX-Fence-Token: {}\r\nContent-Length: 1\r\n\r\nx",
             lock.token
         );
         let answer = exchange(nginx.address(), request.as_bytes()).await.unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use fence_core::wire::{RejectionEntry, RejectionList};
 use fence_tests::client::Client;
+use fence_tests::gateway::Settings;
 use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
@@ -108,9 +109,11 @@ async fn metrics_count_what_happened(setup: SetUp) {
 }
 
 async fn only_chosen_resources_are_exported_by_name(setup: SetUp) {
-    let settings = setup.settings().await;
-    let settings = settings.flag("--metrics-prefix", "job:").flag("--metrics-prefix", "job:1");
-    let gateway = settings.start().await;
+    let exported = ["job:", "job:1"];
+    let adjust = |settings: Settings| {
+        exported.iter().fold(settings, |settings, prefix| settings.flag("--metrics-prefix", prefix))
+    };
+    let gateway = setup.start_with_high_tokens(adjust).await;
     let client = gateway.client();
     let mut lock = client.acquire("job:1", "10m").await;
     client.acquire("cron:1", "10m").await;
@@ -120,12 +123,15 @@ async fn only_chosen_resources_are_exported_by_name(setup: SetUp) {
     lock = client.acquire("job:1", "10m").await;
     let text = page(&client).await;
     assert!(!text.contains("cron:1"), "{text}");
-    let token: i64 = lock.token.get();
-    let line = format!("fencegate_resource_highest_token{{resource=\"job:1\"}} {token}");
+    let line = "fencegate_resource_grants_total{resource=\"job:1\"} 2".to_owned();
     let named = |line: &str| text.lines().filter(|found| *found == line).count();
     assert_eq!(named(&line), 1, "once, however many prefixes match\n{text}");
-    let gone = format!("fencegate_resource_highest_token{{resource=\"job:2\"}} {}", gone.token);
-    assert_eq!(named(&gone), 1, "{text}");
+    let gone = "fencegate_resource_grants_total{resource=\"job:2\"} 1";
+    assert_eq!(named(gone), 1, "{text}");
+    assert!(text.contains("# TYPE fencegate_resource_grants_total counter"), "{text}");
+    // A token is all it takes to write.
+    let token = lock.token.to_string();
+    assert!(token.len() > 9 && !text.contains(&token), "{text}");
     let age = |name: &str| format!("fencegate_resource_holder_age_seconds{{resource=\"{name}\"}}");
     assert!(text.contains(&age("job:1")) && !text.contains(&age("job:2")), "{text}");
 

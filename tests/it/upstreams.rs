@@ -150,7 +150,7 @@ async fn what_the_upstream_says_is_passed_back(setup: SetUp) {
 }
 
 async fn an_upstream_that_cannot_be_reached_leaves_nothing_open(setup: SetUp) {
-    let setting = "name=u,url=http://127.0.0.1:1,resource=/r/{resource},guarantee=drained";
+    let setting = "name=u,url=http://127.0.0.1:1,resource=/r/{resource},resource_form=digits,guarantee=drained";
     let gateway = setup.settings().await.flag("--upstream", setting).start().await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;

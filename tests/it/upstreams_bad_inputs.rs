@@ -13,7 +13,7 @@ async fn paths_that_could_be_read_two_ways_are_refused() {
     let lock = gateway.client().acquire("u:1", "10m").await;
     let send = async |method: &str, path: &str| {
         let request = format!(
-            "{method} /upstreams/u{path} HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+            "{method} /upstreams/u{path} HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
              Content-Length: 1\r\n\r\nx",
             lock.token
         );
@@ -72,7 +72,7 @@ async fn methods_that_are_not_forwarded_are_refused() {
     let lock = client.acquire("u:1", "10m").await;
     let token = lock.token;
     let raw = async |request: String| exchange(gateway.address(), request.as_bytes()).await;
-    let trace = raw("TRACE /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n\r\n".to_owned()).await;
+    let trace = raw("TRACE /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await;
     assert_eq!(trace.map(|answer| answer.status), Some(405));
     let connect =
         raw("CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: 169.254.169.254:80\r\n\r\n".into());
@@ -90,7 +90,7 @@ async fn methods_that_are_not_forwarded_are_refused() {
     ] {
         for method in ["GET", "HEAD", "OPTIONS"] {
             let request =
-                format!("{method} /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n{header}\r\n");
+                format!("{method} /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
             let mut connection = RawConnection::open(gateway.address()).await;
             connection.send(request.as_bytes()).await;
             let told = match method {
@@ -103,11 +103,12 @@ async fn methods_that_are_not_forwarded_are_refused() {
     }
     // A body of nothing is none.
     for header in ["Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n"] {
-        let request = format!("GET /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n{header}\r\n");
+        let request = format!("GET /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
         assert_eq!(raw(request).await.map(|answer| answer.status), Some(200), "{header}");
     }
     let begun = upstream.begun();
-    let elsewhere = "GET http://169.254.169.254/upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n\r\n";
+    let elsewhere =
+        "GET http://169.254.169.254/upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(raw(elsewhere.to_owned()).await.map(|answer| answer.status), Some(400));
     for header in [
         "X-Fence-Token: 1, 2\r\n".to_owned(),
@@ -120,19 +121,20 @@ async fn methods_that_are_not_forwarded_are_refused() {
         format!("X-Fence-Token: {token}\r\nX-Rewrite-URL: /r/2\r\n"),
         format!("X-Fence-Token: {token}\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"),
     ] {
-        let request = format!("PUT /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n{header}\r\n");
+        let request = format!("PUT /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n{header}\r\n");
         let answer = raw(request).await.expect("an answer");
         assert_eq!(answer.status, 400, "{header}: {}", answer.text());
     }
     assert_eq!(upstream.begun(), begun);
     // Methods without a name here are fenced like any write.
-    let made = raw("MKCOL /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\n\r\n".to_owned()).await;
+    let made = raw("MKCOL /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await;
     assert_eq!(
         made.map(|answer| (answer.status, answer.code())),
         Some((428, "fence-token-missing".into()))
     );
-    let made =
-        format!("MKCOL /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {token}\r\n\r\n");
+    let made = format!(
+        "MKCOL /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {token}\r\n\r\n"
+    );
     assert_eq!(raw(made).await.map(|answer| answer.status), Some(200));
     assert_eq!(upstream.seen()[begun].method.as_str(), "MKCOL");
 }
@@ -146,7 +148,7 @@ async fn bodies_that_arrive_too_slowly_are_ended() {
     let lock = client.acquire("u:1", "10m").await;
     let mut connection = RawConnection::open(gateway.address()).await;
     let head = format!(
-        "PUT /upstreams/u/r/1 HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\nContent-Length: 9\r\n\r\nxx",
+        "PUT /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\nContent-Length: 9\r\n\r\nxx",
         lock.token
     );
     connection.send(head.as_bytes()).await;
@@ -160,8 +162,7 @@ async fn bodies_that_arrive_too_slowly_are_ended() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_does_not_look_whole() {
-    let (gateway, upstream) =
-        fronted(SetUp::Embedded, "drained", ",timeout=2s,connect_timeout=1s").await;
+    let (gateway, upstream) = fronted(SetUp::Embedded, "drained", ",timeout=2s").await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
     let cut = through(&client, Method::PUT, "1", "size=200000&cut").under(&lock);
@@ -205,10 +206,17 @@ async fn lists_and_resolutions_are_checked() {
 #[tokio::test]
 async fn settings_that_cannot_be_used_end_the_gateway_at_once() {
     for (setting, why) in [
-        ("name=u,url=ftp://x,resource=/r/{resource},guarantee=drained", "http"),
-        ("name=u,url=http://x/,resource=/r,guarantee=drained", "{resource}"),
-        ("name=u,url=http://x/,resource=/r/{resource}", "guarantee"),
-        ("name=u,url=http://x/,resource=/r/{resource},guarantee=strict", "strict"),
+        (
+            "name=u,url=ftp://x,resource=/r/{resource},resource_form=digits,guarantee=drained",
+            "http",
+        ),
+        ("name=u,url=http://x/,resource=/r,resource_form=any,guarantee=drained", "{resource}"),
+        ("name=u,url=http://x/,resource=/r/{resource},resource_form=digits", "guarantee"),
+        ("name=u,url=http://x/,resource=/r/{resource},guarantee=drained", "resource_form"),
+        (
+            "name=u,url=http://x/,resource=/r/{resource},resource_form=digits,guarantee=strict",
+            "strict",
+        ),
     ] {
         let settings = SetUp::Embedded.settings().await.flag("--upstream", setting);
         let (status, log) = settings.start_refused().await;

@@ -14,7 +14,7 @@ use fence_core::wire;
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost, rolled_back};
 use fence_tests::upstream::Upstream;
-use fencegate::config::{self, Guarantee};
+use fencegate::config::{self, Credentials, Guarantee, ResourceForm};
 use fencegate::engine::Forward;
 use fencegate::http::proxy::{Passage, Upstreams, forward, is_fenced, read_ahead};
 use fencegate::http::{Limits, Problem};
@@ -31,14 +31,16 @@ fn settings(upstream: &Upstream, max_effect_delay: Option<Duration>) -> config::
         name: "u".into(),
         url: upstream.url(),
         resource: "/r/{resource}".into(),
+        resource_form: ResourceForm::Digits,
         resource_prefix: None,
         guarantee: Guarantee::Drained,
         timeout: Duration::from_secs(60),
-        connect_timeout: Duration::from_secs(5),
+        connect_timeout: None,
         body_bytes_max: 1000,
         in_flight_max: 9,
         max_effect_delay,
         intermediary: true,
+        authorization: Credentials::Strip,
     }
 }
 

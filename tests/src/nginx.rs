@@ -9,7 +9,7 @@ use crate::process::{Home, eventually, find_program, free_port, loopback, tail_o
 /// process.
 #[derive(Debug)]
 pub struct Nginx {
-    _home: Home,
+    home: Home,
     address: SocketAddr,
 }
 
@@ -42,12 +42,18 @@ impl Nginx {
             tokio::net::TcpStream::connect(address).await.ok()
         })
         .await;
-        Self { _home: home, address }
+        Self { home, address }
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it wrote into its access log and its error log so far.
+    pub fn logs(&self) -> (String, String) {
+        let read = |name| std::fs::read_to_string(self.home.path().join(name)).expect("a log");
+        (read("access.log"), read("log"))
     }
 
     /// Its base URL.
@@ -67,7 +73,7 @@ pid {dir}/nginx.pid;
 error_log {dir}/log warn;
 events {{}}
 http {{
-access_log off;
+access_log {dir}/access.log;
 client_body_temp_path {dir}/body;
 proxy_temp_path {dir}/proxy;
 fastcgi_temp_path {dir}/fastcgi;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
@@ -47,7 +47,8 @@ struct Shared {
 /// A running upstream. It ends with this.
 ///
 /// What it does, a request asks for in its query: `delay=<ms>` before it acts, `late=<ms>` between the head
-/// and the end of the answer, `status=<code>`, `size=<bytes>` of the answer, `chunked`, `hang`, `cut`.
+/// and the end of the answer, `status=<code>`, `size=<bytes>` of the answer, `chunked`, `hang`, `cut`, `loud` for headers that act on more than the
+/// answer.
 pub struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -85,7 +86,9 @@ impl Upstream {
     /// A flag for `--upstream`: `/r/{resource}` names the resources, which are prefixed with `u:`.
     pub fn setting(&self, guarantee: &str, more: &str) -> String {
         let url = self.url();
-        format!("name=u,url={url},resource=/r/{{resource}},guarantee={guarantee}{more}")
+        format!(
+            "name=u,url={url},resource=/r/{{resource}},resource_form=digits,guarantee={guarantee}{more}"
+        )
     }
 
     /// What it acted on so far.
@@ -153,8 +156,28 @@ async fn perform(shared: Arc<Shared>, request: Request) -> Response {
     if let Some(to) = asked(&query, "location") {
         response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(to).expect("plain"));
     }
+    if asked(&query, "loud").is_some() {
+        let loud = LOUD
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        response.headers_mut().extend(loud);
+    }
     response
 }
+
+/// What a service may say to browsers about its own origin, and one header that is about nothing.
+const LOUD: &[(&str, &str)] = &[
+    ("set-cookie", "session=1"),
+    ("access-control-allow-origin", "*"),
+    ("service-worker-allowed", "/"),
+    ("clear-site-data", "\"*\""),
+    ("alt-svc", "h3=\":1\""),
+    ("strict-transport-security", "max-age=1"),
+    ("content-security-policy", "script-src *"),
+    ("cross-origin-resource-policy", "cross-origin"),
+    ("x-fence-token", "7"),
+    ("x-own", "kept"),
+];
 
 fn answer(query: &str) -> Response {
     let size = usize::try_from(number(query, "size").unwrap_or(0)).expect("small enough");

@@ -117,6 +117,10 @@ codes! {
 
     /// The request breaks a rule of HTTP or of this API.
     RequestMalformed, "request-malformed", 400, false, "The request is malformed";
+    /// `Host` names something else than this gateway.
+    HostNotServed, "host-not-served", 421, false, "The gateway is not reached under this name";
+    /// A page of another origin sent it.
+    OriginForbidden, "origin-forbidden", 403, false, "Pages of this origin may not call the gateway";
     /// The body is not the JSON that the call takes.
     BodyMalformed, "body-malformed", 400, false, "The body is not what this call takes";
     /// A query parameter is unknown or has a bad value.

@@ -5,12 +5,39 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
-use uuid::Uuid;
+use uuid::{Uuid, Variant};
 
 /// The id of a lock: a random UUID, the holder's key to it, shown to nobody else.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LockId(pub Uuid);
+
+/// An id is not written as a UUID, or not of a kind that cannot be guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the id of a lock is a random UUID, version 4 or 7, such as 67e55044-10b1-426f-9247-bb680e5fe0c8"
+)]
+pub struct LockIdError;
+
+impl LockId {
+    /// Reads an id in the one usual form, with hyphens. Other versions than 4 and 7 are refused: times, names
+    /// and counters can be guessed, and whoever knows the id of a lock can release it.
+    ///
+    /// # Errors
+    /// It is not such an id.
+    pub fn parse(text: &str) -> Result<Self, LockIdError> {
+        let id = Uuid::try_parse(text).ok().filter(|_| text.len() == 36).ok_or(LockIdError)?;
+        let random = [4, 7].contains(&id.get_version_num()) && id.get_variant() == Variant::RFC4122;
+        random.then_some(Self(id)).ok_or(LockIdError)
+    }
+}
+
+impl<'de> Deserialize<'de> for LockId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
 
 /// The id of one write, given by the gateway; `GET /operations/{id}` says what became of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

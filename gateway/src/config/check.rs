@@ -8,9 +8,9 @@ use std::time::Duration;
 use figment::Figment;
 use tracing_subscriber::EnvFilter;
 
-use super::layers::place;
+use super::layers::{from_file, place};
 use super::upstreams::trouble;
-use super::{Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT};
+use super::{Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT, ResourceForm, Upstream};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,12 +25,43 @@ impl Config {
         self.check_numbers(&check)?;
         self.check_durations(&check)?;
         self.check_lists(&check)?;
+        self.check_listening(&check)?;
         if let Some(why) = trouble(&self.upstreams) {
             return Err(check.refuse("upstreams", why));
         }
+        check.forms(&self.upstreams)?;
         self.check_log(&check)?;
         self.check_etcd(&check)?;
-        self.check_pair(&check)
+        self.check_pair(&check)?;
+        match self.insecure().into_iter().next() {
+            Some((name, why)) if !self.insecure_backends => Err(check.refuse(
+                name,
+                format!("{why}; or set insecure_backends = true if the network between is trusted"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody is let in from the network, and no page of the web, by accident.
+    fn check_listening(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        let address = self.listen;
+        if !address.ip().to_canonical().is_loopback() && !self.open_to_network {
+            return Err(check.refuse(
+                "listen",
+                format!(
+                    "{address} is reached from the network, and whoever reaches it can take and break any \
+                     lock and read any object; listen on 127.0.0.1:{port}, or say --open-to-network \
+                     (open_to_network = true) if only those who may do all that reach it",
+                    port = address.port()
+                ),
+            ));
+        }
+        if self.cors_origin.iter().any(|origin| origin == "*") {
+            let why = "* would let every page of the web take and break locks, for there is no access \
+                       control; name the origins";
+            return Err(check.refuse("cors_origin", why.into()));
+        }
+        Ok(())
     }
 
     fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
@@ -98,7 +129,7 @@ impl Config {
                     "cors_origin",
                     format!(
                         "{origin:?} is not an origin such as https://ops.example.com, without a \
-                         path, or *"
+                         path"
                     ),
                 ));
             }
@@ -226,6 +257,18 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// A regular expression may hold commas and semicolons, which separate elsewhere: it would be cut silently.
+    fn forms(&self, upstreams: &[Upstream]) -> Result<(), ConfigError> {
+        let matching = |one: &&Upstream| matches!(one.resource_form, ResourceForm::Matching(_));
+        match upstreams.iter().find(matching) {
+            Some(upstream) if !from_file(self.figment, "upstreams") => {
+                let why = "a resource_form that is a regular expression goes into the file";
+                Err(self.refuse("upstreams", format!("{:?}: {why}", upstream.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn readable(&self, name: &str, file: &Path) -> Result<(), ConfigError> {
         match std::fs::read(file) {
             Ok(_) => Ok(()),
@@ -255,7 +298,7 @@ fn is_host_and_port(text: &str) -> bool {
 
 fn is_origin(text: &str) -> bool {
     if text == "*" {
-        return true;
+        return true; // refused with a reason of its own
     }
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     // Browsers send origins in lower case and compare them byte by byte.

@@ -18,6 +18,16 @@ pub struct Flags {
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
 
+    /// Also listen on an address that others than this machine reach: whoever does can take and break any
+    /// lock and read any object
+    #[arg(long)]
+    pub open_to_network: bool,
+
+    /// Be reached under this name or address too, for example gate.example.com; names of this machine
+    /// itself such as localhost always work (repeatable)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub server_names: Vec<String>,
+
     /// Keep the SQLite ledger and the embedded mint here [default: ./fencegate-data]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -35,6 +45,10 @@ pub struct Flags {
     #[arg(long, value_name = "PREFIX")]
     pub etcd_prefix: Option<String>,
 
+    /// Reach Postgres and etcd over a network without TLS, or with TLS that is not verified
+    #[arg(long)]
+    pub insecure_backends: bool,
+
     /// Let gateways re-fence a Postgres that may have lost commits, or wait for `fencegate refence`
     /// [default: auto]
     #[arg(long, value_name = "HOW")]
@@ -46,7 +60,7 @@ pub struct Flags {
     pub require_lock_id: Option<RequireLockId>,
 
     /// Front an HTTP service, for example name=crm,url=http://crm:8000,resource=/customers/{resource},
-    /// guarantee=drained (repeatable); docs/config.md has all keys
+    /// resource_form=digits,guarantee=drained (repeatable); docs/config.md has all keys
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub upstream: Vec<String>,
 
@@ -98,6 +112,9 @@ impl Flags {
         });
         [
             ("listen", self.listen.clone().map(Value::from)),
+            ("open_to_network", self.open_to_network.then(|| Value::from(true))),
+            ("server_names", list(&self.server_names)),
+            ("insecure_backends", self.insecure_backends.then(|| Value::from(true))),
             ("data_dir", path(&self.data_dir).map(Value::from)),
             ("postgres", self.postgres.clone().map(Value::from)),
             ("etcd", list(&self.etcd)),

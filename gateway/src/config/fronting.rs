@@ -1,7 +1,10 @@
-//! What the settings of an upstream say in words of their own: its guarantee, and which part of its paths is
-//! the resource.
+//! What the settings of an upstream say in words of their own: its guarantee, which part of its paths is the
+//! resource and how that looks, and what becomes of a caller's credentials.
 
 use std::fmt;
+
+use regex::Regex;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a 2xx of an upstream promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -21,6 +24,139 @@ impl Guarantee {
             Self::Drained => "drained",
             Self::Admission => "admission",
         }
+    }
+}
+
+/// What becomes of `Authorization` and `Cookie` of a caller, and of `Set-Cookie` of an upstream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Credentials {
+    /// They end at the gateway.
+    #[default]
+    Strip,
+    /// They are the upstream's, and passed.
+    Pass,
+}
+
+/// How the part of a path looks that is the resource. A service that takes two spellings for one record would
+/// let two holders write it, each behind a fence of its own.
+#[derive(Debug, Clone)]
+pub enum ResourceForm {
+    /// A number without leading zeros.
+    Digits,
+    /// A UUID in lower case.
+    UuidLower,
+    /// A word in lower case: a letter, then letters, digits, `-` and `_`.
+    Lower,
+    /// Whatever makes the name of a resource.
+    Any,
+    /// What this matches from beginning to end; the text is as it was written.
+    Matching(Anchored),
+}
+
+/// A regular expression that is held against the whole text.
+#[derive(Debug, Clone)]
+pub struct Anchored {
+    written: String,
+    whole: Regex,
+}
+
+/// The most memory that a compiled expression may take.
+const REGEX_BYTES_MAX: usize = 256 * 1024;
+
+impl ResourceForm {
+    /// Reads the word for a form, or an expression that begins with `^` and ends with `$`.
+    ///
+    /// # Errors
+    /// Why it is neither.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "digits" => return Ok(Self::Digits),
+            "uuid-lower" => return Ok(Self::UuidLower),
+            "lower" => return Ok(Self::Lower),
+            "any" => return Ok(Self::Any),
+            _ => {}
+        }
+        if !text.starts_with('^') || !text.ends_with('$') || text.ends_with("\\$") {
+            return Err(format!(
+                "resource_form {text:?} is not digits, uuid-lower, lower, any or a regular expression from \
+                 ^ to $"
+            ));
+        }
+        // Once more from end to end: an alternative would be anchored on one side only.
+        let whole = regex::RegexBuilder::new(&format!(r"\A(?:{text})\z"))
+            .size_limit(REGEX_BYTES_MAX)
+            .build();
+        let whole = whole.map_err(|error| format!("resource_form {text:?}: {error}"))?;
+        Ok(Self::Matching(Anchored { written: text.to_owned(), whole }))
+    }
+
+    /// Whether a part of a path has the form.
+    pub fn fits(&self, part: &str) -> bool {
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let word =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        match self {
+            Self::Digits => {
+                part == "0"
+                    || (!part.starts_with('0') && is_all(part, |byte| byte.is_ascii_digit()))
+            }
+            Self::UuidLower => {
+                part.len() == 36
+                    && part.bytes().enumerate().all(|(at, byte)| match at {
+                        8 | 13 | 18 | 23 => byte == b'-',
+                        _ => hex(byte),
+                    })
+            }
+            Self::Lower => part.starts_with(|c: char| c.is_ascii_lowercase()) && is_all(part, word),
+            Self::Any => true,
+            Self::Matching(form) => form.whole.is_match(part),
+        }
+    }
+
+    /// What a part has to be, for people.
+    pub fn wanted(&self) -> String {
+        match self {
+            Self::Digits => "a number without leading zeros".into(),
+            Self::UuidLower => "a UUID in lower case".into(),
+            Self::Lower => {
+                "a lower-case letter, then lower-case letters, digits, '-' and '_'".into()
+            }
+            Self::Any => "anything".into(),
+            Self::Matching(form) => format!("as {}", form.written),
+        }
+    }
+
+    fn written(&self) -> &str {
+        match self {
+            Self::Digits => "digits",
+            Self::UuidLower => "uuid-lower",
+            Self::Lower => "lower",
+            Self::Any => "any",
+            Self::Matching(form) => &form.written,
+        }
+    }
+}
+
+fn is_all(part: &str, good: impl Fn(u8) -> bool) -> bool {
+    !part.is_empty() && part.bytes().all(good)
+}
+
+impl PartialEq for ResourceForm {
+    fn eq(&self, other: &Self) -> bool {
+        self.written() == other.written()
+    }
+}
+
+impl Serialize for ResourceForm {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.written())
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceForm {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -103,6 +239,45 @@ mod tests {
         let nested = Pattern::parse("/a/{resource}/b").unwrap();
         assert_eq!(nested.resource("/a/7/b/c"), Some("7"));
         assert_eq!(nested.resource("/a/7"), None);
+    }
+
+    #[test]
+    fn one_record_has_one_spelling() {
+        let cases: [(&str, &[&str], &[&str]); 5] = [
+            (
+                "digits",
+                &["0", "7", "70", "18446744073709551616"],
+                &["", "07", "00", "7.json", "7a", "+7", "٣"],
+            ),
+            (
+                "uuid-lower",
+                &["67e55044-10b1-426f-9247-bb680e5fe0c8"],
+                &[
+                    "",
+                    "67E55044-10b1-426f-9247-bb680e5fe0c8",
+                    "67e5504410b1426f9247bb680e5fe0c8",
+                    "67e55044-10b1-426f-9247-bb680e5fe0c",
+                    "67e55044-10b1-426f-9247-bb680e5fe0c8.json",
+                ],
+            ),
+            ("lower", &["a", "eu-west_1"], &["", "A", "aB", "1a", "7", "a.json", "-a", "é"]),
+            (
+                "^(de|fr)-[0-9]{1,3}$",
+                &["de-1", "fr-999"],
+                &["", "de-1000", "de-1\n", "xde-1", "DE-1"],
+            ),
+            // Anchored as a whole, not only the first and the last alternative.
+            ("^a|b$", &["a", "b"], &["ax", "xb", "ab"]),
+        ];
+        for (form, good, bad) in cases {
+            let form = ResourceForm::parse(form).unwrap();
+            good.iter().for_each(|part| assert!(form.fits(part), "{form:?} {part}"));
+            bad.iter().for_each(|part| assert!(!form.fits(part), "{form:?} {part}"));
+        }
+        assert!(ResourceForm::parse("any").unwrap().fits("Whatever.json"));
+        for bad in ["", "Digits", "[0-9]+", "^a", "a$", "^a\\$", "^($", "^(a{500}){500}$"] {
+            assert!(ResourceForm::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Kind {
     Number,
     /// Its parts separated by commas.
     List,
+    /// `true` or `false`.
+    Truth,
     /// Upstreams separated by semicolons, each as pairs.
     Upstreams,
 }
@@ -34,6 +36,8 @@ pub enum Kind {
 /// All settings by name.
 pub const SETTINGS: &[(&str, Kind)] = &[
     ("listen", Kind::Text),
+    ("open_to_network", Kind::Truth),
+    ("server_names", Kind::List),
     ("data_dir", Kind::Text),
     ("postgres", Kind::Text),
     ("etcd", Kind::List),
@@ -43,6 +47,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("etcd_ca_file", Kind::Text),
     ("etcd_cert_file", Kind::Text),
     ("etcd_key_file", Kind::Text),
+    ("insecure_backends", Kind::Truth),
     ("refence", Kind::Text),
     ("require_lock_id", Kind::Text),
     ("blobs", Kind::Text),
@@ -113,6 +118,9 @@ pub(super) fn file(path: &Path) -> Result<Layer, ConfigError> {
 }
 
 /// Reads the variables that begin with `FENCEGATE_`, and ignores all others.
+///
+/// One that is no setting may be somebody else's, such as a script's own: [`strangers`] tells of it. One that
+/// looks like a misspelt setting is refused: the setting would silently not be in force.
 pub(super) fn environment(
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Layer, ConfigError> {
@@ -134,6 +142,10 @@ pub(super) fn environment(
                 Ok(number) => Value::from(number),
                 Err(_) => Value::from(text),
             },
+            Some(Kind::Truth) => match text.trim().parse::<bool>() {
+                Ok(truth) => Value::from(truth),
+                Err(_) => Value::from(text),
+            },
             Some(Kind::List) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::from(parts.collect::<Vec<_>>())
@@ -142,16 +154,43 @@ pub(super) fn environment(
                 let parts = text.split(';').filter(|part| !part.trim().is_empty());
                 Value::from(parts.map(from_pairs).collect::<Vec<_>>())
             }
-            None => {
-                return Err(ConfigError(format!(
-                    "{variable} in {ENVIRONMENT} is not a setting{}",
-                    suggestion(&name)
-                )));
-            }
+            None => match misspelt(&name) {
+                Some(meant) => {
+                    return Err(ConfigError(format!(
+                        "{variable} in {ENVIRONMENT} is not a setting; did you mean {ENV_PREFIX}{}?",
+                        meant.to_ascii_uppercase()
+                    )));
+                }
+                None => continue,
+            },
         };
         values.insert(name, value);
     }
     Ok(Layer { source: ENVIRONMENT.into(), values })
+}
+
+/// A warning for each variable that begins as ours do and is passed over.
+pub(super) fn strangers<'v>(variables: impl Iterator<Item = &'v str>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for variable in variables.filter(|variable| *variable != ENV_CONFIG) {
+        let Some(rest) = variable.strip_prefix(ENV_PREFIX) else { continue };
+        let name = rest.to_ascii_lowercase();
+        if kind(&name).is_none() && !is_service_link(rest) {
+            let hint = suggestion(&name);
+            warnings
+                .push(format!("{variable} in {ENVIRONMENT} is not a setting and ignored{hint}"));
+        }
+    }
+    warnings
+}
+
+/// The setting that a name is a slip of the fingers away from: one wrong, missing, additional or swapped
+/// letter for each four.
+fn misspelt(name: &str) -> Option<&'static str> {
+    let allowed = (name.len() / 4).clamp(1, 3);
+    let near =
+        SETTINGS.iter().map(|(setting, _)| (strsim::damerau_levenshtein(name, setting), *setting));
+    near.filter(|(distance, _)| *distance <= allowed).min().map(|(_, setting)| setting)
 }
 
 /// Kubernetes gives each container such variables about each service of its namespace, under the
@@ -173,6 +212,12 @@ pub(super) fn place(figment: &Figment, name: &str) -> String {
         Some(metadata) => from(name, &metadata.name),
         None => name.to_owned(),
     }
+}
+
+/// Whether the value of a setting came from a file.
+pub(super) fn from_file(figment: &Figment, name: &str) -> bool {
+    let source = figment.find_metadata(name).map(|metadata| metadata.name.clone());
+    source.is_some_and(|source| source != ENVIRONMENT && source != COMMAND_LINE)
 }
 
 /// The trouble with the type or the form of a value, in our own words where figment's are odd.

@@ -1,9 +1,11 @@
 //! The settings of the gateway: defaults, then a file, then the environment, then flags.
 
+mod backends;
 mod check;
 mod flags;
 mod fronting;
 mod layers;
+mod listening;
 mod secret;
 mod show;
 #[cfg(test)]
@@ -18,8 +20,9 @@ use figment::Figment;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use flags::Flags;
-pub use fronting::{Guarantee, Pattern};
+pub use fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 pub use layers::SETTINGS;
+pub use listening::HostName;
 pub use secret::{PostgresUrl, Secret};
 pub use upstreams::Upstream;
 
@@ -44,6 +47,10 @@ pub struct Config {
     /// The address and port to listen on.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
+    /// Whether others than this machine may be listened to.
+    pub open_to_network: bool,
+    /// Names under which the gateway is reached, beside those of this machine itself.
+    pub server_names: Vec<HostName>,
     /// Where the SQLite ledger and the embedded mint live.
     pub data_dir: PathBuf,
     /// The Postgres ledger, instead of SQLite.
@@ -69,6 +76,8 @@ pub struct Config {
     /// The key of that certificate (PEM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd_key_file: Option<PathBuf>,
+    /// Whether Postgres and etcd may be reached over a network without TLS that is verified.
+    pub insecure_backends: bool,
     /// Who re-fences a Postgres that may have lost commits.
     pub refence: RefenceMode,
     /// Whether writers must name their lock beside its token.
@@ -188,6 +197,8 @@ impl Default for Config {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            open_to_network: false,
+            server_names: Vec::new(),
             data_dir: "./fencegate-data".into(),
             postgres: None,
             etcd: Vec::new(),
@@ -197,6 +208,7 @@ impl Default for Config {
             etcd_ca_file: None,
             etcd_cert_file: None,
             etcd_key_file: None,
+            insecure_backends: false,
             refence: RefenceMode::Auto,
             require_lock_id: RequireLockId::Auto,
             blobs: None,
@@ -234,8 +246,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Loads the settings from the file, the environment and the flags of this process.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+    /// Loads the settings from the file, the environment and the flags of this process; also what there is
+    /// to be warned of.
+    pub fn load(flags: &Flags) -> Result<(Self, Vec<String>), ConfigError> {
         let env: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| {
                 let name = name.into_string().ok()?;
@@ -254,7 +267,10 @@ impl Config {
             Some(file) => Some(file),
             None => Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()),
         };
-        Self::load_from(file.as_deref(), env.into_iter(), flags)
+        let mut warnings = layers::strangers(env.iter().map(|(name, _)| name.as_str()));
+        let config = Self::load_from(file.as_deref(), env.into_iter(), flags)?;
+        warnings.extend(config.warnings());
+        Ok((config, warnings))
     }
 
     /// Loads the settings from what is given, and from nothing else.
@@ -268,9 +284,27 @@ impl Config {
             figment = figment.merge(layers::file(file)?);
         }
         figment = figment.merge(layers::environment(env)?).merge(layers::flags(flags));
-        let config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
+        let mut config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
+        config.upstreams.iter_mut().for_each(Upstream::complete);
         config.check(&figment)?;
         Ok(config)
+    }
+
+    /// What is allowed and yet worth a second thought.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.listen.ip().is_loopback() {
+            warnings.push(format!(
+                "whoever reaches {} can take and break any lock and read any object: there is no access \
+                 control",
+                self.listen
+            ));
+        }
+        warnings.extend(
+            self.insecure().into_iter().map(|(_, why)| format!("insecure_backends: {why}")),
+        );
+        warnings.extend(self.upstreams.iter().filter_map(Upstream::warning));
+        warnings
     }
 
     /// Where large payloads go.

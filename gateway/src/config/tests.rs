@@ -37,7 +37,7 @@ fn refusal(file: &str) -> String {
     load(file, &[], &Flags::default()).expect_err("it must be refused")
 }
 
-const POSTGRES: &str = "postgres://gw:hush@db:5432/fence";
+const POSTGRES: &str = "postgres://gw:hush@db:5432/fence?sslmode=verify-full";
 
 /// Every setting set to something that is not its default.
 fn full() -> Config {
@@ -50,6 +50,7 @@ fn full() -> Config {
         etcd_ca_file: Some("ca.pem".into()),
         etcd_cert_file: Some("cert.pem".into()),
         etcd_key_file: Some("key.pem".into()),
+        server_names: vec![HostName::parse("gate.example.com").unwrap()],
         ..Config::default()
     }
 }
@@ -94,6 +95,7 @@ fn text_that_looks_like_a_number_stays_text() {
     let env = [
         ("FENCEGATE_POSTGRES", POSTGRES),
         ("FENCEGATE_ETCD", "a:2379,b:2379"),
+        ("FENCEGATE_INSECURE_BACKENDS", "true"),
         ("FENCEGATE_ETCD_USER", "7"),
         ("FENCEGATE_ETCD_PASSWORD", "0123"),
     ];
@@ -112,7 +114,128 @@ fn what_is_no_setting_is_refused_wherever_it_stands() {
     );
     let env = [("FENCEGATE_LISTN", "127.0.0.1:2")];
     let error = load("", &env, &Flags::default()).unwrap_err();
-    assert!(error.starts_with("FENCEGATE_LISTN in the environment is not a setting"));
+    let meant =
+        "FENCEGATE_LISTN in the environment is not a setting; did you mean FENCEGATE_LISTEN?";
+    assert_eq!(error, meant);
+}
+
+#[test]
+fn a_variable_that_is_none_of_ours_is_passed_over_with_a_warning() {
+    let ours = ["FENCEGATE_CONFIG", "FENCEGATE_LISTEN", "FENCEGATE_PORT", "FENCEGATE_SERVICE_HOST"];
+    assert_eq!(layers::strangers(ours.into_iter()), Vec::<String>::new());
+    for stranger in ["BIN", "URL", "LOG_LEVEL", "TOKEN", "HOME", "IMAGE_TAG", "ETCD_ENDPOINTS", ""]
+    {
+        let variable = format!("FENCEGATE_{stranger}");
+        let env = [(variable.as_str(), "x")];
+        assert_eq!(load("", &env, &Flags::default()), Ok(Config::default()), "{variable}");
+        let [warning] = &layers::strangers([variable.as_str()].into_iter())[..] else {
+            panic!("one warning of {variable}");
+        };
+        assert!(warning.starts_with(&format!("{variable} in the environment is not")), "{warning}");
+    }
+    for (slip, meant) in [
+        ("POSTGRESS", "POSTGRES"),
+        ("POSTGERS", "POSTGRES"),
+        ("DATADIR", "DATA_DIR"),
+        ("Listen", "LISTEN"),
+        ("UPSTREAM", "UPSTREAMS"),
+        ("CORS_ORIGINS", "CORS_ORIGIN"),
+        ("REQUEST_TIMEOUTS", "REQUEST_TIMEOUT"),
+        ("ETCDUSER", "ETCD_USER"),
+        ("LOGS", "LOG"),
+    ] {
+        let error = load("", &[(&format!("FENCEGATE_{slip}"), "x")], &Flags::default());
+        let error = error.expect_err(slip);
+        assert!(error.ends_with(&format!("did you mean FENCEGATE_{meant}?")), "{error}");
+    }
+}
+
+#[test]
+fn only_this_machine_is_listened_to_unless_somebody_says_so() {
+    for address in ["0.0.0.0:8080", "[::]:8080", "10.0.0.5:1", "[::ffff:10.0.0.5]:1"] {
+        let error = refusal(&format!("listen = \"{address}\""));
+        assert!(error.starts_with("listen (from FILE): "), "{error}");
+        assert!(error.contains("--open-to-network") && error.contains(address), "{error}");
+        let open = load(
+            &format!("listen = \"{address}\"\nopen_to_network = true"),
+            &[],
+            &Flags::default(),
+        );
+        let open = open.unwrap();
+        assert!(
+            open.warnings()[0].contains("can take and break any lock"),
+            "{:?}",
+            open.warnings()
+        );
+    }
+    for address in ["127.0.0.1:0", "127.1.2.3:8080", "[::1]:8080", "[::ffff:127.0.0.1]:8080"] {
+        let config = load(&format!("listen = \"{address}\""), &[], &Flags::default()).unwrap();
+        assert_eq!(config.warnings(), Vec::<String>::new(), "{address}");
+    }
+    let env = [("FENCEGATE_LISTEN", "0.0.0.0:1"), ("FENCEGATE_OPEN_TO_NETWORK", "true")];
+    assert!(load("", &env, &Flags::default()).is_ok());
+    let env = [("FENCEGATE_OPEN_TO_NETWORK", "yes")];
+    assert!(load("", &env, &Flags::default()).unwrap_err().contains("expected a boolean"));
+    let flags = Flags {
+        listen: Some("0.0.0.0:1".into()),
+        open_to_network: true,
+        server_names: vec!["gate.example.com".into(), "10.0.0.5".into(), "fd00::1".into()],
+        ..Flags::default()
+    };
+    let config = load("", &[], &flags).unwrap();
+    assert_eq!(load(&config.show().unwrap(), &[], &Flags::default()), Ok(config));
+}
+
+#[test]
+fn pages_of_everywhere_are_not_let_in() {
+    let error = refusal("cors_origin = [\"https://ops.example.com\", \"*\"]");
+    assert!(error.starts_with("cors_origin (from FILE): * would let every page"), "{error}");
+    for bad in ["", "gate.example.com:8080", "http://gate", "a b", "*", "*.example.com", "[::1"] {
+        let error = refusal(&format!("server_names = [\"{bad}\"]"));
+        assert!(error.contains("is not the name or address of a host"), "{error}");
+    }
+}
+
+#[test]
+fn what_leaves_the_machine_is_verified_unless_somebody_says_otherwise() {
+    let with = |postgres: &str, etcd: &str, more: &str| {
+        let file = format!(
+            "postgres = \"postgres://{postgres}\"\netcd = [\"127.0.0.1:1\", \"{etcd}\"]\n{more}"
+        );
+        load(&file, &[], &Flags::default())
+    };
+    let (near, far) = ("127.0.0.1:2379", "etcd-1:2379");
+    for postgres in ["u@db/x", "u@10.0.0.5/x?sslmode=require", "u@db/x?sslmode=verify-ca"] {
+        let error = with(postgres, near, "").unwrap_err();
+        assert!(
+            error.starts_with("postgres (from FILE): ") && error.contains("verify-full"),
+            "{error}"
+        );
+        assert!(error.contains("insecure_backends"), "{error}");
+        let allowed = with(postgres, near, "insecure_backends = true").unwrap();
+        assert!(allowed.warnings()[0].contains("sslmode=verify-full"), "{:?}", allowed.warnings());
+        let shown = allowed.show().unwrap();
+        assert!(shown.contains("insecure_backends = true"), "{shown}");
+    }
+    for postgres in [
+        "u@db/x?sslmode=verify-full",
+        "u@localhost/x",
+        "u@[::1]/x",
+        "u@127.0.0.1/x",
+        "u@x/y?host=/run",
+    ] {
+        let config = with(postgres, near, "").unwrap_or_else(|error| panic!("{postgres}: {error}"));
+        assert_eq!(config.warnings(), Vec::<String>::new(), "{postgres}");
+    }
+    for etcd in [far, "http://etcd-1:2379", "10.0.0.5:2379", "[fd00::1]:2379"] {
+        let error = with("u@localhost/x", etcd, "").unwrap_err();
+        assert!(error.starts_with("etcd (from FILE): ") && error.contains(etcd), "{error}");
+        assert!(with("u@localhost/x", etcd, "insecure_backends = true").is_ok(), "{etcd}");
+    }
+    assert!(with("u@localhost/x", "http://[::1]:2379", "").is_ok());
+    let ca = File::new("");
+    let tls = format!("etcd_ca_file = {:?}", ca.0);
+    assert!(with("u@localhost/x", far, &tls).is_ok());
 }
 
 #[test]
@@ -172,7 +295,8 @@ fn postgres_and_etcd_go_together() {
     assert!(alone.starts_with("postgres (from FILE): it needs etcd as well"));
     let alone = refusal("etcd = [\"a:2379\"]");
     assert!(alone.starts_with("etcd (from FILE): it needs postgres as well"));
-    let both = format!("postgres = \"{POSTGRES}\"\netcd = [\"http://a:2379\", \"[::1]:2379\"]");
+    let both =
+        format!("postgres = \"{POSTGRES}\"\netcd = [\"http://localhost:2379\", \"[::1]:2379\"]");
     assert!(load(&both, &[], &Flags::default()).is_ok());
 }
 
@@ -195,7 +319,7 @@ fn secrets_are_never_shown() {
     let config = full();
     let shown = format!("{config:?}{}", config.show().unwrap());
     assert!(!shown.contains("hush"), "{shown}");
-    assert!(shown.contains("postgres://gw:***@db:5432/fence"), "{shown}");
+    assert!(shown.contains("postgres://gw:***@db:5432/fence?sslmode=verify-full"), "{shown}");
     for (url, expected) in [
         ("postgres://db/x?password=hush&a=b", "postgres://db/x?password=***&a=b"),
         ("postgres://db/x?p%61ssword=hush", "postgres://db/x?p%61ssword=***"),
@@ -253,14 +377,16 @@ fn every_flag_is_documented() {
 }
 
 const UPSTREAM: &str = "name = \"a\"\nurl = \"https://a:1/b\"\nresource = \"/r/{resource}\"\n\
+                        resource_form = \"digits\"\nauthorization = \"pass\"\n\
                         guarantee = \"drained\"\ntimeout = \"2s\"\nmax_effect_delay = \"9s\"\n\
                         connect_timeout = \"1s\"\nin_flight_max = 7\nintermediary = false\n";
 
 #[test]
 fn upstreams_are_given_in_three_ways() {
     let pairs = "name=a,url=https://a:1/b,resource=/r/{resource},guarantee=drained,timeout=2s,\
-                 max_effect_delay=9s,connect_timeout=1s,in_flight_max=7,intermediary=false";
-    let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.";
+                 resource_form=digits,authorization=pass,max_effect_delay=9s,connect_timeout=1s,in_flight_max=7,intermediary=false";
+    let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.,\
+                 resource_form=any";
     let in_file = load(&format!("[[upstreams]]\n{UPSTREAM}"), &[], &Flags::default()).unwrap();
     let upstream = &in_file.upstreams[0];
     assert_eq!((upstream.prefix().as_str(), upstream.in_flight_max), ("a:", 7));
@@ -288,7 +414,7 @@ fn every_key_of_an_upstream_is_documented() {
     );
     let table = toml::Table::try_from(&settings.unwrap().upstreams[0]).unwrap();
     let page = include_str!("../../../docs/config.md");
-    assert_eq!(table.len(), 11);
+    assert_eq!(table.len(), 13);
     for key in table.keys() {
         assert!(page.contains(&format!("\n| `{key}` | ")), "docs/config.md has no row for {key}");
     }
@@ -297,7 +423,8 @@ fn every_key_of_an_upstream_is_documented() {
 #[test]
 fn upstreams_are_checked() {
     let with = |key: &str, value: &str| {
-        let kept: Vec<&str> = UPSTREAM.lines().filter(|line| !line.starts_with(key)).collect();
+        let kept: Vec<&str> =
+            UPSTREAM.lines().filter(|line| !line.starts_with(&format!("{key} ="))).collect();
         let value = if value.is_empty() { String::new() } else { format!("{key} = {value}") };
         refusal(&format!("[[upstreams]]\n{}\n{value}", kept.join("\n")))
     };
@@ -312,6 +439,10 @@ fn upstreams_are_checked() {
         ("url", "\"http://a/#b\"", "must not have a fragment"),
         ("url", "\"http://\"", "cannot be read"),
         ("resource", "\"/r\"", "{resource}"),
+        ("resource_form", "", "missing field `resource_form`"),
+        ("resource_form", "\"numbers\"", "is not digits, uuid-lower, lower, any or"),
+        ("resource_form", "\"[0-9]+\"", "from ^ to $"),
+        ("authorization", "\"ours\"", "unknown variant"),
         ("resource_prefix", "\"a/\"", "begins no resource name"),
         ("resource_prefix", "\"\"", "begins no resource name"),
         ("guarantee", "\"strict\"", "unknown variant"),
@@ -336,4 +467,37 @@ fn upstreams_are_checked() {
     assert!(refusal(&two("b", "a:b:")).contains("overlap"));
     assert!(refusal(&two("b", "a")).contains("overlap"));
     assert!(load(&two("b", "b:"), &[], &Flags::default()).is_ok());
+}
+
+#[test]
+fn a_form_of_resources_is_warned_about_or_kept_in_the_file() {
+    let with = |form: &str| UPSTREAM.replace("\"digits\"", form);
+    let any = load(&format!("[[upstreams]]\n{}", with("\"any\"")), &[], &Flags::default()).unwrap();
+    assert!(any.warnings()[0].contains("resource_form = \"any\""), "{:?}", any.warnings());
+    let regex = with("'^(de|fr)-[0-9]{1,3}$'");
+    let config = load(&format!("[[upstreams]]\n{regex}"), &[], &Flags::default()).unwrap();
+    assert_eq!(config.warnings(), Vec::<String>::new());
+    let shown = config.show().unwrap();
+    assert_eq!(load(&shown, &[], &Flags::default()), Ok(config), "{shown}");
+    let pairs =
+        "name=a,url=http://a,resource=/r/{resource},resource_form=^[0-9]+$,guarantee=admission";
+    let flags = Flags { upstream: vec![pairs.into()], ..Flags::default() };
+    let env = [("FENCEGATE_UPSTREAMS", pairs)];
+    for error in [load("", &[], &flags), load("", &env, &Flags::default())] {
+        let error = error.unwrap_err();
+        assert!(error.contains("a regular expression goes into the file"), "{error}");
+    }
+}
+
+#[test]
+fn a_connection_may_take_no_longer_than_the_request_by_default() {
+    let connecting = |more: &str| {
+        let kept: Vec<&str> = UPSTREAM.lines().filter(|line| !line.contains("time")).collect();
+        let file = format!("[[upstreams]]\n{}\n{more}", kept.join("\n"));
+        load(&file, &[], &Flags::default()).unwrap().upstreams[0].connect_timeout()
+    };
+    assert_eq!(connecting("timeout = \"2s\""), Duration::from_secs(2));
+    assert_eq!(connecting("timeout = \"20s\""), Duration::from_secs(5));
+    assert_eq!(connecting(""), Duration::from_secs(5));
+    assert_eq!(connecting("timeout = \"2s\"\nconnect_timeout = \"1s\""), Duration::from_secs(1));
 }

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::duration;
-use super::fronting::{Guarantee, Pattern};
+use super::fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 
 /// The longest name of an upstream, and the longest prefix of its resources.
 const NAME_BYTES_MAX: usize = 64;
@@ -29,6 +29,8 @@ pub struct Upstream {
     pub url: String,
     /// The beginning of its paths, with `{resource}` for one segment.
     pub resource: String,
+    /// How that segment looks.
+    pub resource_form: ResourceForm,
     /// What the names of its resources begin with; its name and a colon by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_prefix: Option<String>,
@@ -37,9 +39,9 @@ pub struct Upstream {
     /// How long a request may take as a whole.
     #[serde(default = "timeout", with = "duration")]
     pub timeout: Duration,
-    /// How long a connection may take.
-    #[serde(default = "connect_timeout", with = "duration")]
-    pub connect_timeout: Duration,
+    /// How long a connection may take; 5 s or the timeout by default.
+    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Duration>,
     /// The largest body in either direction, in bytes.
     #[serde(default = "body_bytes_max")]
     pub body_bytes_max: u64,
@@ -52,15 +54,17 @@ pub struct Upstream {
     /// Only drained: whether something in between, such as a load balancer, may answer in its stead.
     #[serde(default = "intermediary")]
     pub intermediary: bool,
+    /// What becomes of the credentials of callers.
+    #[serde(default)]
+    pub authorization: Credentials,
 }
 
 fn timeout() -> Duration {
     Duration::from_secs(60)
 }
 
-fn connect_timeout() -> Duration {
-    Duration::from_secs(5)
-}
+/// How long a connection may take by default, unless the request as a whole may take less.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn body_bytes_max() -> u64 {
     1 << 30
@@ -79,6 +83,27 @@ impl Upstream {
     /// What the names of its resources begin with.
     pub fn prefix(&self) -> String {
         self.resource_prefix.clone().unwrap_or_else(|| format!("{}:", self.name))
+    }
+
+    /// How long a connection may take.
+    pub fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT.min(self.timeout))
+    }
+
+    /// Fills in what follows from other settings.
+    pub(super) fn complete(&mut self) {
+        self.connect_timeout = Some(self.connect_timeout());
+    }
+
+    /// What is allowed and yet worth a second thought.
+    pub(super) fn warning(&self) -> Option<String> {
+        (self.resource_form == ResourceForm::Any).then(|| {
+            format!(
+                "upstream {:?} has resource_form = \"any\": if it takes two spellings for one record (7, 07 \
+                 and 7.json, or A and a), two holders can write that record at a time",
+                self.name
+            )
+        })
     }
 
     /// Why it cannot be used, if it cannot.
@@ -115,7 +140,7 @@ impl Upstream {
         let text = humantime::format_duration;
         let bounded = [
             ("timeout", self.timeout, 100 * MILLISECOND, HOUR),
-            ("connect_timeout", self.connect_timeout, MILLISECOND, self.timeout),
+            ("connect_timeout", self.connect_timeout(), MILLISECOND, self.timeout),
         ];
         for (name, value, least, most) in bounded {
             if !(least..=most).contains(&value) {

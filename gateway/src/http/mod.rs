@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::{HeaderName, Method, header};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -27,8 +27,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
-pub use serve::PeerAddress;
 pub use serve::serve;
+pub use serve::{LocalAddress, PeerAddress};
 pub use state::{App, AppState, Limits};
 #[doc(hidden)]
 pub use tap::{Watched, watched};
@@ -86,9 +86,9 @@ fn api() -> OpenApiRouter<App> {
 /// The routes with everything that happens to each request.
 ///
 /// From the outside in: `answer` gives the request its id, and writes the problem document, the
-/// log line and the metrics of whatever comes back, be it from a handler or from a layer. CORS
-/// answers preflights. A panic becomes a problem. `check` refuses what is malformed. Then comes
-/// the route.
+/// log line and the metrics of whatever comes back, be it from a handler or from a layer; what a page of
+/// the web sends ends there. CORS answers preflights. A panic becomes a problem. `check` refuses what is
+/// malformed. Then comes the route.
 pub fn router(state: AppState) -> Router {
     // Their documentation takes far longer to make than the routes: once is enough.
     static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| api().split_for_parts().0);
@@ -108,7 +108,7 @@ pub fn router(state: AppState) -> Router {
         Some(cors) => router.layer(cors),
         None => router,
     };
-    router.layer(from_fn(middleware::answer)).with_state(app)
+    router.layer(from_fn_with_state(Arc::clone(&app.doors), middleware::answer)).with_state(app)
 }
 
 /// The contract, as OpenAPI 3.1.
@@ -144,13 +144,10 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 /// Off unless origins are configured; without credentials, because there are none.
 fn cors(state: &AppState) -> Option<CorsLayer> {
-    if state.cors_origins.is_empty() {
+    if state.doors.cors_origins.is_empty() {
         return None;
     }
-    let origins = match state.cors_origins.iter().any(|origin| origin == "*") {
-        true => AllowOrigin::any(),
-        false => AllowOrigin::list(state.cors_origins.clone()),
-    };
+    let origins = AllowOrigin::list(state.doors.cors_origins.clone());
     let exposed = [
         header::ETAG,
         header::LOCATION,

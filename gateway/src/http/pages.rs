@@ -49,6 +49,8 @@ pages! {
     "upstream-path-invalid"
     "events-cursor-void"
     "request-malformed"
+    "host-not-served"
+    "origin-forbidden"
     "body-malformed"
     "query-malformed"
     "digest-mismatch"

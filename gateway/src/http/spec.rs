@@ -35,6 +35,8 @@ pub struct Base;
 /// Codes that any call can answer with.
 const EVERYWHERE: &[ErrorCode] = &[
     ErrorCode::RequestMalformed,
+    ErrorCode::HostNotServed,
+    ErrorCode::OriginForbidden,
     ErrorCode::QueryMalformed,
     ErrorCode::RequestTimeout,
     ErrorCode::UriTooLong,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
 
 /// How much of everything a request may bring, and how long it may take to arrive.
@@ -81,8 +81,8 @@ pub struct AppState {
     pub requires_lock_id: bool,
     /// The upstreams that are fronted.
     pub upstreams: Upstreams,
-    /// Origins whose pages may call; none by default.
-    pub cors_origins: Vec<HeaderValue>,
+    /// Under which names the gateway is reached, and whose pages may call it.
+    pub doors: Arc<Doors>,
 }
 
 /// The state as handlers get it.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use axum::http::HeaderValue;
 use fence_core::ports::{Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
@@ -22,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
 use crate::engine::{self, Engine, Refencing};
+use crate::http::middleware::Doors;
 use crate::http::proxy::{self, Upstreams};
 use crate::http::{self, AppState, Limits};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
@@ -112,7 +112,7 @@ pub async fn serve(
         guarantee: "strict",
         requires_lock_id: config.requires_lock_id(),
         upstreams: Upstreams::new(&config.upstreams)?,
-        cors_origins: origins(&config)?,
+        doors: Arc::new(doors(&config)?),
     });
     tracing::info!("listening on http://{address}");
     let drain = Drain::start(&runtime, &config, &soft, &hard);
@@ -362,11 +362,12 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-fn origins(config: &Config) -> anyhow::Result<Vec<HeaderValue>> {
+fn doors(config: &Config) -> anyhow::Result<Doors> {
     let origin = |text: &String| {
         text.parse().with_context(|| format!("cors_origin {text:?} is not an origin"))
     };
-    config.cors_origin.iter().map(origin).collect()
+    let cors_origins: anyhow::Result<_> = config.cors_origin.iter().map(origin).collect();
+    Ok(Doors { server_names: config.server_names.clone(), cors_origins: cors_origins? })
 }
 
 /// The process-wide recorder of metrics.

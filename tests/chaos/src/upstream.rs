@@ -36,7 +36,7 @@ pub fn settings(upstream: &Upstream) -> [String; 2] {
     let setting = |name: &str, more: &str| {
         let url = upstream.url();
         format!(
-            "name={name},url={url}/{name},resource=/r/{{resource}},guarantee=drained,\
+            "name={name},url={url}/{name},resource=/r/{{resource}},resource_form=digits,guarantee=drained,\
              timeout={TIMEOUT},connect_timeout=500ms{more}"
         )
     };

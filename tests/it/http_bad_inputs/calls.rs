@@ -42,6 +42,22 @@ fn locks() -> Vec<Row> {
         bad("a lone surrogate", r#"{"resource":"fresh","owner":"\ud800"}"#),
         bad("a long owner", &format!(r#"{{"resource":"fresh","owner":"{}"}}"#, "o".repeat(257))),
         bad("an id that is none", r#"{"resource":"fresh","id":"1"}"#),
+        bad(
+            "an id of zeros",
+            r#"{"resource":"fresh","id":"00000000-0000-0000-0000-000000000000"}"#,
+        ),
+        bad(
+            "an id made of time",
+            r#"{"resource":"fresh","id":"c232ab00-9414-11ec-b3c8-9f6bdeced846"}"#,
+        ),
+        bad(
+            "an id made of a name",
+            r#"{"resource":"fresh","id":"2ed6657d-e927-568b-95e1-2665a8aea6a2"}"#,
+        ),
+        bad(
+            "an id without hyphens",
+            r#"{"resource":"fresh","id":"67e5504410b1426f9247bb680e5fe0c8"}"#,
+        ),
         row(
             "JSON under another type",
             json_to("/locks", r#"{"resource":"fresh"}"#).replace("application/json", "text/plain"),
@@ -52,7 +68,7 @@ fn locks() -> Vec<Row> {
 }
 
 fn watching() -> Vec<Row> {
-    let get = |path: &str| format!("GET /locks/{path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let get = |path: &str| format!("GET /locks/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let look = |name, query: &str| {
         row(name, get(&format!("{{other-id}}?{query}")), 400, "query-malformed")
     };
@@ -75,6 +91,12 @@ fn watching() -> Vec<Row> {
         look("an unknown parameter of a look", "since=leased&until=expired"),
         row("a query on events", get("{other-id}/events?wait=1s"), 400, "query-malformed"),
         row("events of an id that is none", get("1/events"), 400, "request-malformed"),
+        row(
+            "a look at an id made of time",
+            get("c232ab00-9414-11ec-b3c8-9f6bdeced846"),
+            400,
+            "request-malformed",
+        ),
         absent("waiting for an unknown lock", "?wait=50s"),
         absent("waiting for another word of an unknown lock", "?wait=50s&since=leased"),
         absent("events of an unknown lock", "/events"),
@@ -225,13 +247,13 @@ fn marks() -> Vec<Row> {
         row("a thaw", json_to("/resources/live/thaw", good), 404, "route-not-found"),
         row(
             "an audit of an unknown action",
-            "GET /audit?action=thaw HTTP/1.1\r\nHost: test\r\n\r\n",
+            "GET /audit?action=thaw HTTP/1.1\r\nHost: localhost\r\n\r\n",
             400,
             "query-malformed",
         ),
         row(
             "an audit of a bad name",
-            "GET /audit?resource=a%2Fb HTTP/1.1\r\nHost: test\r\n\r\n",
+            "GET /audit?resource=a%2Fb HTTP/1.1\r\nHost: localhost\r\n\r\n",
             400,
             "query-malformed",
         ),
@@ -240,9 +262,11 @@ fn marks() -> Vec<Row> {
 
 /// The feed of committed writes, and the history of a resource.
 fn feed() -> Vec<Row> {
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let stream = |lines: &str| {
-        format!("GET /events HTTP/1.1\r\nHost: test\r\nAccept: text/event-stream\r\n{lines}\r\n")
+        format!(
+            "GET /events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{lines}\r\n"
+        )
     };
     let feed =
         |name, query: &str| row(name, get(&format!("/events?{query}")), 400, "query-malformed");
@@ -280,7 +304,7 @@ fn feed() -> Vec<Row> {
         ),
         row(
             "events by another method",
-            "DELETE /events HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(),
+            "DELETE /events HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
             405,
             "method-not-allowed",
         ),

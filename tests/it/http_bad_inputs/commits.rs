@@ -7,7 +7,7 @@ const LIST: &str = r#"{"operations":[{"op":"put","resource":"live","key":"new","
 /// A commit with these header lines and this body, whose boundary is `XX`.
 fn commit(lines: &str, body: &str) -> String {
     format!(
-        "POST /commit HTTP/1.1\r\nHost: test\r\n{lines}Content-Type: multipart/form-data; \
+        "POST /commit HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Type: multipart/form-data; \
          boundary=XX\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -48,7 +48,7 @@ fn headers() -> Vec<Row> {
         let request = live(&form(LIST)).replace("multipart/form-data; boundary=XX", content_type);
         row(name, request, 415, "unsupported-media-type")
     };
-    let get = "GET /commit HTTP/1.1\r\nHost: test\r\n\r\n";
+    let get = "GET /commit HTTP/1.1\r\nHost: localhost\r\n\r\n";
     vec![
         row("a commit without a token", commit("", &form(LIST)), 428, "fence-token-missing"),
         token("a commit with zero", "0", 400, "fence-token-malformed"),

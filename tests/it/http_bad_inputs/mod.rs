@@ -151,7 +151,7 @@ async fn odd_but_allowed_requests_are_taken() {
         ("48: a key in the other case", "/resources/r/objects/A", "X-Fence-Token: {live}\r\n"),
         (
             "54: the right host in the request line",
-            "http://test/resources/r/objects/d",
+            "http://localhost/resources/r/objects/d",
             "X-Fence-Token: {live}\r\n",
         ),
         ("an encoded letter", "/resources/%72/objects/%65", "X-Fence-Token: {live}\r\n"),
@@ -163,7 +163,7 @@ async fn odd_but_allowed_requests_are_taken() {
     ] {
         let extra = extra.replace("{live}", &lock.token.to_string());
         let request =
-            format!("PUT {line} HTTP/1.1\r\nHost: test\r\n{extra}Content-Length: 1\r\n\r\nx");
+            format!("PUT {line} HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: 1\r\n\r\nx");
         let answer = exchange(address, request.as_bytes()).await.unwrap();
         assert_eq!(answer.status, 201, "{name}: {}", answer.text());
     }
@@ -186,7 +186,7 @@ async fn a_write_whose_caller_hangs_up_after_the_body_takes_effect_once() {
     for number in 1..=20 {
         let mut connection = RawConnection::open(gateway.address()).await;
         let request = format!(
-            "PUT /resources/r/objects/k HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+            "PUT /resources/r/objects/k HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
              Idempotency-Key: key-{number}\r\nContent-Length: 2\r\n\r\nxx",
             lock.token
         );
@@ -214,7 +214,7 @@ async fn requests_that_arrive_too_slowly_are_ended() {
     let lock = client.acquire("r", "10m").await;
     let put = |length: usize| {
         format!(
-            "PUT /resources/r/objects/k HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {}\r\n\
+            "PUT /resources/r/objects/k HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {}\r\n\
              Content-Length: {length}\r\n\r\n",
             lock.token
         )

@@ -26,7 +26,7 @@ pub fn row(name: &'static str, request: impl Into<String>, status: u16, code: &'
 /// A call with this body.
 pub fn json_to(path: &str, body: &str) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )

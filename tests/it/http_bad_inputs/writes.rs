@@ -15,7 +15,7 @@ fn put(lines: &str) -> String {
 }
 
 fn put_at(path: &str, lines: &str) -> String {
-    format!("PUT {path} HTTP/1.1\r\nHost: test\r\n{lines}Content-Length: 1\r\n\r\nx")
+    format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: 1\r\n\r\nx")
 }
 
 /// A put of one byte with this token.
@@ -32,7 +32,7 @@ fn tokens() -> Vec<Row> {
     let malformed = |name, value: &str| row(name, token(value), 400, "fence-token-malformed");
     let lines = |name, lines| row(name, put(lines), 400, "fence-token-malformed");
     let missing = |name, request: String| row(name, request, 428, "fence-token-missing");
-    let head = "PUT /resources/live/objects/new HTTP/1.1\r\nHost: test\r\n";
+    let head = "PUT /resources/live/objects/new HTTP/1.1\r\nHost: localhost\r\n";
     vec![
         missing("1: no token", put("")),
         malformed("2: an empty token", ""),
@@ -135,6 +135,10 @@ fn conditions() -> Vec<Row> {
             "version-mismatch",
         ),
         bad("a lock id that is none", "X-Lock-Id: 1\r\n"),
+        bad("a lock id of zeros", "X-Lock-Id: 00000000-0000-0000-0000-000000000000\r\n"),
+        bad("a lock id made of time", "X-Lock-Id: c232ab00-9414-11ec-b3c8-9f6bdeced846\r\n"),
+        bad("a lock id made of a name", "X-Lock-Id: 2ed6657d-e927-568b-95e1-2665a8aea6a2\r\n"),
+        bad("a lock id of another variant", "X-Lock-Id: 67e55044-10b1-426f-c247-bb680e5fe0c8\r\n"),
         row("the id of another lock", live("X-Lock-Id: {other-id}\r\n"), 403, "lock-id-mismatch"),
     ]
 }
@@ -203,7 +207,7 @@ fn keys() -> Vec<Row> {
 
 fn bodies() -> Vec<Row> {
     let head =
-        "PUT /resources/live/objects/new HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {live}\r\n";
+        "PUT /resources/live/objects/new HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {live}\r\n";
     let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
     vec![
         row(
@@ -259,8 +263,9 @@ fn bodies() -> Vec<Row> {
 
 fn framing() -> Vec<Row> {
     let head =
-        "PUT /resources/live/objects/new HTTP/1.1\r\nHost: test\r\nX-Fence-Token: {live}\r\n";
+        "PUT /resources/live/objects/new HTTP/1.1\r\nHost: localhost\r\nX-Fence-Token: {live}\r\n";
     let bad = |name, request: String| row(name, request, 400, "request-malformed");
+    let closing = |name, request: String| Row { closes: true, ..bad(name, request) };
     let chunked = "Transfer-Encoding: chunked\r\n";
     let end = "\r\n1\r\nx\r\n0\r\n\r\n";
     vec![
@@ -273,6 +278,21 @@ fn framing() -> Vec<Row> {
             ..bad("52: two lengths, turned", format!("{head}{chunked}Content-Length: 11\r\n{end}"))
         },
         bad("53: two different lengths", live("Content-Length: 2\r\n")),
+        Row { closes: true, ..bad("53: two equal lengths", live("Content-Length: 1\r\n")) },
+        closing("53: chunked twice", format!("{head}{chunked}{chunked}{end}")),
+        closing("53: a list", format!("{head}Transfer-Encoding: identity, chunked\r\n{end}")),
+        closing(
+            "53: a list of one kind",
+            format!("{head}Transfer-Encoding: chunked, chunked\r\n{end}"),
+        ),
+        closing(
+            "53: compressed and chunked",
+            format!("{head}Transfer-Encoding: gzip, chunked\r\n{end}"),
+        ),
+        closing("53: all lines bare", live("").replace("\r\n", "\n")),
+        closing("53: a bare request line", live("").replacen("\r\n", "\n", 1)),
+        closing("53: a bare header", live("X-Long: {}\n".replace("{}", &"x".repeat(200)).as_str())),
+        closing("53: a bare end", live("").replace("\r\n\r\n", "\r\n\n")),
         bad("53: a negative length", format!("{head}Content-Length: -1\r\n\r\nx")),
         bad("53: a length with a plus", format!("{head}Content-Length: +1\r\n\r\nx")),
         bad("53: an unknown coding", format!("{head}Transfer-Encoding: xchunked\r\n{end}")),

@@ -203,6 +203,7 @@ impl FenceRow {
             frozen: self.frozen.clone(),
             protected: self.protected.clone(),
             waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
+            grants: self.grants,
             token: self.token,
         }
     }

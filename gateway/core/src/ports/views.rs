@@ -97,7 +97,9 @@ pub struct ResourceView {
     pub protected: Option<String>,
     /// How many wait for its lock.
     pub waiting: i64,
-    /// The highest token; only for the operator's metrics.
+    /// How often its lock was granted.
+    pub grants: i64,
+    /// The highest token; shown to nobody.
     pub token: Token,
 }
 

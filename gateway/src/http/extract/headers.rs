@@ -7,7 +7,6 @@ use fence_core::etag::ObjectCondition;
 use fence_core::{ErrorCode, LockId, Token};
 
 use super::conditions::WriteConditions;
-use super::path::uuid;
 use crate::engine::metrics::count_rejection;
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -137,11 +136,8 @@ fn lock_id(headers: &HeaderMap) -> Result<Option<LockId>, Problem> {
     let Some(value) = single(headers, "x-lock-id")? else {
         return Ok(None);
     };
-    std::str::from_utf8(value)
-        .ok()
-        .and_then(uuid)
-        .map(|id| Some(LockId(id)))
-        .ok_or_else(|| Problem::malformed("X-Lock-Id is not a UUID"))
+    let id = LockId::parse(std::str::from_utf8(value).unwrap_or_default());
+    id.map(Some).map_err(|why| Problem::malformed(format!("X-Lock-Id: {why}")))
 }
 
 /// A plain decimal from 0 to 2^63-1, without sign or leading zero, which `parse` alone would take.

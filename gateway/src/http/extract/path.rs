@@ -55,7 +55,9 @@ impl<S: Sync> FromRequestParts<S> for InLock {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        id(parts.uri.path()).map(|id| Self(LockId(id)))
+        let id = parts.uri.path().split('/').nth(2).unwrap_or_default();
+        let id = LockId::parse(id);
+        id.map(Self).map_err(|why| Problem::malformed(format!("the id in the path: {why}")))
     }
 }
 

@@ -1,15 +1,17 @@
 //! The outermost middleware: request id, problem documents, verdict, log line and duration.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use fence_core::ResourceName;
 use tracing::Instrument;
 
+use super::browsers::{Doors, contain, keep_pages_out};
 use super::request_id::RequestId;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
@@ -28,12 +30,15 @@ pub fn describe() {
 const CLIENT_CLOSED: u16 = 499;
 
 /// Runs a request and finishes its answer.
-pub async fn answer(mut request: Request, next: Next) -> Response {
+pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next: Next) -> Response {
     let id = RequestId::accept(request.headers());
     request.extensions_mut().insert(id.clone());
     let mut line = Line::begin(&request, id.clone());
     let span = tracing::info_span!("request", request_id = id.as_str());
-    let mut response = next.run(request).instrument(span).await;
+    let mut response = match keep_pages_out(&request, &doors) {
+        Ok(()) => next.run(request).instrument(span).await,
+        Err(problem) => problem.into_response(),
+    };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         line.code = problem.code().as_str();
         verdict(
@@ -47,6 +52,7 @@ pub async fn answer(mut request: Request, next: Next) -> Response {
     }
     let forwarded = response.extensions().get::<Forwarded>().is_some();
     let headers = response.headers_mut();
+    contain(headers, forwarded || line.is_read_of_object());
     headers.insert(HeaderName::from_static("x-request-id"), id.as_header());
     // Tokens and lock ids are in answers; only reads of objects and upstreams say what may be kept.
     if !forwarded {
@@ -100,6 +106,12 @@ impl Line {
 
     fn route(&self) -> &str {
         self.route.as_ref().map_or("-", MatchedPath::as_str)
+    }
+
+    /// Whether the answer holds what somebody stored.
+    fn is_read_of_object(&self) -> bool {
+        [Method::GET, Method::HEAD].contains(&self.method)
+            && self.route().starts_with("/resources/{resource}/objects/")
     }
 
     fn is_data(&self) -> bool {

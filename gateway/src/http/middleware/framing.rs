@@ -12,12 +12,15 @@ use crate::http::state::{App, Limits};
 /// What the connection saw of a request's framing that its headers no longer show.
 #[derive(Debug, Clone, Copy)]
 pub struct Framing {
-    /// Both `Content-Length` and `Transfer-Encoding` were sent: proxies may disagree where the
-    /// body ends, which is how requests are smuggled.
-    pub two_lengths: bool,
+    /// Its length was not said exactly once, by one `Content-Length` or by `Transfer-Encoding: chunked`
+    /// alone: proxies may disagree where the body ends, which is how requests are smuggled.
+    pub unclear_length: bool,
     /// The request line had a `#`. The parser drops it with all that follows, so that a key which
     /// was not percent-encoded would silently become another key.
     pub fragment: bool,
+    /// A line of its head ended in a line feed without a carriage return, where proxies may disagree
+    /// as well.
+    pub bare_newline: bool,
     /// It is not certain where this request begins.
     pub lost: bool,
 }
@@ -43,8 +46,13 @@ fn whole(framing: Framing) -> Result<(), Problem> {
         let why = "the requests before this one on its connection were framed in a doubtful way";
         return Err(Problem::malformed(why).and_close());
     }
-    if framing.two_lengths {
-        let why = "send Content-Length or Transfer-Encoding, not both";
+    if framing.unclear_length {
+        let why =
+            "send one Content-Length, or Transfer-Encoding: chunked and nothing else, but not both";
+        return Err(Problem::malformed(why).and_close());
+    }
+    if framing.bare_newline {
+        let why = "each line of a head ends with a carriage return and a line feed";
         return Err(Problem::malformed(why).and_close());
     }
     if framing.fragment {
@@ -128,11 +136,11 @@ mod tests {
 
     #[test]
     fn what_was_dropped_closes_the_connection() {
-        for (two_lengths, fragment, lost) in
-            [(true, false, false), (false, true, false), (false, false, true)]
-        {
+        for at in 0..4 {
+            let [unclear_length, fragment, bare_newline, lost] = [0, 1, 2, 3].map(|one| one == at);
+            let framing = Framing { unclear_length, fragment, bare_newline, lost };
             let mut request = Request::builder().header("host", "a").body(Body::empty()).unwrap();
-            request.extensions_mut().insert(Framing { two_lengths, fragment, lost });
+            request.extensions_mut().insert(framing);
             let response = examine(&request, &Limits::default()).unwrap_err().into_response();
             assert_eq!(response.headers()["connection"], "close");
         }

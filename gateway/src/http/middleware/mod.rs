@@ -1,9 +1,11 @@
 //! What happens to every request, whatever its route.
 
 mod answer;
+mod browsers;
 mod framing;
 mod request_id;
 
 pub use answer::{answer, describe, note};
+pub use browsers::Doors;
 pub use framing::{Framing, check};
 pub use request_id::RequestId;

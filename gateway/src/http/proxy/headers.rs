@@ -6,6 +6,7 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Version};
 
 use super::is_fenced;
+use crate::config::Credentials;
 use crate::http::problem::Problem;
 
 /// What a proxy must not pass on (RFC 9110, 7.6.1), with what stood in for it before.
@@ -26,9 +27,32 @@ const HOP_BY_HOP: &[&str] = &[
 const NOT_PASSED_ON: &[&str] =
     &["host", "content-length", "expect", "x-lock-id", "x-if-resource-version", "x-request-id"];
 
-/// Ours in an answer: an upstream must not speak for the fence.
-const NOT_PASSED_BACK: &[&str] =
-    &["x-fence-verdict", "x-fence-guarantee", "x-operation-id", "x-request-id"];
+/// What says where a request came from. Nobody who could say so is trusted: the upstream is told what this
+/// gateway saw. With these goes all that begins with `x-forwarded-`.
+const ORIGINS: &[&str] =
+    &["forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"];
+
+/// What the fence says to an upstream. No other header that begins with `x-fence-` goes there.
+const FENCE: &[&str] = &["x-fence-token", "x-fence-seq"];
+
+/// What identifies a caller.
+const CREDENTIALS: &[&str] = &["authorization", "cookie"];
+
+/// Ours in an answer, or about more than this answer: upstreams share one origin, the gateway's, and none may
+/// decide for it. With these go all that begin with `x-fence-` and `access-control-`.
+const NOT_PASSED_BACK: &[&str] = &[
+    "x-operation-id",
+    "x-request-id",
+    "service-worker-allowed",
+    "clear-site-data",
+    "alt-svc",
+    "strict-transport-security",
+    "public-key-pins",
+    "content-security-policy",
+    "content-security-policy-report-only",
+    "cross-origin-resource-policy",
+    "x-content-type-options",
+];
 
 /// Headers with which frameworks let one method stand for another.
 const OVERRIDES: &[&str] = &["x-http-method-override", "x-http-method", "x-method-override"];
@@ -38,15 +62,7 @@ const OVERRIDES: &[&str] = &["x-http-method-override", "x-http-method", "x-metho
 const REWRITES: &[&str] = &["x-original-url", "x-rewrite-url"];
 
 /// What the fence and this gateway say of a request to the upstream.
-const SAID: &[&str] = &[
-    "x-fence-token",
-    "x-fence-seq",
-    "idempotency-key",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-];
+const SAID: &[&str] = &["idempotency-key", "via"];
 
 /// Refuses what would get past the fence, or needs more than requests and answers.
 ///
@@ -82,8 +98,9 @@ fn is_disguised(name: &HeaderName) -> bool {
         return false;
     }
     let read = name.as_str().replace('_', "-");
-    let decided = [HOP_BY_HOP, NOT_PASSED_ON, SAID, OVERRIDES, REWRITES];
+    let decided = [HOP_BY_HOP, NOT_PASSED_ON, ORIGINS, SAID, OVERRIDES, REWRITES];
     decided.iter().any(|list| list.contains(&read.as_str()))
+        || ["x-forwarded-", "x-fence-"].iter().any(|begin| read.starts_with(begin))
 }
 
 /// The headers of a request as the upstream gets them. The fence's own are named again, so that no
@@ -93,8 +110,15 @@ pub fn to_upstream(
     version: Version,
     peer: Option<SocketAddr>,
     request_id: HeaderValue,
+    authorization: Credentials,
 ) -> HeaderMap {
-    let mut passed = end_to_end(headers, NOT_PASSED_ON);
+    let mut passed = end_to_end(headers, |name| {
+        NOT_PASSED_ON.contains(&name)
+            || ORIGINS.contains(&name)
+            || name.starts_with("x-forwarded-")
+            || (name.starts_with("x-fence-") && !FENCE.contains(&name))
+            || (authorization == Credentials::Strip && CREDENTIALS.contains(&name))
+    });
     for name in ["x-fence-token", "x-fence-seq", "idempotency-key"] {
         if let (Some(value), Ok(name)) = (headers.get(name), name.parse::<HeaderName>()) {
             passed.insert(name, value.clone());
@@ -104,30 +128,39 @@ pub fn to_upstream(
     if let Some(peer) = peer
         && let Ok(address) = HeaderValue::try_from(peer.ip().to_canonical().to_string())
     {
-        passed.append("x-forwarded-for", address);
+        passed.insert("x-forwarded-for", address);
     }
     let forwarded = |name| HeaderName::from_static(name);
     if let Some(host) = headers.get(header::HOST) {
-        passed.entry(forwarded("x-forwarded-host")).or_insert(host.clone());
+        passed.insert(forwarded("x-forwarded-host"), host.clone());
     }
-    passed.entry(forwarded("x-forwarded-proto")).or_insert(HeaderValue::from_static("http"));
+    passed.insert(forwarded("x-forwarded-proto"), HeaderValue::from_static("http"));
     passed.insert(forwarded("x-request-id"), request_id);
     passed
 }
 
 /// The headers of an answer as the caller gets them.
-pub(super) fn to_caller(headers: &HeaderMap, version: Version) -> HeaderMap {
-    let mut passed = end_to_end(headers, NOT_PASSED_BACK);
+pub(super) fn to_caller(
+    headers: &HeaderMap,
+    version: Version,
+    authorization: Credentials,
+) -> HeaderMap {
+    let mut passed = end_to_end(headers, |name| {
+        NOT_PASSED_BACK.contains(&name)
+            || name.starts_with("x-fence-")
+            || name.starts_with("access-control-")
+            || (authorization == Credentials::Strip && name == "set-cookie")
+    });
     via(&mut passed, version);
     passed
 }
 
-/// Without what belongs to the connection, what `Connection` names, and `ours`.
-fn end_to_end(headers: &HeaderMap, ours: &[&str]) -> HeaderMap {
+/// Without what belongs to the connection, what `Connection` names, and what is `dropped`.
+fn end_to_end(headers: &HeaderMap, dropped: impl Fn(&str) -> bool) -> HeaderMap {
     let named: Vec<String> = listed(headers, &header::CONNECTION).collect();
     let stays = |name: &HeaderName| {
         let name = name.as_str();
-        !HOP_BY_HOP.contains(&name) && !ours.contains(&name) && !named.iter().any(|one| one == name)
+        !HOP_BY_HOP.contains(&name) && !dropped(name) && !named.iter().any(|one| one == name)
     };
     let mut passed = HeaderMap::with_capacity(headers.len() + 4);
     for (name, value) in headers.iter().filter(|(name, _)| stays(name)) {
@@ -164,7 +197,8 @@ mod tests {
 
     fn passed(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let peer = "[::ffff:10.0.0.9]:1".parse().ok();
-        to_upstream(&map(lines), Version::HTTP_11, peer, HeaderValue::from_static("r1"))
+        let id = HeaderValue::from_static("r1");
+        to_upstream(&map(lines), Version::HTTP_11, peer, id, Credentials::Strip)
     }
 
     #[test]
@@ -183,6 +217,12 @@ mod tests {
             ("x-lock-id", "secret"),
             ("via", "1.0 other"),
             ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-host", "evil.example"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-user", "root"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("x-fence-principal", "root"),
         ]);
         for gone in [
             "host",
@@ -193,17 +233,22 @@ mod tests {
             "content-length",
             "expect",
             "proxy-authorization",
+            "authorization",
+            "cookie",
             "x-lock-id",
+            "x-forwarded-user",
+            "forwarded",
+            "x-real-ip",
+            "x-fence-principal",
         ] {
             assert!(!headers.contains_key(gone), "{gone}");
         }
-        assert_eq!(headers["authorization"], "c");
-        assert_eq!(headers["cookie"], "d");
         let all =
             |name| headers.get_all(name).iter().map(|v| v.to_str().unwrap()).collect::<Vec<_>>();
         assert_eq!(all("via"), ["1.0 other", "1.1 fencegate"]);
-        assert_eq!(all("x-forwarded-for"), ["10.0.0.1", "10.0.0.9"]);
-        assert_eq!(headers["x-forwarded-host"], "gate:8080");
+        assert_eq!(all("x-forwarded-for"), ["10.0.0.9"]);
+        assert_eq!(all("x-forwarded-host"), ["gate:8080"]);
+        assert_eq!(all("x-forwarded-proto"), ["http"]);
         assert_eq!(headers["x-request-id"], "r1");
     }
 
@@ -221,16 +266,43 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_does_not_speak_for_the_fence() {
+    fn credentials_pass_where_the_settings_say_so() {
+        let sent = map(&[("authorization", "c"), ("cookie", "d"), ("x-real-ip", "10.0.0.1")]);
+        let id = HeaderValue::from_static("r1");
+        let headers = to_upstream(&sent, Version::HTTP_11, None, id, Credentials::Pass);
+        assert_eq!(
+            (&headers["authorization"], &headers["cookie"]),
+            (&sent["authorization"], &sent["cookie"])
+        );
+        assert!(!headers.contains_key("x-real-ip"));
+        let answer = map(&[("set-cookie", "e=f"), ("www-authenticate", "Basic")]);
+        for (authorization, passes) in [(Credentials::Strip, false), (Credentials::Pass, true)] {
+            let headers = to_caller(&answer, Version::HTTP_11, authorization);
+            assert_eq!(headers.contains_key("set-cookie"), passes, "{authorization:?}");
+            assert!(headers.contains_key("www-authenticate"));
+        }
+    }
+
+    #[test]
+    fn an_upstream_does_not_speak_for_the_fence_nor_for_the_origin() {
         let answer = map(&[
             ("x-fence-verdict", "refused"),
+            ("x-fence-token", "7"),
+            ("access-control-allow-origin", "*"),
+            ("service-worker-allowed", "/"),
+            ("clear-site-data", "*"),
+            ("alt-svc", "h3=\":1\""),
+            ("strict-transport-security", "max-age=1"),
+            ("set-cookie", "a=b"),
+            ("content-security-policy", "script-src *"),
             ("connection", "x-b"),
             ("x-b", "1"),
             ("x-c", "2"),
         ]);
-        let headers = to_caller(&answer, Version::HTTP_11);
-        assert!(!headers.contains_key("x-fence-verdict") && !headers.contains_key("x-b"));
-        assert_eq!(headers["x-c"], "2");
+        let headers = to_caller(&answer, Version::HTTP_11, Credentials::Strip);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["via", "x-c"]);
     }
 
     #[test]
@@ -258,6 +330,9 @@ mod tests {
             "x-if-resource_version",
             "x_request_id",
             "x_forwarded_for",
+            "x_forwarded_port",
+            "x_real_ip",
+            "x_fence_principal",
             "x_http_method_override",
             "x-http_method",
             "transfer_encoding",

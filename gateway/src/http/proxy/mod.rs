@@ -22,7 +22,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::{self, Guarantee, Pattern};
+use crate::config::{self, Credentials, Guarantee, Pattern, ResourceForm};
 
 pub use body::{Incoming, read_ahead};
 pub use forward::{Passage, forward};
@@ -50,8 +50,11 @@ pub struct Upstream {
     pub max_effect_delay: Option<Duration>,
     /// Whether somebody in between may answer in its stead.
     pub intermediary: bool,
+    /// What becomes of the credentials of callers.
+    pub authorization: Credentials,
     base: Url,
     pattern: Pattern,
+    form: ResourceForm,
     resource_prefix: String,
     room: Arc<Semaphore>,
     /// For requests whose fate must be known: each has a connection of its own, so that none gets lost
@@ -70,7 +73,7 @@ impl Upstream {
                 .retry(reqwest::retry::never())
                 .http1_only()
                 .tcp_nodelay(true)
-                .connect_timeout(settings.connect_timeout)
+                .connect_timeout(settings.connect_timeout())
                 .pool_idle_timeout(IDLE)
         };
         let guarantee = settings.guarantee;
@@ -81,8 +84,10 @@ impl Upstream {
             body_bytes_max: settings.body_bytes_max,
             max_effect_delay: settings.max_effect_delay,
             intermediary: settings.intermediary,
+            authorization: settings.authorization,
             base: settings.url.parse().context("the URL of an upstream")?,
             pattern: Pattern::parse(&settings.resource).map_err(anyhow::Error::msg)?,
+            form: settings.resource_form.clone(),
             resource_prefix: settings.prefix(),
             room: Arc::new(Semaphore::new(settings.in_flight_max)),
             fresh: client().pool_max_idle_per_host(0).build().context("a client")?,
@@ -95,16 +100,31 @@ impl Upstream {
         self.guarantee == Guarantee::Drained
     }
 
-    /// The resource that a path is about; `None` if it does not match, or is no name.
-    pub fn resource(&self, path: &str) -> Option<ResourceName> {
-        let segment = self.pattern.resource(path)?;
-        let decoded = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
-        ResourceName::new(format!("{}{decoded}", self.resource_prefix)).ok()
-    }
-
-    /// How its paths must look, for people.
-    pub fn pattern(&self) -> &Pattern {
-        &self.pattern
+    /// The resource that a path is about.
+    ///
+    /// # Errors
+    /// The path does not match, or its part is not of the form or makes no name.
+    pub fn resource(&self, path: &str) -> Result<ResourceName, String> {
+        let segment = self.pattern.resource(path);
+        let decoded = segment
+            .and_then(|segment| percent_encoding::percent_decode_str(segment).decode_utf8().ok());
+        let unfit = || {
+            format!(
+                "a method that needs a token needs a path that begins as {}, where {{resource}} makes the \
+                 name of a resource",
+                self.pattern
+            )
+        };
+        let decoded = decoded.ok_or_else(unfit)?;
+        if !self.form.fits(&decoded) {
+            return Err(format!(
+                "the part of the path that stands for {{resource}} in {} must be {}: one record must have one \
+                 name, or two holders could write it",
+                self.pattern,
+                self.form.wanted()
+            ));
+        }
+        ResourceName::new(format!("{}{decoded}", self.resource_prefix)).map_err(|_| unfit())
     }
 
     /// Where a request goes; `None` if the path would not arrive as it was sent.

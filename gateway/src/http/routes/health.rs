@@ -117,23 +117,24 @@ async fn exported(app: &App) -> BTreeMap<String, ResourceView> {
 
 /// Resource names hold no character that would need escaping in a label.
 fn by_name(page: &mut String, views: &BTreeMap<String, ResourceView>) {
-    gauge(page, views, "highest_token", "The token granted last.", |view| {
-        Some(view.token.to_string())
-    });
-    gauge(page, views, "holder_age_seconds", "How long the holder has held.", |view| {
+    // Not their tokens, which are good for writing: how often the lock was granted says as much to a graph.
+    let grants = "How often the lock of the resource was granted.";
+    series(page, views, ("grants_total", "counter"), grants, |view| Some(view.grants.to_string()));
+    let held_for = ("holder_age_seconds", "gauge");
+    series(page, views, held_for, "How long the holder has held.", |view| {
         let held = !matches!(view.state, LockState::Released | LockState::Broken);
         held.then(|| seconds(view.age_ms))
     });
     let renewal = "When the lock was renewed last.";
-    gauge(page, views, "last_renewal_timestamp_seconds", renewal, |view| {
+    series(page, views, ("last_renewal_timestamp_seconds", "gauge"), renewal, |view| {
         Some(seconds(view.renewed_at.as_millisecond()))
     });
 }
 
-fn gauge(
+fn series(
     page: &mut String,
     views: &BTreeMap<String, ResourceView>,
-    name: &str,
+    (name, kind): (&str, &str),
     help: &str,
     value: impl Fn(&ResourceView) -> Option<String>,
 ) {
@@ -142,7 +143,7 @@ fn gauge(
     }
     // Writing to a String cannot fail.
     let _ = writeln!(page, "# HELP fencegate_resource_{name} {help}");
-    let _ = writeln!(page, "# TYPE fencegate_resource_{name} gauge");
+    let _ = writeln!(page, "# TYPE fencegate_resource_{name} {kind}");
     for (resource, view) in views {
         if let Some(value) = value(view) {
             let _ = writeln!(page, "fencegate_resource_{name}{{resource=\"{resource}\"}} {value}");

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::response::Response;
-use fence_core::{ErrorCode, ResourceName};
+use fence_core::ErrorCode;
 
 use crate::engine::Forward;
 use crate::http::PeerAddress;
@@ -89,7 +89,8 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let peer = parts.extensions.get::<PeerAddress>().map(|peer| peer.0);
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
-    let headers = to_upstream(&parts.headers, parts.version, peer, request_id);
+    let authorization = upstream.authorization;
+    let headers = to_upstream(&parts.headers, parts.version, peer, request_id, authorization);
     let max = upstream.body_bytes_max;
     let body = read_ahead(body, max, &app.limits, &app.bodies).await?;
     if fenced.is_none() && !body.is_empty() {
@@ -126,7 +127,7 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 
 /// What the ledger has to admit.
 fn wish(app: &App, upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
-    let resource = resource(upstream, path)?;
+    let resource = upstream.resource(path).map_err(|why| path_invalid(&why))?;
     let token = fence_token(&parts.headers, app.requires_lock_id)?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
     Ok(Forward {
@@ -141,15 +142,5 @@ fn wish(app: &App, upstream: &Upstream, path: &str, parts: &Parts) -> Result<For
         method: parts.method.to_string(),
         path: path.to_owned(),
         request_id: headers.request_id,
-    })
-}
-
-fn resource(upstream: &Upstream, path: &str) -> Result<ResourceName, Problem> {
-    upstream.resource(path).ok_or_else(|| {
-        let pattern = upstream.pattern();
-        path_invalid(&format!(
-            "a method that needs a token needs a path that begins as {pattern}, where {{resource}} \
-             makes the name of a resource"
-        ))
     })
 }

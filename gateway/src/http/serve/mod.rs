@@ -6,7 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -35,6 +35,10 @@ use super::tap::{InFlight, Shared, Tap, lone_answer};
 /// Who sent a request, as far as the connection tells.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
+
+/// To which of this machine's addresses a request was sent, as far as the connection tells.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalAddress(pub IpAddr);
 
 /// How long to wait after an accept that failed, for instance for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -125,6 +129,7 @@ impl Connection {
             tracing::debug!(%error, "TCP_NODELAY");
         }
         let peer = self.stream.peer_addr().ok().map(PeerAddress);
+        let local = self.stream.local_addr().ok().map(|to| LocalAddress(to.ip().to_canonical()));
         let shared = Arc::clone(&self.shared);
         let app = self.app;
         let service = hyper::service::service_fn({
@@ -134,6 +139,9 @@ impl Connection {
                 request.extensions_mut().insert(framing);
                 if let Some(peer) = peer {
                     request.extensions_mut().insert(peer);
+                }
+                if let Some(local) = local {
+                    request.extensions_mut().insert(local);
                 }
                 let response = app.clone().oneshot(request.map(Body::new));
                 let shared = Arc::clone(&shared);

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use axum::body::Bytes;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::stream;
 use tokio::net::TcpSocket;
+
+use crate::http::middleware::Doors;
 
 /// What was told of each answer, by its number.
 #[derive(Default)]
@@ -75,7 +78,7 @@ async fn start() -> (std::net::SocketAddr, Arc<Told>) {
                 answer
             }),
         )
-        .layer(axum::middleware::from_fn(crate::http::middleware::answer));
+        .layer(from_fn_with_state(Arc::<Doors>::default(), crate::http::middleware::answer));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let never = CancellationToken::new;
@@ -84,7 +87,7 @@ async fn start() -> (std::net::SocketAddr, Arc<Told>) {
 }
 
 fn request(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
 #[tokio::test]

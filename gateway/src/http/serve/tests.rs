@@ -2,12 +2,13 @@
 
 use super::*;
 use axum::Extension;
+use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, put};
 use fence_core::wire;
 use tokio::task::JoinHandle;
 
-use crate::http::middleware::Framing;
+use crate::http::middleware::{Doors, Framing};
 use crate::http::problem::Problem;
 
 /// Stored bytes that look like hyper's own answer must come back as they are.
@@ -34,14 +35,14 @@ async fn start(limits: Limits) -> Server {
         .route(
             "/framing",
             put(|Extension(framing): Extension<Framing>, body: Bytes| async move {
-                format!("{} {}", framing.two_lengths, body.len())
+                format!("{} {}", framing.unclear_length, body.len())
             }),
         )
         .route(
             "/refused",
             put(|| async { Problem::malformed("refused").and_close().into_response() }),
         )
-        .layer(axum::middleware::from_fn(crate::http::middleware::answer));
+        .layer(from_fn_with_state(Arc::<Doors>::default(), crate::http::middleware::answer));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let soft = CancellationToken::new();
@@ -72,14 +73,14 @@ async fn what_hyper_cannot_parse_gets_a_problem_document() {
     for bad in [
         b"rubbish\r\n\r\n".as_slice(),
         b"GET /ok HTTP/1.1\r\nhost : a\r\n\r\n",
-        b"GET /ok HTTP/1.1\r\nhost: a\r\n folded\r\n\r\n",
-        b"PUT /framing HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-        b"PUT /framing HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n",
-        b"GET /ok HTTP/1.1\r\nhost: a\r\nx: \0\r\n\r\n",
+        b"GET /ok HTTP/1.1\r\nhost: localhost\r\n folded\r\n\r\n",
+        b"PUT /framing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"PUT /framing HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: xchunked\r\n\r\n",
+        b"GET /ok HTTP/1.1\r\nhost: localhost\r\nx: \0\r\n\r\n",
     ] {
         assert_eq!(code(&talk(&server, bad).await), "request-malformed");
     }
-    let after = b"GET /ok HTTP/1.1\r\nhost: a\r\n\r\nrubbish\r\n\r\n";
+    let after = b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\nrubbish\r\n\r\n";
     let answer = talk(&server, after).await;
     let second = answer.find("HTTP/1.1 400").unwrap();
     assert!(answer[..second].ends_with("fine"), "{answer}");
@@ -88,28 +89,28 @@ async fn what_hyper_cannot_parse_gets_a_problem_document() {
 #[tokio::test]
 async fn heads_that_do_not_fit_say_what_is_too_long() {
     let server = start(Limits::default()).await;
-    let wide = format!("GET /ok HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "x".repeat(200_000));
+    let wide = format!("GET /ok HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(200_000));
     assert_eq!(code(&talk(&server, wide.as_bytes()).await), "headers-too-large");
-    let many = format!("GET /ok HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: 1\r\n".repeat(500));
+    let many = format!("GET /ok HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: 1\r\n".repeat(500));
     assert_eq!(code(&talk(&server, many.as_bytes()).await), "headers-too-large");
-    let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(200_000));
+    let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(200_000));
     assert_eq!(code(&talk(&server, long.as_bytes()).await), "uri-too-long");
 }
 
 #[tokio::test]
 async fn stored_bytes_are_never_taken_for_an_answer_of_hyper() {
     let server = start(Limits::default()).await;
-    let request = b"GET /lookalike HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let request = b"GET /lookalike HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let answer = talk(&server, request).await;
     assert!(answer.ends_with(&LOOKALIKE.repeat(20_000)));
 }
 
 #[tokio::test]
-async fn two_lengths_are_seen_by_the_service() {
+async fn unclear_lengths_are_seen_by_the_service() {
     let server = start(Limits::default()).await;
-    let both = "PUT /framing HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\
+    let both = "PUT /framing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\
                 transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
-    let one = "PUT /framing HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc";
+    let one = "PUT /framing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\nabc";
     assert!(talk(&server, both.as_bytes()).await.ends_with("true 1"));
     let answer = talk(&server, [one, both].concat().as_bytes()).await;
     assert!(answer.contains("false 3") && answer.ends_with("true 1"), "{answer}");
@@ -128,7 +129,7 @@ async fn a_head_that_stalls_times_out() {
 async fn an_answer_before_the_body_arrives() {
     let server = start(Limits::default()).await;
     let mut request =
-        b"PUT /refused HTTP/1.1\r\nhost: a\r\ncontent-length: 900000\r\n\r\n".to_vec();
+        b"PUT /refused HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900000\r\n\r\n".to_vec();
     request.resize(900_000, b'x');
     assert_eq!(code(&talk(&server, &request).await), "request-malformed");
 }
@@ -142,7 +143,7 @@ async fn a_soft_end_lets_requests_finish() {
         sleep(Duration::from_millis(100)).await;
         soft.cancel();
     });
-    let answer = talk(&server, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let answer = talk(&server, b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(answer.ends_with("done"), "{answer}");
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
     timeout(Duration::from_secs(5), server.task).await.unwrap().unwrap().unwrap();

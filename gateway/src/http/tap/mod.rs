@@ -1,8 +1,8 @@
 //! A TCP stream as hyper gets it, with two things hyper does not do.
 //!
 //! It watches where requests begin and end, because hyper drops `Content-Length` when
-//! `Transfer-Encoding` comes with it, and what follows a `#` in a request line, and the service
-//! cannot see that they were there. And it puts a problem document in place of the empty answer
+//! `Transfer-Encoding` comes with it, a second line of either, and what follows a `#` in a request
+//! line, and takes lines without a carriage return; the service cannot see that they were there. And it puts a problem document in place of the empty answer
 //! that hyper writes by itself to a request that it cannot parse.
 
 mod watcher;
@@ -32,10 +32,12 @@ pub(super) struct Shared {
     in_flight: AtomicUsize,
     /// Requests that the service was called for.
     served: AtomicU64,
-    /// The number of the request that came with two lengths; 0 for none.
-    two_lengths: AtomicU64,
+    /// The number of the request whose length is unclear; 0 for none.
+    unclear_length: AtomicU64,
     /// The number of the request that came with a fragment; 0 for none.
     fragment: AtomicU64,
+    /// The number of the request that came with a line that ended in a bare line feed; 0 for none.
+    bare_newline: AtomicU64,
     /// It is not known any more where requests begin.
     lost: AtomicBool,
     /// How many heads have ended.
@@ -58,8 +60,9 @@ impl Shared {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let number = self.served.fetch_add(1, Ordering::Relaxed) + 1;
         let framing = Framing {
-            two_lengths: self.two_lengths.load(Ordering::Relaxed) == number,
+            unclear_length: self.unclear_length.load(Ordering::Relaxed) == number,
             fragment: self.fragment.load(Ordering::Relaxed) == number,
+            bare_newline: self.bare_newline.load(Ordering::Relaxed) == number,
             lost: self.lost.load(Ordering::Relaxed) || self.heads.load(Ordering::Relaxed) < number,
         };
         (framing, InFlight(Arc::clone(self)))
@@ -92,8 +95,9 @@ impl Shared {
     }
 
     fn publish(&self, watcher: &Watcher) {
-        self.two_lengths.store(watcher.two_lengths(), Ordering::Relaxed);
+        self.unclear_length.store(watcher.unclear_length(), Ordering::Relaxed);
         self.fragment.store(watcher.fragment(), Ordering::Relaxed);
+        self.bare_newline.store(watcher.bare_newline(), Ordering::Relaxed);
         self.lost.store(watcher.lost(), Ordering::Relaxed);
         self.heads.store(watcher.heads(), Ordering::Relaxed);
         self.in_head.store(watcher.in_head(), Ordering::Relaxed);
@@ -107,8 +111,9 @@ impl Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
     pub heads: u64,
-    pub two_lengths: u64,
+    pub unclear_length: u64,
     pub fragment: u64,
+    pub bare_newline: u64,
     pub lost: bool,
 }
 
@@ -119,8 +124,9 @@ pub fn watched<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Watched {
     pieces.for_each(|piece| watcher.feed(piece));
     Watched {
         heads: watcher.heads(),
-        two_lengths: watcher.two_lengths(),
+        unclear_length: watcher.unclear_length(),
         fragment: watcher.fragment(),
+        bare_newline: watcher.bare_newline(),
         lost: watcher.lost(),
     }
 }
@@ -243,7 +249,7 @@ pub(super) fn lone_answer(code: ErrorCode, detail: &str) -> Vec<u8> {
     let body = problem.render(id.as_str());
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
-         connection: close\r\ncache-control: no-store\r\nx-request-id: {}\r\n\r\n",
+         connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nx-request-id: {}\r\n\r\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or_default(),
         body.len(),

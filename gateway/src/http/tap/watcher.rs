@@ -26,8 +26,13 @@ pub(super) struct Watcher {
     heads: u64,
     length: Option<Option<u64>>,
     coded: bool,
-    two_lengths: u64,
+    unclear_length: u64,
     fragment: u64,
+    bare_newline: u64,
+    /// The length was said twice, or in a way that others may read in another.
+    unclear: bool,
+    /// The last byte of the line so far.
+    last: u8,
     /// The line was longer than what was kept of it.
     cut: bool,
 }
@@ -40,24 +45,34 @@ impl Default for Watcher {
             heads: 0,
             length: None,
             coded: false,
-            two_lengths: 0,
+            unclear_length: 0,
             fragment: 0,
+            bare_newline: 0,
+            unclear: false,
+            last: 0,
             cut: false,
         }
     }
 }
 
 impl Watcher {
-    /// The number of the first request with both `Content-Length` and `Transfer-Encoding`, counted
-    /// from 1; 0 for none. There is no second: the connection closes after the first.
-    pub(super) fn two_lengths(&self) -> u64 {
-        self.two_lengths
+    /// The number of the first request whose length is not said exactly once, by one `Content-Length` or one
+    /// `Transfer-Encoding: chunked`, counted from 1; 0 for none. There is no second: the connection closes
+    /// after the first.
+    pub(super) fn unclear_length(&self) -> u64 {
+        self.unclear_length
     }
 
     /// The number of the first request with a `#` in its request line; 0 for none. There is no
     /// second, for the same reason.
     pub(super) fn fragment(&self) -> u64 {
         self.fragment
+    }
+
+    /// The number of the first request with a line of its head that ends without a carriage return; 0 for
+    /// none. There is no second, for the same reason.
+    pub(super) fn bare_newline(&self) -> u64 {
+        self.bare_newline
     }
 
     /// It cannot tell any more where requests begin.
@@ -117,9 +132,15 @@ impl Watcher {
             self.fragment = self.heads + 1;
         }
         self.keep(part);
+        self.last = part.last().copied().unwrap_or(self.last);
         let Some(end) = end else {
             return &[];
         };
+        let head = matches!(self.next, Next::RequestLine | Next::Headers);
+        if head && self.last != b'\r' && self.bare_newline == 0 {
+            self.bare_newline = self.heads + 1;
+        }
+        self.last = 0;
         let mut line = std::mem::take(&mut self.line);
         // Unlike heads, trailers end only at a whole CRLF.
         let ended = self.next != Next::Trailers || line == b"\r";
@@ -159,7 +180,7 @@ impl Watcher {
         match self.next {
             Next::RequestLine if line.is_empty() => Next::RequestLine,
             Next::RequestLine => {
-                (self.length, self.coded) = (None, false);
+                (self.length, self.coded, self.unclear) = (None, false, false);
                 Next::Headers
             }
             Next::Headers if line.is_empty() => self.after_head(),
@@ -179,17 +200,21 @@ impl Watcher {
         let name = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or_default();
         if name.eq_ignore_ascii_case(b"content-length") {
+            self.unclear |= self.length.is_some();
             let digits = std::str::from_utf8(value.trim_ascii()).ok().filter(|_| !self.cut);
             self.length = Some(digits.and_then(|digits| digits.parse().ok()));
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked") && !self.cut;
+            self.unclear |= self.coded || !chunked;
             self.coded = true;
         }
     }
 
     fn after_head(&mut self) -> Next {
         self.heads += 1;
-        if self.coded && self.length.is_some() && self.two_lengths == 0 {
-            self.two_lengths = self.heads;
+        self.unclear |= self.coded && self.length.is_some();
+        if self.unclear && self.unclear_length == 0 {
+            self.unclear_length = self.heads;
         }
         match (self.coded, self.length) {
             (true, _) => Next::ChunkSize,
@@ -229,18 +254,54 @@ mod tests {
     }
 
     #[test]
-    fn two_lengths_are_seen_in_either_order() {
-        assert_eq!(fed(&[BOTH]).two_lengths(), 1);
+    fn unclear_length_are_seen_in_either_order() {
+        assert_eq!(fed(&[BOTH]).unclear_length(), 1);
         let turned = "PUT / HTTP/1.1\nTransfer-Encoding: chunked\nContent-Length: 3\n\n";
-        assert_eq!(fed(&[turned]).two_lengths(), 1);
-        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED]).two_lengths(), 0);
+        assert_eq!(fed(&[turned]).unclear_length(), 1);
+        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED]).unclear_length(), 0);
+    }
+
+    #[test]
+    fn lengths_that_are_said_twice_or_oddly_are_seen() {
+        for lines in [
+            "content-length: 3\r\ncontent-length: 3",
+            "transfer-encoding: chunked\r\nTransfer-Encoding: chunked",
+            "transfer-encoding: identity, chunked",
+            "transfer-encoding: gzip, chunked",
+            "transfer-encoding: chunked, chunked",
+            "transfer-encoding: chunked;q=1",
+            "transfer-encoding: identity",
+            "transfer-encoding: ",
+        ] {
+            let odd = format!("PUT / HTTP/1.1\r\n{lines}\r\n\r\n");
+            assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED, &odd]).unclear_length(), 4, "{lines}");
+        }
+        let plain = "PUT / HTTP/1.1\r\ntransfer-encoding:  CHUNKED \r\n\r\n0\r\n\r\n";
+        assert_eq!(fed(&[plain, LENGTH, plain]).unclear_length(), 0);
+    }
+
+    #[test]
+    fn lines_of_a_head_end_with_a_whole_crlf() {
+        let long = "x".repeat(200);
+        for bare in [
+            "GET / HTTP/1.1\nhost: a\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\nhost: a\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\nhost: a\r\n\n".to_owned(),
+            format!("GET / HTTP/1.1\r\nx: {long}\n\r\n"),
+            format!("\nGET / HTTP/1.1\r\nx: {long}\r\n\r\n"),
+        ] {
+            assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED, &bare]).bare_newline(), 4, "{bare:?}");
+        }
+        let long = format!("\r\nGET /{long} HTTP/1.1\r\nx: {long}\r\n\r\n");
+        assert_eq!(fed(&[&long, PLAIN, LENGTH, CHUNKED]).bare_newline(), 0);
+        assert_eq!(fed(&[&long[..40], &long[40..long.len() - 3], "\r", "\n"]).bare_newline(), 0);
     }
 
     #[test]
     fn bodies_are_not_taken_for_heads() {
         let around = format!("PUT / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", BOTH.len());
-        assert_eq!(fed(&[&around, BOTH, PLAIN]).two_lengths(), 0);
-        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED, BOTH]).two_lengths(), 4);
+        assert_eq!(fed(&[&around, BOTH, PLAIN]).unclear_length(), 0);
+        assert_eq!(fed(&[PLAIN, LENGTH, CHUNKED, BOTH]).unclear_length(), 4);
     }
 
     #[test]
@@ -254,14 +315,14 @@ mod tests {
     #[test]
     fn padding_does_not_hide_a_length() {
         let padded = format!("PUT / HTTP/1.1\r\ncontent-length:{}2\r\n\r\nab", " ".repeat(90));
-        assert_eq!(fed(&[&padded, BOTH]).two_lengths(), 2);
+        assert_eq!(fed(&[&padded, BOTH]).unclear_length(), 2);
         let zeros = format!("PUT / HTTP/1.1\r\ncontent-length: {}2\r\n\r\nab", "0".repeat(90));
-        assert_eq!(fed(&[&zeros, BOTH]).two_lengths(), 2);
+        assert_eq!(fed(&[&zeros, BOTH]).unclear_length(), 2);
         let chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let size = format!("{}3\r\nabc\r\n0\r\n\r\n", "0".repeat(90));
-        assert_eq!(fed(&[chunked, &size, BOTH]).two_lengths(), 2);
+        assert_eq!(fed(&[chunked, &size, BOTH]).unclear_length(), 2);
         let trailer = "0\r\nT: a\n\nFOO: 1\r\n\r\n";
-        assert_eq!(fed(&[chunked, trailer, BOTH]).two_lengths(), 2);
+        assert_eq!(fed(&[chunked, trailer, BOTH]).unclear_length(), 2);
     }
 
     #[test]
@@ -296,7 +357,7 @@ mod tests {
                 rest = more;
             }
             watcher.feed(rest);
-            prop_assert_eq!(watcher.two_lengths(), 5);
+            prop_assert_eq!(watcher.unclear_length(), 5);
         }
 
         #[test]

@@ -155,6 +155,7 @@ struct ViewRow {
     remaining_ms: i64,
     version: i64,
     objects: i64,
+    grants: i64,
     token: i64,
     frozen: Option<String>,
     protected: Option<String>,
@@ -176,6 +177,7 @@ impl ViewRow {
             frozen: self.frozen,
             protected: self.protected,
             waiting: self.waiting,
+            grants: self.grants,
             token: token(self.token)?,
         })
     }

@@ -101,7 +101,7 @@ impl World {
             guarantee: "strict",
             requires_lock_id: false,
             upstreams: Upstreams::default(),
-            cors_origins: Vec::new(),
+            doors: Arc::default(),
         });
         Self { engine, routes, clock, granted: Vec::new(), said: Vec::new() }
     }

@@ -65,7 +65,7 @@ impl Call {
         if piece.is_none() && !rest.is_empty() {
             headers.insert(header::CONTENT_LENGTH, rest.len().into());
         }
-        headers.entry(header::HOST).or_insert(HeaderValue::from_static("fence"));
+        headers.entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
         Some(Self { method, uri, headers, body: rest.to_vec(), lost, piece: piece.unwrap_or(0) })
     }
 

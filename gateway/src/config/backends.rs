@@ -1,0 +1,49 @@
+//! What lies between the gateway and its ledger and mint: whoever can change it there forges tokens.
+
+use std::net::IpAddr;
+use std::str::FromStr as _;
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::Config;
+
+impl Config {
+    /// The settings with which Postgres or etcd are reached over a network without TLS that is verified, and
+    /// what is wrong with each.
+    pub(super) fn insecure(&self) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        let options =
+            self.postgres.as_ref().and_then(|url| PgConnectOptions::from_str(url.reveal()).ok());
+        if let Some(options) = options
+            && options.get_socket().is_none()
+            && !is_this_machine(options.get_host())
+            && !matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
+        {
+            let why = "it is reached over a network without verified TLS: add sslmode=verify-full to the \
+                       URL (and sslrootcert=FILE for a CA of your own)";
+            found.push(("postgres", why.into()));
+        }
+        let apart = |member: &&String| !is_this_machine(host_of(member));
+        if let Some(member) = self.etcd.iter().find(apart)
+            && self.etcd_ca_file.is_none()
+        {
+            let why = format!("{member:?} is reached over a network without TLS: set etcd_ca_file");
+            found.push(("etcd", why));
+        }
+        found
+    }
+}
+
+/// The host of `host:port` or a URL.
+fn host_of(member: &str) -> &str {
+    let (_, place) = member.split_once("://").unwrap_or(("", member));
+    place.rsplit_once(':').map_or(place, |(host, _)| host)
+}
+
+/// Whether nothing that is sent there leaves the machine.
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+    // A path is the folder of a socket.
+    host == "localhost" || host.starts_with('/') || host.parse().is_ok_and(loopback)
+}
