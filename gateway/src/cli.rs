@@ -68,8 +68,9 @@ enum Command {
     /// Compare the ledger with the blob store
     ///
     /// Beside running gateways on Postgres; for a data directory, while no gateway uses it. Tells what
-    /// the ledger points at that is missing, and what is in the store that the ledger knows nothing of.
-    /// Ends with 1 if readers do not get everything.
+    /// the ledger points at that is missing, and what is in the store that the ledger knows nothing of; on
+    /// Postgres also, which writes were let through under an older token than the one before them. Ends with
+    /// 1 if readers do not get everything, or there is such a write.
     Scrub(Scrub),
     /// Show on a canary resource of a running gateway that the fence works
     ///

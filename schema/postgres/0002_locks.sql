@@ -48,11 +48,17 @@ BEGIN
     RETURN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
 END $$;
 
--- The gate of a fence: an advisory lock, which guarded transactions of users (0008) share until they end.
--- Rows are not granted in the order of asking: transactions that share one could keep an act out for
--- ever, each beginning before the last one ends. Advisory locks are.
-CREATE FUNCTION fencegate.gate(p_resource text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT hashtextextended(p_resource, 1)
+-- The gate of a fence. Rows are not granted in the order of asking: guarded transactions of users (0008) that
+-- share a fence could keep an act out for ever, each beginning before the last one ends. So acts on a lane share
+-- the gate until they end, and guarded transactions pass it alone, and let it go at once: they wait there, for
+-- a while, if an act waits for the fence. Acts do not wait for each other there, but for a transaction that is
+-- just passing. Rows of a table that nobody else has a right on, not advisory locks, which any role that may
+-- connect could hold.
+CREATE TABLE fencegate.gates (slot int PRIMARY KEY);
+INSERT INTO fencegate.gates SELECT generate_series(0, 4095);
+
+CREATE FUNCTION fencegate.gate(p_resource text) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtext(p_resource) & 4095
 $$;
 
 -- Locks fences in name order and returns the names it got. With p_wait_ms = 0 rows that somebody
@@ -67,16 +73,9 @@ BEGIN
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE SKIP LOCKED) l;
     ELSE
-        -- Through the gates, and on: they are let go by rolling back, so that an act that waits for a
-        -- row keeps none of them.
-        BEGIN
-            PERFORM pg_advisory_xact_lock(g.key) FROM (
-                SELECT DISTINCT name COLLATE "C" AS name, fencegate.gate(name) AS key
-                FROM unnest(p_names) name ORDER BY 1) g;
-            RAISE EXCEPTION USING ERRCODE = 'FG4ZZ';
-        EXCEPTION WHEN SQLSTATE 'FG4ZZ' THEN
-            NULL;
-        END;
+        PERFORM FROM fencegate.gates g
+        WHERE g.slot = ANY (ARRAY(SELECT fencegate.gate(name) FROM unnest(p_names) name))
+        ORDER BY g.slot FOR KEY SHARE;
         SELECT array_agg(l.resource) INTO got FROM (
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_names)
             ORDER BY f.resource FOR NO KEY UPDATE) l;
@@ -93,21 +92,31 @@ BEGIN
         WHERE f.resource = ANY (p_names) AND f.resource <> ALL (p_got));
 END $$;
 
+-- What stands for the ids that no row has yet: a row for each of so many classes of them. Two ids of one class
+-- are taken for busy, or wait for each other, as one id would; no more than that.
+CREATE TABLE fencegate.lock_id_slots (slot int PRIMARY KEY);
+INSERT INTO fencegate.lock_id_slots SELECT generate_series(0, 16383);
+
 -- Locks ids of locks and returns those it got, so that a seal and a release of an id that no lock has
 -- yet see each other, and so that ids are buried in one order. Always after the fences; ends with the
 -- act.
 CREATE FUNCTION fencegate.lock_ids(p_ids uuid[], p_wait_ms int)
 RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    got uuid[];
+    slots int[] := ARRAY(SELECT uuid_hash(id) & 16383 FROM unnest(p_ids) id);
+    got   int[];
 BEGIN
     IF p_wait_ms = 0 THEN
-        SELECT array_agg(i.id) INTO got FROM unnest(p_ids) i (id)
-        WHERE pg_try_advisory_xact_lock(hashtextextended(i.id::text, 0));
-        RETURN coalesce(got, '{}');
+        SELECT array_agg(l.slot) INTO got FROM (
+            SELECT s.slot FROM fencegate.lock_id_slots s WHERE s.slot = ANY (slots)
+            FOR NO KEY UPDATE SKIP LOCKED) l;
+        IF cardinality(got) = cardinality(p_ids) THEN
+            RETURN p_ids;
+        END IF;
+        RETURN ARRAY(SELECT id FROM unnest(p_ids) id WHERE uuid_hash(id) & 16383 = ANY (got));
     END IF;
-    PERFORM pg_advisory_xact_lock(k.key) FROM (
-        SELECT DISTINCT hashtextextended(id::text, 0) AS key FROM unnest(p_ids) id ORDER BY key) k;
+    PERFORM FROM fencegate.lock_id_slots s WHERE s.slot = ANY (slots)
+    ORDER BY s.slot FOR NO KEY UPDATE;
     RETURN p_ids;
 END $$;
 

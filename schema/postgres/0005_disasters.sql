@@ -33,7 +33,8 @@ END $$;
 CREATE FUNCTION fencegate.place()
 RETURNS TABLE (
     epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, floor bigint,
-    highest bigint, system_id bigint, timeline text, inserted bigint, flushed bigint, called_for text)
+    highest bigint, system_id bigint, timeline text, inserted bigint, flushed bigint, called_for text,
+    halted text)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
@@ -42,7 +43,7 @@ BEGIN
            fencegate.highest_token(), fencegate.current_system_id(), fencegate.current_timeline(),
            (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
            (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
-           fencegate.refence_called_for()
+           fencegate.refence_called_for(), coalesce(s.halted, w.halted)
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 END $$;
 

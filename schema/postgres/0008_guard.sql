@@ -17,35 +17,56 @@ BEGIN
 END $$;
 
 -- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends.
--- In the order of the acts: lock, read, decide.
-CREATE FUNCTION fencegate.guard_all(resources text[], tokens bigint[])
+-- In the order of the acts: lock, read, decide. With the ids of the locks, each token must be that of its lock:
+-- a token is a number that can be guessed, an id is known to nobody but the holder.
+CREATE FUNCTION fencegate.guard_all(
+    resources text[], tokens bigint[], lock_ids uuid[] DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     names   text[] := guard_all.resources;
     got     text[];
+    gate    int;
     floor   bigint;
     halted  text;
     t       timestamptz;
     item    record;
     old     record;
     mark    text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
+    ids     uuid[] := coalesce(guard_all.lock_ids,
+                              array_fill(NULL::uuid, ARRAY[coalesce(cardinality(guard_all.tokens), 0)]));
     again   constant text := 'Roll back, forget what was read, take the lock again.';
 BEGIN
     IF cardinality(names) <> cardinality(guard_all.tokens) OR cardinality(names) NOT BETWEEN 1 AND 100
        OR names IS NULL OR guard_all.tokens IS NULL OR array_ndims(names) <> 1
        OR array_position(names, NULL) IS NOT NULL OR array_position(guard_all.tokens, NULL) IS NOT NULL
-       OR 1 > ANY (guard_all.tokens) THEN
+       OR 1 > ANY (guard_all.tokens) OR cardinality(ids) <> cardinality(names) THEN
         PERFORM fencegate.refuse('FG400', 'request-malformed: guard() needs resources and their tokens',
-            'One token, a positive number, for each resource, of which there are 1 to 100; no NULL.',
+            'One token, a positive number, for each resource, of which there are 1 to 100; no NULL. '
+            'With ids of locks, one for each of them.',
             'Use the token of the answer that granted the lock.');
     END IF;
 
-    -- Lock, in name order. First the gate: who waits for it on a lane is not overtaken for ever by
-    -- transactions that share the row with each other.
-    PERFORM pg_advisory_xact_lock_shared(g.key) FROM (
-        SELECT DISTINCT name COLLATE "C" AS name, fencegate.gate(name) AS key FROM unnest(names) name
-        ORDER BY 1) g;
+    -- The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
+    -- with the transaction, and with a savepoint that is rolled back, as the locks do.
+    IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN
+        mark := ARRAY[pg_current_xact_id()::text];
+    END IF;
+
+    -- Lock, in name order. First through the gates, one by one, each let go by rolling back: an act that waits
+    -- for a fence on a lane, 250 ms at a time, is not overtaken by transactions that share it with each other.
+    -- For a little longer than that, so that acts that follow each other keep no transaction out. Not once more
+    -- where this transaction shares the fence already: it would be waited for there.
+    FOR gate IN SELECT DISTINCT fencegate.gate(name) FROM unnest(names) name
+                WHERE name <> ALL (mark[2:]) ORDER BY 1 LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', '300ms', true);
+            PERFORM FROM fencegate.gates g WHERE g.slot = gate FOR UPDATE;
+            RAISE EXCEPTION USING ERRCODE = 'FG4ZZ';
+        EXCEPTION WHEN SQLSTATE 'FG4ZZ' OR lock_not_available THEN
+            NULL;
+        END;
+    END LOOP;
     SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
         SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (names)
         ORDER BY f.resource FOR SHARE) l;
@@ -73,9 +94,10 @@ BEGIN
     -- Decide, by the rule. A fence that was born since is not locked, and not looked at.
     FOR item IN
         SELECT p.resource, p.token, f.token AS sealed, f.frozen,
+               p.lock_id IS NOT NULL AND p.lock_id IS DISTINCT FROM f.lock_id AS mismatched,
                CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= t THEN 'broken'
                     ELSE f.hold END AS hold
-        FROM unnest(names, guard_all.tokens) p (resource, token)
+        FROM unnest(names, guard_all.tokens, ids) p (resource, token, lock_id)
         LEFT JOIN fencegate.fences f
                ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
         ORDER BY p.resource COLLATE "C"
@@ -99,6 +121,10 @@ BEGIN
         ELSIF item.hold NOT IN ('held', 'draining') THEN
             PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
                 format('resource %s', item.resource), again);
+        ELSIF item.mismatched THEN
+            PERFORM fencegate.refuse('FG411', 'lock-id-mismatch: the token is not that of this lock',
+                format('resource %s', item.resource),
+                'Use id and token of the same answer.');
         ELSIF item.frozen IS NOT NULL THEN
             PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
                 format('resource %s: %s', item.resource, item.frozen),
@@ -109,21 +135,16 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
-    -- with the transaction, and with a savepoint that is rolled back, as the locks do.
-    IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN
-        mark := ARRAY[pg_current_xact_id()::text];
-    END IF;
     SELECT mark || coalesce(array_agg(DISTINCT name), '{}') INTO mark FROM unnest(names) name
     WHERE name <> ALL (mark[2:]);
     PERFORM set_config('fencegate.guarded', array_to_string(mark, ' '), true);
 END $$;
 
 -- The same for one resource. Another name, so that a token may be given as text, as JSON has it.
-CREATE FUNCTION fencegate.guard(resource text, token bigint)
+CREATE FUNCTION fencegate.guard(resource text, token bigint, lock_id uuid DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM fencegate.guard_all(ARRAY[guard.resource], ARRAY[guard.token]);
+    PERFORM fencegate.guard_all(ARRAY[guard.resource], ARRAY[guard.token], ARRAY[guard.lock_id]);
 END $$;
 
 -- Refuses what was written to a table unless this very transaction is guarded; with the name of a column,
@@ -192,8 +213,3 @@ BEGIN
              FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_unguarded(%s)', part, args);
     END LOOP;
 END $$;
-
--- Whom an operator trusts with them is theirs to say.
-REVOKE ALL ON FUNCTION fencegate.refuse(text, text, text, text), fencegate.guard_all(text[], bigint[]),
-    fencegate.guard(text, bigint), fencegate.refuse_unguarded(),
-    fencegate.require_guard(regclass, name) FROM PUBLIC;

@@ -36,6 +36,11 @@ CREATE TABLE fencegate.events_rewound (
     number     bigint NOT NULL
 );
 
+-- Holds nothing: whoever has locked it numbers. A table of its own, so that no vacuum of one that changes
+-- comes between; not an advisory lock, which any role that may connect could hold, and so stop the feed and
+-- every re-fence.
+CREATE TABLE fencegate.events_turn ();
+
 INSERT INTO fencegate.events_mark (number, generation, seen)
 SELECT 0, g.generation, '3:3:' FROM fencegate.write_guard g;
 
@@ -98,8 +103,13 @@ CREATE FUNCTION fencegate.number_events(p_seen bigint)
 RETURNS TABLE (generation bigint, last bigint, whole boolean) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
-    turn boolean := pg_try_advisory_xact_lock(716519, 9);
+    turn boolean := true;
 BEGIN
+    BEGIN
+        LOCK TABLE fencegate.events_turn IN EXCLUSIVE MODE NOWAIT;
+    EXCEPTION WHEN lock_not_available THEN
+        turn := false;
+    END;
     IF turn THEN
         -- Not on a ledger that may have lost commits: the re-fence says which numbers are new.
         PERFORM fencegate.assert_place(g.timeline, g.system_id, g.halted, p_seen)
@@ -113,7 +123,7 @@ END $$;
 -- the old one is numbered here, and counts as new.
 CREATE FUNCTION fencegate.begin_generation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(716519, 9);
+    LOCK TABLE fencegate.events_turn IN EXCLUSIVE MODE;
     INSERT INTO fencegate.events_rewound (generation, number)
     SELECT NEW.generation, m.number FROM fencegate.events_mark m;
     PERFORM fencegate.number_committed();

@@ -194,6 +194,41 @@ async fn each_reason_has_its_code() {
 }
 
 #[tokio::test]
+async fn with_the_id_of_the_lock_a_guessed_token_is_not_enough() {
+    let site = Site::new().await;
+    let lock = site.client.acquire("job:1", "10m").await;
+    let other = site.client.acquire("job:2", "10m").await;
+    let guard = |token: i64, id: &str| format!("SELECT fencegate.guard('job:1', {token}, {id})");
+    let mut connection = site.connect().await;
+    for good in [format!("'{}'", lock.id), "NULL".into()] {
+        run(&mut connection, &guard(lock.token.get(), &good)).await;
+    }
+    for id in [other.id.0, random_id()] {
+        let guess = guard(lock.token.get(), &format!("'{id}'"));
+        let (code, told) = refused(&mut connection, &guess).await;
+        assert_eq!(code, "FG411");
+        assert!(
+            told.contains("lock-id-mismatch") && !told.contains(&lock.id.to_string()),
+            "{told}"
+        );
+    }
+    let ids = |ids: &str| {
+        let tokens = format!("ARRAY[{}, {}]::bigint[]", lock.token, other.token);
+        format!("SELECT fencegate.guard_all(ARRAY['job:1', 'job:2'], {tokens}, {ids})")
+    };
+    run(&mut connection, &ids(&format!("ARRAY['{}', '{}']::uuid[]", lock.id, other.id))).await;
+    run(&mut connection, &ids(&format!("ARRAY[NULL, '{}']::uuid[]", other.id))).await;
+    let swapped = ids(&format!("ARRAY['{}', '{}']::uuid[]", other.id, lock.id));
+    assert_eq!(refused(&mut connection, &swapped).await.0, "FG411");
+    let one = ids(&format!("ARRAY['{}']::uuid[]", lock.id));
+    assert_eq!(refused(&mut connection, &one).await.0, "FG400");
+    // What became of the token comes first, and it says nothing about the lock that has it now.
+    site.client.release(&lock).send().await.expect(204);
+    let late = guard(lock.token.get(), &format!("'{}'", other.id));
+    assert_eq!(refused(&mut connection, &late).await.0, "FG404");
+}
+
+#[tokio::test]
 async fn a_break_that_has_come_due_refuses_also_before_it_is_stored() {
     let site = Site::new().await;
     let lock = site.client.acquire("job:1", "10m").await;

@@ -287,6 +287,9 @@ async fn guard_beside_a_seal(isolation: &str) -> String {
         refused(&mut late, &format!("SELECT fencegate.guard('{R}', 1)")).await.0
     });
     ground.kept_waiting(&late, 2).await;
+    // Longer than at the gate of the fence.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    ground.kept_waiting(&late, 2).await;
     held.let_go().await;
     seal.await.unwrap().unwrap();
     late.await.unwrap()

@@ -250,6 +250,33 @@ async fn when_etcd_went_back_as_well_the_tokens_still_rise() {
     locks.all_void(&client).await;
 }
 
+/// A gateway that holds something against its server shows nothing of it as the present, but for the records
+/// that tell an operator what happened.
+async fn reads_are_refused(client: &Client, lock: &Lock) {
+    for call in [
+        client.read("job:2", "k"),
+        client.read("job:2", "k").query("version", "1"),
+        client.get("/resources"),
+        client.get("/resources/job:2"),
+        client.get("/resources/job:2/objects"),
+        client.get("/resources/job:2/versions"),
+        client.get("/resources/job:2/operations").query("idempotency_key", "x"),
+        client.get("/locks"),
+        client.lock_of(lock),
+        client.get("/events"),
+        client.get(format!("/operations/{}", lock.id)),
+        client.lock(&json!({ "resource": "job:2" })),
+    ] {
+        promptly(call).await.refused(503, "refence-required");
+    }
+    for path in ["/audit", "/rejections"] {
+        client.get(path).send().await.expect(200);
+    }
+    client.get("/healthz").send().await.expect(200);
+    let ready = client.get("/readyz").send().await.expect(503).json();
+    assert_ne!(ready["ledger"]["ready"], true, "{ready}");
+}
+
 #[tokio::test]
 async fn an_old_primary_that_comes_back_is_refused_and_disturbs_nobody() {
     let site = Site::new().await;
@@ -268,6 +295,7 @@ async fn an_old_primary_that_comes_back_is_refused_and_disturbs_nobody() {
     listening(&stray).await;
     assert_eq!(locks.late(&stray.client()).await, ["refence-required"; 3]);
     stray.logged("another server was re-fenced since").await;
+    reads_are_refused(&stray.client(), &locks.unknown).await;
     client.put("job:1", "k", "goes on").under(&next).send().await.expect(200);
     pause(2500).await;
     client.put("job:1", "k", "goes on").under(&next).send().await.expect(200);

@@ -93,6 +93,38 @@ async fn what_is_missing_is_told_and_nothing_else_is_touched(setup: SetUp) {
     tells(&metrics, &["fencegate_blobs_missing_total 1"]);
 }
 
+#[tokio::test]
+async fn a_write_that_was_let_through_under_an_older_token_is_found() {
+    let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
+    let database = postgres.database_name().await;
+    let url = postgres.url(&database);
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    for resource in ["job:1", "job:2"] {
+        let first = client.acquire(resource, "10m").await;
+        client.put(resource, "k", "1").under(&first).send().await.expect(201);
+        client.release(&first).send().await.expect(204);
+        let second = client.acquire(resource, "10m").await;
+        client.put(resource, "k", "2").under(&second).send().await.expect(200);
+        client.put(resource, "k", "3").under(&second).send().await.expect(200);
+    }
+    let (code, told, _) = gateway.run(&["scrub"]).await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!told.contains("older token"), "{told}");
+    let fall = "UPDATE fencegate.operations SET token = (
+                    SELECT min(token) FROM fencegate.grants WHERE resource = 'job:2')
+                WHERE resource = 'job:2' AND version = 3";
+    postgres.execute(&database, fall).await;
+    for fix in [&["scrub"][..], &["scrub", "--fix"]] {
+        let (code, told, _) = gateway.run(fix).await;
+        assert_eq!(code, Some(1), "{told}");
+        let lines =
+            ["writes under an older token than the write before them: 1", "  job:2, version 3"];
+        tells(&told, &lines);
+        assert!(!told.contains("job:1"), "{told}");
+    }
+}
+
 async fn orphans_are_deleted_once_they_are_old_enough(setup: SetUp) {
     let mut gateway = setup.start().await;
     let client = gateway.client();

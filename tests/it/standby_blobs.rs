@@ -26,6 +26,7 @@ async fn a_standby_whose_progress_is_not_seen_counts_as_not_there_yet() {
     primary.execute("postgres", "CREATE ROLE plain LOGIN").await;
     primary.execute(&database, "GRANT USAGE ON SCHEMA fencegate TO plain").await;
     primary.execute(&database, "GRANT ALL ON ALL TABLES IN SCHEMA fencegate TO plain").await;
+    primary.execute(&database, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencegate TO plain").await;
     let plain = PgLedger::new(PgSettings {
         options: url.replace("postgres@", "plain@").parse().unwrap(),
         connections_max: 2,

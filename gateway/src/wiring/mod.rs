@@ -178,6 +178,14 @@ async fn open_shared(
     .keeping_versions(!config.versions_kept.is_zero());
     // Before anything is changed there: is it a server that keeps what it acknowledges?
     ledger.check().await.context("cannot use the Postgres server")?;
+    let creators = ledger.other_creators().await?;
+    if !creators.is_empty() {
+        tracing::warn!(
+            roles = creators.join(", "),
+            "others may create functions in schema public of the ledger's database; \
+             REVOKE CREATE ON SCHEMA public FROM them, or give the ledger a database of its own"
+        );
+    }
     let version = postgres::migrate(&options).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;

@@ -13,7 +13,7 @@ use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::engine::{EngineError, Scrub, ScrubProgress, ScrubReport, Standing, store_standing};
-use crate::ledger::postgres::{PgLedger, PgSettings};
+use crate::ledger::postgres::{Fall, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint};
 use crate::runtime;
@@ -32,7 +32,7 @@ const NOTHING_DELETED: &str =
 pub struct Scrubbed {
     /// The report, for people.
     pub told: String,
-    /// Whether readers get everything that the ledger points at.
+    /// Whether readers get everything that the ledger points at, and no older token was ever let through.
     pub whole: bool,
 }
 
@@ -42,6 +42,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     // Held until the end: no gateway may use the directory meanwhile.
     let mut _data_dir = None;
     let mut witness: Option<Arc<dyn Mint>> = None;
+    let mut falls = Vec::new();
     let ledger: Arc<dyn Ledger> = match &config.postgres {
         Some(url) => {
             let ledger = PgLedger::new(PgSettings {
@@ -50,6 +51,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
                 timeout: config.request_timeout,
             });
             ledger.check().await.context("cannot use the Postgres server")?;
+            falls = ledger.falls().await.context("cannot read the history of the ledger")?;
             if fix {
                 let clock = Arc::clone(&runtime.clock);
                 let mint = EtcdMint::connect(&super::etcd_settings(config), clock)?;
@@ -77,8 +79,8 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     match standing.with_context(|| format!("cannot use the blob store {url}"))? {
         Standing::Ours => {}
         Standing::Unbound => {
-            let told = "this ledger has no blobs yet; there is nothing to compare\n".to_owned();
-            return Ok(Scrubbed { told, whole: true });
+            let told = "this ledger has no blobs yet; there is nothing to compare\n";
+            return Ok(Scrubbed { told: fallen(&falls)? + told, whole: falls.is_empty() });
         }
         Standing::Other | Standing::Foreign => {
             bail!("the blobs of this ledger are in another store than {url}; nothing was compared")
@@ -120,7 +122,8 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
             None => error.context("cannot compare the ledger with the store"),
         }
     })?;
-    Ok(Scrubbed { whole: report.is_whole(), told: told(&report, fix, deep)? })
+    let whole = falls.is_empty() && report.is_whole();
+    Ok(Scrubbed { whole, told: fallen(&falls)? + &told(&report, fix, deep)? })
 }
 
 /// Refuses a ledger that is older than its mint, or the other way round: `serve` would, too.
@@ -130,6 +133,18 @@ async fn not_restored(config: &Config, ledger: &SqliteLedger) -> anyhow::Result<
     }
     let mint = EmbeddedMint::open(&config.data_dir)?;
     super::compare(&config.data_dir, ledger, &mint).await
+}
+
+/// What was admitted that must not have been, if anything.
+fn fallen(falls: &[Fall]) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    if !falls.is_empty() {
+        writeln!(text, "writes under an older token than the write before them: {}", falls.len())?;
+    }
+    for Fall { resource, version } in falls.iter().take(LISTED_MAX) {
+        writeln!(text, "  {resource}, version {version}")?;
+    }
+    Ok(text)
 }
 
 fn told(report: &ScrubReport, fix: bool, deep: bool) -> Result<String, std::fmt::Error> {

@@ -65,6 +65,7 @@ struct PlaceRow {
     inserted: i64,
     flushed: i64,
     called_for: Option<String>,
+    halted: Option<String>,
 }
 
 /// Where the ledger stands. On the way this gateway forgets what it held against the ledger, if that
@@ -77,6 +78,10 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
     let untold = sessions.stands(row.generation, called_for.is_some());
+    if let Some(why) = row.halted {
+        // Another gateway found it out.
+        sessions.doubt(row.generation, &why);
+    }
     if let Some(why) = untold {
         sessions.tell_others(row.generation, &why).await;
         called_for = Some(why);
@@ -99,6 +104,8 @@ pub(super) async fn halt(
     generation: i64,
     why: &str,
 ) -> Result<(), LedgerError> {
+    // First here: a primary that was cut off from its synchronous standby cannot store it any more.
+    sessions.doubt(generation, why);
     let mut session = sessions.take().await?;
     let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
         .bind(generation)

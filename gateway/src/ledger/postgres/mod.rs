@@ -11,7 +11,9 @@ mod events;
 mod locks;
 mod locks_plain;
 mod migrate;
+pub mod notices;
 mod operators;
+mod order;
 mod queue;
 mod reads;
 mod session;
@@ -33,6 +35,7 @@ use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
 
 pub use migrate::migrate;
+pub use order::Fall;
 pub use session::{PgSettings, Sessions};
 
 /// The ledger on Postgres 14 or newer.

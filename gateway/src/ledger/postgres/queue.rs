@@ -10,8 +10,8 @@ use sqlx::postgres::{PgListener, PgPoolOptions};
 use uuid::Uuid;
 
 use super::locks::{flat, unknown_verdict};
-use super::reads::{fetch, state};
-use super::session::{Sessions, harmless, unreadable};
+use super::reads::{fetch, fetch_anyway, state};
+use super::session::{Sessions, harmless, pin_path, unreadable};
 use super::wait_ms;
 use crate::ledger::{end, resource_name};
 
@@ -111,7 +111,7 @@ pub(super) async fn keep_places(
 ) -> Result<(), LedgerError> {
     let ids: Vec<Uuid> = locks.iter().map(|id| id.0).collect();
     let query = sqlx::query("SELECT fencegate.keep_places($1, $2)").bind(gateway).bind(ids);
-    fetch!(sessions, execute, query).map(drop)
+    fetch_anyway!(sessions, execute, query).map(drop)
 }
 
 pub(super) async fn roll_call(
@@ -123,7 +123,7 @@ pub(super) async fn roll_call(
          WHERE w.gateway = $1 AND w.kept_until IS NULL",
     )
     .bind(gateway);
-    let ids: Vec<Uuid> = fetch!(sessions, fetch_all, query)?;
+    let ids: Vec<Uuid> = fetch_anyway!(sessions, fetch_all, query)?;
     Ok(ids.into_iter().map(LockId).collect())
 }
 
@@ -145,7 +145,7 @@ pub(super) async fn call_next(
         .bind(gateway)
         .bind(able)
         .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
-    let rows: Vec<CallRow> = fetch!(sessions, fetch_all, query)?;
+    let rows: Vec<CallRow> = fetch_anyway!(sessions, fetch_all, query)?;
     let call = |row: CallRow| {
         Ok(Call {
             resource: resource_name(row.resource)?,
@@ -193,7 +193,10 @@ pub(super) async fn listen(
     gateway: Uuid,
 ) -> Result<Box<dyn Listener>, LedgerError> {
     let unavailable = |error: sqlx::Error| LedgerError::Unavailable(error.to_string());
-    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(sessions.options());
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .after_connect(|connection, _| Box::pin(pin_path(connection)))
+        .connect_lazy_with(sessions.options());
     let mut listener = PgListener::connect_with(&pool).await.map_err(unavailable)?;
     listener.listen(&format!("fencegate_{}", gateway.simple())).await.map_err(unavailable)?;
     Ok(Box::new(Notified(listener)))

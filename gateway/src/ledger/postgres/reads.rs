@@ -20,16 +20,33 @@ use crate::ledger::{
     did, digest, end, metadata, object_key, prefix_end, resource_name, time, token,
 };
 
-/// Runs a query that only reads, on a session of its own.
+/// Runs a query that only reads, on a session of its own, for an answer that is taken for the present.
 macro_rules! fetch {
-    ($sessions:expr, $method:ident, $query:expr) => {{
-        let mut session = $sessions.take().await?;
+    ($sessions:expr, $method:ident, $query:expr) => {
+        $crate::ledger::postgres::reads::fetch_on!($sessions, take_for_read, $method, $query)
+    };
+}
+pub(super) use fetch;
+
+/// The same, also on a server that this gateway holds something against: for what is no answer about
+/// resources, such as the upkeep of queues and blobs, and for the records of operators, who look there for
+/// what went wrong.
+macro_rules! fetch_anyway {
+    ($sessions:expr, $method:ident, $query:expr) => {
+        $crate::ledger::postgres::reads::fetch_on!($sessions, take, $method, $query)
+    };
+}
+pub(super) use fetch_anyway;
+
+macro_rules! fetch_on {
+    ($sessions:expr, $take:ident, $method:ident, $query:expr) => {{
+        let mut session = $sessions.$take().await?;
         let call = $query.$method(&mut session.connection);
         let answer = $sessions.answer(call).await;
         $sessions.settle(session, answer).map_err(harmless)
     }};
 }
-pub(super) use fetch;
+pub(super) use fetch_on;
 
 #[derive(FromRow)]
 struct ObjectRow {
@@ -369,11 +386,22 @@ const FORWARDED: &str = "SELECT u.operation, u.resource, u.owner, u.upstream, u.
             fencegate.micros(coalesce(u.closed_at, u.closes_at)) AS closed_us
      FROM fencegate.upstream_intents u WHERE u.operation = $1";
 
+/// Returns once all that was seen committed is where it must be before it is acknowledged. A commit whose wait for
+/// the synchronous standby was cancelled is seen before that; a commit after it waits for it, too.
+async fn settled(sessions: &Sessions) -> Result<(), LedgerError> {
+    let query = sqlx::query(
+        "SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+                THEN pg_logical_emit_message(true, 'fencegate', '') END",
+    );
+    fetch!(sessions, execute, query).map(drop)
+}
+
 pub(super) async fn operation(
     sessions: &Sessions,
     id: OperationId,
 ) -> Result<Option<OperationRecord>, LedgerError> {
     if let Some(record) = OperationRecord::of(operations(sessions, &[id.0]).await?) {
+        settled(sessions).await?;
         return Ok(Some(record));
     }
     let query = sqlx::query_as::<_, ForwardedRow>(FORWARDED).bind(id.0);
@@ -403,6 +431,9 @@ pub(super) async fn operation_by_key(
     .bind(name.as_str())
     .bind(idempotency_key);
     let row: Option<OperationRow> = fetch!(sessions, fetch_optional, query)?;
+    if row.is_some() {
+        settled(sessions).await?;
+    }
     row.map(OperationRow::applied).transpose()
 }
 
@@ -431,7 +462,7 @@ pub(super) async fn record_rejections(
     .bind(column(rejections, |r| r.superseded_ms))
     .bind(column(rejections, |r| r.owner.clone()))
     .bind(column(rejections, |r| r.request_id.clone()));
-    fetch!(sessions, execute, query)?;
+    fetch_anyway!(sessions, execute, query)?;
     Ok(())
 }
 
@@ -449,6 +480,6 @@ pub(super) async fn rejections(
     .bind(&filter.reason)
     .bind(filter.before)
     .bind(filter.limit);
-    let rows: Vec<RejectionRow> = fetch!(sessions, fetch_all, query)?;
+    let rows: Vec<RejectionRow> = fetch_anyway!(sessions, fetch_all, query)?;
     rows.into_iter().map(RejectionRow::rejection).collect()
 }

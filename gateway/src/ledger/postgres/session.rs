@@ -10,6 +10,9 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::disasters::place;
+use super::notices;
+
 /// How to reach Postgres.
 #[derive(Debug, Clone)]
 pub struct PgSettings {
@@ -42,6 +45,9 @@ struct Standing {
     generation: Option<i64>,
     /// Why this server must not be acted on any more in this generation.
     halted: Option<String>,
+    /// Why nothing is read from it as the present, in this generation: the ledger or the mint says that it lost
+    /// commits, or was replaced. Acts ask the ledger each time.
+    doubted: Option<String>,
 }
 
 /// The connections of a ledger.
@@ -101,7 +107,7 @@ impl Sessions {
     ) -> Result<T, LedgerError> {
         match answer {
             Ok(value) => {
-                self.idle().push(session.connection);
+                self.keep(session);
                 Ok(value)
             }
             // By what its own guard says, so nothing has to be remembered here. Perhaps it is not the
@@ -115,15 +121,15 @@ impl Sessions {
                 Err(LedgerError::RefenceRequired(why))
             }
             Err(Failure::Answered(error)) => {
-                self.idle().push(session.connection);
+                self.keep(session);
                 Err(error)
             }
             Err(Failure::RowLocked) => {
-                self.idle().push(session.connection);
+                self.keep(session);
                 Err(LedgerError::Unavailable("a row stayed locked by somebody else".into()))
             }
             Err(Failure::Duplicate(why)) => {
-                self.idle().push(session.connection);
+                self.keep(session);
                 Err(LedgerError::Unavailable(why))
             }
             Err(Failure::Lost(why)) => {
@@ -132,6 +138,33 @@ impl Sessions {
                 Err(LedgerError::Unknown(why))
             }
         }
+    }
+
+    /// Keeps a connection for the next call. One that is from before a re-fence may lead to a server that was
+    /// replaced, and is closed.
+    fn keep(&self, session: Session) {
+        if session.generation == self.standing().generation {
+            self.idle().push(session.connection);
+        }
+    }
+
+    /// A session for a read that is answered as the present, unless something is held against this server: it
+    /// has lost commits, or another one was re-fenced in its place. A newer token may then have been given out
+    /// for what is not seen here.
+    pub async fn take_for_read(&self) -> Result<Session, LedgerError> {
+        if self.held_against().is_some() {
+            // It may have been re-fenced a moment ago.
+            place(self).await?;
+        }
+        match self.held_against() {
+            Some(why) => Err(LedgerError::RefenceRequired(why)),
+            None => self.take().await,
+        }
+    }
+
+    fn held_against(&self) -> Option<String> {
+        let standing = self.standing();
+        standing.halted.clone().or_else(|| standing.doubted.clone())
     }
 
     /// A session for an act, unless this server was seen to have lost commits.
@@ -215,6 +248,8 @@ impl Sessions {
         if newer {
             self.flushed.store(0, Ordering::Release);
             standing.halted = None;
+            standing.doubted = None;
+            self.idle().clear();
             if known.is_some() {
                 tracing::warn!(
                     generation,
@@ -223,6 +258,14 @@ impl Sessions {
             }
         }
         standing.halted.clone().filter(|_| !called_for)
+    }
+
+    /// Holds it against the server that it lost commits, or was replaced, unless it was re-fenced since.
+    pub fn doubt(&self, generation: i64, why: &str) {
+        let mut standing = self.standing();
+        if standing.generation == Some(generation) {
+            standing.doubted = Some(why.to_owned());
+        }
     }
 
     /// The highest generation that this gateway has seen.
@@ -241,7 +284,12 @@ impl Sessions {
     ) -> Result<T, Failure> {
         // A little longer than the server's own limit, so that the server can say that it gave up.
         let limit = self.settings.timeout + Duration::from_millis(500);
-        match tokio::time::timeout(limit, call).await {
+        let (end, warning) = notices::heard(tokio::time::timeout(limit, call)).await;
+        if let Some(warning) = warning {
+            // Committed here, and perhaps nowhere else: sent again, the act waits for the standby again.
+            return Err(Failure::Lost(format!("the server warned: {warning}")));
+        }
+        match end {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failure::from(error)),
             Err(_) => Err(Failure::Lost("no answer in time".into())),
@@ -282,11 +330,30 @@ enum ConnectError {
     Encoding(String),
     #[error("the Postgres server is a standby")]
     Standby,
+    #[error(
+        "the log of this process keeps the server's warnings back; one could take an answer back"
+    )]
+    Deaf,
+}
+
+/// Looks up names without a schema among those of Postgres alone, and lets it warn.
+///
+/// Who may create anything in another schema on the path could otherwise put an operator or a function in place
+/// of one that the acts call: an exact match for a domain goes before the one of Postgres. The first statement of
+/// every connection, itself with a schema. The warnings are what [`notices`] looks for.
+pub async fn pin_path(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let pin = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
+                      pg_catalog.set_config('client_min_messages', 'warning', false)";
+    sqlx::query(pin).execute(connection).await.map(drop)
 }
 
 /// Sets limits on a new connection, has its statements planned once, by index, whatever the tables held
 /// when they were planned, and refuses a server that may forget what it acknowledged.
 async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), ConnectError> {
+    if !notices::listen() {
+        return Err(ConnectError::Deaf);
+    }
+    pin_path(connection).await?;
     let ms = limit.as_millis().to_string();
     sqlx::query(
         "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false),

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::PgLedger;
 use super::commit::{GrantColumns, refusal};
-use super::reads::fetch;
+use super::reads::fetch_anyway;
 use super::session::harmless;
 use crate::ledger::{digest, object_key, resource_name};
 
@@ -89,7 +89,7 @@ impl Uploads for PgLedger {
         let query = sqlx::query("UPDATE fencegate.blob_intents SET handle = $2 WHERE blob = $1")
             .bind(blob.0)
             .bind(handle);
-        fetch!(sessions, execute, query).map(|noted| noted.rows_affected() > 0)
+        fetch_anyway!(sessions, execute, query).map(|noted| noted.rows_affected() > 0)
     }
 
     async fn tidy_blobs(
@@ -158,7 +158,7 @@ impl Uploads for PgLedger {
         )
         .bind(ids(blobs))
         .bind(keep.as_secs_f64());
-        fetch!(sessions, execute, query).map(drop)
+        fetch_anyway!(sessions, execute, query).map(drop)
     }
 
     async fn known_blobs(&self, blobs: &[BlobId]) -> Result<Vec<bool>, LedgerError> {
@@ -171,7 +171,7 @@ impl Uploads for PgLedger {
              FROM unnest($1::uuid[]) WITH ORDINALITY b (id, i) ORDER BY b.i",
         )
         .bind(ids(blobs));
-        fetch!(sessions, fetch_all, query)
+        fetch_anyway!(sessions, fetch_all, query)
     }
 
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
@@ -195,7 +195,7 @@ impl Uploads for PgLedger {
         )
         .bind(after.map_or(Uuid::nil(), |blob| blob.0))
         .bind(limit);
-        let rows: Vec<PointerRow> = fetch!(sessions, fetch_all, query)?;
+        let rows: Vec<PointerRow> = fetch_anyway!(sessions, fetch_all, query)?;
         let pointer = |row: PointerRow| {
             Ok(Pointer {
                 blob: BlobId(row.blob),
@@ -213,7 +213,7 @@ impl Uploads for PgLedger {
     async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
         let sessions = &self.sessions;
         let query = sqlx::query_scalar::<_, Uuid>("SELECT store FROM fencegate.blob_store");
-        fetch!(sessions, fetch_optional, query)
+        fetch_anyway!(sessions, fetch_optional, query)
     }
 
     async fn bind_blob_store(&self, store: Uuid) -> Result<Uuid, LedgerError> {
@@ -222,8 +222,8 @@ impl Uploads for PgLedger {
             "INSERT INTO fencegate.blob_store (store) VALUES ($1) ON CONFLICT DO NOTHING",
         )
         .bind(store);
-        fetch!(sessions, execute, query)?;
+        fetch_anyway!(sessions, execute, query)?;
         let query = sqlx::query_scalar::<_, Uuid>("SELECT store FROM fencegate.blob_store");
-        fetch!(sessions, fetch_one, query)
+        fetch_anyway!(sessions, fetch_one, query)
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::commit::{GrantColumns, refusal};
 use super::locks::{names, unknown_verdict};
-use super::reads::fetch;
+use super::reads::{fetch, fetch_anyway};
 use super::session::{harmless, unreadable};
 use super::{PgLedger, attempt, wait_ms};
 use crate::ledger::rows::IntentRow;
@@ -162,7 +162,7 @@ impl Intents for PgLedger {
         if !done.is_empty() {
             let query =
                 sqlx::query("SELECT fencegate.wake_callers($1, $2)").bind(gateway).bind(&done);
-            fetch!(self.sessions, execute, query)?;
+            fetch_anyway!(self.sessions, execute, query)?;
         }
         Ok(done.into_iter().map(LockId).collect())
     }

@@ -1,0 +1,68 @@
+//! What `fencegate scrub` and the start look at beside the acts: whether tokens ever fell, and who else could put
+//! functions where names are looked up.
+
+use fence_core::ports::LedgerError;
+
+use super::PgLedger;
+use super::reads::fetch_anyway;
+use super::session::harmless;
+
+/// How many operations are read at a time.
+const BATCH: i64 = 10_000;
+/// How many findings are kept.
+const FOUND_MAX: usize = 1000;
+
+/// A write that was admitted under an older token than the one before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fall {
+    /// Of which resource.
+    pub resource: String,
+    /// Its version.
+    pub version: i64,
+}
+
+impl PgLedger {
+    /// The writes whose token is older than that of an earlier version of their resource (I3). No act admits
+    /// one: whoever finds one has a ledger that somebody else's code has written to.
+    pub async fn falls(&self) -> Result<Vec<Fall>, LedgerError> {
+        let mut falls = Vec::new();
+        // Of the last row: resource, version, and the highest token of the resource so far.
+        let mut last = (String::new(), 0, 0);
+        loop {
+            let query = sqlx::query_as::<_, (String, i64, i64)>(
+                "SELECT o.resource, o.version, o.token FROM fencegate.operations o
+                 WHERE (o.resource, o.version) > ($1, $2)
+                 ORDER BY o.resource, o.version LIMIT $3",
+            )
+            .bind(&last.0)
+            .bind(last.1)
+            .bind(BATCH);
+            let rows: Vec<(String, i64, i64)> = fetch_anyway!(self.sessions, fetch_all, query)?;
+            if rows.is_empty() || falls.len() >= FOUND_MAX {
+                return Ok(falls);
+            }
+            for (resource, version, token) in rows {
+                let highest = if resource == last.0 { last.2 } else { 0 };
+                if token < highest {
+                    falls.push(Fall { resource: resource.clone(), version });
+                }
+                last = (resource, version, highest.max(token));
+            }
+        }
+    }
+
+    /// The roles besides this one that may create functions in schema `public`; the gateway does not look
+    /// there, but whatever else uses this database may.
+    pub async fn other_creators(&self) -> Result<Vec<String>, LedgerError> {
+        let query = sqlx::query_scalar::<_, String>(
+            "SELECT coalesce(r.rolname, 'PUBLIC')::text
+             FROM pg_namespace n
+             CROSS JOIN aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+             LEFT JOIN pg_roles r ON r.oid = a.grantee
+             WHERE n.nspname = 'public' AND a.privilege_type = 'CREATE'
+               AND a.grantee <> n.nspowner AND coalesce(r.rolname <> current_user, true)
+             ORDER BY 1",
+        );
+        fetch_anyway!(self.sessions, fetch_all, query)
+    }
+}
