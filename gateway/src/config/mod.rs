@@ -21,7 +21,7 @@ pub use flags::Flags;
 pub use fronting::{Guarantee, Pattern};
 pub use layers::SETTINGS;
 pub use secret::{PostgresUrl, Secret};
-pub use upstreams::Upstream;
+pub use upstreams::{Upstream, is_upstream_name};
 
 use crate::blobs::BlobsUrl;
 

@@ -16,7 +16,7 @@ use crate::http::state::App;
 /// Ask here after an answer with `outcome: unknown`, or after none at all.
 #[utoipa::path(
     get, path = "/operations/{id}", operation_id = "getOperation", tag = "operations",
-    params(("id" = uuid::Uuid, Path, description = "`X-Operation-Id` of the write.")),
+    params(("id" = fence_core::OperationId, Path, description = "`X-Operation-Id` of the write.")),
     responses(
         (status = 200, description = "What became of it.", body = wire::Operation),
         OperationProblems,
@@ -42,7 +42,7 @@ pub async fn get(
 #[serde(deny_unknown_fields)]
 pub struct ByKey {
     /// The `Idempotency-Key` of the write.
-    #[param(min_length = 1, max_length = 255)]
+    #[param(value_type = fence_core::schema::IdempotencyKey)]
     idempotency_key: String,
 }
 
@@ -52,7 +52,7 @@ pub struct ByKey {
 #[utoipa::path(
     get, path = "/resources/{resource}/operations", operation_id = "findOperations",
     tag = "operations",
-    params(("resource" = String, Path, description = "The resource."), ByKey),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), ByKey),
     responses(
         (status = 200, description = "The operation that used the key, or none.",
             body = wire::OperationList),
