@@ -85,16 +85,18 @@ def known_object(lock):
 
 
 def with_bodies(form):
-    """The same list on our resource, with the parts that it names."""
-    operations = form["operations"]["operations"]
-    parts = {"operations": {"operations": operations}}
-    for number, operation in enumerate(operations):
-        operation["resource"], operation["key"] = OURS.name, f"c{number}"
+    """A list on our resource with one put at most, and the part that has its bytes."""
+    operations, parts = [], {}
+    for number, operation in enumerate(form["operations"]["operations"]):
+        operation = {**operation, "resource": OURS.name, "key": f"c{number}"}
         operation.pop("if_match", None)
         if operation["op"] == "put":
-            operation["body"] = f"part{number}"
-            parts[operation["body"]] = f"bytes {number}"
-    return parts
+            if parts:
+                continue
+            operation["body"] = "body"
+            parts = {"body": "bytes"}
+        operations.append(operation)
+    return {"operations": {"operations": operations}, **parts}
 
 
 @schemathesis.hook
@@ -121,6 +123,10 @@ def before_call(context, case, kwargs):
             replace_id(path, "id", operations[-1])
         else:
             replace_id(path, "id", lock["id"])
+    # Where it finds no text for a pattern, it sends a number and believes that it fits.
+    for header in ("If-Match", "If-None-Match", "Content-MD5", "Repr-Digest", "Content-Digest"):
+        if headers and str(headers.get(header)) == "0":
+            del headers[header]
     if headers and "X-Fence-Token" in headers:
         replace(headers, "X-Fence-Token", TOKEN, lock["token"])
         replace_id(headers, "X-Lock-Id", lock["id"])

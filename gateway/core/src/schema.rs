@@ -190,7 +190,7 @@ forms! {
     ContentType => string(1, 255, "^[ -~]+$")
         .description(Some("1 to 255 visible ASCII characters and spaces."));
     /// A list of tags.
-    Tags => form(r#"^(\*|(W/)?"[!#-~]*"([ \t]*,[ \t]*(W/)?"[!#-~]*"){0,31})$"#)
+    Tags => form(r#"^(\*|(W/)?"[^\x00-\x20\x7f"]*"([ \t]*,[ \t]*(W/)?"[^\x00-\x20\x7f"]*"){0,31})$"#)
         .examples([json!("\"g0-v17\""), json!("*")])
         .description(Some("`*`, or at most 32 entity tags."));
     /// The name of a part of a commit.
