@@ -183,7 +183,9 @@ fn whole(text: &str) -> Result<Duration, String> {
         number.checked_mul(unit_ms).map(Duration::from_millis)
     };
     read().ok_or_else(|| {
-        format!("{text:?} is not a duration such as 500ms, 30s, 5m, 2h or 1d: a whole number and a unit")
+        format!(
+            "{text:?} is not a duration such as 500ms, 30s, 5m, 2h or 1d: a whole number and a unit"
+        )
     })
 }
 

@@ -161,9 +161,7 @@ fn url_trouble(text: &str) -> Option<String> {
 /// Whether an upstream may be called so.
 pub fn is_upstream_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.chars().all(plain)
-        && !name.starts_with('.')
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
 /// Why these upstreams cannot be used, if they cannot.

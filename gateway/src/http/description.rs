@@ -47,7 +47,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 /// Every answer has an id; every answer about data says whether it is the fence's.
 fn complete(operation: &mut Operation, components: &mut Components) {
     let data = operation.tags.iter().flatten().any(|tag| tag == "data");
-    let is_token = |one: &RefOr<Parameter>| matches!(one, RefOr::T(one) if one.name == "X-Fence-Token");
+    let is_token =
+        |one: &RefOr<Parameter>| matches!(one, RefOr::T(one) if one.name == "X-Fence-Token");
     let fenced = operation.parameters.iter().flatten().any(is_token);
     let name = operation.operation_id.clone().unwrap_or_default();
     for parameter in operation.parameters.iter_mut().flatten() {
@@ -132,9 +133,7 @@ fn event(operation: &str) -> RefOr<Schema> {
         .schema_type(SchemaType::Type(Type::String))
         .content_media_type("application/json")
         .content_schema(Some(Ref::from_schema_name(data)));
-    let told = ObjectBuilder::new()
-        .property("event", schema::words(names))
-        .property("data", data);
+    let told = ObjectBuilder::new().property("event", schema::words(names)).property("data", data);
     match operation {
         "watchLock" => told.required("event").required("data").into(),
         // The first one has only the place at which the stream begins.
@@ -152,20 +151,74 @@ fn header(always: bool, description: &str, schema: impl Into<RefOr<Schema>>) -> 
 fn headers() -> BTreeMap<&'static str, Header> {
     let (text, number) = (schema::form, schema::Count::schema);
     BTreeMap::from([
-        (REQUEST_ID, header(true, "The id of the request: the caller's, or a new one.", text("^[!-~]{1,128}$"))),
-        (VERDICT, header(true, "Whose answer it is, and what became of the request.", schema::words(["admitted", "refused", "replayed", "unknown"]))),
-        ("Retry-After", header(false, "When to try again, in seconds, where that helps.", number())),
-        ("Content-Range", header(true, "The range, and the size of the whole: `bytes 0-99/1234`; `bytes */1234` if the range lies outside.", text(r"^bytes (\*|[0-9]+-[0-9]+)/[0-9]+$"))),
+        (
+            REQUEST_ID,
+            header(
+                true,
+                "The id of the request: the caller's, or a new one.",
+                text("^[!-~]{1,128}$"),
+            ),
+        ),
+        (
+            VERDICT,
+            header(
+                true,
+                "Whose answer it is, and what became of the request.",
+                schema::words(["admitted", "refused", "replayed", "unknown"]),
+            ),
+        ),
+        (
+            "Retry-After",
+            header(false, "When to try again, in seconds, where that helps.", number()),
+        ),
+        (
+            "Content-Range",
+            header(
+                true,
+                "The range, and the size of the whole: `bytes 0-99/1234`; `bytes */1234` if the range lies outside.",
+                text(r"^bytes (\*|[0-9]+-[0-9]+)/[0-9]+$"),
+            ),
+        ),
         ("X-Operation-Id", header(false, "The operation.", OperationId::schema())),
         ("X-Fence-Token", header(true, "The token.", Token::schema())),
-        ("X-Fence-Guarantee", header(false, "What a 2xx promises.", schema::words(["strict", "drained", "admission"]))),
-        ("X-Resource-Version", header(false, "The version of the resource; with a write the one that it became, and absent if there was nothing to delete.", number())),
+        (
+            "X-Fence-Guarantee",
+            header(
+                false,
+                "What a 2xx promises.",
+                schema::words(["strict", "drained", "admission"]),
+            ),
+        ),
+        (
+            "X-Resource-Version",
+            header(
+                false,
+                "The version of the resource; with a write the one that it became, and absent if there was nothing to delete.",
+                number(),
+            ),
+        ),
         ("ETag", header(true, "The object's tag.", EntityTag::schema())),
-        ("Idempotent-Replayed", header(false, "`true` if it took effect earlier.", schema::words(["true"]))),
-        ("Location", header(true, "The lock: `/locks/{id}`.", text("^/locks/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"))),
-        ("Cache-Control", header(true, "That no cache keeps the answer.", schema::words(["no-store"]))),
+        (
+            "Idempotent-Replayed",
+            header(false, "`true` if it took effect earlier.", schema::words(["true"])),
+        ),
+        (
+            "Location",
+            header(
+                true,
+                "The lock: `/locks/{id}`.",
+                text("^/locks/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
+            ),
+        ),
+        (
+            "Cache-Control",
+            header(true, "That no cache keeps the answer.", schema::words(["no-store"])),
+        ),
         ("Accept-Ranges", header(true, "That ranges are understood.", schema::words(["bytes"]))),
-        ("X-Accel-Buffering", header(true, "That proxies pass events on at once.", schema::words(["no"]))),
+        (
+            "X-Accel-Buffering",
+            header(true, "That proxies pass events on at once.", schema::words(["no"])),
+        ),
     ])
 }
 
@@ -178,9 +231,7 @@ fn alternatives(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
         }
     };
     if let Some(acquire) = schemas.get_mut("AcquireRequest") {
-        let way = |there: &str, kind: &str, absent: &str| {
-            json!({ "required": [there], "properties": { there: { "type": kind }, absent: none } })
-        };
+        let way = |there: &str, kind: &str, absent: &str| json!({ "required": [there], "properties": { there: { "type": kind }, absent: none } });
         let ways = [way("resource", "string", "resources"), way("resources", "array", "resource")];
         one_of(acquire, json!(ways));
     }

@@ -204,7 +204,9 @@ fn by_status(sets: &[&[ErrorCode]]) -> BTreeMap<String, RefOr<Response>> {
         codes.entry(code.status()).or_default().push(*code);
     }
     let responses = codes.into_iter();
-    responses.map(|(status, codes)| (status.to_string(), RefOr::T(problem(status, &codes)))).collect()
+    responses
+        .map(|(status, codes)| (status.to_string(), RefOr::T(problem(status, &codes))))
+        .collect()
 }
 
 /// A problem with one of these codes.
