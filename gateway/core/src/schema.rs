@@ -24,9 +24,10 @@ const PLAIN: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 /// Every character that a key may not have, of those that are common.
 const HIDDEN: &str = r"\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff";
 
-/// Keywords that the builders have no name for: they print what they take as extensions as it is.
-pub fn keywords<const N: usize>(words: [(&str, Value); N]) -> Option<Extensions> {
-    Some(Extensions::from_iter(words))
+/// A keyword that the builders have no name for: they print what they take as extensions as it is. One at a
+/// time: several would come in any order.
+pub fn keywords(word: [(&str, Value); 1]) -> Option<Extensions> {
+    Some(Extensions::from_iter(word))
 }
 
 fn string(min: usize, max: usize, pattern: &str) -> ObjectBuilder {
@@ -39,12 +40,13 @@ pub fn form(pattern: &str) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).pattern(Some(pattern))
 }
 
-/// A number from 0 to 2^63-1, whose end has more digits than the builder's numbers.
+/// A number from 0 to 2^63-1.
 fn version() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(SchemaType::Type(Type::Integer))
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-        .extensions(keywords([("minimum", json!(0)), ("maximum", json!(i64::MAX))]))
+        .minimum(Some(0_isize))
+        .maximum(Some(isize::MAX))
 }
 
 /// One of these words.
@@ -115,7 +117,8 @@ schemas! {
         .item(ObjectBuilder::new()
             .schema_type(SchemaType::Type(Type::Integer))
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-            .extensions(keywords([("minimum", json!(1)), ("maximum", json!(i64::MAX))])))
+            .minimum(Some(1_isize))
+            .maximum(Some(isize::MAX)))
         .examples([json!("42")])
         .description(Some("A number from 1 to 2^63-1, as digits or as an integer."));
     EntityTag => form(&format!("^\"g{number}-v{number}\"$", number = number()))
