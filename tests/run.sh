@@ -13,6 +13,8 @@ has() {
     nginx) [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null ;;
     # protoc reads its own types from this file, which is a package of its own.
     libfaketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 ;;
+    # Debian's python3 knows the module, but cannot make an environment without this package.
+    venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     descriptor.proto) [ -f "$(dirname "$(command -v protoc)")/../include/google/protobuf/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -22,7 +24,7 @@ has() {
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
-libfaketime:libfaketime'
+libfaketime:libfaketime python3:python3 venv:python3-venv'
 
 missing() {
     for need in $needs; do
@@ -70,6 +72,16 @@ esac
 if ! grep -q "\"version\": \"$azurite\"" "$tools/node_modules/azurite/package.json" 2>/dev/null; then
     say "tools: azurite $azurite"
     npm install --prefix "$tools" --no-save --no-audit --no-fund --loglevel=error "azurite@$azurite"
+fi
+
+# A tester of OpenAPI documents, with all that it needs in the versions that are listed.
+wanted=tests/openapi/requirements.txt
+if ! cmp -s "$wanted" "$tools/openapi/requirements.txt"; then
+    say 'tools: schemathesis'
+    rm -rf "$tools/openapi"
+    python3 -m venv "$tools/openapi"
+    "$tools/openapi/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$wanted"
+    cp "$wanted" "$tools/openapi/requirements.txt"
 fi
 
 say 'layout: cargo fmt'

@@ -60,6 +60,7 @@ mod long_polls;
 mod many_resources;
 mod memory;
 mod nginx;
+mod openapi;
 mod operators;
 mod outages;
 mod overload;

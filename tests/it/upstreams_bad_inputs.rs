@@ -73,7 +73,9 @@ async fn methods_that_are_not_forwarded_are_refused() {
     let token = lock.token;
     let raw = async |request: String| exchange(gateway.address(), request.as_bytes()).await;
     let trace = raw("TRACE /upstreams/u/r/1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()).await;
-    assert_eq!(trace.map(|answer| answer.status), Some(405));
+    let trace = trace.expect("an answer");
+    assert_eq!(trace.status, 405);
+    assert_eq!(trace.header("allow"), Some("GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"));
     let connect =
         raw("CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: 169.254.169.254:80\r\n\r\n".into());
     assert!(connect.await.is_none_or(|answer| (400..500).contains(&answer.status)));

@@ -39,7 +39,10 @@ pub struct Store {
 }
 
 /// Where `tests/run.sh` installs what comes neither from apt nor with this workspace.
-fn tool(path: &str) -> PathBuf {
+///
+/// # Panics
+/// It is not there.
+pub fn tool(path: &str) -> PathBuf {
     let asks = std::env::current_exe().expect("a process knows its executable");
     asks.ancestors()
         .skip(2)

@@ -15,6 +15,8 @@ pub mod names;
 pub mod ports;
 pub mod queue;
 pub mod rule;
+#[cfg(feature = "openapi")]
+pub mod schema;
 pub mod token;
 pub mod wire;
 

@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Ttl {
         if text == "infinite" {
             return Ok(Self::INFINITE);
         }
-        let duration = parse_duration(&text).map_err(serde::de::Error::custom)?;
+        let duration = whole(&text).map_err(serde::de::Error::custom)?;
         Self::new(duration).map_err(serde::de::Error::custom)
     }
 }
@@ -160,7 +160,7 @@ impl MaxHold {
 
 impl<'de> Deserialize<'de> for MaxHold {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let duration = duration_text(deserializer)?;
+        let duration = requested_duration(deserializer)?;
         Self::new(duration).map_err(serde::de::Error::custom)
     }
 }
@@ -168,12 +168,42 @@ impl<'de> Deserialize<'de> for MaxHold {
 /// Reads a duration such as `500ms`, `30s` or `5m` from JSON or a query.
 pub fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse_duration(&text).map_err(serde::de::Error::custom)
+    humantime::parse_duration(&text).map_err(|_| {
+        serde::de::Error::custom(format!("{text:?} is not a duration such as 500ms, 30s or 5m"))
+    })
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|_| format!("{text:?} is not a duration such as 500ms, 30s or 5m"))
+/// Reads a duration of a request: a whole number and one unit. There is one way to write each, so that
+/// the API's description can say which are taken.
+pub fn requested_duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    whole(&text).map_err(serde::de::Error::custom)
+}
+
+fn whole(text: &str) -> Result<Duration, String> {
+    let read = || {
+        let end = text.find(|letter: char| !letter.is_ascii_digit())?;
+        let (digits, unit) = text.split_at(end);
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let number: u64 = digits.parse().ok()?;
+        let plain = number.to_string() == digits;
+        plain.then_some(())?;
+        number.checked_mul(unit_ms).map(Duration::from_millis)
+    };
+    read().ok_or_else(|| {
+        format!(
+            "{text:?} is not a duration such as 500ms, 30s, 5m, 2h or 1d: a whole number and a unit"
+        )
+    })
 }
 
 /// What a lock is doing, as everybody may see it.

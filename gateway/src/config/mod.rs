@@ -24,7 +24,7 @@ pub use fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 pub use layers::SETTINGS;
 pub use listening::HostName;
 pub use secret::{PostgresUrl, Secret};
-pub use upstreams::Upstream;
+pub use upstreams::{Upstream, is_upstream_name};
 
 use crate::blobs::BlobsUrl;
 

@@ -108,12 +108,7 @@ impl Upstream {
 
     /// Why it cannot be used, if it cannot.
     fn trouble(&self) -> Option<String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let name = &self.name;
-        if !(1..=NAME_BYTES_MAX).contains(&name.len())
-            || !name.chars().all(plain)
-            || name.starts_with('.')
-        {
+        if !is_upstream_name(&self.name) {
             return Some(format!(
                 "a name has 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', and does not \
                  begin with a dot"
@@ -186,6 +181,12 @@ fn url_trouble(text: &str) -> Option<String> {
         _ => "must begin with http:// or https://",
     };
     Some(format!("{text:?} {why}"))
+}
+
+/// Whether an upstream may be called so.
+pub fn is_upstream_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
 }
 
 /// Why these upstreams cannot be used, if they cannot.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fence_core::{ErrorCode, wire};
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{Operation, PathItem};
+use fence_core::{ErrorCode, LockId, Token, schema, wire};
+use utoipa::openapi::header::Header;
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr};
+use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa::{IntoParams, IntoResponses};
 
 use super::problem::PROBLEM_JSON;
@@ -21,7 +20,13 @@ use super::problem::PROBLEM_JSON;
                        and refuses every token but the one granted last.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
-    components(schemas(wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent)),
+    components(schemas(
+        wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent,
+        // Parameters refer to these, which does not bring them along.
+        schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
+        schema::IntentCursor, schema::LastEvent, schema::Md5, schema::NameCursor,
+        schema::NumberCursor, schema::Prefix, schema::UpstreamName, schema::UpstreamPath,
+    )),
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
@@ -202,36 +207,29 @@ problems! {
 }
 
 fn by_status(sets: &[&[ErrorCode]]) -> BTreeMap<String, RefOr<Response>> {
-    let mut texts: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    let mut codes: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
     for code in sets.iter().copied().flatten() {
-        let line = format!("`{code}`: {}", code.title());
-        texts.entry(code.status()).or_default().push(line);
+        codes.entry(code.status()).or_default().push(*code);
     }
-    texts
-        .into_iter()
-        .map(|(status, lines)| (status.to_string(), refer(PROBLEM, &lines.join("\n\n"))))
+    let responses = codes.into_iter();
+    responses
+        .map(|(status, codes)| (status.to_string(), RefOr::T(problem(status, &codes))))
         .collect()
 }
 
-/// A problem, defined once; only the codes differ.
-fn refer(to: &str, codes: &str) -> RefOr<Response> {
-    let mut reference = Ref::new(format!("#/components/responses/{to}"));
-    reference.description = codes.to_owned();
-    RefOr::Ref(reference)
-}
-
-fn problem() -> ResponseBuilder {
-    let document = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+/// A problem with one of these codes.
+fn problem(status: u16, codes: &[ErrorCode]) -> Response {
+    let lines: Vec<_> = codes.iter().map(|code| format!("`{code}`: {}", code.title())).collect();
+    let number = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer));
+    let exactly = ObjectBuilder::new()
+        .property("status", number.enum_values(Some([status])))
+        .property("code", schema::words(codes.iter().map(|code| code.as_str())));
+    let document = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(exactly);
     ResponseBuilder::new()
-        .description("A problem document.")
-        .content(PROBLEM_JSON, document)
-        .header("Retry-After", text_header("When to try again, in seconds, where that helps."))
-        .header("Content-Range", text_header("With 416 the size: `bytes */1234`."))
-}
-
-fn text_header(description: &str) -> utoipa::openapi::header::Header {
-    let schema = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String));
-    HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build()
+        .description(lines.join("\n\n"))
+        .content(PROBLEM_JSON, ContentBuilder::new().schema(Some(document)).build())
+        .header("Retry-After", Header::default())
+        .build()
 }
 
 /// The headers of a write.
@@ -240,20 +238,20 @@ fn text_header(description: &str) -> utoipa::openapi::header::Header {
 #[expect(dead_code, reason = "only its documentation is used")]
 pub struct WriteParams {
     /// The token of your lock: a decimal number.
-    #[param(rename = "X-Fence-Token", required = true, pattern = "^[1-9][0-9]{0,18}$")]
-    token: String,
+    #[param(rename = "X-Fence-Token", required = true)]
+    token: Token,
     /// The id of your lock: a token that was guessed or mixed up is refused.
     #[param(rename = "X-Lock-Id")]
-    lock: Option<uuid::Uuid>,
+    lock: Option<LockId>,
     /// Strictly increasing under one token: a delayed duplicate of an earlier write is refused.
-    #[param(rename = "X-Fence-Seq", minimum = 0)]
-    sequence: Option<i64>,
+    #[param(rename = "X-Fence-Seq")]
+    sequence: Option<schema::Count>,
     /// The write takes effect once under this key, whoever sends it how often; kept for 7 days.
-    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
-    idempotency_key: Option<String>,
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<schema::IdempotencyKey>,
     /// The version that the resource must be at.
-    #[param(rename = "X-If-Resource-Version", minimum = 0)]
-    resource_version: Option<i64>,
+    #[param(rename = "X-If-Resource-Version")]
+    resource_version: Option<schema::Count>,
 }
 
 /// The headers of a write through an upstream.
@@ -262,20 +260,20 @@ pub struct WriteParams {
 #[expect(dead_code, reason = "only its documentation is used")]
 pub struct UpstreamParams {
     /// The token of your lock: a decimal number. Passed on.
-    #[param(rename = "X-Fence-Token", required = true, pattern = "^[1-9][0-9]{0,18}$")]
-    token: String,
+    #[param(rename = "X-Fence-Token", required = true)]
+    token: Token,
     /// The id of your lock. Not passed on.
     #[param(rename = "X-Lock-Id")]
-    lock: Option<uuid::Uuid>,
+    lock: Option<LockId>,
     /// Strictly increasing under one token. Passed on.
-    #[param(rename = "X-Fence-Seq", minimum = 0)]
-    sequence: Option<i64>,
+    #[param(rename = "X-Fence-Seq")]
+    sequence: Option<schema::Count>,
     /// Passed on, for an upstream that knows it; the gateway replays nothing.
-    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
-    idempotency_key: Option<String>,
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<schema::IdempotencyKey>,
     /// The version that the resource must be at. Not passed on.
-    #[param(rename = "X-If-Resource-Version", minimum = 0)]
-    resource_version: Option<i64>,
+    #[param(rename = "X-If-Resource-Version")]
+    resource_version: Option<schema::Count>,
 }
 
 /// The headers of a commit.
@@ -284,18 +282,18 @@ pub struct UpstreamParams {
 #[expect(dead_code, reason = "only its documentation is used")]
 pub struct CommitParams {
     /// The token of your lock, which must be good on all the resources: a decimal number.
-    #[param(rename = "X-Fence-Token", required = true, pattern = "^[1-9][0-9]{0,18}$")]
-    token: String,
+    #[param(rename = "X-Fence-Token", required = true)]
+    token: Token,
     /// The id of your lock: a token that was guessed or mixed up is refused.
     #[param(rename = "X-Lock-Id")]
-    lock: Option<uuid::Uuid>,
+    lock: Option<LockId>,
     /// Strictly increasing under one token, on each of the resources.
-    #[param(rename = "X-Fence-Seq", minimum = 0)]
-    sequence: Option<i64>,
+    #[param(rename = "X-Fence-Seq")]
+    sequence: Option<schema::Count>,
     /// The commit takes effect once under this key, whoever sends it how often; kept for 7 days, on each
     /// of the resources.
-    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
-    idempotency_key: Option<String>,
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<schema::IdempotencyKey>,
 }
 
 /// The conditions of a write on its object.
@@ -305,10 +303,10 @@ pub struct CommitParams {
 pub struct ConditionParams {
     /// The object carries one of these tags, or with `*`: it exists.
     #[param(rename = "If-Match")]
-    if_match: Option<String>,
-    /// Only `*`: the object does not exist.
+    if_match: Option<schema::Tags>,
+    /// Only `*`: the object does not exist. Not beside `If-Match`.
     #[param(rename = "If-None-Match")]
-    if_none_match: Option<String>,
+    if_none_match: Option<schema::Star>,
 }
 
 /// What a put may say of its body.
@@ -318,16 +316,13 @@ pub struct ConditionParams {
 pub struct DigestParams {
     /// The MD5 of the body in base64; another body is refused.
     #[param(rename = "Content-MD5")]
-    content_md5: Option<String>,
+    content_md5: Option<schema::Md5>,
     /// `sha-256=:...:` or `sha-512=:...:`, in base64 (RFC 9530); another body is refused.
     #[param(rename = "Repr-Digest")]
-    repr_digest: Option<String>,
+    repr_digest: Option<schema::Digests>,
     /// As `Repr-Digest`: bodies come without an encoding.
     #[param(rename = "Content-Digest")]
-    content_digest: Option<String>,
-    /// With `100-continue` a write that is refused for good is refused before the body is sent.
-    #[param(rename = "Expect")]
-    expect: Option<String>,
+    content_digest: Option<schema::Digests>,
 }
 
 /// The conditions of a read.
@@ -337,67 +332,14 @@ pub struct DigestParams {
 pub struct ReadParams {
     /// 412 unless the object carries one of these tags.
     #[param(rename = "If-Match")]
-    if_match: Option<String>,
+    if_match: Option<schema::Tags>,
     /// 304 if the object carries one of these tags.
     #[param(rename = "If-None-Match")]
-    if_none_match: Option<String>,
+    if_none_match: Option<schema::Tags>,
     /// One range of bytes, such as `bytes=0-99`; other forms get the whole object.
     #[param(rename = "Range")]
     range: Option<String>,
     /// The range counts only if the object carries this very tag.
     #[param(rename = "If-Range")]
     if_range: Option<String>,
-}
-
-const PROBLEM: &str = "Problem";
-const DATA_PROBLEM: &str = "DataProblem";
-const REQUEST_ID: &str = "X-Request-Id";
-const VERDICT: &str = "X-Fence-Verdict";
-
-/// Adds what every answer has, and writes wildcards of the router as plain parameters.
-pub fn finish(mut document: OpenApi) -> OpenApi {
-    let paths = std::mem::take(&mut document.paths.paths);
-    for (path, mut item) in paths {
-        for operation in operations(&mut item) {
-            complete(operation);
-        }
-        document.paths.paths.insert(path.replace("{*", "{"), item);
-    }
-    let components = document.components.get_or_insert_default();
-    for (name, description) in [
-        (REQUEST_ID, "The id of the request: the caller's, or a new one."),
-        (VERDICT, "`admitted`, `refused`, `replayed` or `unknown`."),
-    ] {
-        components.headers.insert(name.into(), RefOr::T(text_header(description)));
-    }
-    for (name, data) in [(PROBLEM, false), (DATA_PROBLEM, true)] {
-        let mut response = problem().build();
-        add_headers(&mut response, data);
-        components.responses.insert(name.into(), RefOr::T(response));
-    }
-    document
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let PathItem { get, head, options, put, post, patch, delete, .. } = item;
-    [get, head, options, put, post, patch, delete].into_iter().flatten()
-}
-
-fn complete(operation: &mut Operation) {
-    let data = operation.tags.iter().flatten().any(|tag| tag == "data");
-    for response in operation.responses.responses.values_mut() {
-        match response {
-            RefOr::T(response) => add_headers(response, data),
-            RefOr::Ref(problem) if data => *response = refer(DATA_PROBLEM, &problem.description),
-            RefOr::Ref(_) => {}
-        }
-    }
-}
-
-/// Every answer has an id; every answer about data says whether it is the fence's.
-fn add_headers(response: &mut Response, data: bool) {
-    for name in [REQUEST_ID, VERDICT].into_iter().take(if data { 2 } else { 1 }) {
-        let to = Ref::new(format!("#/components/headers/{name}"));
-        response.headers.insert(name.into(), RefOr::Ref(to));
-    }
 }

@@ -1,6 +1,6 @@
 //! Small texts in headers, queries and JSON: durations, metadata, tags and cursors. The input is one.
 
-use fence_core::lock::duration_text;
+use fence_core::lock::{duration_text, requested_duration};
 use fence_core::ports::EventCursor;
 use fence_core::{EntityTag, MaxHold, Metadata, Ttl};
 use fencegate::http::extract::{List, before};
@@ -54,6 +54,12 @@ fn durations(text: &str) {
     // Without a unit or with a sign it is none.
     assert!(duration.is_zero() || text.chars().any(|c| c.is_ascii_alphabetic() || c == 'µ'));
     assert!(!text.trim_start().starts_with(['-', '+']));
+    // Requests take one way to write a duration, settings all of them.
+    let Ok(requested) = requested_duration(json(text)) else {
+        assert!(ttl.is_err() && hold.is_err());
+        return;
+    };
+    assert_eq!(requested, duration);
     assert_eq!(ttl.is_ok(), (Ttl::MIN..=Ttl::MAX).contains(&duration));
     assert_eq!(hold.is_ok(), (MaxHold::MIN..=MaxHold::MAX).contains(&duration));
     let printed = humantime::format_duration(duration).to_string();

@@ -23,8 +23,7 @@ pub struct CommitRequest {
     #[serde(deserialize_with = "objects")]
     pub operations: Vec<CommitOperation>,
     /// The version that each of these resources must be at, before the commit.
-    #[cfg_attr(feature = "openapi",
-        schema(value_type = Option<std::collections::HashMap<String, i64>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Versions, required = false))]
     #[serde(default, deserialize_with = "versions")]
     pub versions: BTreeMap<ResourceName, i64>,
 }
@@ -49,20 +48,20 @@ pub struct CommitOperation {
     #[serde(deserialize_with = "word")]
     pub op: CommitVerb,
     /// Its resource.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 256))]
     pub resource: ResourceName,
     /// The object.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 1024))]
     pub key: ObjectKey,
     /// Of a put: the name of the part that has its bytes.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::PartName>))]
     pub body: Option<String>,
     /// Of a put: its content type; by default that of the part, or `application/octet-stream`.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::ContentType>))]
     pub content_type: Option<String>,
     /// As the header `If-Match`: the object carries one of these tags, or with `*`: it exists.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Tags>))]
     pub if_match: Option<String>,
     /// Of a put, as the header `If-None-Match`; only `*`: the object does not exist.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Star>))]
     pub if_none_match: Option<String>,
 }
 
@@ -134,7 +133,6 @@ fn versions<'de, D: Deserializer<'de>>(
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Committed {
     /// The id of the operation, the same on all resources.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: OperationId,
     /// Its resources, in byte order.
     pub resources: Vec<CommittedResource>,
@@ -172,11 +170,13 @@ pub struct CommitResult {
     /// Of a put: the number of bytes stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// Of a put: the SHA-256 of the bytes stored, in hexadecimal.
+    /// Of a put: the SHA-256 of the bytes stored, in hexadecimal; absent if the gateway does not know it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Of a put: the object's tag.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::EntityTag>))]
     pub etag: Option<String>,
 }
 

@@ -10,9 +10,9 @@ pub struct Version {
     /// The version that it became.
     pub version: i64,
     /// The id of the operation.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: crate::lock::OperationId,
     /// `put`, `delete`, `delete_all`, or `commit` (many puts and deletes at once).
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Kind))]
     pub kind: String,
     /// The object; absent if it was about all of them, or was a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,6 +21,7 @@ pub struct Version {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
     /// The SHA-256 of the bytes stored, in hexadecimal; absent for a deletion and a commit.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The owner of the lock it was made under.
@@ -46,15 +47,16 @@ pub struct VersionList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteEvent {
     /// Its place in the feed: pass it as `after` to go on behind it.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::EventPlace))]
     pub event: String,
     /// The resource.
     pub resource: String,
     /// The version that the write became.
     pub version: i64,
     /// The id of the operation.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: crate::lock::OperationId,
     /// `put`, `delete`, `delete_all`, or `commit` (many puts and deletes at once).
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Kind))]
     pub kind: String,
     /// The object; absent if it was about all of them, or was a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,5 +78,6 @@ pub struct EventList {
     /// The events, in the order of their numbers; none if nothing came in time.
     pub items: Vec<WriteEvent>,
     /// Pass it as `after` to go on; always there.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::EventPlace))]
     pub next_cursor: String,
 }

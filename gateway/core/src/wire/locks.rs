@@ -15,36 +15,31 @@ use crate::token::Token;
 #[serde(deny_unknown_fields)]
 pub struct AcquireRequest {
     /// The resource to lock; or else `resources`.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, min_length = 1, max_length = 256))]
     pub resource: Option<ResourceName>,
     /// The resources to lock, all or none, in any order; 1 to 32, each once.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 32))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<ResourceName>>, min_items = 1, max_items = 32))]
     pub resources: Option<Vec<ResourceName>>,
     /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
     /// broken. An infinite lock still expires after 60 s if its answer could not be written out.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "30s"))]
     pub ttl: Option<Ttl>,
     /// How long it may be held in all, however often it is renewed: `1s` to `30d`.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub max_hold: Option<MaxHold>,
     /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
     /// keys of 1 to 64 bytes, values of at most 1024.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::HashMap<String, String>>))]
     pub metadata: Option<Metadata>,
     /// Whether to refuse resources that were never locked before.
     #[serde(default)]
     pub only_if_exists: bool,
     /// A name for the holder, shown to everybody; at most 256 bytes.
-    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Owner))]
     #[serde(default)]
     pub owner: String,
     /// A random UUID of the caller's choice. With it the call can be repeated: the same id gets
     /// the same lock and token.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub id: Option<LockId>,
     /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
     /// place in line is kept for 10 s after that, and the same call takes it up again.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "0s"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Wait>))]
     #[serde(default, deserialize_with = "optional_duration")]
     pub wait: Option<std::time::Duration>,
 }
@@ -54,21 +49,18 @@ pub struct AcquireRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lock {
     /// The lock's id: the holder's key to it. Keep it to yourself.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub id: LockId,
     /// What it covers.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub resources: Vec<ResourceName>,
     /// The fence token: send it as `X-Fence-Token` with every write. Absent while the lock is draining:
     /// it is not in force yet.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711", required = false))]
+    #[cfg_attr(feature = "openapi", schema(required = false))]
     pub token: Token,
     /// The holder's name for itself.
     pub owner: String,
     /// What it is doing.
     pub state: LockState,
     /// What the holder noted on it.
-    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::HashMap<String, String>))]
     #[serde(default)]
     pub metadata: Metadata,
     /// How long it lasts without renewal, in milliseconds; `null` for ever.
@@ -142,6 +134,7 @@ impl LockWord {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockEvent {
     /// How the lock ended (`superseded`, `released`, `broken`, `void`), or else its state.
+    #[cfg_attr(feature = "openapi", schema(value_type = LockWord))]
     pub state: String,
     /// Time left, in milliseconds; 0 once expired or ended.
     pub expires_in_ms: Option<i64>,
@@ -160,7 +153,6 @@ pub struct LockEvent {
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
     /// A new ttl, or `infinite`; without one the old is kept.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ttl: Option<Ttl>,
 }
 
@@ -170,10 +162,9 @@ pub struct RenewRequest {
 #[serde(deny_unknown_fields)]
 pub struct RenewManyRequest {
     /// The locks; at most 1000, each once.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Uuid>, max_items = 1000))]
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub ids: Vec<LockId>,
     /// A new ttl for all of them; without one each keeps its own.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ttl: Option<Ttl>,
 }
 
@@ -183,11 +174,10 @@ pub struct RenewManyRequest {
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
     /// A name for the successor, shown to everybody; at most 256 bytes.
-    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Owner))]
     pub owner: String,
     /// The id of the successor's lock, a random UUID. With it the call can be repeated: the same
     /// id gets the same answer again.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub id: Option<LockId>,
 }
 
@@ -196,13 +186,13 @@ pub struct TransferRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewOutcome {
     /// The lock.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub id: LockId,
     /// The lock as it stands, if it was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<Lock>,
     /// The error code, if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::ErrorCode>))]
     pub code: Option<String>,
 }
 
@@ -220,18 +210,16 @@ pub struct RenewManyAnswer {
 #[serde(deny_unknown_fields)]
 pub struct FenceRequest {
     /// A random UUID of the caller's choice, with which the call can be repeated.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub id: LockId,
     /// The number that your own lock gave you, growing with each holder: digits as a string, or an
     /// integer; 1 to 2^63-1. Not above the last one: nothing changes. Without it the last caller
     /// wins.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "42"))]
     pub order: Option<Order>,
     /// Whether to fence off the holder of a live lock of this gateway.
     #[serde(default)]
     pub force: bool,
     /// A name for the caller, shown to everybody; at most 256 bytes.
-    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Owner))]
     #[serde(default)]
     pub owner: String,
 }
@@ -263,10 +251,8 @@ impl<'de> Deserialize<'de> for Order {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fence {
     /// The resource.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub resource: ResourceName,
     /// The fence token: send it as `X-Fence-Token` with every write.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "4711"))]
     pub token: Token,
     /// The version of the resource: the number of its last committed write.
     pub version: i64,

@@ -33,5 +33,5 @@ fn optional_duration<'de, D: serde::Deserializer<'de>>(
 ) -> Result<Option<std::time::Duration>, D::Error> {
     let text: Option<String> = serde::Deserialize::deserialize(deserializer)?;
     let text = text.map(serde::de::value::StringDeserializer::new);
-    text.map(crate::lock::duration_text).transpose()
+    text.map(crate::lock::requested_duration).transpose()
 }

@@ -14,11 +14,11 @@ use crate::names::ResourceName;
 pub struct BreakRequest {
     /// Break at the latest in this time, or when the lock expires if that is sooner; now by
     /// default. At most `24h`.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Delay>))]
     #[serde(default, deserialize_with = "optional_duration")]
     pub after: Option<std::time::Duration>,
     /// Why, for the record; 1 to 1024 bytes.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Reason))]
     pub reason: String,
 }
 
@@ -28,7 +28,7 @@ pub struct BreakRequest {
 #[serde(deny_unknown_fields)]
 pub struct MarkRequest {
     /// Why, shown to everybody and kept for ever; 1 to 1024 bytes, no control characters.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Reason))]
     pub reason: String,
 }
 
@@ -37,7 +37,6 @@ pub struct MarkRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resource {
     /// Its name.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub resource: ResourceName,
     /// What its lock is doing.
     pub state: LockState,
@@ -75,11 +74,13 @@ pub struct ObjectEntry {
     /// The version of the resource that wrote it.
     pub version: i64,
     /// Its `ETag`.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::EntityTag))]
     pub etag: String,
     /// Its number of bytes.
     pub size: i64,
-    /// The SHA-256 of its bytes, in hexadecimal.
-    pub sha256: String,
+    /// The SHA-256 of its bytes, in hexadecimal; `null` if the gateway does not know it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>, required))]
+    pub sha256: Option<String>,
     /// Its content type.
     pub content_type: String,
     /// When it was written.
@@ -114,7 +115,6 @@ pub struct ObjectList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Written {
     /// The resource.
-    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub resource: ResourceName,
     /// The object.
     pub key: String,
@@ -122,10 +122,10 @@ pub struct Written {
     pub version: i64,
     /// The number of bytes stored.
     pub size: i64,
-    /// The SHA-256 of the bytes stored, in hexadecimal.
-    pub sha256: String,
+    /// The SHA-256 of the bytes stored, in hexadecimal; `null` if the gateway does not know it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>, required))]
+    pub sha256: Option<String>,
     /// The id of the operation.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: OperationId,
 }
 
@@ -149,12 +149,12 @@ pub enum OperationOutcome {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Operation {
     /// Its id.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: OperationId,
     /// What became of it.
     pub outcome: OperationOutcome,
     /// `put`, `delete`, `delete_all` or `commit`; `forward` if it went to an upstream.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Kind>))]
     pub kind: Option<String>,
     /// The resource; of a commit that is looked up by its id, see `resources`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,8 @@ pub struct Operation {
     /// Its number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// The SHA-256 of its bytes, in hexadecimal.
+    /// The SHA-256 of its bytes, in hexadecimal; absent if it stored none, or the gateway does not know it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The owner of the lock it was made under.

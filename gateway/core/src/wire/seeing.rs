@@ -18,9 +18,11 @@ pub struct RejectionEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The error code that the writer got.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::ErrorCode))]
     pub reason: String,
     /// The token that the writer presented, if it will never be good again.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::Token>))]
     pub presented_token: Option<String>,
     /// How many grants behind it was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +57,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
     /// `unprotect`, `fence`, `resolve`, `refence` or `epoch`.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::ports::AuditAction))]
     pub action: String,
     /// The resource; absent if it was done to the whole ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +91,8 @@ pub struct AuditList {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PartState {
-    /// `ledger`, `mint` or `gateway`.
+    /// Which one.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Part))]
     pub part: String,
     /// Whether it works.
     pub ready: bool,
@@ -117,10 +121,12 @@ pub struct Problem {
     /// One line, the same for every occurrence.
     pub title: String,
     /// The HTTP status.
+    #[cfg_attr(feature = "openapi", schema(minimum = 400, maximum = 599))]
     pub status: u16,
     /// What happened here.
     pub detail: String,
     /// The error code.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::ErrorCode))]
     pub code: String,
     /// Whether the same request may succeed when it is sent again later.
     pub retryable: bool,
@@ -134,6 +140,7 @@ pub struct Problem {
     pub index: Option<usize>,
     /// The token that was presented.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::Token>))]
     pub presented_token: Option<String>,
     /// What superseded the token.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,12 +164,13 @@ pub struct Problem {
     /// The operation, where it helps: the one whose outcome is unknown, or the one that used the
     /// idempotency key first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub operation: Option<OperationId>,
     /// Behind which event to begin again, if the cursor is void.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::EventPlace>))]
     pub begin_after: Option<String>,
     /// `unknown` if the request may have taken effect or not; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Unknown>))]
     pub outcome: Option<String>,
 }

@@ -52,7 +52,6 @@ pub struct ForwardRecord {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IntentEntry {
     /// Its operation.
-    #[cfg_attr(feature = "openapi", schema(value_type = Uuid))]
     pub operation: OperationId,
     /// The resource.
     pub resource: String,
@@ -119,7 +118,7 @@ pub struct ResolveDoubtsRequest {
     /// The upstream.
     pub upstream: String,
     /// Why, for the audit; 1 to 1024 bytes.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1024))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Reason))]
     pub reason: String,
 }
 

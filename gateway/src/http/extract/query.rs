@@ -62,12 +62,13 @@ impl<S: Sync> FromRequestParts<S> for NoQuery {
 pub struct List {
     /// Only names that begin with this.
     #[serde(default)]
-    #[param(required = false)]
+    #[param(value_type = fence_core::schema::Prefix, required = false)]
     pub prefix: String,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     pub limit: Option<i64>,
     /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::NameCursor>)]
     pub cursor: Option<String>,
 }
 
@@ -89,6 +90,8 @@ impl List {
             .ok()
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .and_then(name_part)
+            // Only as it was given out: not empty, and in lower case.
+            .filter(|name| !name.is_empty() && hex::encode(name) == *cursor)
             .map(Some)
             .ok_or_else(bad_cursor)
     }
@@ -169,7 +172,16 @@ mod tests {
 
     #[test]
     fn limits_and_prefixes_are_bounded() {
-        for bad in ["limit=0", "limit=1001", "limit=-1", "prefix=a%00", "cursor=zz", "cursor=ff"] {
+        for bad in [
+            "limit=0",
+            "limit=1001",
+            "limit=-1",
+            "prefix=a%00",
+            "cursor=zz",
+            "cursor=ff",
+            "cursor=",
+            "cursor=6A",
+        ] {
             assert!(list(bad).unwrap().page().is_err(), "{bad}");
         }
         assert_eq!(list("").unwrap().page().unwrap().limit, LIST_LIMIT_DEFAULT + 1);

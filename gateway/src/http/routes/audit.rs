@@ -18,14 +18,17 @@ use crate::http::state::App;
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Only about this resource.
+    #[param(value_type = Option<fence_core::ResourceName>)]
     resource: Option<String>,
     /// Only this action: `grant`, `transfer`, `break`, `broken`, `freeze`, `unfreeze`, `protect`,
     /// `unprotect`, `fence`, `resolve`, `refence` or `epoch`.
+    #[param(value_type = Option<fence_core::ports::AuditAction>)]
     action: Option<String>,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<i64>,
     /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::NumberCursor>)]
     cursor: Option<String>,
 }
 

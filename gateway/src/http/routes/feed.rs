@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
-use fence_core::lock::duration_text;
+use fence_core::lock::requested_duration;
 use fence_core::ports::{Applied, EventCursor, VersionsFilter};
 use fence_core::wire::{self, WAIT_MAX};
 use futures::{Stream, StreamExt as _, stream};
@@ -33,12 +33,13 @@ use crate::http::state::App;
 pub struct History {
     /// Only of objects whose keys begin with this, deletions of all objects, and commits.
     #[serde(default)]
-    #[param(required = false)]
+    #[param(value_type = fence_core::schema::Prefix, required = false)]
     prefix: String,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<i64>,
     /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::NumberCursor>)]
     cursor: Option<String>,
 }
 
@@ -47,7 +48,7 @@ pub struct History {
 /// Newest first: every write that took effect, and whose it was.
 #[utoipa::path(
     get, path = "/resources/{resource}/versions", operation_id = "listVersions", tag = "resources",
-    params(("resource" = String, Path, description = "The resource."), History),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), History),
     responses((status = 200, description = "A page.", body = wire::VersionList), ResourceProblems)
 )]
 pub async fn versions(
@@ -91,7 +92,7 @@ fn version(applied: Applied) -> wire::Version {
 pub struct Look {
     /// Go on behind this `event`, or this `next_cursor`. With `now`, only what is committed from now
     /// on; from the beginning by default. `Last-Event-ID` takes its place.
-    #[param(example = "g0-17")]
+    #[param(value_type = Option<fence_core::schema::EventsAfter>)]
     after: Option<String>,
     /// At most this many items; a stream has no end.
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -99,12 +100,12 @@ pub struct Look {
     /// Answer only when there is an event, or after this time: at most `50s`. At once by default. A
     /// gateway that begins to shut down answers at once, too.
     #[serde(default, deserialize_with = "wait")]
-    #[param(value_type = Option<String>, example = "30s")]
+    #[param(value_type = Option<fence_core::schema::Wait>)]
     wait: Option<Duration>,
 }
 
 fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let wait = duration_text(deserializer)?;
+    let wait = requested_duration(deserializer)?;
     if wait > WAIT_MAX {
         return Err(serde::de::Error::custom("wait is at most 50s"));
     }
@@ -116,12 +117,9 @@ fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its documentation is used")]
 pub struct FeedParams {
-    /// `text/event-stream` for a stream.
-    #[param(rename = "Accept")]
-    accept: Option<String>,
     /// Go on behind this event: browsers send it when they connect again.
     #[param(rename = "Last-Event-ID")]
-    last_event_id: Option<String>,
+    last_event_id: Option<fence_core::schema::LastEvent>,
 }
 
 /// Follow what is written

@@ -21,7 +21,7 @@ use crate::http::state::App;
 /// answer, and release it with `DELETE /locks/{id}`.
 #[utoipa::path(
     post, path = "/resources/{resource}/fence", operation_id = "setFence", tag = "locks",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::FenceRequest,
     responses(
         (status = 201, description = "Set: every earlier token is refused.", body = wire::Fence,

@@ -39,7 +39,7 @@ pub async fn healthz(_: NoQuery) -> &'static str {
 #[serde(deny_unknown_fields)]
 pub struct Ready {
     /// With `1`, new locks must be possible too.
-    #[param(value_type = Option<String>, pattern = "^[01]$")]
+    #[param(pattern = "^[01]$")]
     grants: Option<String>,
 }
 
@@ -160,7 +160,7 @@ fn seconds(ms: i64) -> String {
 #[utoipa::path(
     get, path = "/openapi.yaml", operation_id = "openapi", tag = "seeing",
     responses(
-        (status = 200, description = "OpenAPI 3.1.", content_type = "application/yaml",
+        (status = 200, description = "OpenAPI 3.2.", content_type = "application/yaml",
             body = String),
         PlainProblems,
     )
@@ -175,7 +175,7 @@ pub async fn openapi(_: NoQuery) -> Response {
 /// Where `type` of a problem document leads.
 #[utoipa::path(
     get, path = "/docs/errors/{code}", operation_id = "errorPage", tag = "seeing",
-    params(("code" = String, Path, description = "The error code.")),
+    params(("code" = ErrorCode, Path, description = "The error code.")),
     responses(
         (status = 200, description = "Markdown.", content_type = "text/markdown", body = String),
         PageProblems,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::resources::check_reason;
 use super::views;
+use crate::config::is_upstream_name;
 use crate::http::extract::{InIntent, NoQuery, Query, StrictJson, limit, narrowed_to};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -22,13 +23,16 @@ use crate::http::state::App;
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Only of this upstream.
+    #[param(value_type = Option<fence_core::schema::UpstreamName>)]
     upstream: Option<String>,
     /// Only on this resource.
+    #[param(value_type = Option<fence_core::ResourceName>)]
     resource: Option<String>,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<i64>,
     /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::IntentCursor>)]
     cursor: Option<String>,
 }
 
@@ -46,6 +50,9 @@ pub async fn list(
     Query(query): Query<Filter>,
 ) -> Result<Json<wire::IntentList>, Problem> {
     let limit = limit(query.limit)?;
+    if query.upstream.as_deref().is_some_and(|name| !is_upstream_name(name)) {
+        return Err(Problem::new(ErrorCode::QueryMalformed, "upstream is no name of an upstream"));
+    }
     let filter = IntentFilter {
         upstream: query.upstream.clone(),
         resource: narrowed_to(query.resource)?,
@@ -58,8 +65,7 @@ pub async fn list(
     let more = found.len() > wanted;
     found.truncate(wanted);
     let last = found.last().filter(|_| more);
-    let next_cursor =
-        last.map(|(one, _)| format!("{}-{}", one.opened_at.as_microsecond(), one.operation));
+    let next_cursor = last.map(|(one, _)| cursor_of(one.opened_at, one.operation));
     let doubts = app.engine.doubts().await?.into_iter();
     let named = |name: &str| query.upstream.as_ref().is_none_or(|wanted| wanted == name);
     Ok(Json(wire::IntentList {
@@ -69,12 +75,17 @@ pub async fn list(
     }))
 }
 
+fn cursor_of(opened_at: Timestamp, operation: OperationId) -> String {
+    format!("{}-{operation}", opened_at.as_microsecond())
+}
+
 /// The place in the list behind which to go on.
 fn after(cursor: &str) -> Result<(Timestamp, OperationId), Problem> {
     let read = || {
         let (micros, id) = cursor.split_once('-')?;
         let at = Timestamp::from_microsecond(micros.parse().ok()?).ok()?;
-        Some((at, OperationId(id.parse().ok()?)))
+        let id = OperationId(id.parse().ok()?);
+        (cursor_of(at, id) == cursor).then_some((at, id))
     };
     read().ok_or_else(|| {
         Problem::new(ErrorCode::QueryMalformed, "cursor is not the next_cursor of a page")
@@ -88,7 +99,7 @@ fn after(cursor: &str) -> Result<(Timestamp, OperationId), Problem> {
 #[utoipa::path(
     post, path = "/admin/intents/{operation}/resolve", operation_id = "resolveIntent",
     tag = "seeing",
-    params(("operation" = uuid::Uuid, Path, description = "The operation of the intent.")),
+    params(("operation" = fence_core::OperationId, Path, description = "The operation of the intent.")),
     request_body = wire::MarkRequest,
     responses((status = 204, description = "It is closed."), IntentProblems)
 )]
@@ -128,4 +139,19 @@ pub async fn resolve_doubts(
     let request_id = request_id.as_str().to_owned();
     let resolved = app.engine.resolve_doubts(request.upstream, request.reason, request_id).await?;
     Ok(Json(wire::DoubtsResolved { resolved }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_taken_as_it_was_given_out() {
+        let id = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+        let (at, operation) = after(&format!("17-{id}")).unwrap();
+        assert_eq!(cursor_of(at, operation), format!("17-{id}"));
+        for bad in ["", "17", &format!("+17-{id}"), &format!("17-{}", id.to_uppercase())] {
+            assert!(after(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -154,7 +154,7 @@ fn resources(
 /// successor's `id` to be able to repeat the call.
 #[utoipa::path(
     post, path = "/locks/{id}/transfer", operation_id = "transferLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
+    params(("id" = fence_core::LockId, Path, description = "The lock's id.")),
     request_body = wire::TransferRequest,
     responses(
         (status = 201, description = "Handed over: the successor's lock.", body = wire::Lock,
@@ -216,7 +216,7 @@ pub(super) async fn resource_list(
 /// how long it had been expired.
 #[utoipa::path(
     post, path = "/locks/{id}/renew", operation_id = "renewLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
+    params(("id" = fence_core::LockId, Path, description = "The lock's id.")),
     request_body(content = Option<wire::RenewRequest>, description = "May be left out."),
     responses((status = 200, description = "Renewed.", body = wire::Lock), RenewProblems)
 )]
@@ -297,7 +297,7 @@ fn outcome(id: LockId, renewal: Result<Renewed, EngineError>) -> wire::RenewOutc
 /// From now on its token is refused. Releasing what has ended, or was never granted, succeeds.
 #[utoipa::path(
     delete, path = "/locks/{id}", operation_id = "releaseLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
+    params(("id" = fence_core::LockId, Path, description = "The lock's id.")),
     responses((status = 204, description = "Released."), ReleaseProblems)
 )]
 pub async fn release(

@@ -22,8 +22,8 @@ use crate::http::state::App;
 #[utoipa::path(
     get, path = "/resources/{resource}/objects/{*key}", operation_id = "getObject", tag = "data",
     params(
-        ("resource" = String, Path, description = "The resource."),
-        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        ("resource" = fence_core::ResourceName, Path, description = "The resource."),
+        ("key" = fence_core::ObjectKey, Path, description = "The object's key; slashes are sent as they are."),
         AtVersion, ReadParams,
     ),
     responses(
@@ -88,8 +88,8 @@ impl AtVersion {
 #[utoipa::path(
     head, path = "/resources/{resource}/objects/{*key}", operation_id = "headObject", tag = "data",
     params(
-        ("resource" = String, Path, description = "The resource."),
-        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        ("resource" = fence_core::ResourceName, Path, description = "The resource."),
+        ("key" = fence_core::ObjectKey, Path, description = "The object's key; slashes are sent as they are."),
         AtVersion, ReadParams,
     ),
     responses(
@@ -219,7 +219,7 @@ fn facts(object: &Object, resource_version: i64) -> HeaderMap {
 /// In byte order of their keys.
 #[utoipa::path(
     get, path = "/resources/{resource}/objects", operation_id = "listObjects", tag = "data",
-    params(("resource" = String, Path, description = "The resource."), List),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), List),
     responses((status = 200, description = "A page.", body = wire::ObjectList), ResourceProblems)
 )]
 pub async fn list(

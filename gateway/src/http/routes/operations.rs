@@ -21,7 +21,7 @@ use crate::http::state::App;
 /// neither does any request to an upstream whose guarantee is `admission`, whether it took effect or not.
 #[utoipa::path(
     get, path = "/operations/{id}", operation_id = "getOperation", tag = "operations",
-    params(("id" = uuid::Uuid, Path, description = "`X-Operation-Id` of the write.")),
+    params(("id" = fence_core::OperationId, Path, description = "`X-Operation-Id` of the write.")),
     responses(
         (status = 200, description = "What became of it.", body = wire::Operation),
         OperationProblems,
@@ -48,7 +48,7 @@ pub async fn get(
 #[serde(deny_unknown_fields)]
 pub struct ByKey {
     /// The `Idempotency-Key` of the write.
-    #[param(min_length = 1, max_length = 255)]
+    #[param(value_type = fence_core::schema::IdempotencyKey)]
     idempotency_key: String,
 }
 
@@ -58,7 +58,7 @@ pub struct ByKey {
 #[utoipa::path(
     get, path = "/resources/{resource}/operations", operation_id = "findOperations",
     tag = "operations",
-    params(("resource" = String, Path, description = "The resource."), ByKey),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), ByKey),
     responses(
         (status = 200, description = "The operation that used the key, or none.",
             body = wire::OperationList),

@@ -19,7 +19,7 @@ use crate::http::state::App;
 /// its holder may renew and release. The latest reason counts; it is shown to everybody.
 #[utoipa::path(
     post, path = "/resources/{resource}/freeze", operation_id = "freezeResource", tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::MarkRequest,
     responses(
         (status = 200, description = "The resource afterwards.", body = wire::Resource),
@@ -42,7 +42,7 @@ pub async fn freeze(
 #[utoipa::path(
     post, path = "/resources/{resource}/unfreeze", operation_id = "unfreezeResource",
     tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::MarkRequest,
     responses(
         (status = 200, description = "The resource afterwards.", body = wire::Resource),
@@ -66,7 +66,7 @@ pub async fn unfreeze(
 #[utoipa::path(
     post, path = "/resources/{resource}/protect", operation_id = "protectResource",
     tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::MarkRequest,
     responses(
         (status = 200, description = "The resource afterwards.", body = wire::Resource),
@@ -89,7 +89,7 @@ pub async fn protect(
 #[utoipa::path(
     post, path = "/resources/{resource}/unprotect", operation_id = "unprotectResource",
     tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::MarkRequest,
     responses(
         (status = 200, description = "The resource afterwards.", body = wire::Resource),

@@ -18,13 +18,16 @@ use crate::http::state::App;
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Only of this resource.
+    #[param(value_type = Option<fence_core::ResourceName>)]
     resource: Option<String>,
     /// Only with this error code, such as `fence-token-stale`.
+    #[param(value_type = Option<ErrorCode>)]
     reason: Option<String>,
     /// At most this many items.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<i64>,
     /// `next_cursor` of the page before.
+    #[param(value_type = Option<fence_core::schema::NumberCursor>)]
     cursor: Option<String>,
 }
 

@@ -33,7 +33,7 @@ pub async fn list(
 /// Its lock as everybody may see it, and its version.
 #[utoipa::path(
     get, path = "/resources/{resource}", operation_id = "getResource", tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     responses((status = 200, description = "The resource.", body = wire::Resource), ResourceProblems)
 )]
 pub async fn get(
@@ -51,7 +51,7 @@ pub async fn get(
 /// can only bring the end nearer.
 #[utoipa::path(
     post, path = "/resources/{resource}/break", operation_id = "breakLock", tag = "resources",
-    params(("resource" = String, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
     request_body = wire::BreakRequest,
     responses(
         (status = 200, description = "The resource afterwards.", body = wire::Resource),

@@ -2,8 +2,8 @@
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, Uri};
-use axum::response::Response;
+use axum::http::{HeaderValue, Method, Uri, header};
+use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 
 use crate::engine::Forward;
@@ -26,8 +26,8 @@ macro_rules! documented {
         #[utoipa::path(
             $method, path = "/upstreams/{name}/{*path}", operation_id = $id, tag = "data",
             params(
-                ("name" = String, Path, description = "The upstream, as the settings name it."),
-                ("path" = String, Path, description = "The path at the upstream, as it is sent."),
+                ("name" = fence_core::schema::UpstreamName, Path, description = "The upstream, as the settings name it."),
+                ("path" = fence_core::schema::UpstreamPath, Path, description = "The path at the upstream, as it is sent."),
                 $($params)?
             ),
             responses(
@@ -76,7 +76,10 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let (parts, body) = request.into_parts();
     if [Method::TRACE, Method::CONNECT].contains(&parts.method) {
         let why = "CONNECT and TRACE are not forwarded";
-        return Err(Problem::new(ErrorCode::MethodNotAllowed, why));
+        let mut refused = Problem::new(ErrorCode::MethodNotAllowed, why).into_response();
+        let others = HeaderValue::from_static("GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE");
+        refused.headers_mut().insert(header::ALLOW, others);
+        return Ok(refused);
     }
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;

@@ -72,7 +72,7 @@ pub(super) fn object(object: Object) -> wire::ObjectEntry {
         version: object.tag.version,
         etag: object.tag.to_string(),
         size: object.size,
-        sha256: hex::encode(object.sha256),
+        sha256: Some(hex::encode(object.sha256)),
         content_type: object.content_type,
         written_at: object.written_at,
     }

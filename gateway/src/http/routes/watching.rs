@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fence_core::LockEnd;
-use fence_core::lock::duration_text;
+use fence_core::lock::requested_duration;
 use fence_core::ports::LockRecord;
 use fence_core::wire::{self, WAIT_MAX};
 use futures::{Stream, stream};
@@ -36,7 +36,7 @@ pub struct Look {
     /// Answer only when the lock's word differs from `since`, or after this time: at most `50s`. At
     /// once by default. A gateway that begins to shut down answers at once, too.
     #[serde(default, deserialize_with = "wait")]
-    #[param(value_type = Option<String>, example = "30s")]
+    #[param(value_type = Option<fence_core::schema::Wait>)]
     pub wait: Option<Duration>,
     /// The word that was seen last: how the lock ended (`superseded`, `released`, `broken`, `void`),
     /// or else its state. Without it, its word when the call arrives.
@@ -44,7 +44,7 @@ pub struct Look {
 }
 
 fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let wait = duration_text(deserializer)?;
+    let wait = requested_duration(deserializer)?;
     if wait > WAIT_MAX {
         return Err(serde::de::Error::custom("wait is at most 50s"));
     }
@@ -56,7 +56,7 @@ fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 /// As it stands, or how it ended, for 24 hours. With `wait` the answer comes when that changes.
 #[utoipa::path(
     get, path = "/locks/{id}", operation_id = "getLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id."), Look),
+    params(("id" = fence_core::LockId, Path, description = "The lock's id."), Look),
     responses((status = 200, description = "The lock.", body = wire::Lock), LockProblems)
 )]
 pub async fn get(
@@ -113,7 +113,7 @@ fn word(record: &LockRecord) -> &'static str {
 /// to shut down the stream ends; connect again.
 #[utoipa::path(
     get, path = "/locks/{id}/events", operation_id = "watchLock", tag = "locks",
-    params(("id" = uuid::Uuid, Path, description = "The lock's id.")),
+    params(("id" = fence_core::LockId, Path, description = "The lock's id.")),
     responses(
         (status = 200, description = "The events.", body = String,
             content_type = "text/event-stream", headers(

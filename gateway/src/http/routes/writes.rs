@@ -21,8 +21,8 @@ use crate::http::state::App;
 #[utoipa::path(
     put, path = "/resources/{resource}/objects/{*key}", operation_id = "putObject", tag = "data",
     params(
-        ("resource" = String, Path, description = "The resource."),
-        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        ("resource" = fence_core::ResourceName, Path, description = "The resource."),
+        ("key" = fence_core::ObjectKey, Path, description = "The object's key; slashes are sent as they are."),
         WriteParams, ConditionParams, DigestParams,
     ),
     request_body(content = String, content_type = "*/*", description = "The bytes."),
@@ -81,7 +81,7 @@ fn written(applied: Applied) -> wire::Written {
         key: applied.key.map(|key| key.to_string()).unwrap_or_default(),
         version: applied.version.unwrap_or_default(),
         size: applied.size,
-        sha256: applied.sha256.map(hex::encode).unwrap_or_default(),
+        sha256: applied.sha256.map(hex::encode),
         operation: applied.operation,
     }
 }
@@ -93,8 +93,8 @@ fn written(applied: Applied) -> wire::Written {
     delete, path = "/resources/{resource}/objects/{*key}", operation_id = "deleteObject",
     tag = "data",
     params(
-        ("resource" = String, Path, description = "The resource."),
-        ("key" = String, Path, description = "The object's key; slashes are sent as they are."),
+        ("resource" = fence_core::ResourceName, Path, description = "The resource."),
+        ("key" = fence_core::ObjectKey, Path, description = "The object's key; slashes are sent as they are."),
         WriteParams, ConditionParams,
     ),
     responses(
@@ -124,7 +124,7 @@ pub async fn delete(
 /// One write with one version. The resource's fence and history stay.
 #[utoipa::path(
     delete, path = "/resources/{resource}", operation_id = "deleteResource", tag = "data",
-    params(("resource" = String, Path, description = "The resource."), WriteParams),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), WriteParams),
     responses(
         (status = 204, description = "No objects are there now.", headers(
             ("X-Resource-Version" = i64, description = "The version that this write became; \

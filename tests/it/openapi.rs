@@ -1,0 +1,71 @@
+//! An independent tester of OpenAPI documents against the gateway: no answer that the description does not
+//! describe, no request taken that it forbids. How it is set up, and what is excused, is in `tests/openapi`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Stdio;
+
+use fence_tests::stores::tool;
+use fence_tests::upstream::Upstream;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::setup::SetUp;
+
+/// How many requests it has to make at least.
+const CASES_MIN: u64 = 3000;
+
+/// What has no answer but a refusal: an intent stays open only while its request is under way.
+const NEVER_2XX: [&str; 1] = ["resolveIntent"];
+
+/// What `tests/openapi/hooks.py` has counted.
+#[derive(Debug, Deserialize)]
+struct Counted {
+    /// Answers by operation and status: `getLock 200`.
+    statuses: BTreeMap<String, u64>,
+    /// How often each excuse was needed.
+    excused: BTreeMap<String, u64>,
+}
+
+async fn nothing_is_found(setup: SetUp) {
+    let upstream = Upstream::start().await;
+    let settings = setup.settings().await.flag("--upstream", &upstream.setting("drained", ""));
+    let gateway = settings.start().await;
+    let home = TempDir::new().expect("a directory");
+    let counted = home.path().join("counted.json");
+    let mut tester = tokio::process::Command::new(tool("openapi/bin/schemathesis"));
+    tester
+        .args(["--no-color", "--config-file", "schemathesis.toml", "run"])
+        .arg(format!("{}/openapi.yaml", gateway.url()))
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi"))
+        .env("FENCE_TEST_GATEWAY_URL", gateway.url())
+        .env("FENCE_TEST_RESULT", &counted)
+        .env("HOME", home.path())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let done = tester.output().await.expect("it starts");
+    let text = String::from_utf8_lossy(&done.stdout);
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}\n{text}\n{errors}", done.status);
+
+    let counted = std::fs::read(&counted).expect("the hooks have counted");
+    let counted: Counted = serde_json::from_slice(&counted).expect("counts");
+    let all: u64 = counted.statuses.values().sum();
+    assert!(all >= CASES_MIN, "only {all} requests\n{text}");
+    // A tester that does not get behind the fence finds nothing there.
+    let (mut asked, mut reached, mut good) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for (answer, count) in &counted.statuses {
+        let (operation, status) = answer.split_once(' ').expect("an operation and a status");
+        asked.insert(operation);
+        if status.starts_with(['2', '3']) {
+            reached.insert(operation);
+            good += count;
+        }
+    }
+    println!("{all} requests, {good} of them with effect; excused: {:#?}", counted.excused);
+    let missed: Vec<_> = asked.difference(&reached).copied().collect();
+    assert_eq!(missed, NEVER_2XX, "operations without a single success: {:#?}", counted.statuses);
+}
+
+crate::setup::on_both! { nothing_is_found }
