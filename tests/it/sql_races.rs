@@ -32,7 +32,7 @@ fn options(server: &Postgres, database: &str) -> PgConnectOptions {
 }
 
 fn lasting(item: SealItem) -> SealItem {
-    SealItem { ttl: Ttl::DEFAULT, ..item }
+    SealItem { ttl: Some(Ttl::DEFAULT), ..item }
 }
 
 /// Runs statements at the end of `fencegate.lock_fences`, which all acts call.

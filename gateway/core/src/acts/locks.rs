@@ -33,7 +33,7 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
         Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
     };
     let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), false, now);
+    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), true, now);
     match rows.lock_record(item.lock, now) {
         Some(record) => {
             RenewVerdict::Renewed { grant: record.grant, lapsed_ms: (left <= 0).then_some(-left) }

@@ -21,14 +21,18 @@ pub struct AcquireRequest {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>, min_items = 1, max_items = 32))]
     pub resources: Option<Vec<ResourceName>>,
     /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
-    /// broken. An infinite lock still expires after 60 s if its answer could not be written out.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, default = "30s"))]
+    /// broken. A new lock gets `30s` if it is left out, and one that was granted before under this `id`
+    /// keeps the ttl it has. A new infinite lock expires after 60 s unless it is renewed, or this call is
+    /// sent again with its `id`, before that: see `confirm_within_ms`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub ttl: Option<Ttl>,
-    /// How long it may be held in all, however often it is renewed: `1s` to `30d`.
+    /// How long it may be held in all, however often it is renewed: `1s` to `30d`. It is set by the call
+    /// that is granted; the same call again changes nothing about it.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub max_hold: Option<MaxHold>,
     /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
-    /// keys of 1 to 64 bytes, values of at most 1024.
+    /// keys of 1 to 64 bytes, values of at most 1024. They are those of the call that is granted; the
+    /// same call again changes nothing about them.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<std::collections::HashMap<String, String>>))]
     pub metadata: Option<Metadata>,
     /// Whether to refuse resources that were never locked before.
@@ -39,7 +43,8 @@ pub struct AcquireRequest {
     #[serde(default)]
     pub owner: String,
     /// A random UUID of the caller's choice. With it the call can be repeated: the same id gets
-    /// the same lock and token.
+    /// the same lock and token. A `ttl` in the repetition takes the place of the lock's own at once, also
+    /// from or to `infinite`; without one its own starts again.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Uuid>))]
     pub id: Option<LockId>,
     /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
@@ -77,6 +82,10 @@ pub struct Lock {
     /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_in_ms: Option<i64>,
+    /// Of an infinite lock that is new: in this time, in milliseconds, it expires, unless it is renewed or
+    /// its call is sent again with its `id`. Then it has no deadline any more, and this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm_within_ms: Option<i64>,
     /// When it must have ended, however often it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
-use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl};
+use fence_core::{ErrorCode, LockId, ResourceName, Token};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
@@ -60,7 +60,6 @@ pub async fn acquire(
 ) -> Result<Response, Problem> {
     let owner = owner(request.owner)?;
     let resources = resources(request.resource, request.resources)?;
-    let ttl = request.ttl.unwrap_or(Ttl::DEFAULT);
     let only = match resources.as_slice() {
         [only] => Some(only.clone()),
         _ => None,
@@ -73,7 +72,7 @@ pub async fn acquire(
     let acquire = Acquire {
         resources,
         owner,
-        ttl,
+        ttl: request.ttl,
         max_hold: request.max_hold,
         metadata: request.metadata.unwrap_or_default(),
         only_if_exists: request.only_if_exists,
@@ -99,7 +98,7 @@ pub async fn acquire(
 /// written out, its receipt gives the lock back.
 fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
     let receipt = Receipt::of(&app.engine, &acquired, proposed);
-    let lock = views::granted(acquired.grant);
+    let lock = views::lock(acquired.grant);
     let mut response = gives_out(acquired.again, lock.id, lock.token, lock);
     if let Some(receipt) = receipt {
         response.extensions_mut().insert(receipt);

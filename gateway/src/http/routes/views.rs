@@ -12,14 +12,6 @@ pub(super) fn left(remaining_ms: i64) -> Option<i64> {
         .then_some(remaining_ms.max(0))
 }
 
-/// A lock in the answer that grants it. Whoever reads it holds an infinite lock for ever, although
-/// the ledger learns that it arrived only after it was written.
-pub(super) fn granted(grant: Grant) -> wire::Lock {
-    let for_ever = grant.ttl.is_infinite() && grant.hold_until.is_none();
-    let lock = lock(grant);
-    wire::Lock { expires_in_ms: lock.expires_in_ms.filter(|_| !for_ever), ..lock }
-}
-
 pub(super) fn lock(grant: Grant) -> wire::Lock {
     wire::Lock {
         id: grant.lock,
@@ -30,6 +22,8 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         metadata: grant.metadata,
         ttl_ms: (!grant.ttl.is_infinite()).then(|| grant.ttl.as_ms()),
         expires_in_ms: left(grant.remaining_ms),
+        confirm_within_ms: (grant.unconfirmed && grant.state == LockState::Leased)
+            .then(|| grant.remaining_ms.max(0)),
         hold_until: grant.hold_until,
         acquired_at: grant.acquired_at,
         versions: grant.versions,

@@ -27,7 +27,7 @@ impl Client {
             let request = Acquire {
                 resources: names.clone(),
                 owner: format!("client-{}", self.number),
-                ttl: Ttl::from_ms(ttl),
+                ttl: Some(Ttl::from_ms(ttl)),
                 max_hold: None,
                 metadata: Metadata::default(),
                 only_if_exists: false,

@@ -15,14 +15,14 @@ use super::build::{GATEWAY, beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
-    let Grant { lock, resources, token, owner, state, ttl, versions, metadata, .. } = grant;
+    let Grant { lock, resources, token, owner, state, ttl, unconfirmed, versions, metadata, .. } = grant;
     let hold = grant.hold_until.map(|until| {
         left(until.as_millisecond().saturating_sub(grant.acquired_at.as_millisecond()))
     });
     let left = left(grant.remaining_ms);
     format!(
-        "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {versions:?} {metadata:?} \
-         {hold:?} {left}"
+        "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {unconfirmed} {versions:?} \
+         {metadata:?} {hold:?} {left}"
     )
 }
 

@@ -29,7 +29,7 @@ pub async fn a_renewal_starts_the_ttl_again(ledger: &dyn Ledger) {
 
 /// A new ttl stays for the renewals after it.
 pub async fn a_renewal_may_bring_a_new_ttl(ledger: &dyn Ledger) {
-    let ann = granted(ledger, SealItem { ttl: short(), ..seal(["r"], 10) }).await;
+    let ann = granted(ledger, SealItem { ttl: Some(short()), ..seal(["r"], 10) }).await;
     let hour = Ttl::from_ms(3_600_000);
     for ttl in [Some(hour), None] {
         let RenewVerdict::Renewed { grant, .. } = renew_for(ledger, ann.lock, ttl).await else {
@@ -119,7 +119,7 @@ pub async fn many_are_renewed_at_once(ledger: &dyn Ledger) {
 
 /// Its deadline starts again on each of its resources.
 pub async fn a_lock_on_several_resources_is_renewed_on_all(ledger: &dyn Ledger) {
-    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(short()), ..seal(["a", "b"], 10) }).await;
     expire().await;
     renew_for(ledger, pair.lock, Some(long())).await;
     for each in ["a", "b"] {
@@ -248,7 +248,7 @@ pub async fn a_conditional_release_is_decided_in_its_batch(ledger: &dyn Ledger) 
 /// A lock that ended on one of its resources is given back on the others by its release, also one that
 /// would have lasted for ever.
 pub async fn a_lock_that_ended_in_part_is_released_on_the_rest(ledger: &dyn Ledger) {
-    let pair = granted(ledger, SealItem { ttl: Ttl::INFINITE, ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..seal(["a", "b"], 10) }).await;
     renew_one(ledger, pair.lock).await;
     break_one(ledger, &pair, 0).await;
     let rest = WriteItem { resource: name("b"), ..put(&pair, "k", "x") };
