@@ -578,11 +578,12 @@ BEGIN
 END $$;
 
 -- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
--- under that id can never be sealed; if it waits in the queue, it leaves it. With p_since (microseconds;
+-- under that id can never be sealed, unless p_bury says that it must not be; if it waits in the queue, it
+-- leaves it. With p_since (microseconds;
 -- NULL for in any case) only a lock whose ttl last began then: compared for being the same time, so that
 -- no clock step makes a renewal older than its grant.
 CREATE FUNCTION fencegate.release(
-    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[])
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[], p_bury boolean[])
 RETURNS TABLE (
     verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
     flushed bigint)
@@ -609,9 +610,14 @@ BEGIN
         IF p_lock[i] <> ALL (got_ids) THEN
             verdict := 'busy';
         ELSIF known.id IS NULL THEN
-            PERFORM fencegate.bury('lock', p_lock[i], t);
             resources := fencegate.leave(p_lock[i]);
-            verdict := CASE WHEN resources IS NULL THEN 'ended' ELSE 'left' END;
+            IF resources IS NULL AND NOT p_bury[i] AND NOT EXISTS (
+                    SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i]) THEN
+                verdict := 'unknown';
+            ELSE
+                PERFORM fencegate.bury('lock', p_lock[i], t);
+                verdict := CASE WHEN resources IS NULL THEN 'buried' ELSE 'left' END;
+            END IF;
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE

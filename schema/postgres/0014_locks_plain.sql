@@ -180,7 +180,7 @@ BEGIN
         SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (f_resource))
     THEN
         RETURN QUERY SELECT * FROM fencegate.release(
-            p_seen, 0, p_lock, array_fill(NULL::bigint, ARRAY[n]));
+            p_seen, 0, p_lock, array_fill(NULL::bigint, ARRAY[n]), array_fill(true, ARRAY[n]));
         RETURN;
     END IF;
 

@@ -257,6 +257,7 @@ on_every_ledger! {
         a_release_frees_the_resource
         a_release_is_idempotent
         two_releases_in_one_batch_release_once
+        an_unknown_id_is_buried_only_where_it_may_be
         a_breaking_lock_may_be_released
         an_expired_lock_may_be_released
         a_release_frees_all_its_resources

@@ -86,6 +86,7 @@ mod sql_races;
 mod standby_blobs;
 mod story;
 mod stuck_rows;
+mod told_why;
 mod two_gateways;
 mod upstreams;
 mod upstreams_bad_inputs;

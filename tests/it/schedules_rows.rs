@@ -229,7 +229,8 @@ pub async fn a_token_that_is_not_in_force_is_good_for_nothing() {
     ground.sealed(R, 1).await;
     let open = open_later(&ground, intent(R, 1)).await.unwrap();
     assert_eq!(open, IntentVerdict::Admitted);
-    let waits = SealItem { waits: Some(Uuid::from_u128(7)), ttl: Some(Ttl::DEFAULT), ..sealing(R, 2) };
+    let waits =
+        SealItem { waits: Some(Uuid::from_u128(7)), ttl: Some(Ttl::DEFAULT), ..sealing(R, 2) };
     let seal = ground.seal_later(waits).await.unwrap();
     assert!(matches!(seal, Ok(SealVerdict::Drains { .. })), "{seal:?}");
     assert_eq!(refused(ground.commit_later(put(R, 2, "x")).await.unwrap()), Refusal::Draining);

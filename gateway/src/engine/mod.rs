@@ -6,6 +6,7 @@
 mod acquired;
 mod batcher;
 mod blobs;
+mod burials;
 mod commits;
 mod deliveries;
 mod epochs;
@@ -21,6 +22,7 @@ mod lookout;
 pub mod metrics;
 mod operators;
 mod reads;
+mod reasons;
 mod refencing;
 mod rejections;
 mod start;
@@ -57,9 +59,10 @@ pub use feed::{EventReader, EventsFrom, READERS_MAX};
 use grants::Grants;
 pub use grants::{Acquire, Fence, Transfer};
 use locks::Locks;
-pub use locks::Renewed;
+pub use locks::{Released, Renewed};
 pub use lookout::Refencing;
 use reads::Read;
+pub use reasons::Standings;
 pub use refencing::{Refenced, refence_now};
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward};
@@ -205,11 +208,14 @@ impl Engine {
     }
 
     /// Gives a lock back; its token is refused from now on.
+    ///
+    /// # Errors
+    /// `TooManyBurials` if no lock has this id, and too many such ids were released lately.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        self.inner.locks.release(id).await?;
+    pub async fn release(&self, id: LockId) -> Result<Released, EngineError> {
+        let released = self.inner.locks.release(id).await?;
         self.inner.watches.poke(id);
-        Ok(())
+        Ok(released)
     }
 
     /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as

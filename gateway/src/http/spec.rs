@@ -120,7 +120,7 @@ problems! {
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
         ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull, ErrorCode::ShuttingDown,
         ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
-        ErrorCode::ResourceDraining,
+        ErrorCode::ResourceDraining, ErrorCode::ResourceNameInvalid,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A fence without a lock.
@@ -358,7 +358,7 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
     let components = document.components.get_or_insert_default();
     for (name, description) in [
         (REQUEST_ID, "The id of the request: the caller's, or a new one."),
-        (VERDICT, "`admitted`, `refused`, `replayed` or `unknown`."),
+        (VERDICT, "`admitted`, `refused`, `replayed` or `unknown`; not in answers to reads."),
     ] {
         components.headers.insert(name.into(), RefOr::T(text_header(description)));
     }

@@ -490,6 +490,11 @@ impl Rows {
                 let in_ms = at.as_millisecond() - now.wall.as_millisecond();
                 Some(BreakDue { at, in_ms })
             }),
+            frozen: row
+                .resources
+                .iter()
+                .filter_map(|name| self.fences.get(name))
+                .find_map(|fence| fence.frozen.clone()),
         })
     }
 

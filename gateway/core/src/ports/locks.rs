@@ -222,12 +222,14 @@ pub struct ReleaseItem {
     /// Only if the lock was last renewed at this time: for a grant whose caller seems to be gone, the
     /// time of the grant. Without it the lock is released in any case.
     pub unless_renewed_since: Option<Timestamp>,
+    /// Whether an id that was never heard of is buried. If not, nothing is done about it.
+    pub may_bury: bool,
 }
 
 impl From<LockId> for ReleaseItem {
     /// A release in any case.
     fn from(lock: LockId) -> Self {
-        Self { lock, unless_renewed_since: None }
+        Self { lock, unless_renewed_since: None, may_bury: true }
     }
 }
 
@@ -245,8 +247,12 @@ pub enum ReleaseVerdict {
     },
     /// It was waiting for these resources in the queue, and has left it; its id is buried.
     Left(Vec<ResourceName>),
-    /// It had ended before, or is unknown and now buried: the id will never be granted.
+    /// It had ended before.
     AlreadyEnded,
+    /// No lock has this id, and none ever will: it is buried, now or before.
+    Buried,
+    /// No lock has this id, and it was not to be buried: nothing was done.
+    Unknown,
     /// It was renewed or re-entered since, and goes on.
     Kept,
     /// A row is locked by somebody else; nothing was decided.

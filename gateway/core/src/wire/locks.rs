@@ -95,6 +95,12 @@ pub struct Lock {
     pub acquired_at: Timestamp,
     /// The version of each resource, in the order of `resources`.
     pub versions: Vec<i64>,
+    /// Why an operator has frozen one of its resources, if one has: no write is admitted there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
+    /// Why an operator breaks it, or broke it, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// For how long it had been expired when this renewal revived it, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lapsed_ms: Option<i64>,
@@ -161,6 +167,19 @@ pub struct LockEvent {
     /// What put a newer token in its place, if it was superseded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<Supersession>,
+    /// Why, in the words of the operator who broke the lock, or is about to, or froze a resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The answer to the release of an id that no lock has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NotReleased {
+    /// `false`: there was nothing to release. Look for a mistake in the id.
+    pub released: bool,
+    /// `true`: a lock that is still on its way under this id will not be granted.
+    pub buried: bool,
 }
 
 /// `POST /locks/{id}/renew`

@@ -9,7 +9,7 @@ use fence_core::{ErrorCode, LockId, Token};
 use super::conditions::WriteConditions;
 use super::path::uuid;
 use crate::engine::metrics::count_rejection;
-use crate::http::middleware::RequestId;
+use crate::http::middleware::{Named, RequestId};
 use crate::http::problem::Problem;
 
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
@@ -106,6 +106,8 @@ pub struct WriteHeaders {
     pub resource_version: Option<i64>,
     /// The request's id.
     pub request_id: String,
+    /// Where to note whose write it is.
+    pub named: Named,
 }
 
 impl<S: Sync> FromRequestParts<S> for WriteHeaders {
@@ -120,6 +122,7 @@ impl<S: Sync> FromRequestParts<S> for WriteHeaders {
             object_condition: WriteConditions::parse(headers)?.0,
             resource_version: number(headers, "x-if-resource-version")?,
             request_id: RequestId::of(&parts.extensions).to_owned(),
+            named: parts.extensions.get().cloned().unwrap_or_default(),
         })
     }
 }

@@ -2,8 +2,10 @@
 
 mod answer;
 mod framing;
+mod named;
 mod request_id;
 
 pub use answer::{answer, describe, note};
 pub use framing::{Framing, check};
+pub use named::Named;
 pub use request_id::RequestId;

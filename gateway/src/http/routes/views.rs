@@ -27,18 +27,21 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         hold_until: grant.hold_until,
         acquired_at: grant.acquired_at,
         versions: grant.versions,
+        frozen: None,
+        reason: None,
         lapsed_ms: None,
         ended: None,
         ended_at: None,
     }
 }
 
-pub(super) fn lock_record(record: LockRecord) -> wire::Lock {
-    let lock = lock(record.grant);
+fn lock_record(record: LockRecord) -> wire::Lock {
+    let lock = wire::Lock { frozen: record.frozen, ..lock(record.grant) };
     match record.ended {
         None => lock,
         Some((end, at)) => {
-            wire::Lock { expires_in_ms: Some(0), ended: Some(end), ended_at: Some(at), ..lock }
+            let (ended, ended_at) = (Some(end), Some(at));
+            wire::Lock { expires_in_ms: Some(0), frozen: None, ended, ended_at, ..lock }
         }
     }
 }
@@ -174,11 +177,13 @@ pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
     }
 }
 
-/// A lock as its holder sees it; without its token while it is not in force yet.
-pub(super) fn own_lock(record: LockRecord) -> serde_json::Value {
+/// A lock as its holder sees it, with the operator's reason; without its token while it is not in force
+/// yet.
+pub(super) fn own_lock(record: LockRecord, reason: Option<String>) -> serde_json::Value {
     let draining = record.ended.is_none() && record.grant.state == LockState::Draining;
+    let lock = wire::Lock { reason, ..lock_record(record) };
     // INVARIANT: a struct of strings, numbers and lists always serializes.
-    let mut lock = serde_json::to_value(lock_record(record)).expect("a lock is JSON");
+    let mut lock = serde_json::to_value(lock).expect("a lock is JSON");
     if draining && let Some(lock) = lock.as_object_mut() {
         lock.remove("token");
     }

@@ -316,6 +316,8 @@ pub(super) async fn release(
             }
             "left" => ReleaseVerdict::Left(names(row.resources)?),
             "ended" => ReleaseVerdict::AlreadyEnded,
+            "buried" => ReleaseVerdict::Buried,
+            "unknown" => ReleaseVerdict::Unknown,
             "kept" => ReleaseVerdict::Kept,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),
@@ -332,12 +334,14 @@ async fn release_any(
 ) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
     let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
-        .bind(session.seen)
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-        .bind(items.iter().map(since).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4, $5)")
+            .bind(session.seen)
+            .bind(wait_ms(patience))
+            .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+            .bind(items.iter().map(since).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
+            .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle_act(session, answer).await
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use fence_core::ports::{Attempt, LedgerError, Patience, ReleaseItem, SealItem, SealKind};
 use fence_core::Ttl;
+use fence_core::ports::{Attempt, LedgerError, Patience, ReleaseItem, SealItem, SealKind};
 use uuid::Uuid;
 
 use super::locks::{ReleaseRow, SealRow};
@@ -73,10 +73,12 @@ impl<'a> Seals<'a> {
     }
 }
 
-/// The ids of locks that are given back in any case, if all of them are, and each once.
+/// The ids of locks that are given back in any case, known or not, if all of them are, and each once.
 pub(super) fn releases(items: &[ReleaseItem], patience: Patience) -> Option<Vec<Uuid>> {
     let mut ids = HashSet::with_capacity(items.len());
-    let plain = |item: &ReleaseItem| item.unless_renewed_since.is_none() && ids.insert(item.lock.0);
+    let plain = |item: &ReleaseItem| {
+        item.unless_renewed_since.is_none() && item.may_bury && ids.insert(item.lock.0)
+    };
     let all = patience == Patience::Skip && items.iter().all(plain);
     all.then(|| items.iter().map(|item| item.lock.0).collect())
 }

@@ -253,6 +253,7 @@ struct LockRow {
     renewed_us: i64,
     break_due_us: Option<i64>,
     break_in_ms: Option<i64>,
+    frozen: Option<String>,
 }
 
 impl LockRow {
@@ -296,6 +297,7 @@ impl LockRow {
             ended,
             renewed_at: time(self.renewed_us),
             break_due: break_due.map(|(at, in_ms)| BreakDue { at: time(at), in_ms }),
+            frozen: self.frozen,
         })
     }
 }

@@ -95,7 +95,7 @@ impl Client {
         let id = LockId(held.lock);
         let handler = move |engine: Engine| async move {
             match engine.release(id).await {
-                Ok(()) => (Answer::Done, None),
+                Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
         };

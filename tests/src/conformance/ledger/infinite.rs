@@ -1,8 +1,6 @@
 //! Locks that last until they are released or broken.
 
-use fence_core::ports::{
-    Attempt, Grant, Ledger, RenewVerdict, SealItem, SealKind, SealVerdict,
-};
+use fence_core::ports::{Attempt, Grant, Ledger, RenewVerdict, SealItem, SealKind, SealVerdict};
 use fence_core::{LockState, Ttl};
 
 use super::build::*;

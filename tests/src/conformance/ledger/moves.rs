@@ -204,7 +204,7 @@ impl Mover {
         // Seals are run again, but given up through a release.
         let attempt = if self.chance(15) { Attempt::Rerun } else { Attempt::First };
         let owner = self.one_of(&OWNERS).to_owned();
-        let (lock, ttl) = (self.lock(25), self.asked_ttl());
+        let (lock, ttl) = (self.lock(25), Some(self.ttl()));
         let (kind, max_hold, metadata) = (self.kind(), self.max_hold(), self.metadata());
         let waits = self.chance(60).then_some(GATEWAY);
         let item = SealItem {
@@ -285,7 +285,8 @@ impl Mover {
         }
     }
 
-    /// None is asked for now and then.
+    /// None is asked for now and then: of a lock that is there already, for the default is over before a slow
+    /// run is.
     fn asked_ttl(&mut self) -> Option<Ttl> {
         (!self.chance(20)).then(|| self.ttl())
     }

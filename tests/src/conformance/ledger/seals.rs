@@ -132,7 +132,7 @@ pub async fn an_ended_id_is_never_granted_again(ledger: &dyn Ledger) {
 /// A release that overtakes its grant wins.
 pub async fn releasing_an_unknown_id_buries_it(ledger: &dyn Ledger) {
     let item = seal(["r"], 10);
-    assert_eq!(release_one(ledger, item.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(release_one(ledger, item.lock).await, ReleaseVerdict::Buried);
     let ended = SealVerdict::Ended(LockEnd::Released);
     assert_eq!(seal_one(ledger, item.clone()).await, ended);
     let rerun = SealItem { attempt: Attempt::Rerun, ..item };
