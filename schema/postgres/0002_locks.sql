@@ -176,8 +176,11 @@ CREATE FUNCTION fencegate.micros(p_time timestamptz) RETURNS bigint LANGUAGE sql
     SELECT (extract(epoch FROM p_time - timestamptz 'epoch') * 1000000)::bigint
 $$;
 
--- The ttl of a lock that lasts until it is released or broken: 100 years. And how long such a lock
--- lasts until a renewal shows that its answer arrived.
+-- The ttl of a lock whose caller names none; that of a lock that lasts until it is released or broken: 100
+-- years; and how long such a lock lasts until its holder shows that it knows of it.
+CREATE FUNCTION fencegate.default_ttl_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT 30000::bigint
+$$;
 CREATE FUNCTION fencegate.infinite_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT 3153600000000
 $$;
@@ -201,14 +204,14 @@ BEGIN
     END;
 END $$;
 
--- Starts the ttl of a lock again, within its longest hold, and returns the time left. With p_again, a
--- re-entry whose answer may be lost like the first one: an infinite lock then lasts for what an
--- unconfirmed one does, but its deadline is never brought nearer.
+-- Starts the ttl of a lock again, within its longest hold, and returns the time left. With p_confirms, its
+-- holder has shown that it knows of the lock: an infinite one has no deadline from now on. Without it, such a
+-- lock lasts for what an unconfirmed one does, but its deadline is never brought nearer.
 CREATE FUNCTION fencegate.restart(
-    p_lock fencegate.locks, p_ttl_ms bigint, p_again boolean, p_now timestamptz)
+    p_lock fencegate.locks, p_ttl_ms bigint, p_confirms boolean, p_now timestamptz)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    only_longer boolean := p_again AND p_ttl_ms = fencegate.infinite_ms();
+    only_longer boolean := NOT p_confirms AND p_ttl_ms = fencegate.infinite_ms();
     ahead_ms    bigint := CASE WHEN only_longer THEN fencegate.unconfirmed_ms() ELSE p_ttl_ms END;
     left_ms     bigint;
 BEGIN
@@ -249,6 +252,8 @@ END $$;
 --    2 bury (unless it is known).
 --    p_force is NULL for a lock; else the item is a fence without a lock, sealed over a live lock if
 --    it is true. A successor has the longest hold and the metadata of its predecessor.
+--    p_ttl_ms is NULL where the caller names none: a known lock keeps its own, a successor gets that of its
+--    predecessor.
 -- 4. What held the resources before is superseded; the fence rises; the grant is recorded.
 CREATE FUNCTION fencegate.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
@@ -259,7 +264,7 @@ CREATE FUNCTION fencegate.seal(
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
-    taken_resources text[], taken_held_ms bigint[], flushed bigint)
+    taken_resources text[], taken_held_ms bigint[], unconfirmed boolean, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -276,6 +281,7 @@ DECLARE
     blocker record;
     why     text;
     drains  text;
+    completed boolean;
     -- Nearly always nothing is under way, which one look for all items tells.
     may_drain boolean;
 BEGIN
@@ -304,7 +310,8 @@ BEGIN
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
         versions := NULL; resource := NULL; owner := NULL; age_ms := NULL;
         hold_until_us := NULL; metadata := NULL;
-        taken_resources := NULL; taken_held_ms := NULL; flushed := NULL; drains := NULL;
+        taken_resources := NULL; taken_held_ms := NULL; unconfirmed := NULL; flushed := NULL;
+        drains := NULL;
         SELECT array_agg(r.name ORDER BY r.name COLLATE "C") INTO names
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
         SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
@@ -326,11 +333,13 @@ BEGIN
                               AND known.token <= guard.floor AND known.resources = names
                               AND known.owner = p_owner[i]) THEN
                 why := fencegate.not_renewable(known, guard.floor, t);
+                completed := false;
                 IF why = 'draining' AND known.resources = names AND known.owner = p_owner[i]
                         AND known.fence = (p_force[i] IS NOT NULL) THEN
                     drains := fencegate.drains(names, t);
                     IF drains IS NULL THEN
                         known := fencegate.complete(known, t);
+                        completed := true;
                         why := NULL;
                     END IF;
                 END IF;
@@ -343,7 +352,7 @@ BEGIN
                     -- A caller that waits keeps it.
                     verdict := 'drains';
                     resource := drains;
-                    PERFORM fencegate.restart(known, known.ttl_ms, true, t);
+                    PERFORM fencegate.restart(known, coalesce(p_ttl_ms[i], known.ttl_ms), false, t);
                     UPDATE fencegate.locks l SET gateway = p_gateway[i]
                     WHERE l.id = known.id AND l.gateway IS DISTINCT FROM p_gateway[i];
                 ELSIF why IS NOT NULL THEN
@@ -354,9 +363,17 @@ BEGIN
                     made := known;
                     remaining_ms := 0;
                     IF NOT known.fence THEN
-                        made.ttl_ms := CASE WHEN known.ttl_ms = fencegate.infinite_ms()
-                                            THEN known.ttl_ms ELSE p_ttl_ms[i] END;
-                        remaining_ms := fencegate.restart(known, made.ttl_ms, true, t);
+                        made.ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
+                        -- A rerun may be of the very call that was granted: it proves nothing. Nor does it
+                        -- if the lock was not in force before: its token was told to nobody.
+                        remaining_ms := fencegate.restart(
+                            known, made.ttl_ms,
+                            NOT completed AND (p_attempt[i] = 0
+                                               OR known.ttl_ms <> fencegate.infinite_ms()), t);
+                        unconfirmed := made.ttl_ms = fencegate.infinite_ms() AND EXISTS (
+                            SELECT FROM fencegate.fences f
+                            WHERE f.resource = ANY (names) AND f.lock_id = known.id
+                              AND f.ttl_ms <> made.ttl_ms);
                     END IF;
                     token := known.token;
                     acquired_us := fencegate.micros(known.acquired_at);
@@ -458,13 +475,14 @@ BEGIN
             WHERE f.resource = ANY (names) AND l.id = f.lock_id AND l.ended IS NULL
               AND f.hold IN ('held', 'draining');
             made := NULL;
-            made.ttl_ms := p_ttl_ms[i];
+            made.ttl_ms := coalesce(p_ttl_ms[i], CASE WHEN p_from[i] IS NOT NULL THEN known.ttl_ms END,
+                                    fencegate.default_ttl_ms());
+            unconfirmed := made.ttl_ms = fencegate.infinite_ms();
             made.hold_until := CASE WHEN p_from[i] IS NULL
                 THEN t + p_max_hold_ms[i] * interval '1 millisecond' ELSE known.hold_until END;
             made.metadata := CASE WHEN p_from[i] IS NULL
                 THEN coalesce(p_metadata[i]::jsonb, '{}') ELSE known.metadata END;
-            ahead := CASE WHEN p_ttl_ms[i] = fencegate.infinite_ms()
-                THEN fencegate.unconfirmed_ms() ELSE p_ttl_ms[i] END;
+            ahead := CASE WHEN unconfirmed THEN fencegate.unconfirmed_ms() ELSE made.ttl_ms END;
             due := least(t + ahead * interval '1 millisecond', made.hold_until);
             remaining_ms := fencegate.millis(due - t);
             UPDATE fencegate.fences f
@@ -482,7 +500,7 @@ BEGIN
             INSERT INTO fencegate.locks
                 (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence,
                  gateway)
-            VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], p_ttl_ms[i], t,
+            VALUES (p_lock[i], names, guard.base + p_number[i], p_owner[i], made.ttl_ms, t,
                     made.hold_until, made.metadata, p_force[i] IS NOT NULL,
                     CASE WHEN drains IS NOT NULL THEN p_gateway[i] END)
             ON CONFLICT (id) DO UPDATE
@@ -557,7 +575,7 @@ BEGIN
             SELECT fencegate.millis(t - min(f.deadline)) INTO lapsed_ms FROM fencegate.fences f
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id AND f.deadline <= t;
             ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
-            remaining_ms := fencegate.restart(known, ttl_ms, false, t);
+            remaining_ms := fencegate.restart(known, ttl_ms, true, t);
             hold_until_us := fencegate.micros(known.hold_until);
             metadata := nullif(known.metadata, '{}')::text;
             token := known.token;
@@ -572,11 +590,12 @@ BEGIN
 END $$;
 
 -- Release: end a lock at its holder's wish. An unknown id is buried, so that a grant on its way
--- under that id can never be sealed; if it waits in the queue, it leaves it. With p_since (microseconds;
+-- under that id can never be sealed, unless p_bury says that it must not be; if it waits in the queue, it
+-- leaves it. With p_since (microseconds;
 -- NULL for in any case) only a lock whose ttl last began then: compared for being the same time, so that
 -- no clock step makes a renewal older than its grant.
 CREATE FUNCTION fencegate.release(
-    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[])
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[], p_bury boolean[])
 RETURNS TABLE (
     verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
     flushed bigint)
@@ -603,9 +622,14 @@ BEGIN
         IF p_lock[i] <> ALL (got_ids) THEN
             verdict := 'busy';
         ELSIF known.id IS NULL THEN
-            PERFORM fencegate.bury('lock', p_lock[i], t);
             resources := fencegate.leave(p_lock[i]);
-            verdict := CASE WHEN resources IS NULL THEN 'ended' ELSE 'left' END;
+            IF resources IS NULL AND NOT p_bury[i] AND NOT EXISTS (
+                    SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i]) THEN
+                verdict := 'unknown';
+            ELSE
+                PERFORM fencegate.bury('lock', p_lock[i], t);
+                verdict := CASE WHEN resources IS NULL THEN 'buried' ELSE 'left' END;
+            END IF;
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
         ELSE

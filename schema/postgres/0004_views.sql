@@ -26,7 +26,7 @@ RETURNS TABLE (
     resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint,
     hold_until_us bigint, metadata text, ended text, ended_us bigint, state text,
     remaining_ms bigint, versions bigint[], id uuid, superseded_by text, renewed_us bigint,
-    break_due_us bigint, break_in_ms bigint)
+    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text)
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
            fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
@@ -39,11 +39,16 @@ LANGUAGE sql VOLATILE AS $$
               AND r.superseded_by IS NOT NULL
             ORDER BY r.superseded_at, r.resource LIMIT 1),
            fencegate.micros(coalesce(v.renewed_at, l.acquired_at)),
-           fencegate.micros(v.break_due), fencegate.millis(v.break_due - clock_timestamp())
+           fencegate.micros(v.break_due), fencegate.millis(v.break_due - clock_timestamp()),
+           l.ended IS NULL AND l.token > g.floor AND l.ttl_ms = fencegate.infinite_ms()
+               AND v.ttl_ms < l.ttl_ms,
+           (SELECT f.frozen FROM fencegate.fences f
+            WHERE f.resource = ANY (l.resources) AND f.frozen IS NOT NULL
+            ORDER BY f.resource LIMIT 1)
     FROM fencegate.locks l
     CROSS JOIN fencegate.seal_guard g
     LEFT JOIN LATERAL (
-        SELECT v.state, v.remaining_ms, f.renewed_at, f.break_due
+        SELECT v.state, v.remaining_ms, f.renewed_at, f.break_due, f.ttl_ms
         FROM fencegate.views v JOIN fencegate.fences f USING (resource)
         WHERE v.resource = ANY (l.resources) AND f.lock_id = l.id
         ORDER BY f.break_due NULLS LAST, f.deadline, v.resource LIMIT 1) v ON true

@@ -101,7 +101,7 @@ BEGIN
     WHERE l.id = p_lock.id RETURNING * INTO lock;
     UPDATE fencegate.fences f SET hold = 'held', live_token = f.token, acquired_at = p_now
     WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND f.hold = 'draining';
-    PERFORM fencegate.restart(lock, lock.ttl_ms, true, p_now);
+    PERFORM fencegate.restart(lock, lock.ttl_ms, false, p_now);
     RETURN lock;
 END $$;
 

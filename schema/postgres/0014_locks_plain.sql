@@ -17,7 +17,8 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
        AND p_fence.token > p_floor
 $$;
 
--- Seal, for locks that were not asked for before, with a ttl that ends, no longest hold and no metadata.
+-- Seal, for locks that were not asked for before, with a ttl that ends or none named, no longest hold and no
+-- metadata.
 --
 -- 1. Guard and epoch. A fence that is not there yet has to be made before any is locked, or two acts could wait
 --    for each other: not here. Then fences in name order. A fence counts that is locked and free: what the lock
@@ -33,11 +34,15 @@ CREATE FUNCTION fencegate.seal_plain(
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
-    taken_resources text[], taken_held_ms bigint[], flushed bigint)
+    taken_resources text[], taken_held_ms bigint[], unconfirmed boolean, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     n         int := cardinality(p_resources);
+    -- What they are sealed with: where the caller names none, the default.
+    ttls      bigint[] := ARRAY(
+        SELECT coalesce(a.ttl_ms, fencegate.default_ttl_ms())
+        FROM unnest(p_ttl_ms) WITH ORDINALITY a (ttl_ms, i) ORDER BY a.i);
     guard     fencegate.seal_guard;
     t         timestamptz;
     t_us      bigint;
@@ -111,7 +116,7 @@ BEGIN
         deadline = t + a.ttl_ms * interval '1 millisecond', acquired_at = t, renewed_at = t,
         break_due = NULL, last_seq = 0, grants = a.grants
     FROM (SELECT unnest(p_resources) AS resource, unnest(p_lock) AS lock, unnest(p_owner) AS owner,
-                 unnest(p_ttl_ms) AS ttl_ms, unnest(p_number) AS number, unnest(f_grants) AS grants) a
+                 unnest(ttls) AS ttl_ms, unnest(p_number) AS number, unnest(f_grants) AS grants) a
     WHERE f.resource = a.resource AND f.resource = ANY (p_resources);
     INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
     SELECT a.resource, guard.base + a.number, a.lock, a.owner, a.grants
@@ -120,13 +125,13 @@ BEGIN
     INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
     SELECT a.lock, ARRAY[a.resource], guard.base + a.number, a.owner, a.ttl_ms, t
     FROM (SELECT unnest(p_resources) AS resource, unnest(p_number) AS number,
-                 unnest(p_lock) AS lock, unnest(p_owner) AS owner, unnest(p_ttl_ms) AS ttl_ms) a;
+                 unnest(p_lock) AS lock, unnest(p_owner) AS owner, unnest(ttls) AS ttl_ms) a;
 
     RETURN QUERY
     SELECT 'sealed', guard.base + a.number, t_us, a.ttl_ms, a.ttl_ms, ARRAY[a.version], NULL::text,
-           NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[],
+           NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[], false,
            fencegate.flushed()
-    FROM (SELECT unnest(p_number) AS number, unnest(p_ttl_ms) AS ttl_ms,
+    FROM (SELECT unnest(p_number) AS number, unnest(ttls) AS ttl_ms,
                  unnest(f_version) AS version) a;
 END $$;
 
@@ -179,7 +184,7 @@ BEGIN
         SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (f_resource))
     THEN
         RETURN QUERY SELECT * FROM fencegate.release(
-            p_seen, 0, p_lock, array_fill(NULL::bigint, ARRAY[n]));
+            p_seen, 0, p_lock, array_fill(NULL::bigint, ARRAY[n]), array_fill(true, ARRAY[n]));
         RETURN;
     END IF;
 

@@ -12,7 +12,11 @@ use uuid::Uuid;
 
 use crate::setup::{SetUp, look, on_both, random_id};
 
-on_both!(every_action_has_its_outcome_in_every_state);
+on_both!(
+    every_action_has_its_outcome_in_every_state,
+    the_article_call_by_call,
+    breaks_of_the_article,
+);
 
 /// What somebody does to a resource whose lock is, or was, A's. B is an id that nobody has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +129,10 @@ const TABLE: &[(Action, [&str; 5])] = &[
         "204: released", "204: released", "204: released", "204: broken", "204: released",
     ]),
     // Azure: 409 everywhere. Here it gives up an id that may be on its way to a grant: that id is buried,
-    // and whoever holds the resource is left alone.
+    // and whoever holds the resource is left alone. The answer is not that of a release: it says that
+    // there was none.
     (Action::ReleaseB, [
-        "204: released", "204: leased", "204: breaking", "204: broken", "204: expired",
+        "200: released", "200: leased", "200: breaking", "200: broken", "200: expired",
     ]),
     // Azure: ok, 412, 412, ok, ok: without an active lease anybody writes. Rule 2; the code is 428,
     // which is the status for a missing condition.
@@ -285,6 +290,10 @@ impl Cell {
                 let chosen = self.action != Action::Acquire;
                 assert!(!chosen || lock.id.0 == self.b, "{what}: {lock:?}");
             }
+            (Action::ReleaseB, 200) => {
+                let said = answer.json();
+                assert_eq!(said, json!({ "released": false, "buried": true }), "{what}");
+            }
             (Action::RenewA, 200) => {
                 let lapsed = granted().lapsed_ms.is_some();
                 assert_eq!(lapsed, self.state == "expired", "{what}");
@@ -362,4 +371,144 @@ async fn every_action_has_its_outcome_in_every_state(setup: SetUp) {
         }
     }
     client.get(resource_path("cell:nobody")).send().await.refused(404, "resource-not-found");
+}
+
+/// The calls of the article that introduced Azure's leases, one after the other on one resource. What its
+/// reader expects is in each step's comment; where the answer differs, it says how.
+async fn the_article_call_by_call(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = &gateway.client();
+    let resource = "blob:1";
+    let acquire = async |id: Uuid, owner: &str, ttl: Option<&str>| {
+        let mut body = json!({ "resource": resource, "id": id, "owner": owner });
+        if let Some(ttl) = ttl {
+            body["ttl"] = json!(ttl);
+        }
+        client.lock(&body).send().await
+    };
+    // Every answer says what the ledger does.
+    let lasts = async |lock: &Lock, seconds: Option<i64>| {
+        assert_eq!(lock.ttl_ms, seconds.map(|seconds| seconds * 1000), "{lock:?}");
+        let left = look(client, resource).await.expires_in_ms;
+        assert_eq!(left.is_none(), lock.expires_in_ms.is_none(), "{left:?}, {lock:?}");
+        assert_eq!(lock.confirm_within_ms, None, "{lock:?}");
+        if let (Some(left), Some(said)) = (left, lock.expires_in_ms) {
+            assert!((said - 10_000..=said).contains(&left), "{left} of {said}");
+        }
+    };
+    // Acquire for 15, 30 or 60 s, with a proposed id: 201. Lost answers are repeated: 201, here 200.
+    let a = random_id();
+    let first: Lock = acquire(a, "a", Some("15s")).await.expect(201).parse();
+    assert_eq!((first.id.0, first.state.as_str()), (a, "leased"));
+    lasts(&first, Some(15)).await;
+    client.put(resource, "k", "by a").under(&first).send().await.expect(201);
+    // The holder acquires again to change the duration, up and down, to infinite and back: at once.
+    for (ttl, seconds) in [
+        (Some("30s"), Some(30)),
+        (Some("60s"), Some(60)),
+        (Some("15s"), Some(15)),
+        (Some("infinite"), None),
+        (None, None),
+        (Some("60s"), Some(60)),
+        (Some("infinite"), None),
+        (Some("15s"), Some(15)),
+    ] {
+        let again: Lock = acquire(a, "a", ttl).await.expect(200).parse();
+        assert_eq!((again.id, again.token), (first.id, first.token), "{ttl:?}");
+        lasts(&again, seconds).await;
+    }
+    // Renew: the duration starts again.
+    let renewed: Lock = client.renew(&first, None).send().await.expect(200).parse();
+    lasts(&renewed, Some(15)).await;
+    // Somebody else: 409, and writes nothing.
+    let b = random_id();
+    acquire(b, "b", Some("30s")).await.refused(409, "lock-held");
+    client.put(resource, "k", "by b").send().await.refused(428, "fence-token-missing");
+
+    // Change the id: the prior owner is out. The duration goes over.
+    let change = async |from: Uuid, to: Uuid, owner: &str| {
+        let body = json!({ "owner": owner, "id": to });
+        client.post(format!("/locks/{from}/transfer"), &body).send().await
+    };
+    let second: Lock = change(a, b, "b").await.expect(201).parse();
+    assert!(second.id.0 == b && second.token > first.token, "{second:?}");
+    lasts(&second, Some(15)).await;
+    change(a, b, "b").await.expect(200);
+    client.put(resource, "k", "late").under(&first).send().await.refused(412, "fence-token-stale");
+    client.renew(&first, None).send().await.refused(409, "lock-superseded");
+    // Back to the id that A knows: Azure allows it. Here an id names one grant for ever, so A prepares a
+    // second one, and B hands over to that.
+    change(b, a, "a").await.refused(409, "lock-superseded");
+    let back = random_id();
+    let third: Lock = change(b, back, "a").await.expect(201).parse();
+    assert!(third.token > second.token, "{third:?}");
+    acquire(back, "a", Some("30s")).await.expect(200);
+    client.put(resource, "k", "by a again").under(&third).send().await.expect(200);
+
+    // Release: free at once; nothing more under this id, and the next one acquires.
+    client.release(&third).send().await.expect(204);
+    assert_eq!(look(client, resource).await.state.as_str(), "released");
+    client.renew(&third, None).send().await.refused(409, "lock-released");
+    change(back, random_id(), "c").await.refused(409, "lock-released");
+    acquire(back, "a", Some("30s")).await.refused(409, "lock-released");
+    client.release(&third).send().await.expect(204);
+    acquire(random_id(), "c", Some("30s")).await.expect(201);
+}
+
+/// Breaks: with a period, of an infinite lease, and what is left to the holder.
+async fn breaks_of_the_article(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = &gateway.client();
+    let infinite = async |resource: &str| -> Lock {
+        let body = json!({ "resource": resource, "ttl": "infinite", "id": random_id() });
+        // A lost answer cannot hold it for ever: the holder shows that it knows of the lock.
+        let lock: Lock = client.lock(&body).send().await.expect(201).parse();
+        assert_eq!((lock.ttl_ms, lock.expires_in_ms), (None, Some(60_000)));
+        assert_eq!(lock.confirm_within_ms, Some(60_000));
+        let lock: Lock = client.lock(&body).send().await.expect(200).parse();
+        assert_eq!((lock.expires_in_ms, lock.confirm_within_ms), (None, None));
+        assert_eq!(look(client, resource).await.expires_in_ms, None);
+        lock
+    };
+    let break_in = async |resource: &str, after: Option<&str>| {
+        let mut body = json!({ "reason": "it hangs" });
+        if let Some(after) = after {
+            body["after"] = json!(after);
+        }
+        client.break_lock(resource, &body).send().await.expect(200).json()
+    };
+    // With a period: breaking for that long. Again: shortened, never extended.
+    let lock = infinite("blob:1").await;
+    let broken = break_in("blob:1", Some("20s")).await;
+    assert_eq!(broken["state"], "breaking");
+    assert!(broken["expires_in_ms"].as_i64().unwrap() <= 20_000, "{broken}");
+    break_in("blob:1", Some("50s")).await;
+    assert!(look(client, "blob:1").await.expires_in_ms.unwrap() <= 20_000);
+    // The holder may still write and release, but neither renew, nor acquire again, nor change.
+    client.put("blob:1", "k", "x").under(&lock).send().await.expect(201);
+    let renew = client.renew(&lock, None).send().await.refused(409, "lock-breaking");
+    assert_eq!(renew.json()["reason"], "it hangs");
+    let again = json!({ "resource": "blob:1", "ttl": "infinite", "id": lock.id });
+    let again = client.lock(&again).send().await.refused(409, "lock-breaking");
+    assert_eq!(again.json()["reason"], "it hangs");
+    let change = client.post(format!("/locks/{}/transfer", lock.id), &json!({ "owner": "b" }));
+    change.send().await.refused(409, "lock-breaking");
+    client.lock(&json!({ "resource": "blob:1" })).send().await.refused(409, "lock-held");
+    break_in("blob:1", Some("1s")).await;
+    crate::setup::until_state(client, "blob:1", "broken").await;
+    let late = client.put("blob:1", "k", "late").under(&lock).send().await;
+    assert_eq!(late.refused(412, "fence-token-broken").json()["reason"], "it hangs");
+    client.renew(&lock, None).send().await.refused(409, "lock-broken");
+    client.release(&lock).send().await.expect(204);
+    assert_eq!(look(client, "blob:1").await.state.as_str(), "broken");
+    client.acquire("blob:1", "30s").await;
+    // A period above what is left of a finite lease: its end.
+    client.acquire("blob:2", "5s").await;
+    let broken = break_in("blob:2", Some("60s")).await;
+    assert!(broken["expires_in_ms"].as_i64().unwrap() <= 5_000, "{broken}");
+    // Infinite, without a period: Azure breaks it at once, and so do we.
+    infinite("blob:3").await;
+    assert_eq!(break_in("blob:3", None).await["state"], "broken");
+    assert_eq!(break_in("blob:3", None).await["state"], "broken");
+    client.acquire("blob:3", "15s").await;
 }

@@ -112,6 +112,7 @@ on_every_ledger! {
         an_open_intent_keeps_the_next_lock_out
         a_waiting_lock_is_in_force_when_all_intents_are_closed
         a_draining_lock_is_completed_by_anybody
+        an_infinite_lock_that_drained_has_to_be_confirmed
         a_draining_lock_that_expires_is_sealed_over
         a_draining_lock_can_be_given_up
         a_lost_answer_to_an_opening_is_found
@@ -149,9 +150,11 @@ on_every_ledger! {
     }
     infinite {
         an_infinite_lock_lasts_a_minute_until_it_is_renewed
-        a_re_entry_never_shortens_an_infinite_lock
+        the_same_call_again_confirms_an_infinite_lock
+        a_rerun_confirms_no_infinite_lock
+        the_same_call_with_another_ttl_changes_it
+        the_same_call_without_a_ttl_keeps_it
         a_renewal_changes_to_infinite_and_back
-        a_re_entry_may_ask_for_ever
         the_successor_of_an_infinite_lock_has_to_show_up
         an_infinite_lock_can_be_broken
     }
@@ -258,6 +261,7 @@ on_every_ledger! {
         a_release_frees_the_resource
         a_release_is_idempotent
         two_releases_in_one_batch_release_once
+        an_unknown_id_is_buried_only_where_it_may_be
         a_breaking_lock_may_be_released
         an_expired_lock_may_be_released
         a_release_frees_all_its_resources

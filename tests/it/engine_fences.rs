@@ -1,14 +1,13 @@
 //! What the engine does around the seal for infinite locks, fences without a lock, and resources that
 //! must exist: on a ledger and a mint that fail as each test says.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fence_core::{LockEnd, LockId, LockState, Ttl};
+use fence_core::{LockId, Ttl};
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost};
-use fencegate::engine::{Acquire, Acquired, EngineError, Fence};
+use fencegate::engine::{Acquire, EngineError, Fence};
 use tokio::sync::Notify;
 
 use crate::rig::{R, Rig, asking, counter, name, next_number, opened};
@@ -19,63 +18,44 @@ fn a_fence(order: Option<i64>) -> Fence {
     Fence { resource: name(R), id, owner: "me".into(), order, force: false }
 }
 
-async fn infinite(rig: &Rig) -> Acquired {
-    rig.engine.acquire(Acquire { ttl: Ttl::INFINITE, ..asking(R) }).await.unwrap()
-}
-
 async fn left_ms(rig: &Rig, id: LockId) -> i64 {
     rig.lock(id).await.grant.remaining_ms
 }
 
+/// That its answer was written to a socket shows nothing: a proxy may have it, or nobody.
 #[tokio::test]
-async fn a_confirmed_infinite_lock_never_expires() {
-    let rig = Rig::new();
-    let id = infinite(&rig).await.grant.lock;
-    assert!(left_ms(&rig, id).await <= Ttl::UNCONFIRMED.as_ms());
-    for _ in 0..2 {
-        rig.engine.confirm(id).await.unwrap();
-        assert!(left_ms(&rig, id).await > Ttl::INFINITE.as_ms() - 60_000);
-    }
-}
-
-#[tokio::test]
-async fn a_confirmation_leaves_other_locks_as_they_are() {
+async fn an_infinite_lock_is_confirmed_by_its_holder_alone() {
     let rig = Rig::new();
     let (renewals, mut count) = counter();
     rig.ledger.on_renew(move |_, _| {
         count();
         Step::act()
     });
-    let lock = rig.granted(R).await;
-    rig.engine.confirm(lock.lock).await.unwrap();
-    let fence = rig.engine.fence(Fence { force: true, ..a_fence(None) }).await.unwrap();
-    rig.engine.confirm(fence.grant.lock).await.unwrap();
+    let wish = |id| Acquire { ttl: Some(Ttl::INFINITE), id, ..asking(R) };
+    let id = LockId(random_id());
+    let first = rig.engine.acquire(wish(Some(id))).await.unwrap().grant;
+    assert!(first.unconfirmed);
+    assert!(left_ms(&rig, id).await <= Ttl::UNCONFIRMED.as_ms());
     assert_eq!(renewals.load(Ordering::Relaxed), 0);
-    let unknown = rig.engine.confirm(LockId(random_id())).await;
-    assert!(matches!(unknown, Err(EngineError::LockNotFound)), "{unknown:?}");
+    let again = rig.engine.acquire(wish(Some(id))).await.unwrap().grant;
+    assert!(!again.unconfirmed && again.token == first.token, "{again:?}");
+    assert!(left_ms(&rig, id).await > Ttl::INFINITE.as_ms() - 60_000);
 }
 
+/// The gateway sends a seal again whose answer was lost; its caller knows of nothing yet.
 #[tokio::test]
-async fn a_lock_that_ended_is_not_confirmed() {
+async fn a_rerun_of_the_gateway_confirms_nothing() {
     let rig = Rig::new();
-    let id = infinite(&rig).await.grant.lock;
-    rig.engine.release(id).await.unwrap();
-    let late = rig.engine.confirm(id).await;
-    assert!(matches!(late, Err(EngineError::LockEnded(LockEnd::Released))), "{late:?}");
-    rig.until_state(R, LockState::Released).await;
-}
-
-#[tokio::test]
-async fn a_confirmation_whose_answer_is_lost_is_sent_again() {
-    let rig = Rig::new();
-    let id = infinite(&rig).await.grant.lock;
     let mut first = true;
-    rig.ledger.on_renew(move |_, _| match std::mem::take(&mut first) {
-        true => Step::fail(lost()),
+    rig.ledger.on_seal(move |_, _| match std::mem::take(&mut first) {
+        true => Step::act_but(lost()),
         false => Step::act(),
     });
-    rig.engine.confirm(id).await.unwrap();
-    assert!(left_ms(&rig, id).await > Ttl::UNCONFIRMED.as_ms());
+    let id = Some(LockId(random_id()));
+    let wish = Acquire { ttl: Some(Ttl::INFINITE), id, ..asking(R) };
+    let acquired = rig.engine.acquire(wish).await.unwrap();
+    assert!(acquired.again && acquired.grant.unconfirmed, "{acquired:?}");
+    assert!(left_ms(&rig, acquired.grant.lock).await <= Ttl::UNCONFIRMED.as_ms());
 }
 
 #[tokio::test]

@@ -11,10 +11,11 @@ use fence_core::ports::{Ledger as _, Mint as _, SealVerdict};
 use fence_core::{LockId, LockState};
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost, rolled_back};
-use fencegate::engine::EngineError;
+use fencegate::engine::{Acquire, EngineError, Released};
+use futures::future::join_all;
 use tokio::sync::Notify;
 
-use crate::rig::{R, Rig, counter, next_number, opened, seal_as};
+use crate::rig::{R, Rig, asking, counter, name, next_number, opened, seal_as};
 use crate::setup::random_id;
 
 #[tokio::test]
@@ -324,4 +325,29 @@ async fn a_lock_that_is_free_while_there_are_no_numbers_is_refused_after_one_try
     let answer = rig.acquire(R, None).await;
     assert!(matches!(answer, Err(EngineError::MintUnavailable(_))), "{answer:?}");
     rig.granted(R).await;
+}
+
+/// Rows that anybody can make do not come without end: beyond so many a second nothing is done. What is
+/// known is released all the same.
+#[tokio::test]
+async fn burials_of_ids_that_never_were_are_bounded() {
+    let rig = Rig::new();
+    let lock = rig.granted(R).await.lock;
+    let ids: Vec<LockId> = (0..2_000).map(|_| LockId(random_id())).collect();
+    let mut released = Vec::new();
+    for ids in ids.chunks(50) {
+        released.extend(join_all(ids.iter().map(|id| rig.engine.release(*id))).await);
+    }
+    let mut refused = Vec::new();
+    for (id, released) in ids.iter().zip(released) {
+        match released {
+            Ok(released) => assert_eq!(released, Released::Buried),
+            Err(EngineError::TooManyBurials) => refused.push(*id),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!((1..=1_800).contains(&refused.len()), "{} were refused", refused.len());
+    assert_eq!(rig.engine.release(lock).await.unwrap(), Released::Ended(vec![name(R)]));
+    let id = refused.first().copied();
+    rig.engine.acquire(Acquire { id, ..asking(R) }).await.unwrap();
 }

@@ -28,7 +28,7 @@ async fn a_watcher_hears_of_this_gateway_and_of_others() {
             rig.engine.watch(grant.lock).await.unwrap(),
         ];
         match other {
-            false => rig.engine.release(grant.lock).await.unwrap(),
+            false => drop(rig.engine.release(grant.lock).await.unwrap()),
             true => {
                 let items = [grant.lock.into()].into();
                 rig.memory().release(items, Patience::Skip).await.map(drop).unwrap();

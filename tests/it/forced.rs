@@ -189,7 +189,7 @@ pub fn sealing(resource: &str, number: i64) -> SealItem {
         lock: LockId(Uuid::new_v4()),
         resources: vec![ResourceName::new(resource).expect("a name")],
         owner: format!("owner-{number}"),
-        ttl: Ttl::from_ms(0),
+        ttl: Some(Ttl::from_ms(0)),
         max_hold: None,
         metadata: Metadata::default(),
         number: Some(number),

@@ -154,7 +154,7 @@ async fn a_ghost_seal_that_nobody_buried_takes_effect_late() {
 pub async fn a_release_of_an_unknown_id_buries_its_ghost() {
     let ground = Ground::new().await;
     let (ghost, item) = ghost_seal(&ground).await;
-    assert_eq!(release(&ground.ledger, item.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(release(&ground.ledger, item.lock).await, ReleaseVerdict::Buried);
     ghost.wake(&ground).await;
     assert_eq!(ground.ledger.lock(item.lock).await.unwrap(), None);
     assert_eq!(ground.number("SELECT token FROM fencegate.fences").await, 1);

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::setup::{SetUp, look, on_both, random_id, until_state};
 
 on_both!(
-    an_infinite_lock_has_no_deadline,
+    an_infinite_lock_has_no_deadline_once_its_holder_is_heard_of,
+    the_same_call_again_changes_the_ttl_and_nothing_else,
     an_infinite_lock_is_handed_over_and_broken,
     a_longest_hold_ends_a_lock_however_often_it_is_renewed,
     a_longest_hold_has_bounds,
@@ -21,21 +22,32 @@ async fn grant(client: &Client, body: &Value) -> Lock {
     client.lock(body).send().await.expect(201).parse()
 }
 
-async fn an_infinite_lock_has_no_deadline(setup: SetUp) {
+async fn an_infinite_lock_has_no_deadline_once_its_holder_is_heard_of(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let id = random_id().to_string();
     let body = json!({ "resource": "job:1", "ttl": "infinite", "owner": "test", "id": id });
     let granted = client.lock(&body).send().await.expect(201);
     let raw = granted.json();
-    assert_eq!((&raw["ttl_ms"], &raw["expires_in_ms"]), (&Value::Null, &Value::Null), "{raw}");
+    assert_eq!((&raw["ttl_ms"], &raw["expires_in_ms"]), (&Value::Null, &json!(60_000)), "{raw}");
+    assert_eq!(raw["confirm_within_ms"], json!(60_000));
     assert_eq!((&raw["state"], raw.get("hold_until")), (&json!("leased"), None));
     let lock: Lock = granted.parse();
+    // Its answer has arrived, and nobody knows: it is confirmed by its holder alone.
+    let own: Lock = client.lock_of(&lock).send().await.expect(200).parse();
+    assert!(own.confirm_within_ms.is_some_and(|ms| ms <= 60_000), "{own:?}");
+    assert_eq!((own.ttl_ms, own.expires_in_ms), (None, own.confirm_within_ms));
+    assert!(look(&client, "job:1").await.expires_in_ms.unwrap() <= 60_000);
     let again = client.lock(&body).send().await.expect(200).json();
     assert_eq!((&again["ttl_ms"], &again["expires_in_ms"]), (&Value::Null, &Value::Null));
+    assert_eq!(again.get("confirm_within_ms"), None);
+    assert_eq!(look(&client, "job:1").await.expires_in_ms, None);
 
-    let renewed: Lock = client.renew(&lock, None).send().await.expect(200).parse();
+    let other = grant(&client, &json!({ "resource": "job:2", "ttl": "infinite" })).await;
+    assert_eq!((other.expires_in_ms, other.confirm_within_ms), (Some(60_000), Some(60_000)));
+    let renewed: Lock = client.renew(&other, None).send().await.expect(200).parse();
     assert_eq!((renewed.ttl_ms, renewed.expires_in_ms), (None, None));
+    assert_eq!(renewed.confirm_within_ms, None);
     let own: Lock = client.lock_of(&lock).send().await.expect(200).parse();
     assert_eq!((own.ttl_ms, own.expires_in_ms), (None, None));
     assert_eq!(look(&client, "job:1").await.expires_in_ms, None);
@@ -46,12 +58,6 @@ async fn an_infinite_lock_has_no_deadline(setup: SetUp) {
     let wait_ms = held.problem().retry_after_ms.unwrap();
     assert!((1..=30_000).contains(&wait_ms), "{wait_ms}");
     assert_eq!(held.must_have("retry-after"), "30");
-
-    // The same id again with no ttl of its own, which would be 30 s, shortens nothing.
-    let again = json!({ "resource": "job:1", "owner": "test", "id": id });
-    let again: Lock = client.lock(&again).send().await.expect(200).parse();
-    assert_eq!((again.token, again.ttl_ms), (lock.token, None));
-    assert_eq!(look(&client, "job:1").await.expires_in_ms, None);
 
     let finite: Lock = client.renew(&lock, Some("10m")).send().await.expect(200).parse();
     assert_eq!(finite.ttl_ms, Some(600_000));
@@ -65,6 +71,48 @@ async fn an_infinite_lock_has_no_deadline(setup: SetUp) {
     client.acquire("job:1", "10m").await;
 }
 
+async fn the_same_call_again_changes_the_ttl_and_nothing_else(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = gateway.client();
+    let id = random_id().to_string();
+    let call = |ttl: Option<&str>, note: &str, max_hold: &str| {
+        let mut body = json!({
+            "resource": "job:1", "owner": "test", "id": id, "max_hold": max_hold,
+            "metadata": { "note": note },
+        });
+        if let Some(ttl) = ttl {
+            body["ttl"] = json!(ttl);
+        }
+        client.lock(&body).send()
+    };
+    let first: Lock = call(Some("20s"), "first", "1h").await.expect(201).parse();
+    assert_eq!((first.ttl_ms, first.expires_in_ms), (Some(20_000), Some(20_000)));
+    let again = async |ttl: Option<&str>| -> Lock {
+        let again: Lock = call(ttl, "second", "2h").await.expect(200).parse();
+        assert_eq!((again.id, again.token), (first.id, first.token));
+        // Those of the call that was granted.
+        assert_eq!((&again.metadata, again.hold_until), (&first.metadata, first.hold_until));
+        let own: Lock = client.lock_of(&first).send().await.expect(200).parse();
+        assert_eq!((own.ttl_ms, own.confirm_within_ms), (again.ttl_ms, None));
+        let (said, does) = (again.expires_in_ms.unwrap(), own.expires_in_ms.unwrap());
+        assert!((said - 10_000..=said).contains(&does), "{said}, but {does}");
+        again
+    };
+    // Without a ttl it is kept and starts again.
+    let kept = again(None).await;
+    assert_eq!((kept.ttl_ms, kept.expires_in_ms), (Some(20_000), Some(20_000)));
+    assert_eq!(again(Some("15m")).await.expires_in_ms, Some(900_000));
+    // To infinite, at once: bound by the longest hold alone.
+    let infinite = again(Some("infinite")).await;
+    assert!(infinite.ttl_ms.is_none() && infinite.expires_in_ms > Some(3_500_000), "{infinite:?}");
+    assert!(again(None).await.ttl_ms.is_none());
+    let finite = again(Some("10s")).await;
+    assert_eq!((finite.ttl_ms, finite.expires_in_ms), (Some(10_000), Some(10_000)));
+    // A renewal's ttl is kept as well.
+    client.renew(&first, Some("25s")).send().await.expect(200);
+    assert_eq!(again(None).await.ttl_ms, Some(25_000));
+}
+
 async fn an_infinite_lock_is_handed_over_and_broken(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
@@ -72,7 +120,8 @@ async fn an_infinite_lock_is_handed_over_and_broken(setup: SetUp) {
     client.renew(&ann, None).send().await.expect(200);
     let to = client.post(format!("/locks/{}/transfer", ann.id), &json!({ "owner": "bob" }));
     let bob: Lock = to.send().await.expect(201).parse();
-    assert_eq!((bob.ttl_ms, bob.expires_in_ms), (None, None));
+    assert_eq!((bob.ttl_ms, bob.expires_in_ms), (None, Some(60_000)));
+    assert_eq!(bob.confirm_within_ms, Some(60_000));
     client.put("job:1", "k", "a").under(&ann).send().await.refused(412, "fence-token-stale");
     client.renew(&bob, None).send().await.expect(200);
     client.break_lock("job:1", &json!({ "reason": "hangs" })).send().await.expect(200);

@@ -68,6 +68,13 @@ async fn each_request_is_one_line_of_json_without_tokens_and_lock_ids() {
             (&json!(412), &json!("fence-token-released"))
         );
         assert_eq!(stale["resource"], "job:1");
+        // Who did what to which resource: acquired, again, written, renewed, released.
+        for index in [0, 1, 2, 5, 12] {
+            let line = lines.iter().find(|line| line["request_id"] == format!("log-{index}"));
+            let line = line.unwrap();
+            let owner = (index != 12).then_some("w");
+            assert_eq!((&line["resource"], line["owner"].as_str()), (&json!("job:1"), owner));
+        }
         for secret in secrets {
             assert!(!log.contains(&secret), "{secret} is in the log:\n{log}");
         }

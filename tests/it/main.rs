@@ -94,6 +94,7 @@ mod story;
 mod stuck_rows;
 mod tenants;
 mod tokens;
+mod told_why;
 mod two_gateways;
 mod upstreams;
 mod upstreams_bad_inputs;

@@ -145,7 +145,7 @@ pub fn asking(resource: &str) -> Acquire {
     Acquire {
         resources: vec![name(resource)],
         owner: "me".into(),
-        ttl: Ttl::from_ms(3_600_000),
+        ttl: Some(Ttl::from_ms(3_600_000)),
         max_hold: None,
         metadata: Metadata::default(),
         only_if_exists: false,
@@ -190,7 +190,7 @@ pub async fn seal_as(ledger: &MemoryLedger, owner: &str, number: i64, ttl_ms: i6
         lock: LockId(random_id()),
         resources: vec![name(R)],
         owner: owner.to_owned(),
-        ttl: Ttl::from_ms(ttl_ms),
+        ttl: Some(Ttl::from_ms(ttl_ms)),
         max_hold: None,
         metadata: Metadata::default(),
         number: Some(number),

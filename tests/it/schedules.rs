@@ -141,7 +141,7 @@ pub async fn of_two_seals_of_a_free_resource_one_wins() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let lasting = |number| {
-        let ttl = fence_core::Ttl::DEFAULT;
+        let ttl = Some(fence_core::Ttl::DEFAULT);
         fence_core::ports::SealItem { ttl, ..sealing(R, number) }
     };
     let held = ground.hold_fence(R).await;

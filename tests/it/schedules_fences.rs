@@ -58,7 +58,7 @@ async fn a_fence_behind_a_grant_is_held_off() {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     let held = ground.hold_fence(R).await;
-    let grant = ground.seal_later(SealItem { ttl: Ttl::DEFAULT, ..sealing(R, 2) });
+    let grant = ground.seal_later(SealItem { ttl: Some(Ttl::DEFAULT), ..sealing(R, 2) });
     ground.waiting(1).await;
     let fence = ground.seal_later(fencing(3, Some(1)));
     ground.waiting(2).await;
@@ -87,7 +87,7 @@ pub async fn a_fence_sent_twice_at_once_is_one_fence() {
 #[tokio::test]
 pub async fn a_renewal_behind_a_forced_fence_comes_too_late() {
     let ground = Ground::new().await;
-    let item = SealItem { ttl: Ttl::INFINITE, ..sealing(R, 1) };
+    let item = SealItem { ttl: Some(Ttl::INFINITE), ..sealing(R, 1) };
     let Ok(SealVerdict::Sealed(lock, _)) = seal(&ground.ledger, item).await else {
         panic!("not sealed")
     };
@@ -114,7 +114,7 @@ pub async fn a_renewal_behind_a_forced_fence_comes_too_late() {
 pub async fn a_hold_that_ends_while_a_renewal_waits_is_not_extended() {
     let ground = Ground::new().await;
     let hold = MaxHold::from_ms(400);
-    let item = SealItem { max_hold: Some(hold), ttl: Ttl::DEFAULT, ..sealing(R, 1) };
+    let item = SealItem { max_hold: Some(hold), ttl: Some(Ttl::DEFAULT), ..sealing(R, 1) };
     let Ok(SealVerdict::Sealed(lock, _)) = seal(&ground.ledger, item).await else {
         panic!("not sealed")
     };

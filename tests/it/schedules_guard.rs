@@ -123,7 +123,7 @@ pub fn acts(seen: i64) -> Vec<String> {
     vec![
         format!("fencegate.seal(0, {seen}, 0, {})", empty(13)),
         format!("fencegate.renew({seen}, 0, {})", empty(2)),
-        format!("fencegate.release({seen}, 0, {})", empty(2)),
+        format!("fencegate.release({seen}, 0, {})", empty(3)),
         format!("fencegate.break_locks({seen}, 0, {})", empty(5)),
         format!("fencegate.mark({seen}, 0, {})", empty(4)),
         format!("fencegate.join({seen}, 0, {})", empty(6)),

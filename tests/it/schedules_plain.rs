@@ -42,7 +42,7 @@ async fn gated_writes() -> (Ground, Held) {
 
 /// A lock that lasts, on a resource that is there, sealed the long way.
 async fn held(ground: &Ground, resource: &str, number: i64) -> SealItem {
-    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing(resource, number) };
+    let item = SealItem { ttl: Some(Ttl::from_ms(600_000)), ..sealing(resource, number) };
     let verdicts = ground.ledger.seal(0, [item.clone()].into(), crate::forced::WAIT).await.unwrap();
     assert!(matches!(verdicts[..], [SealVerdict::Sealed(..)]), "{verdicts:?}");
     item
@@ -125,7 +125,7 @@ async fn sealed_before(change: &str) -> SealVerdict {
     let item = held(&ground, "a", 1).await;
     let released = ground.ledger.release([item.lock.into()].into(), Patience::Skip).await.unwrap();
     assert!(matches!(released[..], [ReleaseVerdict::Released { .. }]), "{released:?}");
-    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing("a", 5) };
+    let item = SealItem { ttl: Some(Ttl::from_ms(600_000)), ..sealing("a", 5) };
     let bury = change.replace("$lock", &item.lock.0.to_string());
     let ledger = Arc::clone(&ground.ledger);
     let seal = tokio::spawn(async move { ledger.seal(0, [item].into(), Patience::Skip).await });
@@ -170,7 +170,7 @@ pub async fn a_seal_sees_that_its_id_was_buried_before_it_had_it() {
     )
     .await;
     let gate = ground.hold("SELECT pg_advisory_xact_lock(7)").await;
-    let item = SealItem { ttl: Ttl::from_ms(600_000), ..sealing("a", 5) };
+    let item = SealItem { ttl: Some(Ttl::from_ms(600_000)), ..sealing("a", 5) };
     let bury = format!(
         "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('lock', '{}', now())",
         item.lock.0

@@ -83,7 +83,7 @@ pub async fn a_seal_of_several_behind_a_seal_of_one_seals_none() {
     ground.sealed("a", 1).await;
     ground.sealed("b", 2).await;
     let held = ground.hold_fence("b").await;
-    let one = ground.seal_later(SealItem { ttl: Ttl::DEFAULT, ..sealing("b", 3) });
+    let one = ground.seal_later(SealItem { ttl: Some(Ttl::DEFAULT), ..sealing("b", 3) });
     ground.waiting(1).await;
     let both = vec![name("a"), name("b")];
     let several = ground.seal_later(SealItem { resources: both, ..sealing("a", 4) });
@@ -124,7 +124,7 @@ pub async fn a_break_behind_a_seal_spares_the_next_holder() {
 #[tokio::test]
 pub async fn who_joins_behind_a_release_does_not_wait() {
     let ground = Ground::new().await;
-    let lasting = SealItem { ttl: Ttl::DEFAULT, ..sealing(R, 1) };
+    let lasting = SealItem { ttl: Some(Ttl::DEFAULT), ..sealing(R, 1) };
     let lock = lasting.lock;
     assert!(matches!(ground.seal_later(lasting).await.unwrap(), Ok(SealVerdict::Sealed(..))));
     let held = ground.hold_fence(R).await;
@@ -229,7 +229,8 @@ pub async fn a_token_that_is_not_in_force_is_good_for_nothing() {
     ground.sealed(R, 1).await;
     let open = open_later(&ground, intent(R, 1)).await.unwrap();
     assert_eq!(open, IntentVerdict::Admitted);
-    let waits = SealItem { waits: Some(Uuid::from_u128(7)), ttl: Ttl::DEFAULT, ..sealing(R, 2) };
+    let waits =
+        SealItem { waits: Some(Uuid::from_u128(7)), ttl: Some(Ttl::DEFAULT), ..sealing(R, 2) };
     let seal = ground.seal_later(waits).await.unwrap();
     assert!(matches!(seal, Ok(SealVerdict::Drains { .. })), "{seal:?}");
     assert_eq!(refused(ground.commit_later(put(R, 2, "x")).await.unwrap()), Refusal::Draining);

@@ -63,7 +63,7 @@ pub async fn a_release_frees_nothing_of_the_next_holder() {
     let both = SealItem { resources: vec![name("a"), name("b")], ..sealing("a", 1) };
     let old = both.lock;
     assert!(matches!(ground.seal_later(both).await.unwrap(), Ok(SealVerdict::Sealed(..))));
-    let next = SealItem { ttl: Ttl::DEFAULT, ..sealing("a", 2) };
+    let next = SealItem { ttl: Some(Ttl::DEFAULT), ..sealing("a", 2) };
     assert!(matches!(ground.seal_later(next).await.unwrap(), Ok(SealVerdict::Sealed(..))));
     let released = release(&ground.ledger, old).await;
     let ReleaseVerdict::Released { ended, .. } = released else { panic!("{released:?}") };
@@ -81,7 +81,7 @@ pub async fn a_draining_lock_is_not_completed_while_an_intent_is_open() {
     let operation = opening.operation;
     assert_eq!(open_later(&ground, opening).await.unwrap(), IntentVerdict::Admitted);
     let gateway = Uuid::from_u128(7);
-    let waits = SealItem { waits: Some(gateway), ttl: Ttl::DEFAULT, ..sealing(R, 2) };
+    let waits = SealItem { waits: Some(gateway), ttl: Some(Ttl::DEFAULT), ..sealing(R, 2) };
     let lock = waits.lock;
     let seal = ground.seal_later(waits).await.unwrap();
     assert!(matches!(seal, Ok(SealVerdict::Drains { .. })), "{seal:?}");
@@ -136,7 +136,7 @@ pub async fn a_frozen_resource_is_refused_by_every_act() {
 
 /// A resource whose break has come due, which nobody has stored yet.
 async fn due(ground: &Ground, resource: &str, number: i64) {
-    let lock = SealItem { ttl: Ttl::DEFAULT, ..sealing(resource, number) };
+    let lock = SealItem { ttl: Some(Ttl::DEFAULT), ..sealing(resource, number) };
     assert!(matches!(ground.seal_later(lock).await.unwrap(), Ok(SealVerdict::Sealed(..))));
     let breaking = BreakItem {
         resource: ResourceName::new(resource).unwrap(),

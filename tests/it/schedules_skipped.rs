@@ -129,7 +129,7 @@ async fn acts_on_a_lock(
 #[tokio::test]
 pub async fn no_act_on_a_lock_is_decided_on_a_row_that_was_skipped() {
     let ground = Ground::new().await;
-    let lasting = SealItem { ttl: Ttl::DEFAULT, ..sealing("a", 1) };
+    let lasting = SealItem { ttl: Some(Ttl::DEFAULT), ..sealing("a", 1) };
     let (lock, resource) = (lasting.lock, lasting.resources[0].clone());
     assert!(matches!(ground.seal_later(lasting).await.unwrap(), Ok(SealVerdict::Sealed(..))));
     run(&mut ground.connect().await, WAIT_LONG).await;

@@ -32,7 +32,7 @@ fn options(server: &Postgres, database: &str) -> PgConnectOptions {
 }
 
 fn lasting(item: SealItem) -> SealItem {
-    SealItem { ttl: Ttl::DEFAULT, ..item }
+    SealItem { ttl: Some(Ttl::DEFAULT), ..item }
 }
 
 /// Runs statements at the end of `fencegate.lock_fences`, which all acts call.
@@ -144,7 +144,7 @@ pub async fn a_seal_inside_its_act_is_busy_and_stalls_nobody_else() {
     let unknown = LockId(Uuid::new_v4());
     let verdicts =
         skipping.release([unknown.into(), item.lock.into()].into(), Patience::Skip).await;
-    assert_eq!(verdicts, Ok(vec![ReleaseVerdict::AlreadyEnded, ReleaseVerdict::Busy]));
+    assert_eq!(verdicts, Ok(vec![ReleaseVerdict::Buried, ReleaseVerdict::Busy]));
 
     held.let_go().await;
     let sealed = ghost.await.unwrap();

@@ -81,8 +81,8 @@ impl Ttl {
     /// The ttl of a lock that lasts until it is released or broken. In the ledgers it is this
     /// number, 100 years, like any other.
     pub const INFINITE: Self = Self(Duration::from_secs(100 * 365 * 24 * 60 * 60));
-    /// How long an infinite lock lasts until a renewal shows that its answer arrived: a lost answer
-    /// must not lock a resource for ever.
+    /// How long an infinite lock lasts until its holder shows that it knows of it, by a renewal or by
+    /// the same call again: a lost answer must not lock a resource for ever.
     pub const UNCONFIRMED: Self = Self(Duration::from_secs(60));
     /// The ttl of a fence without a lock, which keeps nobody out.
     pub const NONE: Self = Self(Duration::ZERO);

@@ -112,8 +112,13 @@ impl ObjectKey {
     }
 }
 
+/// How the error begins that is told of what is no resource name in JSON.
+pub const NO_RESOURCE_NAME: &str = "not a resource name: ";
+/// How the error begins that is told of what is no object key in JSON.
+pub const NO_OBJECT_KEY: &str = "not an object key: ";
+
 macro_rules! text {
-    ($name:ident) => {
+    ($name:ident, $wrong:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -129,13 +134,14 @@ macro_rules! text {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
-                Self::new(text).map_err(serde::de::Error::custom)
+                let wrong = |error| serde::de::Error::custom(format!("{}{error}", $wrong));
+                Self::new(text).map_err(wrong)
             }
         }
     };
 }
-text!(ResourceName);
-text!(ObjectKey);
+text!(ResourceName, NO_RESOURCE_NAME);
+text!(ObjectKey, NO_OBJECT_KEY);
 
 #[cfg(test)]
 mod tests {

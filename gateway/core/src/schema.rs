@@ -54,9 +54,12 @@ pub fn words(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 
-fn uuid(description: &str) -> ObjectBuilder {
+/// A UUID with hyphens, whose third and fourth group begin so.
+fn uuid(version: &str, variant: &str, description: &str) -> ObjectBuilder {
     let hex = |digits: usize| format!("[0-9a-fA-F]{{{digits}}}");
-    let parts = [8, 4, 4, 4, 12].map(hex).join("-");
+    let third = format!("{version}{}", hex(3));
+    let fourth = format!("{variant}{}", hex(3));
+    let parts = [hex(8), hex(4), third, fourth, hex(12)].join("-");
     let format = SchemaFormat::KnownFormat(KnownFormat::Uuid);
     form(&format!("^{parts}$")).format(Some(format)).description(Some(description))
 }
@@ -94,8 +97,8 @@ schemas! {
     Token => form(&format!("^({})$", between(1, i64::MAX.unsigned_abs())))
         .examples([json!("4711")])
         .description(Some("A fence token: a decimal number from 1 to 2^63-1, as text."));
-    LockId => uuid("The id of a lock: a UUID.");
-    OperationId => uuid("The id of an operation: a UUID.");
+    LockId => uuid("[47]", "[89abAB]", "The id of a lock: a random UUID, version 4 or 7.");
+    OperationId => uuid("[0-9a-fA-F]", "[0-9a-fA-F]", "The id of an operation: a UUID.");
     Ttl => form(&format!("^(infinite|{})$", durations(Ttl::MIN, Ttl::MAX)))
         .examples([json!("30s"), json!("infinite")])
         .description(Some("`infinite`, or a duration from `1s` to `24h`: a whole number and `ms`, `s`, \

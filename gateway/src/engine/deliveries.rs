@@ -41,6 +41,7 @@ impl GiveBack {
         let item = ReleaseItem {
             lock: grant.lock,
             unless_renewed_since: proposed.then_some(grant.acquired_at),
+            may_bury: true,
         };
         let this = self.clone();
         let task = async move {
@@ -92,9 +93,11 @@ impl GiveBack {
                 count("released");
             }
             ReleaseVerdict::Kept => count("taken_up"),
-            ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Left(_) | ReleaseVerdict::Busy => {
-                count("ended");
-            }
+            ReleaseVerdict::AlreadyEnded
+            | ReleaseVerdict::Left(_)
+            | ReleaseVerdict::Buried
+            | ReleaseVerdict::Unknown
+            | ReleaseVerdict::Busy => count("ended"),
         }
     }
 }

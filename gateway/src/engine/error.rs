@@ -101,6 +101,9 @@ pub enum EngineError {
     /// A queue is full.
     #[error("the queue for {0} is full")]
     Overloaded(&'static str),
+    /// Too many ids were released lately that no lock has.
+    #[error("no lock has this id, and too many such ids were released lately; nothing was done")]
+    TooManyBurials,
     /// The gateway is shutting down.
     #[error("the gateway is shutting down; another one, or this one in a moment, can do it")]
     ShuttingDown,
@@ -196,7 +199,7 @@ impl EngineError {
             Self::OperationNotFound => ErrorCode::OperationNotFound,
             Self::UpstreamNotFound(_) => ErrorCode::UpstreamNotFound,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
-            Self::Overloaded(_) => ErrorCode::Overloaded,
+            Self::Overloaded(_) | Self::TooManyBurials => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::LedgerUnavailable(_) | Self::NotForwarded => ErrorCode::LedgerUnavailable,
             Self::Busy => ErrorCode::ResourceBusy,

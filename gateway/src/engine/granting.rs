@@ -371,7 +371,7 @@ impl Act for Granting {
 #[cfg(test)]
 mod tests {
     use fence_core::ports::{Holder, SealKind};
-    use fence_core::{LockState, Metadata, Ttl};
+    use fence_core::{LockState, Metadata};
     use uuid::Uuid;
 
     use super::*;
@@ -384,7 +384,7 @@ mod tests {
                 lock: LockId(Uuid::nil()),
                 resources: resources.collect(),
                 owner: "ann".into(),
-                ttl: Ttl::from_ms(1),
+                ttl: None,
                 max_hold: None,
                 metadata: Metadata::default(),
                 number: None,

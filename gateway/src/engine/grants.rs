@@ -30,8 +30,8 @@ pub struct Acquire {
     pub resources: Vec<ResourceName>,
     /// The caller's name for itself.
     pub owner: String,
-    /// How long the lock lasts without renewal.
-    pub ttl: Ttl,
+    /// How long the lock lasts without renewal, if the caller says.
+    pub ttl: Option<Ttl>,
     /// How long it may be held in all, however often it is renewed.
     pub max_hold: Option<MaxHold>,
     /// What the caller notes on the lock.
@@ -159,7 +159,7 @@ impl Grants {
                 lock: request.to.unwrap_or_else(|| self.runtime.ids.lock()),
                 resources: from.grant.resources,
                 owner: request.owner,
-                ttl: from.grant.ttl,
+                ttl: None,
                 max_hold: None,
                 metadata: Metadata::default(),
                 number: None,
@@ -181,7 +181,7 @@ impl Grants {
                 lock: request.id,
                 resources: vec![request.resource],
                 owner: request.owner,
-                ttl: Ttl::NONE,
+                ttl: None,
                 max_hold: None,
                 metadata: Metadata::default(),
                 number: None,

@@ -10,7 +10,8 @@ use fence_core::ports::{
 };
 use fence_core::{LockEnd, LockId, ResourceName, Ttl};
 
-use super::batcher::{Act, Batcher};
+use super::batcher::{Act, Batcher, Failure};
+use super::burials::Burials;
 use super::error::EngineError;
 use super::freed::Freed;
 use super::line::Line;
@@ -24,6 +25,16 @@ pub struct Renewed {
     pub grant: Grant,
     /// For how long it had been expired, if it had.
     pub lapsed_ms: Option<i64>,
+}
+
+/// What a release came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// The lock has ended, now or before, or its id has left the line. With the resources that were given
+    /// back, or waited for, by this call.
+    Ended(Vec<ResourceName>),
+    /// No lock has this id, and none ever will.
+    Buried,
 }
 
 /// Renewals, as the act of a batcher. Run twice, it renews twice: no harm.
@@ -169,6 +180,7 @@ pub(super) struct Locks {
     pub(super) releases: Arc<Batcher<Release>>,
     pub(super) breaks: Batcher<Break>,
     pub(super) traces: Traces,
+    pub(super) burials: Burials,
 }
 
 impl Locks {
@@ -198,17 +210,28 @@ impl Locks {
         outcome
     }
 
-    /// Gives a lock back. Doing it again, or for an id that was never granted, succeeds as well.
-    pub(super) async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        match self.releases.submit(id.into()).await {
+    /// Gives a lock back. Doing it again succeeds as well. An id that was never heard of is buried, as
+    /// far as there is room for that: rows that anybody can make must not come without end.
+    pub(super) async fn release(&self, id: LockId) -> Result<Released, EngineError> {
+        let room = self.burials.take();
+        let item = ReleaseItem { may_bury: room, ..id.into() };
+        let verdict = self.releases.submit(item).await;
+        if room && !matches!(verdict, Ok(ReleaseVerdict::Buried) | Err(Failure::Unknown)) {
+            self.burials.put_back();
+        }
+        match verdict {
             Ok(ReleaseVerdict::Released { held_ms, ended, .. }) => {
                 record_hold(held_ms, LockEnd::Released);
+                let resources = ended.iter().map(|trace| trace.resource.clone()).collect();
                 self.traces.add(ended);
-                Ok(())
+                Ok(Released::Ended(resources))
             }
-            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Kept | ReleaseVerdict::Left(_)) => {
-                Ok(())
+            Ok(ReleaseVerdict::Left(resources)) => Ok(Released::Ended(resources)),
+            Ok(ReleaseVerdict::AlreadyEnded | ReleaseVerdict::Kept) => {
+                Ok(Released::Ended(Vec::new()))
             }
+            Ok(ReleaseVerdict::Buried) => Ok(Released::Buried),
+            Ok(ReleaseVerdict::Unknown) => Err(EngineError::TooManyBurials),
             Ok(ReleaseVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

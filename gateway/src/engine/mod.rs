@@ -6,6 +6,7 @@
 mod acquired;
 mod batcher;
 mod blobs;
+mod burials;
 mod commits;
 mod deliveries;
 mod epochs;
@@ -21,6 +22,7 @@ mod lookout;
 pub mod metrics;
 mod operators;
 mod reads;
+mod reasons;
 mod refencing;
 mod rejections;
 mod start;
@@ -57,9 +59,10 @@ pub use feed::{EventReader, EventsFrom, READERS_MAX};
 use grants::Grants;
 pub use grants::{Acquire, Fence, Transfer};
 use locks::Locks;
-pub use locks::Renewed;
+pub use locks::{Released, Renewed};
 pub use lookout::Refencing;
 use reads::Read;
+pub use reasons::Standings;
 pub use refencing::{Refenced, refence_now};
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward};
@@ -149,23 +152,6 @@ impl Engine {
         Ok(acquired)
     }
 
-    /// The answer to this grant was written out: all its bytes were handed to the system for sending.
-    /// That the caller read it, nobody knows; an id that is seen again is the proof.
-    ///
-    /// From now on an infinite lock is infinite: its holder knows of it.
-    pub fn delivered(&self, grant: &Grant) {
-        if !grant.ttl.is_infinite() {
-            return;
-        }
-        let (engine, id) = (self.clone(), grant.lock);
-        let confirm = async move {
-            if let Err(error) = engine.confirm(id).await {
-                tracing::warn!(%error, "an infinite lock lasts a minute until it is renewed");
-            }
-        };
-        self.inner.runtime.spawn.spawn("confirm", Box::pin(confirm));
-    }
-
     /// The answer to this fresh grant could not be written out. It is released: at once, or if the
     /// caller `proposed` the id, after 10 s, unless it was renewed or re-entered meanwhile.
     pub fn undelivered(&self, grant: &Grant, proposed: bool) {
@@ -192,17 +178,6 @@ impl Engine {
         let renewed = self.inner.locks.renew(id, ttl).await?;
         self.inner.watches.poke(id);
         Ok(renewed)
-    }
-
-    /// Once the answer to an infinite grant was written out: makes the lock last until it is released
-    /// or broken. Other locks stay as they are. If it fails the lock expires unless its holder renews
-    /// it, which is what would have become of it without an answer.
-    #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn confirm(&self, id: LockId) -> Result<(), EngineError> {
-        if self.lock(id).await?.grant.ttl.is_infinite() {
-            self.inner.locks.renew(id, None).await?;
-        }
-        Ok(())
     }
 
     /// Raises the fence of a resource without a lock of ours: every earlier token is stale from then
@@ -233,11 +208,14 @@ impl Engine {
     }
 
     /// Gives a lock back; its token is refused from now on.
+    ///
+    /// # Errors
+    /// `TooManyBurials` if no lock has this id, and too many such ids were released lately.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn release(&self, id: LockId) -> Result<(), EngineError> {
-        self.inner.locks.release(id).await?;
+    pub async fn release(&self, id: LockId) -> Result<Released, EngineError> {
+        let released = self.inner.locks.release(id).await?;
         self.inner.watches.poke(id);
-        Ok(())
+        Ok(released)
     }
 
     /// Fences the holder of a resource off, now or at the latest in `after`. Returns the resource as

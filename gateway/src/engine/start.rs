@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::batcher::{self, Batcher, Limits};
 use super::blobs;
+use super::burials::Burials;
 use super::commits::{CommitMany, Commits};
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
@@ -108,6 +109,7 @@ impl Engine {
             releases: Arc::clone(&releases),
             breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line: Arc::clone(&line) }),
             traces,
+            burials: Burials::new(Arc::clone(&runtime.clock)),
         };
         let writes = start.writes(&ledger, settings.committers);
         let commits = start.commits(&ledger, settings.committers);

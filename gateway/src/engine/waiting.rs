@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    JoinItem, JoinVerdict, Ledger, LedgerError, Patience, Runtime, SealVerdict,
+    Attempt, JoinItem, JoinVerdict, Ledger, LedgerError, Patience, Runtime, SealItem, SealVerdict,
 };
 use fence_core::{LockId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
@@ -184,7 +184,9 @@ impl Waiting {
     ) -> Result<Step, EngineError> {
         let clock = &self.runtime.clock;
         let began = clock.elapsed();
-        let pending = Pending { reentry: true, ..place.pending.clone() };
+        // Each asking is a rerun of the one call, which shows nothing about its caller.
+        let item = SealItem { attempt: Attempt::Rerun, ..place.pending.item.clone() };
+        let pending = Pending { reentry: true, item, proposed: place.pending.proposed };
         let mut kept_by = resource;
         loop {
             match seal(&self.reentries, pending.clone()).await {

@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fence_core::ports::{Ledger, LedgerError, LockRecord, Retention, Runtime};
-use fence_core::{LockEnd, LockId, LockState, ResourceName};
-use jiff::Timestamp;
+use fence_core::ports::{Grant, Ledger, LedgerError, LockRecord, Retention, Runtime};
+use fence_core::{LockId, LockState, ResourceName};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -282,10 +281,11 @@ impl Hub {
 }
 
 /// What a watcher is told about: when any of it changes.
-fn face(record: &LockRecord) -> (Option<LockEnd>, LockState, Timestamp, Option<Timestamp>, bool) {
+fn face(record: &LockRecord) -> impl PartialEq + '_ {
     let ended = record.ended.map(|(how, _)| how);
     let due = record.break_due.map(|due| due.at);
-    (ended, record.grant.state, record.renewed_at, due, record.is_late())
+    let Grant { state, ttl, .. } = &record.grant;
+    (ended, *state, *ttl, record.renewed_at, due, record.is_late(), &record.frozen)
 }
 
 fn is_due_to_break(record: &LockRecord) -> bool {
@@ -336,8 +336,8 @@ impl Watcher {
         &self.record
     }
 
-    /// Waits until the lock changes: its state, its break, its end, a renewal, or that two thirds of its
-    /// ttl have gone. `None` if the ledger does not know it any more. May be dropped at any await.
+    /// Waits until the lock changes: its state, its break, its end, a renewal, that two thirds of its ttl
+    /// have gone, or that one of its resources is frozen or not any more. `None` if the ledger does not know it any more. May be dropped at any await.
     pub async fn changed(&mut self) -> Option<&LockRecord> {
         loop {
             let due = self.due();

@@ -26,8 +26,10 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
     let mut components = document.components.take().unwrap_or_default();
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
-        for operation in operations(&mut item) {
-            complete(operation, &mut components);
+        let upstream = path.starts_with("/upstreams/");
+        for (reads, operation) in operations(&mut item) {
+            let verdict = Verdict { of_answers: !reads, of_problems: !reads || upstream };
+            complete(operation, verdict, &mut components);
         }
         document.paths.paths.insert(path.replace("{*", "{"), item);
     }
@@ -39,13 +41,23 @@ pub fn finish(mut document: OpenApi) -> OpenApi {
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+/// All operations of a path, each with whether it only reads.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation)> {
     let PathItem { get, head, options, put, post, patch, delete, .. } = item;
-    [get, head, options, put, post, patch, delete].into_iter().flatten()
+    let reads = [get, head, options].into_iter().flatten().map(|operation| (true, operation));
+    reads
+        .chain([put, post, patch, delete].into_iter().flatten().map(|operation| (false, operation)))
 }
 
-/// Every answer has an id; every answer about data says whether it is the fence's.
-fn complete(operation: &mut Operation, components: &mut Components) {
+/// Which answers about data say whether they are the fence's: none to reads, but problems of ours are told from
+/// an upstream's there, too.
+struct Verdict {
+    of_answers: bool,
+    of_problems: bool,
+}
+
+/// Every answer has an id; answers about data say whether they are the fence's.
+fn complete(operation: &mut Operation, verdict: Verdict, components: &mut Components) {
     let data = operation.tags.iter().flatten().any(|tag| tag == "data");
     let is_token =
         |one: &RefOr<Parameter>| matches!(one, RefOr::T(one) if one.name == "X-Fence-Token");
@@ -65,7 +77,7 @@ fn complete(operation: &mut Operation, components: &mut Components) {
         let problem = answer.content.contains_key(PROBLEM_JSON);
         let wanted = [
             (true, REQUEST_ID),
-            (data, VERDICT),
+            (data && if problem { verdict.of_problems } else { verdict.of_answers }, VERDICT),
             (problem && fenced, "X-Operation-Id"),
             (status == "416", "Content-Range"),
         ];
@@ -126,7 +138,9 @@ fn shared(answer: &Response, name: &str, components: &mut Components) -> RefOr<R
 /// An event of a stream: its data is JSON.
 fn event(operation: &str) -> RefOr<Schema> {
     let (names, data) = match operation {
-        "watchLock" => (vec!["expiring", "breaking", "lost", "released"], "LockEvent"),
+        "watchLock" => {
+            (vec!["expiring", "breaking", "frozen", "unfrozen", "lost", "released"], "LockEvent")
+        }
         _ => (vec!["write"], "WriteEvent"),
     };
     let data = ObjectBuilder::new()
@@ -163,7 +177,7 @@ fn headers() -> BTreeMap<&'static str, Header> {
             VERDICT,
             header(
                 true,
-                "Whose answer it is, and what became of the request.",
+                "Whose answer it is, and what became of the request; not with what was read.",
                 schema::words(["admitted", "refused", "replayed", "unknown"]),
             ),
         ),

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ports::{EventCursor, Holder};
 use fence_core::{ErrorCode, OperationId, Refusal, ResourceName, Token, wire};
 
+use crate::engine::Standings;
 use crate::engine::error::EngineError;
 
 /// The media type of a problem document.
@@ -51,6 +52,9 @@ impl Problem {
             holder: None,
             holder_age_ms: None,
             operation: None,
+            reason: None,
+            version: None,
+            etag: None,
             begin_after: None,
             outcome: None,
         };
@@ -116,6 +120,26 @@ impl Problem {
     pub fn of_size(mut self, size: u64) -> Self {
         self.0.object_size = Some(size);
         self
+    }
+
+    /// Says why an operator is in the way.
+    pub fn because(mut self, reason: Option<String>) -> Self {
+        self.0.document.reason = reason;
+        self
+    }
+
+    /// Says what is known beside it.
+    pub fn beside(mut self, standings: Standings) -> Self {
+        let document = &mut self.0.document;
+        document.reason = standings.reason;
+        document.version = standings.version;
+        document.etag = standings.tag.map(|tag| tag.to_string());
+        self
+    }
+
+    /// The resource that it is about.
+    pub fn resource(&self) -> Option<&str> {
+        self.0.document.resource.as_deref()
     }
 
     fn retry_after(mut self, ms: i64) -> Self {
@@ -275,11 +299,11 @@ fn refused(refusal: &Refusal) -> &'static str {
              the lock again if the work is still needed"
         }
         Refusal::Released => "the lock was released; its token admits no more writes",
-        Refusal::Broken => "an operator broke the lock; its token admits no more writes",
-        Refusal::LockIdMismatch => "X-Lock-Id is not the id of the lock that has this token",
-        Refusal::Frozen => {
-            "an operator has stopped all writes to this resource; GET /resources/{resource} says why"
+        Refusal::Broken => {
+            "an operator broke the lock; its token admits no more writes; see `reason`"
         }
+        Refusal::LockIdMismatch => "X-Lock-Id is not the id of the lock that has this token",
+        Refusal::Frozen => "an operator has stopped all writes to this resource; see `reason`",
         Refusal::Draining => {
             "effects of older tokens are under way at an upstream; the lock is not in force yet"
         }

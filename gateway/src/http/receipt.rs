@@ -37,9 +37,10 @@ impl Receipt {
             return None;
         }
         let (engine, grant) = (engine.clone(), acquired.grant.clone());
-        Some(Self::new(move |delivered| match delivered {
-            true => engine.delivered(&grant),
-            false => engine.undelivered(&grant, proposed),
+        Some(Self::new(move |delivered| {
+            if !delivered {
+                engine.undelivered(&grant, proposed);
+            }
         }))
     }
 

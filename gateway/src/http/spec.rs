@@ -133,7 +133,7 @@ problems! {
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
         ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull, ErrorCode::ShuttingDown,
         ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
-        ErrorCode::ResourceDraining,
+        ErrorCode::ResourceDraining, ErrorCode::ResourceNameInvalid,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A fence without a lock.

@@ -8,6 +8,8 @@ pub fn rows() -> Vec<Row> {
 
 fn locks() -> Vec<Row> {
     let bad = |name, body: &str| row(name, json_to("/locks", body), 400, "body-malformed");
+    let no_name =
+        |name, body: &str| row(name, json_to("/locks", body), 400, "resource-name-invalid");
     let ttl = |name, ttl: &str| bad(name, &format!(r#"{{"resource":"fresh","ttl":{ttl}}}"#));
     vec![
         bad("a list instead of an object", r#"["fresh"]"#),
@@ -36,8 +38,10 @@ fn locks() -> Vec<Row> {
         bad("half of it", r#"{"resource":"#),
         bad("something after it", r#"{"resource":"fresh"} x"#),
         bad("deeply nested", &"[".repeat(10_000)),
-        bad("a resource with a slash", r#"{"resource":"a/b"}"#),
-        bad("NUL in the resource", r#"{"resource":"a\u0000b"}"#),
+        no_name("a resource with a slash", r#"{"resource":"a/b"}"#),
+        no_name("NUL in the resource", r#"{"resource":"a\u0000b"}"#),
+        no_name("an empty resource", r#"{"resource":""}"#),
+        no_name("one of several resources", r#"{"resources":["fresh",".."]}"#),
         bad("NUL in the owner", r#"{"resource":"fresh","owner":"a\u0000b"}"#),
         bad("a lone surrogate", r#"{"resource":"fresh","owner":"\ud800"}"#),
         bad("a long owner", &format!(r#"{{"resource":"fresh","owner":"{}"}}"#, "o".repeat(257))),

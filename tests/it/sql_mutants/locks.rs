@@ -162,7 +162,7 @@ pub const MUTANTS: &[Mutant] = &[
         "break_locks": "IF NOT fencegate.all_locked(p_resource[i:i], got) THEN" => "IF false THEN",
     ),
     mutant!("released-beside-its-seal": "a release of an id that is just being sealed takes it for unknown",
-        caught by sql_races::a_seal_inside_its_act_is_busy_and_stalls_nobody_else, which says "AlreadyEnded",
+        caught by sql_races::a_seal_inside_its_act_is_busy_and_stalls_nobody_else, which says "Buried",
         "release": "IF p_lock[i] <> ALL (got_ids) THEN" => "IF false THEN",
     ),
 ];

@@ -67,7 +67,7 @@ pub fn seal_item(id: LockId, client: u8, resources: &[u8], number: Option<i64>) 
         lock: id,
         resources: resources.iter().copied().map(resource).collect(),
         owner: owner(client),
-        ttl: Ttl::DEFAULT,
+        ttl: Some(Ttl::DEFAULT),
         max_hold: None,
         metadata: Metadata::default(),
         number,

@@ -42,15 +42,15 @@ pub(super) fn renewable(rows: &mut Rows, id: LockId, now: Now) -> Result<LockRow
     Ok(row)
 }
 
-/// Starts the ttl of a lock again, on all of its resources. With `again`, a re-entry whose answer may
-/// be lost like the first one: an infinite lock then lasts for what an unconfirmed one does, but its
-/// deadline is never brought nearer.
-pub(super) fn restart(rows: &mut Rows, id: LockId, ttl: Ttl, again: bool, now: Now) {
+/// Starts the ttl of a lock again, on all of its resources. With `confirms`, its holder has shown that it
+/// knows of the lock: an infinite one has no deadline from now on. Without it, such a lock lasts for what
+/// an unconfirmed one does, but its deadline is never brought nearer.
+pub(super) fn restart(rows: &mut Rows, id: LockId, ttl: Ttl, confirms: bool, now: Now) {
     let Some(lock) = rows.locks.get_mut(&id) else { return };
     lock.ttl = ttl;
     rows.journal.insert(Change::Lock(id));
     let lock = lock.clone();
-    let only_longer = again && ttl.is_infinite();
+    let only_longer = !confirms && ttl.is_infinite();
     let ahead_ms = if only_longer { Ttl::UNCONFIRMED.as_ms() } else { ttl.as_ms() };
     for resource in &lock.resources {
         if let Some(fence) = rows.fences.get_mut(resource)

@@ -33,7 +33,7 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
         Err(NotRenewable::Ended(how)) => return RenewVerdict::Ended(how),
     };
     let left = rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), false, now);
+    restart(rows, item.lock, item.ttl.unwrap_or(row.ttl), true, now);
     match rows.lock_record(item.lock, now) {
         Some(record) => {
             RenewVerdict::Renewed { grant: record.grant, lapsed_ms: (left <= 0).then_some(-left) }
@@ -44,8 +44,8 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 
 /// Ends a lock at its holder's wish, on all of its resources.
 ///
-/// 1. An unknown id is buried, so that a grant on its way under it can never be sealed. If it waits in
-///    the queue, it leaves it.
+/// 1. An id that waits in the queue leaves it, and is buried. An unknown one is buried, so that a grant on
+///    its way under it can never be sealed, unless it must not be: `Unknown` then.
 /// 2. A lock that has ended stays as it is; if it ended on some of its resources only, it is given back
 ///    on the others.
 /// 3. One that was renewed since stays too, if that was the condition. Compared for being the same
@@ -54,11 +54,13 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict {
     let id = item.lock;
     let Some(row) = rows.locks.get(&id).cloned() else {
+        let left = rows.queue.leave(id).map(|waiter| waiter.resources);
+        let is_known = left.is_some() || rows.buried.contains_key(&Buried::Lock(id));
+        if !is_known && !item.may_bury {
+            return ReleaseVerdict::Unknown;
+        }
         rows.bury(Buried::Lock(id), now);
-        return match rows.queue.leave(id) {
-            Some(waiter) => ReleaseVerdict::Left(waiter.resources),
-            None => ReleaseVerdict::AlreadyEnded,
-        };
+        return left.map_or(ReleaseVerdict::Buried, ReleaseVerdict::Left);
     };
     for resource in &row.resources {
         rows.settle(resource, now);

@@ -31,6 +31,7 @@ mod on {
     use std::collections::BTreeMap;
 
     use crate::acts::{GrantRow, Now, Rows};
+    use crate::lock::Ttl;
     use crate::mutants::{self, Mutant};
     use crate::names::ResourceName;
     use crate::ports::{Attempt, SealItem, WriteItem, WriteVerdict};
@@ -67,7 +68,7 @@ mod on {
         rows.grants.insert((resource.clone(), token), grant);
         // Held from now on, as everybody sees it, but its fence stands where it stood.
         if let Some(fence) = rows.fences.get_mut(resource) {
-            fence.deadline_ms = now.elapsed_ms + item.ttl.as_ms();
+            fence.deadline_ms = now.elapsed_ms + item.ttl.unwrap_or(Ttl::DEFAULT).as_ms();
             fence.grants += 1;
         }
         true

@@ -467,6 +467,9 @@ impl Rows {
                     Some((LockEnd::Superseded | LockEnd::Void, _)) => LockState::Expired,
                 },
                 ttl: row.ttl,
+                unconfirmed: row.ttl.is_infinite()
+                    && ended.is_none()
+                    && fence.is_some_and(|fence| !fence.ttl.is_infinite()),
                 hold_until: row.hold_until,
                 remaining_ms: match ended {
                     None => fence.map_or(0, |fence| fence.left_ms(now)),
@@ -491,6 +494,11 @@ impl Rows {
                 let in_ms = at.as_millisecond() - now.wall.as_millisecond();
                 Some(BreakDue { at, in_ms })
             }),
+            frozen: row
+                .resources
+                .iter()
+                .filter_map(|name| self.fences.get(name))
+                .find_map(|fence| fence.frozen.clone()),
         })
     }
 

@@ -19,7 +19,8 @@ use crate::token::Token;
 /// 1. A buried id was given up: `Ended(Released)`.
 /// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry:
 ///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`; `Drains` or `Draining` if it is not in
-///    force yet. One that is unknown and no longer wanted is buried.
+///    force yet. Its ttl becomes what the caller says, or stays, and starts again. One that is unknown
+///    and no longer wanted is buried.
 /// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, not in force yet,
 ///    or held for as long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
@@ -106,11 +107,12 @@ fn new_lock(rows: &Rows, item: &SealItem, token: Token, now: Now) -> LockRow {
         Some(from) => (from.hold_until, from.metadata.clone()),
         None => (item.max_hold.map(|hold| hold.after(now.wall)), item.metadata.clone()),
     };
+    let ttl = item.asked_ttl().or(from.map(|from| from.ttl)).unwrap_or(Ttl::DEFAULT);
     LockRow {
         resources: item.resources.clone(),
         token,
         owner: item.owner.clone(),
-        ttl: item.sealed_ttl(),
+        ttl,
         acquired_at: now.wall,
         hold_until,
         metadata,
@@ -143,18 +145,26 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
             if let Some(verdict) = still_draining(rows, item, now) {
                 return verdict;
             }
-            let ttl = rows.locks.get(&item.lock).map_or(item.ttl, |row| row.ttl);
-            let ttl = if ttl.is_infinite() { ttl } else { item.ttl };
-            restart(rows, item.lock, ttl, true, now);
+            // Its token was told to nobody yet.
+            restart(rows, item.lock, kept_or_asked(rows, item), false, now);
         }
         Ok(row) if row.fence => {}
-        Ok(row) if row.ttl.is_infinite() => restart(rows, item.lock, row.ttl, true, now),
-        Ok(_) => restart(rows, item.lock, item.ttl, true, now),
+        Ok(row) => {
+            // A rerun may be of the very call that was granted: it proves nothing.
+            let confirms = item.attempt == Attempt::First || !row.ttl.is_infinite();
+            restart(rows, item.lock, kept_or_asked(rows, item), confirms, now);
+        }
     }
     match rows.lock_record(item.lock, now) {
         Some(record) => SealVerdict::Again(record.grant),
         None => SealVerdict::Busy,
     }
+}
+
+/// The ttl of a lock that is there already, from now on.
+fn kept_or_asked(rows: &Rows, item: &SealItem) -> Ttl {
+    let kept = rows.locks.get(&item.lock).map(|row| row.ttl);
+    item.ttl.or(kept).unwrap_or(Ttl::DEFAULT)
 }
 
 /// Step 2 for a lock that is not in force yet: now it is, if nothing of older tokens is under way any
@@ -167,8 +177,7 @@ fn still_draining(rows: &mut Rows, item: &SealItem, now: Now) -> Option<SealVerd
         }
         Some(resource) if item.waits.is_none() => Some(SealVerdict::Draining(resource)),
         Some(resource) => {
-            let ttl = rows.locks.get(&item.lock).map_or(item.ttl, |row| row.ttl);
-            restart(rows, item.lock, ttl, true, now);
+            restart(rows, item.lock, kept_or_asked(rows, item), false, now);
             Some(SealVerdict::Drains { resource, taken_over: Vec::new() })
         }
     }

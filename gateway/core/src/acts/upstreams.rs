@@ -182,7 +182,7 @@ pub(super) fn complete(rows: &mut Rows, id: LockId, now: Now) {
             fence.acquired_at = now.wall;
         }
     }
-    restart(rows, id, ttl, true, now);
+    restart(rows, id, ttl, false, now);
 }
 
 /// Puts locks on these resources in force for which nothing of older tokens is under way any more.

@@ -44,8 +44,9 @@ pub struct SealItem {
     pub resources: Vec<ResourceName>,
     /// Who asks.
     pub owner: String,
-    /// How long it lasts without renewal.
-    pub ttl: Ttl,
+    /// How long it lasts without renewal, if the caller says. Else a new lock gets the default, a
+    /// successor what its predecessor has, and a lock that is there already keeps its own.
+    pub ttl: Option<Ttl>,
     /// How long it may be held in all; a successor's comes from its predecessor.
     pub max_hold: Option<MaxHold>,
     /// What its holder notes on it; a successor's comes from its predecessor.
@@ -73,9 +74,9 @@ impl SealItem {
         matches!(self.kind, SealKind::Fence { .. })
     }
 
-    /// The ttl that it is sealed with: none for a fence without a lock.
-    pub fn sealed_ttl(&self) -> Ttl {
-        if self.is_fence() { Ttl::NONE } else { self.ttl }
+    /// The ttl that is asked for: none for a fence without a lock.
+    pub fn asked_ttl(&self) -> Option<Ttl> {
+        if self.is_fence() { Some(Ttl::NONE) } else { self.ttl }
     }
 }
 
@@ -96,6 +97,9 @@ pub struct Grant {
     pub state: LockState,
     /// How long it lasts without renewal.
     pub ttl: Ttl,
+    /// Whether it is infinite, but ends within [`Ttl::UNCONFIRMED`] unless its holder shows that it knows
+    /// of it.
+    pub unconfirmed: bool,
     /// When it must have ended, however often it is renewed.
     pub hold_until: Option<Timestamp>,
     /// Time left on the ledger's clock; negative once expired.
@@ -136,7 +140,8 @@ pub enum SealVerdict {
     /// Sealed now, with the locks that it put an end to: those that had expired, but had been
     /// neither released nor broken.
     Sealed(Grant, Vec<TakenOver>),
-    /// Sealed earlier under this id: the same lock and token, its ttl started again.
+    /// Sealed earlier under this id: the same lock and token, its ttl started again, or changed to what
+    /// the caller says now. Its longest hold and its metadata stay.
     Again(Grant),
     /// Another lock holds one of its resources.
     Held(Holder),
@@ -217,12 +222,14 @@ pub struct ReleaseItem {
     /// Only if the lock was last renewed at this time: for a grant whose caller seems to be gone, the
     /// time of the grant. Without it the lock is released in any case.
     pub unless_renewed_since: Option<Timestamp>,
+    /// Whether an id that was never heard of is buried. If not, nothing is done about it.
+    pub may_bury: bool,
 }
 
 impl From<LockId> for ReleaseItem {
     /// A release in any case.
     fn from(lock: LockId) -> Self {
-        Self { lock, unless_renewed_since: None }
+        Self { lock, unless_renewed_since: None, may_bury: true }
     }
 }
 
@@ -240,8 +247,12 @@ pub enum ReleaseVerdict {
     },
     /// It was waiting for these resources in the queue, and has left it; its id is buried.
     Left(Vec<ResourceName>),
-    /// It had ended before, or is unknown and now buried: the id will never be granted.
+    /// It had ended before.
     AlreadyEnded,
+    /// No lock has this id, and none ever will: it is buried, now or before.
+    Buried,
+    /// No lock has this id, and it was not to be buried: nothing was done.
+    Unknown,
     /// It was renewed or re-entered since, and goes on.
     Kept,
     /// A row is locked by somebody else; nothing was decided.

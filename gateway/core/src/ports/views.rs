@@ -116,6 +116,9 @@ pub struct LockRecord {
     pub renewed_at: Timestamp,
     /// The operator's break that is to come, if there is one.
     pub break_due: Option<BreakDue>,
+    /// Why an operator has stopped all writes to one of its resources, if one has; the first in name
+    /// order.
+    pub frozen: Option<String>,
 }
 
 impl LockRecord {

@@ -20,12 +20,16 @@ pub struct AcquireRequest {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<ResourceName>>, min_items = 1, max_items = 32))]
     pub resources: Option<Vec<ResourceName>>,
     /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
-    /// broken. An infinite lock still expires after 60 s if its answer could not be written out.
+    /// broken. A new lock gets `30s` if it is left out, and one that was granted before under this `id`
+    /// keeps the ttl it has. A new infinite lock expires after 60 s unless it is renewed, or this call is
+    /// sent again with its `id`, before that: see `confirm_within_ms`.
     pub ttl: Option<Ttl>,
-    /// How long it may be held in all, however often it is renewed: `1s` to `30d`.
+    /// How long it may be held in all, however often it is renewed: `1s` to `30d`. It is set by the call
+    /// that is granted; the same call again changes nothing about it.
     pub max_hold: Option<MaxHold>,
     /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
-    /// keys of 1 to 64 bytes, values of at most 1024.
+    /// keys of 1 to 64 bytes, values of at most 1024. They are those of the call that is granted; the
+    /// same call again changes nothing about them.
     pub metadata: Option<Metadata>,
     /// Whether to refuse resources that were never locked before.
     #[serde(default)]
@@ -35,7 +39,8 @@ pub struct AcquireRequest {
     #[serde(default)]
     pub owner: String,
     /// A random UUID of the caller's choice. With it the call can be repeated: the same id gets
-    /// the same lock and token.
+    /// the same lock and token. A `ttl` in the repetition takes the place of the lock's own at once, also
+    /// from or to `infinite`; without one its own starts again.
     pub id: Option<LockId>,
     /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
     /// place in line is kept for 10 s after that, and the same call takes it up again.
@@ -69,6 +74,10 @@ pub struct Lock {
     /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_in_ms: Option<i64>,
+    /// Of an infinite lock that is new: in this time, in milliseconds, it expires, unless it is renewed or
+    /// its call is sent again with its `id`. Then it has no deadline any more, and this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm_within_ms: Option<i64>,
     /// When it must have ended, however often it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -78,6 +87,12 @@ pub struct Lock {
     pub acquired_at: Timestamp,
     /// The version of each resource, in the order of `resources`.
     pub versions: Vec<i64>,
+    /// Why an operator has frozen one of its resources, if one has: no write is admitted there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
+    /// Why an operator breaks it, or broke it, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// For how long it had been expired when this renewal revived it, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lapsed_ms: Option<i64>,
@@ -145,6 +160,19 @@ pub struct LockEvent {
     /// What put a newer token in its place, if it was superseded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<Supersession>,
+    /// Why, in the words of the operator who broke the lock, or is about to, or froze a resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The answer to the release of an id that no lock has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NotReleased {
+    /// `false`: there was nothing to release. Look for a mistake in the id.
+    pub released: bool,
+    /// `true`: a lock that is still on its way under this id will not be granted.
+    pub buried: bool,
 }
 
 /// `POST /locks/{id}/renew`

@@ -165,6 +165,15 @@ pub struct Problem {
     /// idempotency key first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,
+    /// Why, in the operator's words, if one broke the lock, is about to, or froze the resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// With `version-mismatch`: the version of the resource, as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// With `version-mismatch`, if it was about an object that is there: its tag, as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// Behind which event to begin again, if the cursor is void.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::EventPlace>))]

@@ -8,7 +8,7 @@ use fence_core::{ErrorCode, LockId, Token};
 
 use super::conditions::WriteConditions;
 use crate::engine::metrics::count_rejection;
-use crate::http::middleware::RequestId;
+use crate::http::middleware::{Named, RequestId};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -114,6 +114,8 @@ pub struct WriteHeaders {
     pub resource_version: Option<i64>,
     /// The request's id.
     pub request_id: String,
+    /// Where to note whose write it is.
+    pub named: Named,
 }
 
 impl<S: Sync> FromRequestParts<S> for WriteHeaders {
@@ -128,6 +130,7 @@ impl<S: Sync> FromRequestParts<S> for WriteHeaders {
             object_condition: WriteConditions::parse(headers)?.0,
             resource_version: number(headers, "x-if-resource-version")?,
             request_id: RequestId::of(&parts.extensions).to_owned(),
+            named: parts.extensions.get().cloned().unwrap_or_default(),
         })
     }
 }

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use fence_core::ErrorCode;
+use fence_core::names::{NO_OBJECT_KEY, NO_RESOURCE_NAME};
 use serde::de::DeserializeOwned;
 
 use super::body::{declared_length, read_body};
@@ -71,8 +72,16 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
             "the body is a JSON object, not a list",
         ));
     }
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::new(ErrorCode::BodyMalformed, error.to_string()))
+    serde_json::from_slice(body).map_err(|error| {
+        // Serde has one kind of error for whatever a type says of its text.
+        let why = error.to_string();
+        let code = match &why {
+            why if why.starts_with(NO_RESOURCE_NAME) => ErrorCode::ResourceNameInvalid,
+            why if why.starts_with(NO_OBJECT_KEY) => ErrorCode::ObjectKeyInvalid,
+            _ => ErrorCode::BodyMalformed,
+        };
+        Problem::new(code, why)
+    })
 }
 
 #[cfg(test)]

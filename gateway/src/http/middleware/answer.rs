@@ -12,6 +12,7 @@ use fence_core::ResourceName;
 use tracing::Instrument;
 
 use super::browsers::{Doors, contain, keep_pages_out};
+use super::named::Named;
 use super::request_id::RequestId;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
@@ -34,6 +35,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
     let id = RequestId::accept(request.headers());
     request.extensions_mut().insert(id.clone());
     let mut line = Line::begin(&request, id.clone());
+    request.extensions_mut().insert(line.named.clone());
     let span = tracing::info_span!("request", request_id = id.as_str());
     let mut response = match keep_pages_out(&request, &doors) {
         Ok(()) => next.run(request).instrument(span).await,
@@ -41,6 +43,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         line.code = problem.code().as_str();
+        line.about = problem.resource().map(str::to_owned);
         verdict(
             &mut response,
             &line,
@@ -65,7 +68,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
 /// Every answer about data says whether it is the fence's, so that a 412 of ours is told from one
 /// of somebody behind us. A write that took effect has set its own.
 fn verdict(response: &mut Response, line: &Line, verdict: &'static str) {
-    if line.is_data() {
+    if line.is_data(verdict != "admitted") {
         response
             .headers_mut()
             .entry(HeaderName::from_static("x-fence-verdict"))
@@ -82,6 +85,9 @@ struct Line {
     method: Method,
     route: Option<MatchedPath>,
     resource: Option<ResourceName>,
+    /// The resource that the answer names.
+    about: Option<String>,
+    named: Named,
     status: u16,
     code: &'static str,
     id: RequestId,
@@ -98,6 +104,8 @@ impl Line {
             method: request.method().clone(),
             route: request.extensions().get().cloned(),
             resource: resource_in(request.uri().path()),
+            about: None,
+            named: Named::default(),
             status: CLIENT_CLOSED,
             code: "",
             id,
@@ -114,12 +122,16 @@ impl Line {
             && self.route().starts_with("/resources/{resource}/objects/")
     }
 
-    fn is_data(&self) -> bool {
+    /// The fence decides on no read. But an error of ours is told from an upstream's there, too.
+    fn is_data(&self, is_problem: bool) -> bool {
+        let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.method);
         let route = self.route();
-        route == "/commit"
-            || route.starts_with("/resources/{resource}/objects")
-            || route.starts_with("/upstreams/")
-            || (route == "/resources/{resource}" && self.method == Method::DELETE)
+        match route {
+            "/commit" => true,
+            "/resources/{resource}" => self.method == Method::DELETE,
+            _ if route.starts_with("/resources/{resource}/objects") => !reads,
+            _ => route.starts_with("/upstreams/") && (is_problem || !reads),
+        }
     }
 }
 
@@ -127,10 +139,13 @@ impl Drop for Line {
     fn drop(&mut self) {
         let elapsed = self.began.elapsed();
         let method = known(&self.method);
+        let names = self.named.names();
+        let resource = self.resource.as_ref().map(ResourceName::as_str);
         tracing::info!(
             method,
             route = self.route(),
-            resource = self.resource.as_ref().map(ResourceName::as_str),
+            resource = resource.or(names.resources.as_deref()).or(self.about.as_deref()),
+            owner = names.owner.as_deref(),
             status = self.status,
             code = self.code,
             duration_ms = elapsed.as_secs_f64() * 1e3,

@@ -112,8 +112,10 @@ impl Task {
                     Ok(admitted) => Some(admitted),
                     Err(failure) => {
                         let lost = matches!(failure.error, EngineError::NotForwarded);
-                        let problem =
-                            Problem::from(failure.error).about(&resource).presented(token);
+                        let error = failure.error;
+                        let beside = self.engine.beside_write(&error, &resource, None, token).await;
+                        let problem = Problem::from(error).about(&resource);
+                        let problem = problem.presented(token).beside(beside);
                         let problem = if lost { self.used_up(problem, "may be") } else { problem };
                         return self.fail(problem.of_operation(failure.operation));
                     }

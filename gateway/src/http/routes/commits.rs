@@ -8,12 +8,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::{Did, Effect};
 use fence_core::wire::{self, COMMIT_RESOURCES_MAX, CommitOperation, CommitRequest, CommitVerb};
-use fence_core::{ErrorCode, ResourceName};
+use fence_core::{ErrorCode, ObjectKey, ResourceName, Token};
 
 use super::intake::Bodies;
 use super::views;
 use crate::engine::{
-    COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Step, StepOutcome, WriteEffect,
+    COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Standings, Step, StepOutcome,
+    WriteEffect,
 };
 use crate::http::extract::{
     Fenced, NoQuery, WriteConditions, WriteHeaders, is_content_type, is_part_name,
@@ -73,6 +74,8 @@ pub async fn commit(
     }
     let (mut bodies, list) = Bodies::begin(&app, request).await?;
     let resources = checked(&list).map_err(Problem::and_close)?;
+    let names: Vec<ResourceName> = resources.keys().cloned().collect();
+    headers.named.note(&names, "");
     let head = CommitHead {
         resources,
         token,
@@ -81,26 +84,55 @@ pub async fn commit(
         idempotency_key: headers.idempotency_key,
         request_id: headers.request_id,
     };
-    let refused = |failure: CommitFailure| {
-        let problem = Problem::from(failure.error)
-            .presented(token)
-            .at_index(failure.step)
-            .of_operation(failure.operation);
-        match failure.resource {
-            Some(resource) => problem.about(&resource),
-            None => problem,
-        }
-    };
-    let early = app.engine.refuse_commit_early(&head).await;
-    early.map_err(|failure| refused(failure).and_close())?;
+    if let Err(failure) = app.engine.refuse_commit_early(&head).await {
+        return Err(refused(&app, failure, token, None).await.and_close());
+    }
     let mut steps = Vec::with_capacity(list.operations.len());
     for (index, operation) in list.operations.into_iter().enumerate() {
         let step = step(&mut bodies, &head, operation).await;
         steps.push(step.map_err(|problem| problem.at_index(Some(index)))?);
     }
     bodies.end().await?;
-    let outcome = app.engine.commit_many(head, steps).await.map_err(refused)?;
-    Ok((facts(&app, &outcome), Json(committed(outcome))).into_response())
+    let keys: Vec<ObjectKey> = steps.iter().filter_map(key).cloned().collect();
+    match app.engine.commit_many(head, steps).await {
+        Ok(outcome) => {
+            headers.named.note(&[], outcome.applied.first().map_or("", |applied| &applied.owner));
+            Ok((facts(&app, &outcome), Json(committed(outcome))).into_response())
+        }
+        Err(failure) => {
+            let key = failure.step.and_then(|step| keys.get(step));
+            Err(refused(&app, failure, token, key).await)
+        }
+    }
+}
+
+fn key(step: &Step) -> Option<&ObjectKey> {
+    match &step.effect {
+        WriteEffect::Put { key, .. } | WriteEffect::Delete { key } => Some(key),
+        WriteEffect::DeleteAll => None,
+    }
+}
+
+/// What a commit is answered that failed, perhaps at this object.
+async fn refused(
+    app: &App,
+    failure: CommitFailure,
+    token: Token,
+    key: Option<&ObjectKey>,
+) -> Problem {
+    let beside = match &failure.resource {
+        Some(resource) => app.engine.beside_write(&failure.error, resource, key, token).await,
+        None => Standings::default(),
+    };
+    let problem = Problem::from(failure.error)
+        .presented(token)
+        .at_index(failure.step)
+        .beside(beside)
+        .of_operation(failure.operation);
+    match failure.resource {
+        Some(resource) => problem.about(&resource),
+        None => problem,
+    }
 }
 
 /// One operation, with its body.

@@ -7,6 +7,7 @@ use fence_core::wire;
 use super::locks;
 use crate::engine::Fence;
 use crate::http::extract::{InResource, NoQuery, StrictJson};
+use crate::http::middleware::Named;
 use crate::http::problem::Problem;
 use crate::http::spec::FenceProblems;
 use crate::http::state::App;
@@ -42,15 +43,22 @@ use crate::http::state::App;
 pub async fn fence(
     State(app): State<App>,
     InResource(resource): InResource,
+    named: Named,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::FenceRequest>,
 ) -> Result<Response, Problem> {
     let owner = locks::owner(request.owner)?;
     let order = request.order.map(|order| order.0);
+    named.note(&[], &owner);
     let (id, force) = (request.id, request.force);
     let fence = Fence { resource: resource.clone(), id, owner, order, force };
-    let set = app.engine.fence(fence).await;
-    let set = set.map_err(|error| Problem::from(error).about(&resource))?;
+    let set = match app.engine.fence(fence).await {
+        Ok(set) => set,
+        Err(error) => {
+            let reason = app.engine.beside_lock(&error, Some(id)).await;
+            return Err(Problem::from(error).because(reason).about(&resource));
+        }
+    };
     let (token, version) = (set.grant.token, set.grant.versions.first().copied().unwrap_or(0));
     Ok(locks::gives_out(set.again, id, token, wire::Fence { resource, token, version }))
 }

@@ -8,14 +8,15 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
-use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl};
+use fence_core::{ErrorCode, LockId, ResourceName, Token};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
 use super::views;
 use crate::engine::error::EngineError;
-use crate::engine::{Acquire, Acquired, Renewed, Transfer};
+use crate::engine::{Acquire, Acquired, Released, Renewed, Transfer};
 use crate::http::extract::{InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after};
+use crate::http::middleware::Named;
 use crate::http::problem::{Problem, text};
 use crate::http::receipt::Receipt;
 use crate::http::spec::{
@@ -55,12 +56,12 @@ const RENEW_TOGETHER: usize = 64;
 )]
 pub async fn acquire(
     State(app): State<App>,
+    named: Named,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::AcquireRequest>,
 ) -> Result<Response, Problem> {
     let owner = owner(request.owner)?;
     let resources = resources(request.resource, request.resources)?;
-    let ttl = request.ttl.unwrap_or(Ttl::DEFAULT);
     let only = match resources.as_slice() {
         [only] => Some(only.clone()),
         _ => None,
@@ -69,15 +70,16 @@ pub async fn acquire(
     if wait > WAIT_MAX {
         return Err(Problem::new(ErrorCode::BodyMalformed, "wait is at most 50s"));
     }
-    let proposed = request.id.is_some();
+    let (id, proposed) = (request.id, request.id.is_some());
+    named.note(&resources, &owner);
     let acquire = Acquire {
         resources,
         owner,
-        ttl,
+        ttl: request.ttl,
         max_hold: request.max_hold,
         metadata: request.metadata.unwrap_or_default(),
         only_if_exists: request.only_if_exists,
-        id: request.id,
+        id,
         wait,
     };
     let acquired = tokio::select! {
@@ -85,21 +87,30 @@ pub async fn acquire(
         // Another gateway takes the waiters of one that stops.
         () = app.draining.cancelled(), if !wait.is_zero() => Err(EngineError::ShuttingDown),
     };
-    let acquired = acquired.map_err(|error| {
-        let problem = Problem::from(error);
-        match &only {
-            Some(resource) => problem.about(resource),
-            None => problem,
+    let acquired = match acquired {
+        Ok(acquired) => acquired,
+        Err(error) => {
+            let problem = refused(&app, error, id).await;
+            return Err(match &only {
+                Some(resource) => problem.about(resource),
+                None => problem,
+            });
         }
-    })?;
+    };
     Ok(granted(&app, acquired, proposed))
+}
+
+/// What a call about a lock is answered that was refused.
+async fn refused(app: &App, error: EngineError, id: Option<LockId>) -> Problem {
+    let reason = app.engine.beside_lock(&error, id).await;
+    Problem::from(error).because(reason)
 }
 
 /// The answer to a grant. `proposed` says whether the caller chose the id. If the answer cannot be
 /// written out, its receipt gives the lock back.
 fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
     let receipt = Receipt::of(&app.engine, &acquired, proposed);
-    let lock = views::granted(acquired.grant);
+    let lock = views::lock(acquired.grant);
     let mut response = gives_out(acquired.again, lock.id, lock.token, lock);
     if let Some(receipt) = receipt {
         response.extensions_mut().insert(receipt);
@@ -175,13 +186,21 @@ fn resources(
 pub async fn transfer(
     State(app): State<App>,
     InLock(from): InLock,
+    named: Named,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::TransferRequest>,
 ) -> Result<Response, Problem> {
     let owner = owner(request.owner)?;
     let proposed = request.id.is_some();
+    named.note(&[], &owner);
     let transfer = Transfer { from, owner, to: request.id };
-    Ok(granted(&app, app.engine.transfer(transfer).await?, proposed))
+    match app.engine.transfer(transfer).await {
+        Ok(acquired) => {
+            named.note(&acquired.grant.resources, &acquired.grant.owner);
+            Ok(granted(&app, acquired, proposed))
+        }
+        Err(error) => Err(refused(&app, error, Some(from)).await),
+    }
 }
 
 /// List held locks
@@ -223,10 +242,17 @@ pub(super) async fn resource_list(
 pub async fn renew(
     State(app): State<App>,
     InLock(id): InLock,
+    named: Named,
     _: NoQuery,
     OptionalJson(request): OptionalJson<wire::RenewRequest>,
 ) -> Result<Json<wire::Lock>, Problem> {
-    Ok(Json(renewed(app.engine.renew(id, request.ttl).await?)))
+    match app.engine.renew(id, request.ttl).await {
+        Ok(done) => {
+            named.note(&done.grant.resources, &done.grant.owner);
+            Ok(Json(renewed(done)))
+        }
+        Err(error) => Err(refused(&app, error, Some(id)).await),
+    }
 }
 
 fn renewed(renewed: Renewed) -> wire::Lock {
@@ -294,17 +320,33 @@ fn outcome(id: LockId, renewal: Result<Renewed, EngineError>) -> wire::RenewOutc
 
 /// Release a lock
 ///
-/// From now on its token is refused. Releasing what has ended, or was never granted, succeeds.
+/// From now on its token is refused. Releasing what waits in line, or has ended, succeeds as well.
+///
+/// An id that the gateway never heard of is buried: a lock that is still on its way under it will not be
+/// granted. The answer says so, since the id may be mistyped, and the lock that was meant still held. Of
+/// these, 200 a second are taken.
 #[utoipa::path(
     delete, path = "/locks/{id}", operation_id = "releaseLock", tag = "locks",
     params(("id" = fence_core::LockId, Path, description = "The lock's id.")),
-    responses((status = 204, description = "Released."), ReleaseProblems)
+    responses(
+        (status = 204, description = "Released, now or before, or not in line any more."),
+        (status = 200, description = "No lock has this id, and none will.", body = wire::NotReleased),
+        ReleaseProblems,
+    )
 )]
 pub async fn release(
     State(app): State<App>,
     InLock(id): InLock,
+    named: Named,
     _: NoQuery,
-) -> Result<StatusCode, Problem> {
-    app.engine.release(id).await?;
-    Ok(StatusCode::NO_CONTENT)
+) -> Result<Response, Problem> {
+    Ok(match app.engine.release(id).await? {
+        Released::Ended(resources) => {
+            named.note(&resources, "");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Released::Buried => {
+            Json(wire::NotReleased { released: false, buried: true }).into_response()
+        }
+    })
 }

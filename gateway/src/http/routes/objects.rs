@@ -10,7 +10,7 @@ use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
 use super::views;
-use crate::engine::{Content, Fetched, Wanted};
+use crate::engine::{Content, Fetched, Standings, Wanted};
 use crate::http::extract::{
     InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after, select,
 };
@@ -167,7 +167,12 @@ impl Answer {
         let status = match self {
             Self::Mismatch => {
                 let why = "the object is not at a version that If-Match names";
-                return Err(Problem::new(ErrorCode::VersionMismatch, why));
+                let beside = Standings {
+                    version: Some(resource_version),
+                    tag: Some(object.tag),
+                    reason: None,
+                };
+                return Err(Problem::new(ErrorCode::VersionMismatch, why).beside(beside));
             }
             Self::NotModified => return Ok((StatusCode::NOT_MODIFIED, headers).into_response()),
             Self::Bytes(Selection::Outside) => {

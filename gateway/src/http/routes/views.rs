@@ -12,14 +12,6 @@ pub(super) fn left(remaining_ms: i64) -> Option<i64> {
         .then_some(remaining_ms.max(0))
 }
 
-/// A lock in the answer that grants it. Whoever reads it holds an infinite lock for ever, although
-/// the ledger learns that it arrived only after it was written.
-pub(super) fn granted(grant: Grant) -> wire::Lock {
-    let for_ever = grant.ttl.is_infinite() && grant.hold_until.is_none();
-    let lock = lock(grant);
-    wire::Lock { expires_in_ms: lock.expires_in_ms.filter(|_| !for_ever), ..lock }
-}
-
 pub(super) fn lock(grant: Grant) -> wire::Lock {
     wire::Lock {
         id: grant.lock,
@@ -30,21 +22,26 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         metadata: grant.metadata,
         ttl_ms: (!grant.ttl.is_infinite()).then(|| grant.ttl.as_ms()),
         expires_in_ms: left(grant.remaining_ms),
+        confirm_within_ms: (grant.unconfirmed && grant.state == LockState::Leased)
+            .then(|| grant.remaining_ms.max(0)),
         hold_until: grant.hold_until,
         acquired_at: grant.acquired_at,
         versions: grant.versions,
+        frozen: None,
+        reason: None,
         lapsed_ms: None,
         ended: None,
         ended_at: None,
     }
 }
 
-pub(super) fn lock_record(record: LockRecord) -> wire::Lock {
-    let lock = lock(record.grant);
+fn lock_record(record: LockRecord) -> wire::Lock {
+    let lock = wire::Lock { frozen: record.frozen, ..lock(record.grant) };
     match record.ended {
         None => lock,
         Some((end, at)) => {
-            wire::Lock { expires_in_ms: Some(0), ended: Some(end), ended_at: Some(at), ..lock }
+            let (ended, ended_at) = (Some(end), Some(at));
+            wire::Lock { expires_in_ms: Some(0), frozen: None, ended, ended_at, ..lock }
         }
     }
 }
@@ -219,11 +216,13 @@ pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
     }
 }
 
-/// A lock as its holder sees it; without its token while it is not in force yet.
-pub(super) fn own_lock(record: LockRecord) -> serde_json::Value {
+/// A lock as its holder sees it, with the operator's reason; without its token while it is not in force
+/// yet.
+pub(super) fn own_lock(record: LockRecord, reason: Option<String>) -> serde_json::Value {
     let draining = record.ended.is_none() && record.grant.state == LockState::Draining;
+    let lock = wire::Lock { reason, ..lock_record(record) };
     // INVARIANT: a struct of strings, numbers and lists always serializes.
-    let mut lock = serde_json::to_value(lock_record(record)).expect("a lock is JSON");
+    let mut lock = serde_json::to_value(lock).expect("a lock is JSON");
     if draining && let Some(lock) = lock.as_object_mut() {
         lock.remove("token");
     }

@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer};
 use tokio_util::sync::CancellationToken;
 
 use super::views;
-use crate::engine::Watcher;
 use crate::engine::error::EngineError;
+use crate::engine::{Engine, Watcher};
 use crate::http::extract::{InLock, NoQuery, Query};
 use crate::http::problem::Problem;
 use crate::http::spec::{EventsProblems, LockProblems};
@@ -81,11 +81,17 @@ pub async fn get(
             }
         };
         if let Some(Some(record)) = app.engine.runtime().within(wait, changed).await {
-            return Ok(Json(views::own_lock(record)));
+            return Ok(own(&app, record).await);
         }
     }
     // Read anew: what was seen last has grown old while it did not change.
-    Ok(Json(views::own_lock(app.engine.lock(id).await?)))
+    let record = app.engine.lock(id).await?;
+    Ok(own(&app, record).await)
+}
+
+async fn own(app: &App, record: LockRecord) -> Json<serde_json::Value> {
+    let reason = app.engine.why_ending(&record).await;
+    Json(views::own_lock(record, reason))
 }
 
 /// How a lock ended, or else its state.
@@ -102,7 +108,9 @@ fn word(record: &LockRecord) -> &'static str {
 ///
 /// - `expiring`: two thirds of the ttl have gone without a renewal. Once, and again after a renewal.
 /// - `breaking`: an operator has decided to break the lock, and it comes at `due`. Again if it is to
-///   come sooner.
+///   come sooner. `reason` says why, in the operator's words; so does that of a lock that was broken.
+/// - `frozen`: an operator has stopped all writes to a resource of the lock, for the `reason` given.
+/// - `unfrozen`: writes are admitted again.
 /// - `lost`: the lock was taken over (`superseded`), broken or voided. The stream ends.
 /// - `released`: the lock was given back. The stream ends.
 ///
@@ -133,7 +141,8 @@ pub async fn events(
     }
     let watcher = app.engine.watch(id).await?;
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = Sse::new(told(watcher, app.draining.clone())).keep_alive(alive);
+    let events = Sse::new(told(app.engine.clone(), watcher, app.draining.clone()));
+    let events = events.keep_alive(alive);
     let mut response = events.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -143,17 +152,23 @@ pub async fn events(
 
 /// The events of a lock, until it ends or the gateway drains.
 fn told(
+    engine: Engine,
     watcher: Watcher,
     draining: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let begin = (Some(watcher), Told::default(), draining);
-    stream::unfold(begin, |(watcher, mut told, draining)| async move {
+    let begin = (engine, Some(watcher), Told::default(), draining);
+    stream::unfold(begin, |(engine, watcher, mut told, draining)| async move {
         let mut watcher = watcher?;
         loop {
             if let Some(news) = told.news(watcher.record()) {
-                let event = event(news, watcher.record());
+                let reason = match news {
+                    News::Breaking | News::Lost => engine.why_ending(watcher.record()).await,
+                    News::Frozen => watcher.record().frozen.clone(),
+                    News::Expiring | News::Released | News::Unfrozen => None,
+                };
+                let event = event(news, watcher.record(), reason);
                 let goes_on = !matches!(news, News::Lost | News::Released);
-                return Some((Ok(event), (goes_on.then_some(watcher), told, draining)));
+                return Some((Ok(event), (engine, goes_on.then_some(watcher), told, draining)));
             }
             tokio::select! {
                 biased;
@@ -169,6 +184,8 @@ fn told(
 enum News {
     Expiring,
     Breaking,
+    Frozen,
+    Unfrozen,
     Lost,
     Released,
 }
@@ -180,6 +197,8 @@ struct Told {
     expiring: Option<Timestamp>,
     /// That the lock is broken then.
     due: Option<Timestamp>,
+    /// That a resource is frozen, and why.
+    frozen: Option<String>,
 }
 
 impl Told {
@@ -191,6 +210,10 @@ impl Told {
                 return Some(News::Lost);
             }
             None => {}
+        }
+        if self.frozen != record.frozen {
+            self.frozen.clone_from(&record.frozen);
+            return Some(if record.frozen.is_some() { News::Frozen } else { News::Unfrozen });
         }
         if let Some(due) = record.break_due {
             // Nothing is extended any more, so that it expires is no news.
@@ -205,10 +228,12 @@ impl Told {
     }
 }
 
-fn event(news: News, record: &LockRecord) -> Event {
+fn event(news: News, record: &LockRecord, reason: Option<String>) -> Event {
     let name = match news {
         News::Expiring => "expiring",
         News::Breaking => "breaking",
+        News::Frozen => "frozen",
+        News::Unfrozen => "unfrozen",
         News::Lost => "lost",
         News::Released => "released",
     };
@@ -217,6 +242,7 @@ fn event(news: News, record: &LockRecord) -> Event {
         expires_in_ms: views::left(record.grant.remaining_ms),
         due: record.break_due.map(|due| due.at),
         superseded_by: record.superseded_by,
+        reason,
     };
     // INVARIANT: a struct of strings and numbers always serializes, and to one line.
     let data = serde_json::to_string(&data).expect("an event is JSON");

@@ -159,6 +159,10 @@ async fn write(
     headers: WriteHeaders,
     effect: WriteEffect,
 ) -> Result<WriteOutcome, Problem> {
+    let key = match &effect {
+        WriteEffect::Put { key, .. } | WriteEffect::Delete { key } => Some(key.clone()),
+        WriteEffect::DeleteAll => None,
+    };
     let request = Write {
         resource: resource.clone(),
         token,
@@ -170,12 +174,19 @@ async fn write(
         effect,
         request_id: headers.request_id,
     };
-    app.engine.write(request).await.map_err(|failure| {
-        Problem::from(failure.error)
-            .about(&resource)
-            .presented(token)
-            .of_operation(failure.operation)
-    })
+    let failure = match app.engine.write(request).await {
+        Ok(outcome) => {
+            headers.named.note(&[], &outcome.applied.owner);
+            return Ok(outcome);
+        }
+        Err(failure) => failure,
+    };
+    let beside = app.engine.beside_write(&failure.error, &resource, key.as_ref(), token).await;
+    Err(Problem::from(failure.error)
+        .about(&resource)
+        .presented(token)
+        .beside(beside)
+        .of_operation(failure.operation))
 }
 
 /// The headers of every write that took effect.

@@ -69,6 +69,7 @@ pub(super) struct SealRow {
     metadata: Option<String>,
     taken_resources: Option<Vec<String>>,
     taken_held_ms: Option<Vec<i64>>,
+    unconfirmed: Option<bool>,
     flushed: i64,
 }
 
@@ -82,6 +83,7 @@ impl SealRow {
             metadata: noted(self.metadata.as_deref())?,
             state: state(self.remaining_ms),
             ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+            unconfirmed: self.unconfirmed.unwrap_or(false),
             hold_until: self.hold_until_us.map(time),
             remaining_ms: self.remaining_ms.unwrap_or(0),
             acquired_at: time(self.acquired_us.unwrap_or(0)),
@@ -188,7 +190,7 @@ async fn seal_any(
     .bind(positions)
     .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.sealed_ttl().as_ms()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.asked_ttl().map(Ttl::as_ms)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.number).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.from().map(|from| from.0)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| attempt(item.attempt)).collect::<Vec<_>>())
@@ -231,6 +233,7 @@ impl RenewRow {
                     metadata: noted(self.metadata.as_deref())?,
                     state: state(self.remaining_ms),
                     ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
+                    unconfirmed: false,
                     hold_until: self.hold_until_us.map(time),
                     remaining_ms: self.remaining_ms.unwrap_or(0),
                     acquired_at: time(self.acquired_us.unwrap_or(0)),
@@ -313,6 +316,8 @@ pub(super) async fn release(
             }
             "left" => ReleaseVerdict::Left(names(row.resources)?),
             "ended" => ReleaseVerdict::AlreadyEnded,
+            "buried" => ReleaseVerdict::Buried,
+            "unknown" => ReleaseVerdict::Unknown,
             "kept" => ReleaseVerdict::Kept,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),
@@ -329,12 +334,14 @@ async fn release_any(
 ) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
     let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4)")
-        .bind(session.seen)
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-        .bind(items.iter().map(since).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4, $5)")
+            .bind(session.seen)
+            .bind(wait_ms(patience))
+            .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+            .bind(items.iter().map(since).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
+            .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle_act(session, answer).await
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use fence_core::Ttl;
 use fence_core::ports::{Attempt, LedgerError, Patience, ReleaseItem, SealItem, SealKind};
 use uuid::Uuid;
 
@@ -26,7 +27,7 @@ impl<'a> Seals<'a> {
                 && item.number.is_some()
                 && item.max_hold.is_none()
                 && item.metadata.entries().is_empty()
-                && !item.ttl.is_infinite()
+                && !item.ttl.is_some_and(Ttl::is_infinite)
                 && ids.insert(item.lock)
         };
         if patience != Patience::Skip || !items.iter().all(&mut plain) {
@@ -60,7 +61,7 @@ impl<'a> Seals<'a> {
         .bind(self.column(|item| item.resources[0].as_str()))
         .bind(self.column(|item| item.lock.0))
         .bind(self.column(|item| item.owner.as_str()))
-        .bind(self.column(|item| item.sealed_ttl().as_ms()))
+        .bind(self.column(|item| item.asked_ttl().map(Ttl::as_ms)))
         .bind(self.column(|item| item.number))
         .bind(self.column(|item| item.waits))
         .fetch_all(&mut session.connection);
@@ -72,10 +73,12 @@ impl<'a> Seals<'a> {
     }
 }
 
-/// The ids of locks that are given back in any case, if all of them are, and each once.
+/// The ids of locks that are given back in any case, known or not, if all of them are, and each once.
 pub(super) fn releases(items: &[ReleaseItem], patience: Patience) -> Option<Vec<Uuid>> {
     let mut ids = HashSet::with_capacity(items.len());
-    let plain = |item: &ReleaseItem| item.unless_renewed_since.is_none() && ids.insert(item.lock.0);
+    let plain = |item: &ReleaseItem| {
+        item.unless_renewed_since.is_none() && item.may_bury && ids.insert(item.lock.0)
+    };
     let all = patience == Patience::Skip && items.iter().all(plain);
     all.then(|| items.iter().map(|item| item.lock.0).collect())
 }

@@ -258,6 +258,7 @@ struct LockRow {
     token: i64,
     owner: String,
     ttl_ms: i64,
+    unconfirmed: Option<bool>,
     acquired_us: i64,
     hold_until_us: Option<i64>,
     metadata: Option<String>,
@@ -271,6 +272,7 @@ struct LockRow {
     renewed_us: i64,
     break_due_us: Option<i64>,
     break_in_ms: Option<i64>,
+    frozen: Option<String>,
 }
 
 impl LockRow {
@@ -300,6 +302,7 @@ impl LockRow {
                 hold_until: self.hold_until_us.map(time),
                 state,
                 ttl: Ttl::from_ms(self.ttl_ms),
+                unconfirmed: self.unconfirmed.unwrap_or(false),
                 remaining_ms: if ended.is_some() { 0 } else { self.remaining_ms.unwrap_or(0) },
                 acquired_at: time(self.acquired_us),
                 versions: self.versions,
@@ -313,6 +316,7 @@ impl LockRow {
             ended,
             renewed_at: time(self.renewed_us),
             break_due: break_due.map(|(at, in_ms)| BreakDue { at: time(at), in_ms }),
+            frozen: self.frozen,
         })
     }
 }

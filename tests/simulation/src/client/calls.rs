@@ -27,7 +27,7 @@ impl Client {
             let request = Acquire {
                 resources: names.clone(),
                 owner: format!("client-{}", self.number),
-                ttl: Ttl::from_ms(ttl),
+                ttl: Some(Ttl::from_ms(ttl)),
                 max_hold: None,
                 metadata: Metadata::default(),
                 only_if_exists: false,
@@ -95,7 +95,7 @@ impl Client {
         let id = LockId(held.lock);
         let handler = move |engine: Engine| async move {
             match engine.release(id).await {
-                Ok(()) => (Answer::Done, None),
+                Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
         };

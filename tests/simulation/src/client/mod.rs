@@ -110,10 +110,8 @@ impl Client {
             };
             world.sleep(back).await;
             let delivered = send.send(answer).is_ok();
-            match grant {
-                Some(grant) if delivered => engine.delivered(&grant),
-                Some(grant) => engine.undelivered(&grant, proposed),
-                None => {}
+            if let Some(grant) = grant.filter(|_| !delivered) {
+                engine.undelivered(&grant, proposed);
             }
         };
         self.world.spawn(process, Box::pin(serve));

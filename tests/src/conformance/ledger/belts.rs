@@ -111,7 +111,7 @@ pub async fn the_guard_never_falls(ledger: &dyn Ledger, operator: &Operator) {
 /// What a process left behind is there for the next one, and each lock gets its full ttl again.
 pub async fn a_sqlite_file_is_the_same_when_opened_again(path: &Path) {
     let before = reopened_sqlite_ledger(path).await;
-    let item = SealItem { ttl: Ttl::from_ms(1000), ..seal(["r"], 10) };
+    let item = SealItem { ttl: Some(Ttl::from_ms(1000)), ..seal(["r"], 10) };
     let ann = granted(&before, item.clone()).await;
     let numbered = |sequence| WriteItem { sequence: Some(sequence), ..put(&ann, "k", "a") };
     let write = numbered(4);

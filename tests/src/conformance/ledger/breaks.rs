@@ -120,7 +120,7 @@ pub async fn a_second_break_shortens_and_never_extends(ledger: &dyn Ledger) {
 
 /// A lock is broken at its deadline at the latest, so a renewal cannot outrun it.
 pub async fn a_break_is_due_at_the_deadline_at_the_latest(ledger: &dyn Ledger) {
-    let ann = granted(ledger, SealItem { ttl: Ttl::from_ms(1_500), ..seal(["r"], 10) }).await;
+    let ann = granted(ledger, SealItem { ttl: Some(Ttl::from_ms(1_500)), ..seal(["r"], 10) }).await;
     assert!(due(break_one(ledger, &ann, 60_000).await) <= 1_500);
     assert_eq!(renew_one(ledger, ann.lock).await, RenewVerdict::Breaking);
     pause(1_600).await;

@@ -89,7 +89,7 @@ pub fn seal<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
         lock: lock_id(),
         resources,
         owner: "ann".into(),
-        ttl: long(),
+        ttl: Some(long()),
         max_hold: None,
         metadata: Metadata::default(),
         number: Some(number),
@@ -125,7 +125,7 @@ pub async fn held(ledger: &dyn Ledger, resource: &str, number: i64) -> Grant {
 
 /// Ann's lock on a resource that has expired.
 pub async fn expired(ledger: &dyn Ledger, resource: &str, number: i64) -> Grant {
-    let grant = granted(ledger, SealItem { ttl: short(), ..seal([resource], number) }).await;
+    let grant = granted(ledger, SealItem { ttl: Some(short()), ..seal([resource], number) }).await;
     expire().await;
     grant
 }

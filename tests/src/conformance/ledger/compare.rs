@@ -15,14 +15,16 @@ use super::build::{GATEWAY, beat, key, name};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
-    let Grant { lock, resources, token, owner, state, ttl, versions, metadata, .. } = grant;
+    let Grant {
+        lock, resources, token, owner, state, ttl, unconfirmed, versions, metadata, ..
+    } = grant;
     let hold = grant.hold_until.map(|until| {
         left(until.as_millisecond().saturating_sub(grant.acquired_at.as_millisecond()))
     });
     let left = left(grant.remaining_ms);
     format!(
-        "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {versions:?} {metadata:?} \
-         {hold:?} {left}"
+        "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {unconfirmed} {versions:?} \
+         {metadata:?} {hold:?} {left}"
     )
 }
 
@@ -191,7 +193,9 @@ async fn releases(ledger: &dyn Ledger, items: &[(LockId, bool)]) -> Vec<ReleaseI
     let records = ledger.locks(&ids).await.expect("read");
     let release = |((lock, unless_renewed), record): (&(LockId, bool), Option<LockRecord>)| {
         let granted = record.map(|record| record.grant.acquired_at);
-        ReleaseItem { lock: *lock, unless_renewed_since: granted.filter(|_| *unless_renewed) }
+        let unless_renewed_since = granted.filter(|_| *unless_renewed);
+        let may_bury = lock.0.as_u128() % 3 > 0;
+        ReleaseItem { lock: *lock, unless_renewed_since, may_bury }
     };
     items.iter().zip(records).map(release).collect()
 }

@@ -8,7 +8,7 @@ use fence_core::ports::{
     IntentFilter, IntentItem, IntentVerdict, Ledger, OperationRecord, Patience, Refence,
     RenewVerdict, Resolution, Resolved, Retention, SealItem, SealKind, SealVerdict,
 };
-use fence_core::{LockState, MaxHold, OperationId, Refusal, ResourceName};
+use fence_core::{LockState, MaxHold, OperationId, Refusal, ResourceName, Ttl};
 use uuid::Uuid;
 
 use super::build::{
@@ -203,12 +203,42 @@ pub async fn a_draining_lock_is_completed_by_anybody(ledger: &dyn Ledger) {
     assert_eq!(state(ledger, "q").await, LockState::Leased);
 }
 
+/// Its token is told only once it is in force, so an infinite one has a minute from then on, whoever puts it
+/// in force and whatever its gateway asks meanwhile.
+pub async fn an_infinite_lock_that_drained_has_to_be_confirmed(ledger: &dyn Ledger) {
+    for by_its_caller in [true, false] {
+        let resource = if by_its_caller { "r" } else { "s" };
+        let ann = held(ledger, resource, 10).await;
+        let operation = opened(ledger, resource, 10).await;
+        release_one(ledger, ann.lock).await;
+        let bob = SealItem { ttl: Some(Ttl::INFINITE), ..waiting([resource], 20) };
+        for _ in 0..2 {
+            assert!(drains_on(&seal_one(ledger, bob.clone()).await).is_some());
+        }
+        close(ledger, operation).await;
+        let rerun = SealItem { attempt: Attempt::Rerun, ..again(&bob) };
+        let first = match by_its_caller {
+            true => again(&bob),
+            false => {
+                assert_eq!(ledger.complete_drains(GATEWAY, None).await, Ok(vec![bob.lock]));
+                rerun.clone()
+            }
+        };
+        for (item, unconfirmed) in [(first, true), (rerun, true), (again(&bob), false)] {
+            let verdict = seal_one(ledger, item).await;
+            let SealVerdict::Again(grant) = verdict else { panic!("not again: {verdict:?}") };
+            assert_eq!(grant.unconfirmed, unconfirmed);
+            assert_eq!(grant.remaining_ms <= Ttl::UNCONFIRMED.as_ms(), unconfirmed);
+        }
+    }
+}
+
 /// It keeps others out for its ttl; then the next one drains in turn.
 pub async fn a_draining_lock_that_expires_is_sealed_over(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let operation = opened(ledger, "r", 10).await;
     release_one(ledger, ann.lock).await;
-    let bob = SealItem { ttl: short(), ..waiting(["r"], 20) };
+    let bob = SealItem { ttl: Some(short()), ..waiting(["r"], 20) };
     assert!(drains_on(&seal_one(ledger, bob.clone()).await).is_some());
     expire().await;
     assert_eq!(seal_one(ledger, seal(["r"], 29)).await, SealVerdict::Draining(name("r")));
@@ -235,7 +265,7 @@ pub async fn a_draining_lock_can_be_given_up(ledger: &dyn Ledger) {
     break_one(ledger, &record.grant, 0).await;
     assert_eq!(state(ledger, "r").await, LockState::Broken);
     assert_eq!(refusal(ledger, super::build::put_at("r", 30)).await, Refusal::Broken);
-    let last = SealItem { ttl: short(), ..waiting(["r"], 40) };
+    let last = SealItem { ttl: Some(short()), ..waiting(["r"], 40) };
     assert!(drains_on(&seal_one(ledger, last.clone()).await).is_some());
     close(ledger, operation).await;
     expire().await;

@@ -157,7 +157,8 @@ pub async fn a_restart_keeps_the_longest_hold(ledger: &dyn Ledger, operator: &Op
     let Operator::Sqlite(path) = operator else { panic!("only SQLite counts its own time") };
     let ann = granted(ledger, for_at_most("ann", 10, 30_000)).await;
     let bob = granted(ledger, for_at_most("bob", 11, 20)).await;
-    let carl = granted(ledger, SealItem { ttl: Ttl::INFINITE, ..for_at_most("carl", 12, 80_000) });
+    let carl =
+        granted(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..for_at_most("carl", 12, 80_000) });
     let carl = carl.await;
     renew_one(ledger, carl.lock).await;
     pause(40).await;

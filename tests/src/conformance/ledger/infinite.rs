@@ -1,6 +1,6 @@
 //! Locks that last until they are released or broken.
 
-use fence_core::ports::{Grant, Ledger, RenewVerdict, SealItem, SealKind, SealVerdict};
+use fence_core::ports::{Attempt, Grant, Ledger, RenewVerdict, SealItem, SealKind, SealVerdict};
 use fence_core::{LockState, Ttl};
 
 use super::build::*;
@@ -10,7 +10,7 @@ const MINUTE_MS: i64 = 60_000;
 const CENTURY_MS: i64 = 3_153_600_000_000;
 
 fn for_ever(resource: &str, number: i64) -> SealItem {
-    SealItem { ttl: Ttl::INFINITE, ..seal([resource], number) }
+    SealItem { ttl: Some(Ttl::INFINITE), ..seal([resource], number) }
 }
 
 async fn renewed(ledger: &dyn Ledger, lock: &Grant, ttl: Option<Ttl>) -> Grant {
@@ -20,8 +20,35 @@ async fn renewed(ledger: &dyn Ledger, lock: &Grant, ttl: Option<Ttl>) -> Grant {
     }
 }
 
+/// The same call again.
+async fn again(ledger: &dyn Ledger, item: SealItem) -> Grant {
+    match seal_one(ledger, SealItem { number: None, ..item }).await {
+        SealVerdict::Again(grant) => grant,
+        other => panic!("not again: {other:?}"),
+    }
+}
+
+async fn record(ledger: &dyn Ledger, lock: &Grant) -> Grant {
+    ledger.lock(lock.lock).await.expect("read").expect("known").grant
+}
+
 async fn left(ledger: &dyn Ledger, lock: &Grant) -> i64 {
-    ledger.lock(lock.lock).await.expect("read").expect("known").grant.remaining_ms
+    record(ledger, lock).await.remaining_ms
+}
+
+/// What an answer says, and what the ledger will do.
+async fn assert_unconfirmed(ledger: &dyn Ledger, grant: &Grant) {
+    for grant in [grant, &record(ledger, grant).await] {
+        assert!(grant.unconfirmed, "{grant:?}");
+        assert_a_minute(grant.remaining_ms);
+    }
+}
+
+async fn assert_confirmed(ledger: &dyn Ledger, grant: &Grant) {
+    for grant in [grant, &record(ledger, grant).await] {
+        assert!(!grant.unconfirmed, "{grant:?}");
+        assert_for_ever(grant.remaining_ms);
+    }
 }
 
 #[track_caller]
@@ -38,37 +65,93 @@ fn assert_for_ever(remaining_ms: i64) {
 pub async fn an_infinite_lock_lasts_a_minute_until_it_is_renewed(ledger: &dyn Ledger) {
     let ann = granted(ledger, for_ever("r", 10)).await;
     assert_eq!((ann.ttl, ann.state), (Ttl::INFINITE, LockState::Leased));
-    assert_a_minute(ann.remaining_ms);
-    assert_a_minute(left(ledger, &ann).await);
+    assert_eq!(ann.remaining_ms, MINUTE_MS);
+    assert_unconfirmed(ledger, &ann).await;
 
     let grant = renewed(ledger, &ann, None).await;
     assert_eq!(grant.ttl, Ttl::INFINITE);
-    assert_for_ever(grant.remaining_ms);
-    assert_for_ever(left(ledger, &ann).await);
+    assert_confirmed(ledger, &grant).await;
     let SealVerdict::Held(holder) = seal_one(ledger, seal(["r"], 20)).await else {
         panic!("not held")
     };
     assert_for_ever(holder.remaining_ms);
 }
 
-/// The same id again, whatever its ttl, never brings the deadline nearer, and starts no century.
-pub async fn a_re_entry_never_shortens_an_infinite_lock(ledger: &dyn Ledger) {
+/// Or until its caller sends the same call again, with the ttl or without one.
+pub async fn the_same_call_again_confirms_an_infinite_lock(ledger: &dyn Ledger) {
+    for (resource, ttl) in [("a", Some(Ttl::INFINITE)), ("b", None)] {
+        let item = for_ever(resource, 10);
+        granted(ledger, item.clone()).await;
+        for _ in 0..2 {
+            let grant = again(ledger, SealItem { ttl, ..item.clone() }).await;
+            assert_eq!(grant.ttl, Ttl::INFINITE);
+            assert_confirmed(ledger, &grant).await;
+        }
+    }
+    let item = SealItem { resources: vec![name("c"), name("d")], ..for_ever("unused", 10) };
+    granted(ledger, item.clone()).await;
+    assert_confirmed(ledger, &again(ledger, item).await).await;
+}
+
+/// A rerun of the gateway's may be of the very call that was granted: it shows nothing. What was
+/// confirmed stays so.
+pub async fn a_rerun_confirms_no_infinite_lock(ledger: &dyn Ledger) {
     let item = for_ever("r", 10);
-    let ann = granted(ledger, item.clone()).await;
-    for ttl in [Ttl::INFINITE, short()] {
-        let again = SealItem { ttl, ..item.clone() };
-        let SealVerdict::Again(grant) = seal_one(ledger, again).await else { panic!("not again") };
-        assert_eq!(grant.ttl, Ttl::INFINITE);
-        assert_a_minute(grant.remaining_ms);
-    }
+    let rerun = SealItem { attempt: Attempt::Rerun, ..item.clone() };
+    granted(ledger, item).await;
+    let ann = again(ledger, rerun.clone()).await;
+    assert_unconfirmed(ledger, &ann).await;
     renewed(ledger, &ann, None).await;
-    for ttl in [Ttl::INFINITE, short()] {
-        let again = SealItem { ttl, ..item.clone() };
-        let SealVerdict::Again(grant) = seal_one(ledger, again).await else { panic!("not again") };
-        assert_eq!(grant.ttl, Ttl::INFINITE);
-        assert_for_ever(grant.remaining_ms);
-        assert_for_ever(left(ledger, &ann).await);
+    assert_confirmed(ledger, &again(ledger, rerun).await).await;
+}
+
+/// The same call with another ttl changes it at once: from finite to finite, to infinite and back.
+pub async fn the_same_call_with_another_ttl_changes_it(ledger: &dyn Ledger) {
+    let hour = Ttl::from_ms(3_600_000);
+    let item = SealItem { ttl: Some(Ttl::from_ms(5_000)), ..seal(["r"], 10) };
+    granted(ledger, item.clone()).await;
+    for (asked, attempt) in [
+        (hour, Attempt::First),
+        (Ttl::INFINITE, Attempt::First),
+        (Ttl::from_ms(15_000), Attempt::First),
+        (Ttl::INFINITE, Attempt::Rerun),
+        (hour, Attempt::Rerun),
+    ] {
+        let grant = again(ledger, SealItem { ttl: Some(asked), attempt, ..item.clone() }).await;
+        assert_eq!(grant.ttl, asked);
+        if asked.is_infinite() {
+            assert_confirmed(ledger, &grant).await;
+        } else {
+            assert_eq!((grant.remaining_ms, grant.unconfirmed), (asked.as_ms(), false));
+            let left = record(ledger, &grant).await.remaining_ms;
+            assert!((asked.as_ms() - 4_000..=asked.as_ms()).contains(&left), "{left}");
+        }
     }
+    // Also while it is not confirmed.
+    let item = for_ever("s", 10);
+    granted(ledger, item.clone()).await;
+    let grant = again(ledger, SealItem { ttl: Some(hour), ..item }).await;
+    assert_eq!((grant.ttl, grant.unconfirmed), (hour, false));
+    assert!(record(ledger, &grant).await.remaining_ms > 3_500_000);
+}
+
+/// The same call without a ttl keeps the lock's own, whatever set it, and starts it again. Longest hold
+/// and metadata stay.
+pub async fn the_same_call_without_a_ttl_keeps_it(ledger: &dyn Ledger) {
+    let item = SealItem { ttl: Some(Ttl::from_ms(20_000)), ..seal(["r"], 10) };
+    let ann = granted(ledger, item.clone()).await;
+    let item = SealItem { ttl: None, ..item };
+    crate::conformance::pause(20).await;
+    let grant = again(ledger, item.clone()).await;
+    assert_eq!((grant.ttl.as_ms(), grant.remaining_ms), (20_000, 20_000));
+    renewed(ledger, &ann, Some(long())).await;
+    let grant = again(ledger, item).await;
+    assert_eq!((grant.ttl, grant.remaining_ms), (long(), long().as_ms()));
+    // A new lock gets the default.
+    let bob = granted(ledger, SealItem { ttl: None, ..seal(["s"], 10) }).await;
+    assert_eq!((bob.ttl, bob.remaining_ms), (Ttl::DEFAULT, Ttl::DEFAULT.as_ms()));
+    let both = granted(ledger, SealItem { ttl: None, ..seal(["t", "u"], 10) }).await;
+    assert_eq!((both.ttl, both.remaining_ms), (Ttl::DEFAULT, Ttl::DEFAULT.as_ms()));
 }
 
 /// A renewal makes any lock infinite, and an infinite one finite again.
@@ -82,26 +165,20 @@ pub async fn a_renewal_changes_to_infinite_and_back(ledger: &dyn Ledger) {
     assert!(left(ledger, &ann).await <= long().as_ms());
 }
 
-/// A re-entry that asks for ever gets a minute at least, like a grant.
-pub async fn a_re_entry_may_ask_for_ever(ledger: &dyn Ledger) {
-    let item = SealItem { ttl: Ttl::from_ms(5_000), ..seal(["r"], 10) };
-    let ann = granted(ledger, item.clone()).await;
-    let again = SealItem { ttl: Ttl::INFINITE, ..item };
-    let SealVerdict::Again(grant) = seal_one(ledger, again).await else { panic!("not again") };
-    assert_eq!(grant.ttl, Ttl::INFINITE);
-    assert_a_minute(grant.remaining_ms);
-    assert_for_ever(renewed(ledger, &ann, None).await.remaining_ms);
-}
-
 /// The answer to the successor may be lost, too.
 pub async fn the_successor_of_an_infinite_lock_has_to_show_up(ledger: &dyn Ledger) {
     let ann = granted(ledger, for_ever("r", 10)).await;
     renewed(ledger, &ann, None).await;
     let kind = SealKind::Transfer { from: ann.lock };
-    let bob = granted(ledger, SealItem { kind, ..for_ever("r", 20) }).await;
-    assert_eq!(bob.ttl, Ttl::INFINITE);
-    assert_a_minute(bob.remaining_ms);
-    assert_for_ever(renewed(ledger, &bob, None).await.remaining_ms);
+    let item = SealItem { kind, ttl: None, ..for_ever("r", 20) };
+    let bob = granted(ledger, item.clone()).await;
+    assert_eq!((bob.ttl, bob.remaining_ms), (Ttl::INFINITE, MINUTE_MS));
+    assert_unconfirmed(ledger, &bob).await;
+    assert_confirmed(ledger, &again(ledger, item).await).await;
+    let kind = SealKind::Transfer { from: bob.lock };
+    let carl = granted(ledger, SealItem { kind, ttl: None, ..for_ever("r", 30) }).await;
+    assert_unconfirmed(ledger, &carl).await;
+    assert_confirmed(ledger, &renewed(ledger, &carl, None).await).await;
 }
 
 /// An operator can still end it, at once or soon.

@@ -163,7 +163,7 @@ impl Mover {
             let back = self.below(self.seals.len().min(6));
             let item = self.seals[self.seals.len() - 1 - back].clone();
             self.number += 1;
-            let ttl = if self.chance(50) { self.ttl() } else { item.ttl };
+            let ttl = if self.chance(50) { self.asked_ttl() } else { item.ttl };
             return vec![SealItem { number: Some(self.number), ttl, ..item }];
         }
         let mut free: Vec<&str> = RESOURCES.to_vec();
@@ -204,7 +204,7 @@ impl Mover {
         // Seals are run again, but given up through a release.
         let attempt = if self.chance(15) { Attempt::Rerun } else { Attempt::First };
         let owner = self.one_of(&OWNERS).to_owned();
-        let (lock, ttl) = (self.lock(25), self.ttl());
+        let (lock, ttl) = (self.lock(25), Some(self.ttl()));
         let (kind, max_hold, metadata) = (self.kind(), self.max_hold(), self.metadata());
         let waits = self.chance(60).then_some(GATEWAY);
         let item = SealItem {
@@ -280,9 +280,15 @@ impl Mover {
     fn ttl(&mut self) -> Ttl {
         match self.below(10) {
             0..3 => Ttl::from_ms(1),
-            3 => Ttl::INFINITE,
+            3 | 4 => Ttl::INFINITE,
             _ => long(),
         }
+    }
+
+    /// None is asked for now and then: of a lock that is there already, for the default is over before a slow
+    /// run is.
+    fn asked_ttl(&mut self) -> Option<Ttl> {
+        (!self.chance(20)).then(|| self.ttl())
     }
 
     fn renewal(&mut self) -> RenewItem {

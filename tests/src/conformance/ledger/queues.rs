@@ -141,7 +141,7 @@ pub async fn a_release_leaves_the_line(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let (first, second) = (waiting(ledger, ["r"]).await, waiting(ledger, ["r"]).await);
     release_one(ledger, first.lock).await;
-    assert_eq!(release_one(ledger, first.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(release_one(ledger, first.lock).await, ReleaseVerdict::Buried);
     release_one(ledger, ann.lock).await;
     assert_eq!(called(ledger, "r").await, Some(second.lock));
     assert_eq!(seal_one(ledger, turn(&first, 20)).await, SealVerdict::Ended(LockEnd::Released));
@@ -169,7 +169,7 @@ pub async fn who_does_not_come_is_passed_over(ledger: &dyn Ledger) {
 
 /// A call counts only for as long as nothing of what it was about was renewed.
 pub async fn a_renewal_takes_the_turn_back(ledger: &dyn Ledger) {
-    let ann = granted(ledger, SealItem { ttl: Ttl::from_ms(600), ..seal(["r"], 10) }).await;
+    let ann = granted(ledger, SealItem { ttl: Some(Ttl::from_ms(600)), ..seal(["r"], 10) }).await;
     let (first, second) = (waiting(ledger, ["r"]).await, waiting(ledger, ["r"]).await);
     pause(700).await;
     assert_eq!(called(ledger, "r").await, Some(first.lock));

@@ -132,7 +132,7 @@ pub async fn a_lock_record_says_what_is_happening_to_it(ledger: &dyn Ledger) {
     assert_eq!((broken.break_due, broken.superseded_by), (None, None));
 
     // Taken over on one of its resources, and not the first.
-    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 11) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(short()), ..seal(["a", "b"], 11) }).await;
     expire().await;
     let bob = held(ledger, "b", 15).await;
     assert_eq!(record(&pair).await.superseded_by, Some(Supersession::Grant));

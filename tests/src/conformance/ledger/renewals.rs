@@ -6,7 +6,7 @@ use fence_core::ports::{
     Ended, Grant, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
     SealVerdict, WriteItem,
 };
-use fence_core::{LockEnd, LockState, Refusal, Ttl};
+use fence_core::{LockEnd, LockId, LockState, Refusal, Ttl};
 
 use super::build::*;
 
@@ -29,7 +29,7 @@ pub async fn a_renewal_starts_the_ttl_again(ledger: &dyn Ledger) {
 
 /// A new ttl stays for the renewals after it.
 pub async fn a_renewal_may_bring_a_new_ttl(ledger: &dyn Ledger) {
-    let ann = granted(ledger, SealItem { ttl: short(), ..seal(["r"], 10) }).await;
+    let ann = granted(ledger, SealItem { ttl: Some(short()), ..seal(["r"], 10) }).await;
     let hour = Ttl::from_ms(3_600_000);
     for ttl in [Some(hour), None] {
         let RenewVerdict::Renewed { grant, .. } = renew_for(ledger, ann.lock, ttl).await else {
@@ -119,7 +119,7 @@ pub async fn many_are_renewed_at_once(ledger: &dyn Ledger) {
 
 /// Its deadline starts again on each of its resources.
 pub async fn a_lock_on_several_resources_is_renewed_on_all(ledger: &dyn Ledger) {
-    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(short()), ..seal(["a", "b"], 10) }).await;
     expire().await;
     renew_for(ledger, pair.lock, Some(long())).await;
     for each in ["a", "b"] {
@@ -158,7 +158,40 @@ pub async fn two_releases_in_one_batch_release_once(ledger: &dyn Ledger) {
     let items = [ann.lock, ann.lock, unknown, unknown].map(ReleaseItem::from);
     let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
     assert!(matches!(verdicts[0], ReleaseVerdict::Released { .. }));
-    assert!(verdicts[1..].iter().all(|verdict| *verdict == ReleaseVerdict::AlreadyEnded));
+    assert_eq!(verdicts[1], ReleaseVerdict::AlreadyEnded);
+    assert_eq!(verdicts[2..], [ReleaseVerdict::Buried, ReleaseVerdict::Buried]);
+}
+
+/// One that must not be buried is left as it was: it can be granted. What holds, waits or has ended under
+/// its id is released all the same, and what was buried before stays so.
+pub async fn an_unknown_id_is_buried_only_where_it_may_be(ledger: &dyn Ledger) {
+    let spare = |lock: LockId| ReleaseItem { may_bury: false, ..lock.into() };
+    let release = async |lock: LockId| {
+        only(ledger.release(Arc::from([spare(lock)]), Patience::Skip).await.expect("decided"))
+    };
+    let item = seal(["r"], 10);
+    for _ in 0..2 {
+        assert_eq!(release(item.lock).await, ReleaseVerdict::Unknown);
+    }
+    assert_eq!(renew_one(ledger, item.lock).await, RenewVerdict::NotFound);
+    let ann = granted(ledger, item).await;
+    let waiter = waiting(ledger, ["r"]).await;
+    assert_eq!(release(waiter.lock).await, ReleaseVerdict::Left(vec![name("r")]));
+    assert_eq!(release(waiter.lock).await, ReleaseVerdict::Buried);
+    assert!(matches!(release(ann.lock).await, ReleaseVerdict::Released { .. }));
+    assert_eq!(release(ann.lock).await, ReleaseVerdict::AlreadyEnded);
+    let one = lock_id();
+    assert_eq!(release_one(ledger, one).await, ReleaseVerdict::Buried);
+    assert_eq!(release(one).await, ReleaseVerdict::Buried);
+    // In one batch each is decided by its own.
+    let (kept, buried) = (seal(["s"], 10), seal(["t"], 10));
+    let items = [spare(kept.lock), buried.lock.into(), spare(buried.lock)];
+    let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
+    use ReleaseVerdict::{Buried, Unknown};
+    assert_eq!(verdicts, [Unknown, Buried, Buried]);
+    granted(ledger, kept).await;
+    let ended = SealVerdict::Ended(LockEnd::Released);
+    assert_eq!(seal_one(ledger, buried).await, ended);
 }
 
 /// Also while it was being broken: it ends as released, and no break comes after it.
@@ -195,7 +228,7 @@ pub async fn a_release_frees_all_its_resources(ledger: &dyn Ledger) {
 /// The verdict on a release of this grant unless it was taken up since.
 async fn release_untouched(ledger: &dyn Ledger, grant: &Grant) -> ReleaseVerdict {
     let unless_renewed_since = Some(grant.acquired_at);
-    let item = ReleaseItem { lock: grant.lock, unless_renewed_since };
+    let item = ReleaseItem { unless_renewed_since, ..grant.lock.into() };
     only(ledger.release(Arc::from([item]), Patience::Skip).await.expect("the release is decided"))
 }
 
@@ -236,11 +269,12 @@ pub async fn a_grant_that_was_taken_up_since_is_kept(ledger: &dyn Ledger) {
 pub async fn a_conditional_release_is_decided_in_its_batch(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
     let unknown = seal(["s"], 10);
-    let since = |lock| ReleaseItem { lock, unless_renewed_since: Some(ann.acquired_at) };
+    let unless_renewed_since = Some(ann.acquired_at);
+    let since = |lock: LockId| ReleaseItem { unless_renewed_since, ..lock.into() };
     let items = [ann.lock.into(), since(ann.lock), since(unknown.lock)];
     let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
     assert!(matches!(verdicts[0], ReleaseVerdict::Released { .. }));
-    assert_eq!(verdicts[1..], [ReleaseVerdict::AlreadyEnded, ReleaseVerdict::AlreadyEnded]);
+    assert_eq!(verdicts[1..], [ReleaseVerdict::AlreadyEnded, ReleaseVerdict::Buried]);
     let ended = SealVerdict::Ended(LockEnd::Released);
     assert_eq!(seal_one(ledger, unknown).await, ended);
 }
@@ -248,7 +282,7 @@ pub async fn a_conditional_release_is_decided_in_its_batch(ledger: &dyn Ledger) 
 /// A lock that ended on one of its resources is given back on the others by its release, also one that
 /// would have lasted for ever.
 pub async fn a_lock_that_ended_in_part_is_released_on_the_rest(ledger: &dyn Ledger) {
-    let pair = granted(ledger, SealItem { ttl: Ttl::INFINITE, ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..seal(["a", "b"], 10) }).await;
     renew_one(ledger, pair.lock).await;
     break_one(ledger, &pair, 0).await;
     let rest = WriteItem { resource: name("b"), ..put(&pair, "k", "x") };

@@ -95,12 +95,12 @@ pub async fn only_locks_that_expired_count_as_taken_over(ledger: &dyn Ledger) {
 
 /// The same caller's retry or re-entry: the same lock and token, the ttl started again.
 pub async fn the_same_id_again_is_the_same_lock(ledger: &dyn Ledger) {
-    let item = SealItem { ttl: short(), ..seal(["r"], 10) };
+    let item = SealItem { ttl: Some(short()), ..seal(["r"], 10) };
     let first = granted(ledger, item.clone()).await;
     apply(ledger, put(&first, "k", "a")).await;
     expire().await;
     for number in [None, Some(99)] {
-        let again = SealItem { number, ttl: long(), ..item.clone() };
+        let again = SealItem { number, ttl: Some(long()), ..item.clone() };
         let SealVerdict::Again(grant) = seal_one(ledger, again).await else { panic!("not again") };
         assert_eq!((grant.token, grant.lock), (first.token, first.lock));
         assert_eq!((grant.ttl, grant.state), (long(), LockState::Leased));
@@ -134,7 +134,7 @@ pub async fn an_ended_id_is_never_granted_again(ledger: &dyn Ledger) {
     release_one(ledger, released.lock).await;
     let broken = seal(["b"], 11);
     break_one(ledger, &granted(ledger, broken.clone()).await, 0).await;
-    let superseded = SealItem { ttl: short(), ..seal(["c"], 12) };
+    let superseded = SealItem { ttl: Some(short()), ..seal(["c"], 12) };
     granted(ledger, superseded.clone()).await;
     expire().await;
     held(ledger, "c", 20).await;
@@ -154,7 +154,7 @@ pub async fn an_ended_id_is_never_granted_again(ledger: &dyn Ledger) {
 /// A release that overtakes its grant wins.
 pub async fn releasing_an_unknown_id_buries_it(ledger: &dyn Ledger) {
     let item = seal(["r"], 10);
-    assert_eq!(release_one(ledger, item.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(release_one(ledger, item.lock).await, ReleaseVerdict::Buried);
     let ended = SealVerdict::Ended(LockEnd::Released);
     assert_eq!(seal_one(ledger, item.clone()).await, ended);
     let rerun = SealItem { attempt: Attempt::Rerun, ..item };
@@ -224,7 +224,7 @@ pub async fn several_resources_need_a_number_above_all_their_fences(ledger: &dyn
 
 /// A lock of which one resource was taken over has ended, everywhere.
 pub async fn a_lock_taken_over_on_one_resource_has_ended(ledger: &dyn Ledger) {
-    let pair = granted(ledger, SealItem { ttl: short(), ..seal(["a", "b"], 10) }).await;
+    let pair = granted(ledger, SealItem { ttl: Some(short()), ..seal(["a", "b"], 10) }).await;
     expire().await;
     held(ledger, "b", 20).await;
     let record = ledger.lock(pair.lock).await.expect("read").expect("kept");

@@ -98,7 +98,7 @@ pub async fn a_sweep_removes_locks_that_ended(ledger: &dyn Ledger) {
     }
     assert_eq!(ledger.lock(ended.lock).await.expect("read"), None);
     assert_eq!(renew_one(ledger, ended.lock).await, RenewVerdict::NotFound);
-    assert_eq!(release_one(ledger, ended.lock).await, ReleaseVerdict::AlreadyEnded);
+    assert_eq!(release_one(ledger, ended.lock).await, ReleaseVerdict::Buried);
     let view = ledger.resource(&name("ended")).await.expect("read").expect("the fence stays");
     assert_eq!((view.state, view.token), (LockState::Released, token(12)));
     assert_eq!(refusal(ledger, put(&ended, "k", "x")).await, Refusal::Released);

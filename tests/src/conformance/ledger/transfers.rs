@@ -78,7 +78,7 @@ pub async fn a_transfer_of_other_resources_is_a_conflict(ledger: &dyn Ledger) {
 /// An expired lock that nobody took over can still be handed over.
 pub async fn an_expired_lock_hands_over(ledger: &dyn Ledger) {
     let ann = expired(ledger, "r", 10).await;
-    let bob = granted(ledger, SealItem { ttl: long(), ..taking_over(&ann, 20) }).await;
+    let bob = granted(ledger, SealItem { ttl: Some(long()), ..taking_over(&ann, 20) }).await;
     apply(ledger, put(&bob, "k", "by bob")).await;
     assert!(matches!(seal_one(ledger, seal(["r"], 30)).await, SealVerdict::Held(_)));
 }
