@@ -76,18 +76,19 @@ impl Field {
 }
 
 async fn seals(field: &Field, ledger: &PgLedger, tally: &mut Tally, patience: Patience) {
-    let number = field.number.fetch_add(1, Ordering::SeqCst);
     let mut names = field.some_names();
     if patience != Patience::Skip {
         names.truncate(1);
     }
-    let items: Arc<[SealItem]> = names.iter().map(|name| sealing(name, number)).collect();
+    let first = field.number.fetch_add(names.len() as i64, Ordering::SeqCst);
+    let items: Arc<[SealItem]> =
+        names.iter().zip(first..).map(|(name, number)| sealing(name, number)).collect();
     let verdicts = ledger.seal(0, items, patience).await.unwrap();
     tally.count(verdicts.iter().map(|verdict| *verdict == SealVerdict::Busy));
     let mut granted = field.granted.lock().unwrap();
     for verdict in verdicts {
         if let SealVerdict::Sealed(grant, _) = verdict {
-            granted.push((grant.lock, grant.resources[0].to_string(), number));
+            granted.push((grant.lock, grant.resources[0].to_string(), grant.token.get()));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What becomes of grants whose answer was lost, whose caller has gone, or whose number did not
 //! rise, on a ledger that goes as each test says.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
 use std::sync::Arc;

@@ -62,10 +62,10 @@ impl Pair {
         .await;
     }
 
-    /// The standby takes the primary's place, and does not have what it had not got.
+    /// The standby, which was killed, takes the primary's place, and does not have what it had not got.
     async fn fail_over(&self) -> PgConnection {
         self.primary.kill9().await;
-        self.standby.resume();
+        self.standby.start().await;
         self.standby.promote().await;
         eventually("the standby is a primary", async || {
             let mut connection = self.standby.connect(&self.database).await;
@@ -222,7 +222,11 @@ async fn under_load_no_acknowledged_write_or_grant_is_lost_whoever_ends_waits() 
                 (acknowledged.borrow().len() > wanted).then_some(())
             })
             .await;
-            pair.standby.pause();
+            // One that is only paused still gets what was sent to it: the last time it is killed.
+            match round {
+                5 => pair.standby.kill9().await,
+                _ => pair.standby.pause(),
+            }
             for _ in 0..20 {
                 ended.set(ended.get() + pair.end_waits(how).await);
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -2,6 +2,7 @@
 //! place of what the acts call, nor hold what the acts wait for, nor call or lock anything that they were not
 //! granted.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use fence_tests::client::Client;
 use fence_tests::etcd::Etcd;
@@ -31,7 +32,7 @@ struct House {
 impl House {
     async fn new() -> Self {
         let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
-        let mark = Uuid::new_v4().simple().to_string();
+        let mark = random_id().simple().to_string();
         let (keeper, mallory) = (format!("keeper_{mark}"), format!("mallory_{mark}"));
         let database = postgres.database_name().await;
         let roles = format!("CREATE ROLE {keeper} LOGIN; CREATE ROLE {mallory} LOGIN");

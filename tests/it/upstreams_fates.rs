@@ -1,4 +1,5 @@
 //! What is told of a request to an upstream once it is over, whoever has closed its intent.
+#![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::time::Duration;
 

@@ -235,7 +235,7 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
     }
     let rises = |token: Token| {
         token.get() > floor
-            && (!rows.granted.contains(&token) || mutants::is(Mutant::OneNumberForAll))
+            && !names_another(rows, token)
             && item
                 .resources
                 .iter()
@@ -248,6 +248,12 @@ fn obstacle(rows: &Rows, item: &SealItem, token: Option<Token>, now: Now) -> Opt
         Some(_) => None,
         None => drains(rows, &item.resources, now).map(SealVerdict::Draining),
     }
+}
+
+/// Whether a token names a grant already.
+fn names_another(rows: &Rows, token: Token) -> bool {
+    let taken = [Mutant::OneNumberForAll, Mutant::SealEqualToken].into_iter().any(mutants::is);
+    !taken && rows.granted.contains(&token)
 }
 
 /// Above, and not equal.

@@ -207,11 +207,11 @@ pub async fn a_draining_lock_is_completed_by_anybody(ledger: &dyn Ledger) {
 /// in force and whatever its gateway asks meanwhile.
 pub async fn an_infinite_lock_that_drained_has_to_be_confirmed(ledger: &dyn Ledger) {
     for by_its_caller in [true, false] {
-        let resource = if by_its_caller { "r" } else { "s" };
-        let ann = held(ledger, resource, 10).await;
-        let operation = opened(ledger, resource, 10).await;
+        let (resource, number) = if by_its_caller { ("r", 10) } else { ("s", 11) };
+        let ann = held(ledger, resource, number).await;
+        let operation = opened(ledger, resource, number).await;
         release_one(ledger, ann.lock).await;
-        let bob = SealItem { ttl: Some(Ttl::INFINITE), ..waiting([resource], 20) };
+        let bob = SealItem { ttl: Some(Ttl::INFINITE), ..waiting([resource], number + 10) };
         for _ in 0..2 {
             assert!(drains_on(&seal_one(ledger, bob.clone()).await).is_some());
         }

@@ -79,8 +79,8 @@ pub async fn an_infinite_lock_lasts_a_minute_until_it_is_renewed(ledger: &dyn Le
 
 /// Or until its caller sends the same call again, with the ttl or without one.
 pub async fn the_same_call_again_confirms_an_infinite_lock(ledger: &dyn Ledger) {
-    for (resource, ttl) in [("a", Some(Ttl::INFINITE)), ("b", None)] {
-        let item = for_ever(resource, 10);
+    for (resource, number, ttl) in [("a", 10, Some(Ttl::INFINITE)), ("b", 11, None)] {
+        let item = for_ever(resource, number);
         granted(ledger, item.clone()).await;
         for _ in 0..2 {
             let grant = again(ledger, SealItem { ttl, ..item.clone() }).await;
@@ -88,7 +88,7 @@ pub async fn the_same_call_again_confirms_an_infinite_lock(ledger: &dyn Ledger) 
             assert_confirmed(ledger, &grant).await;
         }
     }
-    let item = SealItem { resources: vec![name("c"), name("d")], ..for_ever("unused", 10) };
+    let item = SealItem { resources: vec![name("c"), name("d")], ..for_ever("unused", 12) };
     granted(ledger, item.clone()).await;
     assert_confirmed(ledger, &again(ledger, item).await).await;
 }
@@ -128,7 +128,7 @@ pub async fn the_same_call_with_another_ttl_changes_it(ledger: &dyn Ledger) {
         }
     }
     // Also while it is not confirmed.
-    let item = for_ever("s", 10);
+    let item = for_ever("s", 11);
     granted(ledger, item.clone()).await;
     let grant = again(ledger, SealItem { ttl: Some(hour), ..item }).await;
     assert_eq!((grant.ttl, grant.unconfirmed), (hour, false));
@@ -148,9 +148,9 @@ pub async fn the_same_call_without_a_ttl_keeps_it(ledger: &dyn Ledger) {
     let grant = again(ledger, item).await;
     assert_eq!((grant.ttl, grant.remaining_ms), (long(), long().as_ms()));
     // A new lock gets the default.
-    let bob = granted(ledger, SealItem { ttl: None, ..seal(["s"], 10) }).await;
+    let bob = granted(ledger, SealItem { ttl: None, ..seal(["s"], 11) }).await;
     assert_eq!((bob.ttl, bob.remaining_ms), (Ttl::DEFAULT, Ttl::DEFAULT.as_ms()));
-    let both = granted(ledger, SealItem { ttl: None, ..seal(["t", "u"], 10) }).await;
+    let both = granted(ledger, SealItem { ttl: None, ..seal(["t", "u"], 12) }).await;
     assert_eq!((both.ttl, both.remaining_ms), (Ttl::DEFAULT, Ttl::DEFAULT.as_ms()));
 }
 

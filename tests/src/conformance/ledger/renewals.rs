@@ -184,7 +184,7 @@ pub async fn an_unknown_id_is_buried_only_where_it_may_be(ledger: &dyn Ledger) {
     assert_eq!(release_one(ledger, one).await, ReleaseVerdict::Buried);
     assert_eq!(release(one).await, ReleaseVerdict::Buried);
     // In one batch each is decided by its own.
-    let (kept, buried) = (seal(["s"], 10), seal(["t"], 10));
+    let (kept, buried) = (seal(["s"], 11), seal(["t"], 12));
     let items = [spare(kept.lock), buried.lock.into(), spare(buried.lock)];
     let verdicts = ledger.release(Arc::from(items), Patience::Skip).await.expect("decided");
     use ReleaseVerdict::{Buried, Unknown};
