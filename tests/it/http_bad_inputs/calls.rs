@@ -280,7 +280,12 @@ fn feed() -> Vec<Row> {
     let id = |name, id: &str| {
         row(name, stream(&format!("Last-Event-ID: {id}\r\n")), 400, "request-malformed")
     };
+    let intents = |name, query: &str| {
+        row(name, get(&format!("/admin/intents?{query}")), 400, "query-malformed")
+    };
     vec![
+        intents("intents of what is no name of an upstream", "upstream=a%2Fb"),
+        intents("intents after an id with a sign", "cursor=%2B1"),
         feed("an empty place", "after="),
         feed("a place that is a number", "after=17"),
         feed("a place without number", "after=g0-"),
