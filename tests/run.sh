@@ -13,8 +13,8 @@ has() {
     nginx) [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null ;;
     # protoc reads its own types from this file, which is a package of its own.
     libfaketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 ;;
-    # Debian's python3 knows the module, but cannot make an environment without this package.
-    venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    # 3.11 or newer. Debian's python3 knows the module, but cannot make an environment without this package.
+    venv) python3 -c 'import ensurepip, tomllib, venv' 2>/dev/null ;;
     descriptor.proto) [ -f "$(dirname "$(command -v protoc)")/../include/google/protobuf/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
     esac

@@ -82,7 +82,7 @@ enum Command {
     /// Ends with 0 if every step came out as it must, with 1 if one did not, and with 2 if the drill
     /// could not be carried out, as when nobody answers.
     Drill(Drill),
-    /// Print the HTTP interface as OpenAPI 3.1
+    /// Print the HTTP interface as OpenAPI 3.2
     Openapi,
 }
 

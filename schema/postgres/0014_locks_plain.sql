@@ -88,7 +88,8 @@ BEGIN
            WHERE g.leads
              AND g.token = ANY (ARRAY(SELECT guard.base + a.number FROM unnest(p_number) a (number))))
        OR EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (p_resources))
-       OR EXISTS (SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources))
+       OR EXISTS (SELECT FROM fencegate.upstream_intents u
+                  WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)
        OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL)
     THEN
         RETURN QUERY SELECT * FROM fencegate.seal(

@@ -154,7 +154,7 @@ async fn backups_are_refused_where_they_would_do_harm_or_no_good() {
     assert!(ended.err.contains("has no ledger"), "{}", ended.err);
     assert!(!to.exists() && !from.exists(), "nothing was made");
 
-    let shared = ["--postgres", "postgres://db.example/fence", "--etcd", "etcd.example:2379"];
+    let shared = ["--postgres", "postgres://127.0.0.1/fence", "--etcd", "127.0.0.1:2379"];
     let args: Vec<&str> = ["backup", path(&to)].into_iter().chain(shared).collect();
     let ended = fencegate(&args, &[]).await;
     assert_eq!(ended.code, Some(1), "{}", ended.err);

@@ -57,7 +57,8 @@ async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
     eprintln!("FENCE_TEST_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let disk = FailingDisk::new();
-    let mut gateway = disk.under(Gateway::embedded()).start().await;
+    let mut gateway =
+        disk.under(Gateway::embedded().env("FENCEGATE_REQUEST_TIMEOUT", "1s")).start().await;
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let writers = (0..WRITERS).map(|number| Writer {

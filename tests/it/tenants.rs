@@ -11,7 +11,6 @@ use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
-use uuid::Uuid;
 
 use crate::commands::fencegate;
 use crate::forced::{Ground, run};

@@ -72,7 +72,7 @@ class Live:
         return self.lock
 
 
-OURS, UPSTREAMS = Live("live"), Live("u:live")
+OURS, UPSTREAMS = Live("live"), Live("u:1")
 OBJECT = "known"
 
 
@@ -123,7 +123,7 @@ def before_call(context, case, kwargs):
         replace(path, "resource", NAME, live.name if name != "setFence" else f"fence-{uuid.uuid4()}")
         replace(path, "name", NAME, "u")
         if upstream and KEY.match(str(path.get("path", ""))):
-            path["path"] = "r/live"
+            path["path"] = f"r/{live.name.removeprefix('u:')}"
         if name in ("getObject", "headObject") and KEY.match(str(path.get("key", ""))):
             path["key"] = OBJECT
         if name == "getOperation" and operations:

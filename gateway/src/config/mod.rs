@@ -293,7 +293,7 @@ impl Config {
     /// What is allowed and yet worth a second thought.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.listen.ip().is_loopback() {
+        if !self.is_local() {
             warnings.push(format!(
                 "whoever reaches {} can take and break any lock and read any object: there is no access \
                  control",
@@ -305,6 +305,11 @@ impl Config {
         );
         warnings.extend(self.upstreams.iter().filter_map(Upstream::warning));
         warnings
+    }
+
+    /// Whether only this machine's own processes reach the gateway.
+    pub fn is_local(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
     }
 
     /// Where large payloads go.
@@ -320,7 +325,7 @@ impl Config {
     /// an id is not.
     pub fn requires_lock_id(&self) -> bool {
         match self.require_lock_id {
-            RequireLockId::Auto => !self.listen.ip().is_loopback(),
+            RequireLockId::Auto => !self.is_local(),
             RequireLockId::On => true,
             RequireLockId::Off => false,
         }

@@ -51,6 +51,7 @@ const EVERYWHERE: &[ErrorCode] = &[
 
 /// Codes of every call that needs the ledger.
 const LEDGER: &[ErrorCode] = &[
+    ErrorCode::RefenceRequired,
     ErrorCode::Overloaded,
     ErrorCode::LedgerUnavailable,
     ErrorCode::ResourceBusy,
@@ -85,7 +86,6 @@ const WRITE: &[ErrorCode] = &[
     ErrorCode::VersionMismatch,
     ErrorCode::IdempotencyKeyReused,
     ErrorCode::IdempotencyInProgress,
-    ErrorCode::RefenceRequired,
 ];
 
 /// Codes of a call on a lock that may have ended.
@@ -96,7 +96,6 @@ const ENDED: &[ErrorCode] = &[
     ErrorCode::LockVoid,
     ErrorCode::LockBreaking,
     ErrorCode::LockHoldExceeded,
-    ErrorCode::RefenceRequired,
 ];
 
 /// Codes of whatever goes to an upstream.
@@ -142,7 +141,7 @@ problems! {
         ErrorCode::LockSuperseded, ErrorCode::LockReleased, ErrorCode::LockBroken,
         ErrorCode::LockVoid, ErrorCode::FenceOrderStale, ErrorCode::ResourceFrozen,
         ErrorCode::ResourceDraining,
-        ErrorCode::RefenceRequired, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
+        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
     ]];
     /// A transfer.
     TransferProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
@@ -154,7 +153,7 @@ problems! {
         ErrorCode::LockNotFound, ErrorCode::ResourceDraining,
     ]];
     /// A renewal of many.
-    RenewManyProblems = [EVERYWHERE, LEDGER, JSON, &[ErrorCode::RefenceRequired]];
+    RenewManyProblems = [EVERYWHERE, LEDGER, JSON];
     /// A look at one's own lock.
     LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
     /// A stream of events.
@@ -163,13 +162,13 @@ problems! {
     FeedProblems =
         [EVERYWHERE, LEDGER, &[ErrorCode::EventsCursorVoid, ErrorCode::ShuttingDown]];
     /// A release.
-    ReleaseProblems = [EVERYWHERE, LEDGER, &[ErrorCode::RefenceRequired]];
+    ReleaseProblems = [EVERYWHERE, LEDGER];
     /// A look at a resource.
     ResourceProblems =
         [EVERYWHERE, LEDGER, &[ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound]];
     /// A break, or a mark.
     BreakProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound, ErrorCode::RefenceRequired,
+        ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound,
     ]];
     /// A put.
     PutProblems = [EVERYWHERE, LEDGER, WRITE, &[
@@ -194,11 +193,11 @@ problems! {
     WriteThroughProblems = [EVERYWHERE, LEDGER, THROUGH, WRITE];
     /// A resolution of an intent.
     IntentProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::OperationNotFound, ErrorCode::RefenceRequired,
+        ErrorCode::OperationNotFound,
     ]];
     /// A resolution of doubts.
     DoubtProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::UpstreamNotFound, ErrorCode::RefenceRequired,
+        ErrorCode::UpstreamNotFound,
     ]];
     /// A look at an operation.
     OperationProblems = [EVERYWHERE, LEDGER, &[ErrorCode::OperationNotFound]];

@@ -60,7 +60,7 @@ pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
     let ledger = SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?;
     let blobs = copy_blobs(config, &ledger, &to).await?;
     let mark = ledger.mark().await?;
-    ledger.close().await;
+    ledger.close().await?;
     let synced = File::open(&path).and_then(|ledger| ledger.sync_all());
     synced.with_context(|| format!("cannot sync {}", path.display()))?;
     EmbeddedMint::copy(from, &to, mark)?;

@@ -41,7 +41,7 @@ const SWEEP_ROWS_MAX: i64 = 1000;
 const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often the mark of ledger and mint is raised.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long answers may still go out once the ledger's disk has failed.
+/// How long answers may still go out once callers have been told that the ledger's disk failed under them.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ pub async fn serve(
     upkeep(&runtime, metrics.clone(), soft.clone());
     if let Some(files) = &parts.embedded {
         keep_marking(&runtime, files, soft.clone());
-        stop_if_disk_fails(&runtime, files, hard.clone());
+        stop_if_disk_fails(&runtime, &config, files, hard.clone());
     }
     let limits = limits(&config);
     let app = http::router(AppState {
@@ -132,7 +132,7 @@ pub async fn serve(
     drain.done.cancel();
     if let Some(files) = &parts.embedded {
         raise_mark(&files.ledger, &files.mint).await?;
-        files.ledger.close().await;
+        files.ledger.close().await?;
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ pub async fn migrate(config: &Config) -> anyhow::Result<()> {
     if !path.exists() {
         EmbeddedMint::open(&config.data_dir)?;
     }
-    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?.close().await;
+    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?.close().await?;
     tracing::info!(path = %path.display(), "the ledger is up to date");
     Ok(())
 }
@@ -318,12 +318,19 @@ fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToke
 
 /// Stops the gateway once the ledger's disk has failed, when the callers of the act that found out have been
 /// told that nothing is known of it.
-fn stop_if_disk_fails(runtime: &Runtime, files: &Arc<Embedded>, hard: CancellationToken) {
+fn stop_if_disk_fails(
+    runtime: &Runtime,
+    config: &Config,
+    files: &Arc<Embedded>,
+    hard: CancellationToken,
+) {
     let (clock, files) = (Arc::clone(&runtime.clock), Arc::clone(files));
+    // Callers are told when their time is over.
+    let told = config.request_timeout + LAST_ANSWERS;
     #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
     tokio::spawn(async move {
         files.ledger.disk_failed().await;
-        clock.sleep(LAST_ANSWERS).await;
+        clock.sleep(told).await;
         hard.cancel();
     });
 }

@@ -106,7 +106,7 @@ async fn embedded(
     let mark = ledger.mark().await?.max(mint.mark()) + 1;
     ledger.record_mark(mark).await?;
     mint.record_mark(mark)?;
-    ledger.close().await;
+    ledger.close().await?;
     Ok(told(&refenced, reason))
 }
 

@@ -14,6 +14,9 @@ pub(super) fn checked(
 ) -> BlobStream {
     let (mut seen, mut digest) = (0, Sha256::new());
     let mut check = move |chunk: bytes::Bytes| {
+        if chunk.is_empty() {
+            return Ok(chunk);
+        }
         seen += chunk.len() as u64;
         digest.update(&chunk);
         if seen >= size && digest.finalize_reset()[..] != sha256[..] {

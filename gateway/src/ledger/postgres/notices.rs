@@ -22,9 +22,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// Under which the driver tells what the server sends.
 const TARGET: &str = "sqlx::postgres::notice";
 
-/// In the warning that transaction ids run out, which says nothing of the commit. In another language it counts
+/// In the warnings that ids of transactions, or of groups of them, run out, which say nothing of the commit. In another language it counts
 /// like all others: nothing is acknowledged then.
-const IDS_RUN_OUT: &str = "must be vacuumed within";
+const IDS_RUN_OUT: &str = "must be vacuumed";
 
 tokio::task_local! {
     /// The last warning on the session of the call that is being polled.

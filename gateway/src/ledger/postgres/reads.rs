@@ -22,9 +22,15 @@ use crate::ledger::{
 
 /// Runs a query that only reads, on a session of its own, for an answer that is taken for the present.
 macro_rules! fetch {
-    ($sessions:expr, $method:ident, $query:expr) => {
-        $crate::ledger::postgres::reads::fetch_on!($sessions, take_for_read, $method, $query)
-    };
+    ($sessions:expr, $method:ident, $query:expr) => {{
+        let session = $sessions.take_for_read().await?;
+        let generation = session.generation;
+        let read = $crate::ledger::postgres::reads::fetch_on!($sessions, session, $method, $query);
+        match read {
+            Ok(read) => $sessions.still_present(generation).map(|()| read),
+            Err(error) => Err(error),
+        }
+    }};
 }
 pub(super) use fetch;
 
@@ -32,15 +38,16 @@ pub(super) use fetch;
 /// resources, such as the upkeep of queues and blobs, and for the records of operators, who look there for
 /// what went wrong.
 macro_rules! fetch_anyway {
-    ($sessions:expr, $method:ident, $query:expr) => {
-        $crate::ledger::postgres::reads::fetch_on!($sessions, take, $method, $query)
-    };
+    ($sessions:expr, $method:ident, $query:expr) => {{
+        let session = $sessions.take().await?;
+        $crate::ledger::postgres::reads::fetch_on!($sessions, session, $method, $query)
+    }};
 }
 pub(super) use fetch_anyway;
 
 macro_rules! fetch_on {
-    ($sessions:expr, $take:ident, $method:ident, $query:expr) => {{
-        let mut session = $sessions.$take().await?;
+    ($sessions:expr, $session:ident, $method:ident, $query:expr) => {{
+        let mut session = $session;
         let call = $query.$method(&mut session.connection);
         let answer = $sessions.answer(call).await;
         $sessions.settle(session, answer).map_err(harmless)

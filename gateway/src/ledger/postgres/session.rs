@@ -30,7 +30,7 @@ pub struct Session {
     /// The connection.
     pub connection: PgConnection,
     /// The generation of the ledger as it was known when the session was taken.
-    generation: Option<i64>,
+    pub generation: Option<i64>,
     /// The highest position that was seen flushed in that generation: a server that is behind it has lost
     /// commits. Of the same moment: one from before a re-fence would be held against the ledger after it.
     pub seen: i64,
@@ -87,14 +87,16 @@ impl Sessions {
             .await
             .map_err(|_| LedgerError::Unavailable("all connections are in use".into()))?
             .map_err(|_| LedgerError::Unavailable("the ledger is closed".into()))?;
+        // Looked at before: while this connects, the address may move and the ledger be re-fenced, and the
+        // connection still lead to the server before.
+        let (generation, seen) = {
+            let standing = self.standing();
+            (standing.generation, self.flushed.load(Ordering::Acquire))
+        };
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect().await?,
-        };
-        let (generation, seen) = {
-            let standing = self.standing();
-            (standing.generation, self.flushed.load(Ordering::Acquire))
         };
         Ok(Session { connection, generation, seen, _permit: permit })
     }
@@ -159,6 +161,21 @@ impl Sessions {
         match self.held_against() {
             Some(why) => Err(LedgerError::RefenceRequired(why)),
             None => self.take().await,
+        }
+    }
+
+    /// That what was read in this generation is still the present, now that it was read: while it was,
+    /// something may have come to be held against the server.
+    ///
+    /// # Errors
+    /// It may not be.
+    pub fn still_present(&self, generation: Option<i64>) -> Result<(), LedgerError> {
+        if let Some(why) = self.held_against() {
+            return Err(LedgerError::RefenceRequired(why));
+        }
+        match self.standing().generation == generation || generation.is_none() {
+            true => Ok(()),
+            false => Err(LedgerError::Unavailable("the ledger was re-fenced meanwhile".into())),
         }
     }
 

@@ -95,26 +95,36 @@ impl SqliteLedger {
 
     /// Closes the file, which folds its write-ahead log into it, and notes in it that it was closed: what
     /// is copied from then on is whole. Nothing is written afterwards.
-    pub async fn close(&self) {
+    ///
+    /// # Errors
+    /// The disk failed: what was committed is in the log, and the next start finds out what the disk has.
+    pub async fn close(&self) -> Result<(), LedgerError> {
         let mut writer = self.writer.lock().await;
         self.closed.store(true, Ordering::Release);
-        if self.working().is_err() {
-            return;
-        }
+        self.working()?;
         let readers =
             std::mem::take(&mut *self.readers.lock().unwrap_or_else(PoisonError::into_inner));
         for reader in readers {
             let _ = reader.close().await;
         }
-        let Some(mut connection) = writer.take() else { return };
-        let noted = sqlx::query("UPDATE guard SET closed = 1").execute(&mut connection).await;
-        let closed = match noted {
-            Ok(_) => connection.close().await,
+        let Some(connection) = writer.as_mut() else { return Ok(()) };
+        let noted = sqlx::query("UPDATE guard SET closed = 1").execute(&mut *connection).await;
+        let folded = match noted {
+            // SQLite makes the same checkpoint when it closes, and does not tell whether it failed.
+            Ok(_) => disk::fold_log_whole(connection).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = closed {
+        if let Err(error) = folded {
+            if self.stop_if_disk_failed(&error) {
+                return Err(LedgerError::Unknown(error.to_string()));
+            }
             tracing::warn!(%error, "the ledger was not closed cleanly; nothing is lost");
         }
+        let Some(connection) = writer.take() else { return Ok(()) };
+        if let Err(error) = connection.close().await {
+            tracing::warn!(%error, "the ledger was not closed cleanly; nothing is lost");
+        }
+        Ok(())
     }
 
     fn now(&self) -> Now {
