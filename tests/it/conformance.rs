@@ -153,6 +153,8 @@ on_every_ledger! {
         the_same_call_again_confirms_an_infinite_lock
         a_rerun_confirms_no_infinite_lock
         the_same_call_with_another_ttl_changes_it
+        a_late_sending_changes_nothing_of_a_lock_in_force
+        a_numbered_sending_revives_a_lock_that_has_lapsed
         the_same_call_without_a_ttl_keeps_it
         a_renewal_changes_to_infinite_and_back
         the_successor_of_an_infinite_lock_has_to_show_up

@@ -237,8 +237,12 @@ impl Waiting {
                 place.joined();
                 Ok(Step::Waiting)
             }
-            JoinVerdict::Free | JoinVerdict::Known => {
-                match seal(grants, place.pending.clone()).await? {
+            verdict @ (JoinVerdict::Free | JoinVerdict::Known) => {
+                // The same call again, about a lock that is there: it needs no number.
+                let reentry = verdict == JoinVerdict::Known;
+                match seal(grants, Pending { reentry, ..place.pending.clone() }).await? {
+                    // The lock ended meanwhile.
+                    SealVerdict::NumberTooLow if reentry => Ok(Step::Join),
                     SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_) => {
                         Ok(Step::Join)
                     }

@@ -28,6 +28,35 @@ async fn again(ledger: &dyn Ledger, item: SealItem) -> Grant {
     }
 }
 
+/// A sending of the call that was granted, which comes late: nobody need know of the lock, and whoever does may
+/// have changed its ttl meanwhile.
+pub async fn a_late_sending_changes_nothing_of_a_lock_in_force(ledger: &dyn Ledger) {
+    let ghost = for_ever("a", 10);
+    let ann = granted(ledger, ghost.clone()).await;
+    for attempt in [Attempt::First, Attempt::Rerun] {
+        let late = SealItem { attempt, ..ghost.clone() };
+        let SealVerdict::Again(found) = seal_one(ledger, late).await else { panic!("not again") };
+        assert!(found.unconfirmed && found.remaining_ms <= Ttl::UNCONFIRMED.as_ms(), "{found:?}");
+    }
+    assert_eq!(record(ledger, &ann).await.remaining_ms.max(60_000), 60_000);
+    let ghost = SealItem { ttl: Some(Ttl::from_ms(30_000)), ..seal(["b"], 11) };
+    let bob = granted(ledger, ghost.clone()).await;
+    again(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..ghost.clone() }).await;
+    assert!(matches!(seal_one(ledger, ghost).await, SealVerdict::Again(_)));
+    assert_for_ever(record(ledger, &bob).await.remaining_ms);
+}
+
+/// Then it is the caller's repetition, which was taken for a new call: the lock revives, and is no more than it was.
+pub async fn a_numbered_sending_revives_a_lock_that_has_lapsed(ledger: &dyn Ledger) {
+    let item = SealItem { ttl: Some(short()), ..seal(["r"], 10) };
+    let ann = granted(ledger, item.clone()).await;
+    expire().await;
+    let again = SealItem { number: Some(20), ttl: Some(long()), ..item };
+    let SealVerdict::Again(found) = seal_one(ledger, again).await else { panic!("not again") };
+    assert_eq!((found.token, found.ttl), (ann.token, long()));
+    assert!(record(ledger, &ann).await.remaining_ms > short().as_ms());
+}
+
 async fn record(ledger: &dyn Ledger, lock: &Grant) -> Grant {
     ledger.lock(lock.lock).await.expect("read").expect("known").grant
 }

@@ -254,7 +254,8 @@ pub async fn a_grant_that_was_taken_up_since_is_kept(ledger: &dyn Ledger) {
     let reentered = granted(ledger, item.clone()).await;
     crate::conformance::pause(2).await;
     renew_one(ledger, renewed.lock).await;
-    assert!(matches!(seal_one(ledger, item).await, SealVerdict::Again(_)));
+    let again = SealItem { number: None, ..item };
+    assert!(matches!(seal_one(ledger, again).await, SealVerdict::Again(_)));
     for grant in [&renewed, &reentered] {
         assert_eq!(release_untouched(ledger, grant).await, ReleaseVerdict::Kept);
         apply(ledger, put(grant, "k", "still mine")).await;
