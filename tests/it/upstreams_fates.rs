@@ -53,11 +53,10 @@ async fn the_upstreams_word_is_kept(setup: SetUp) {
 
 /// The upstream acts after the gateway has given up, so the effect is there whatever the operator knows of it.
 async fn what_an_operator_has_closed_stays_unknown(setup: SetUp) {
-    let (gateway, upstream) =
-        fronted(setup, "drained", ",timeout=500ms,connect_timeout=400ms").await;
+    let (gateway, upstream) = fronted(setup, "drained", ",timeout=2s,connect_timeout=1s").await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
-    let late = post(&client, &lock, "delay=1000").await.refused(504, "upstream-timeout");
+    let late = post(&client, &lock, "delay=3000").await.refused(504, "upstream-timeout");
     assert_eq!(outcome(&told(&client, &late).await), ["unknown", "open"]);
     eventually("the upstream acts", async || (upstream.seen().len() == 1).then_some(())).await;
     let operation = late.problem().operation.expect("an operation");
@@ -77,11 +76,11 @@ async fn what_an_operator_has_closed_stays_unknown(setup: SetUp) {
 }
 
 async fn what_its_time_has_closed_stays_unknown(setup: SetUp) {
-    let more = ",timeout=500ms,connect_timeout=400ms,max_effect_delay=1500ms";
+    let more = ",timeout=2s,connect_timeout=1s,max_effect_delay=5s";
     let (gateway, upstream) = fronted(setup, "drained", more).await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
-    let late = post(&client, &lock, "delay=700").await.refused(504, "upstream-timeout");
+    let late = post(&client, &lock, "delay=3000").await.refused(504, "upstream-timeout");
     let mut states = Vec::new();
     // At any moment there is an answer, and none says that there was no effect.
     let told = eventually("its time is over", async || {
@@ -113,12 +112,11 @@ async fn what_was_never_sent_is_not_applied(setup: SetUp) {
 
 /// Neither of what it answered nor of what it did not, and that is said.
 async fn of_admitted_requests_nothing_is_known(setup: SetUp) {
-    let (gateway, upstream) =
-        fronted(setup, "admission", ",timeout=500ms,connect_timeout=400ms").await;
+    let (gateway, upstream) = fronted(setup, "admission", ",timeout=2s,connect_timeout=1s").await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
     let done = post(&client, &lock, "").await.expect(200);
-    let late = post(&client, &lock, "delay=700").await.refused(504, "upstream-timeout");
+    let late = post(&client, &lock, "delay=3000").await.refused(504, "upstream-timeout");
     eventually("the upstream acts", async || (upstream.seen().len() == 2).then_some(())).await;
     for answer in [done, late] {
         let operation = answer.header("x-operation-id").expect("an operation").to_owned();

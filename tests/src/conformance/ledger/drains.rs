@@ -333,7 +333,7 @@ pub async fn a_lost_answer_to_a_draining_seal_is_found(ledger: &dyn Ledger) {
 /// The one timing assumption, for those who make it.
 pub async fn an_intent_counts_as_closed_after_the_longest_delay(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let delay = Some(Duration::from_millis(300));
+    let delay = Some(Duration::from_millis(1000));
     let item = IntentItem { max_effect_delay: delay, ..intent("r", 10) };
     let operation = item.operation;
     open(ledger, item).await;
@@ -344,7 +344,7 @@ pub async fn an_intent_counts_as_closed_after_the_longest_delay(ledger: &dyn Led
     let closes = ledger.intents(filter).await.expect("read").remove(0).closes_at;
     assert!(closes.is_some());
     assert_eq!(end(ledger, operation).await, None);
-    pause(320).await;
+    pause(1020).await;
     // What came of it nobody knows, before the sweeper has seen it and after.
     assert_eq!(end(ledger, operation).await, Some(IntentEnd::Elapsed));
     assert!(matches!(seal_one(ledger, again(&bob)).await, SealVerdict::Again(_)));
