@@ -94,7 +94,7 @@ fn head_of(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>> {
 
 /// A request with a body.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
