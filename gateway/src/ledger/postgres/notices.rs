@@ -4,8 +4,8 @@
 //!
 //! The driver hands warnings to `tracing` and to nobody else, without their SQLSTATE, in the language of the
 //! server, while it polls the call whose session they came on. So a layer of our own, which no log filter
-//! reaches, tells the call; and every warning counts. There is none that an act causes otherwise, but one, which
-//! Postgres sends with every act once transaction ids run out.
+//! reaches, tells the call; and every warning counts. There is none that an act causes otherwise, but two that
+//! say nothing of the commit, which are known by their words.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -22,9 +22,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// Under which the driver tells what the server sends.
 const TARGET: &str = "sqlx::postgres::notice";
 
-/// In the warnings that ids of transactions, or of groups of them, run out, which say nothing of the commit. In another language it counts
-/// like all others: nothing is acknowledged then.
-const IDS_RUN_OUT: &str = "must be vacuumed";
+/// In the warnings that say nothing of the commit: that ids of transactions, or of groups of them, run out, and
+/// that the queue of NOTIFY fills up. In another language they count like all others: nothing is acknowledged then.
+const HARMLESS: [&str; 2] = ["must be vacuumed", "NOTIFY queue is"];
 
 tokio::task_local! {
     /// The last warning on the session of the call that is being polled.
@@ -39,7 +39,7 @@ impl<S: Subscriber> Layer<S> for Listening {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = Text(String::new());
         event.record(&mut text);
-        if !text.0.contains(IDS_RUN_OUT) {
+        if !HARMLESS.iter().any(|harmless| text.0.contains(harmless)) {
             // Outside of a call nobody waits for an answer.
             let _ = WARNING.try_with(|warning| warning.replace(Some(text.0)));
         }
