@@ -367,19 +367,16 @@ BEGIN
                             SELECT fencegate.millis(min(f.deadline) - t) FROM fencegate.fences f
                             WHERE f.resource = ANY (names) AND f.lock_id = known.id);
                         -- What comes with a number was sent to be granted, perhaps long ago by the very call
-                        -- that was: it changes nothing of a lock that has not lapsed. Not so a transfer, whose
-                        -- repetitions have numbers, too.
-                        IF p_number[i] IS NULL OR p_from[i] IS NOT NULL OR completed
+                        -- that was, and a rerun without one as well: it changes nothing of a lock that has not
+                        -- lapsed.
+                        IF (p_number[i] IS NULL AND p_attempt[i] = 0) OR completed
                                 OR remaining_ms <= 0 THEN
                             made.ttl_ms := coalesce(p_ttl_ms[i], known.ttl_ms);
-                            -- Nor does it prove that anybody knows of the lock, and a rerun does not either;
-                            -- or if the lock was not in force before: its token was told to nobody.
+                            -- Nor does it prove that anybody knows of the lock. If that was not in force before,
+                            -- its token was told to nobody.
                             remaining_ms := fencegate.restart(
                                 known, made.ttl_ms,
-                                NOT completed
-                                AND ((p_attempt[i] = 0
-                                      AND (p_number[i] IS NULL OR p_from[i] IS NOT NULL))
-                                     OR known.ttl_ms <> fencegate.infinite_ms()), t);
+                                NOT completed AND p_number[i] IS NULL AND p_attempt[i] = 0, t);
                         END IF;
                         unconfirmed := made.ttl_ms = fencegate.infinite_ms() AND EXISTS (
                             SELECT FROM fencegate.fences f

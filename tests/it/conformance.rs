@@ -154,6 +154,7 @@ on_every_ledger! {
         a_rerun_confirms_no_infinite_lock
         the_same_call_with_another_ttl_changes_it
         a_late_sending_changes_nothing_of_a_lock_in_force
+        a_late_sending_of_a_transfer_confirms_nothing
         a_numbered_sending_revives_a_lock_that_has_lapsed
         the_same_call_without_a_ttl_keeps_it
         a_renewal_changes_to_infinite_and_back

@@ -109,6 +109,33 @@ async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
     }
 }
 
+/// Another gateway may have found out that the ledger lost commits. Whoever is told so of an act reads nothing
+/// as the present afterwards, until the ledger says otherwise.
+#[tokio::test]
+async fn once_an_act_was_told_that_the_ledger_lost_commits_reads_are_refused_too() {
+    let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
+    let database = postgres.database_name().await;
+    let settings = Gateway::clustered(&postgres.url(&database), &etcd.endpoint(), &etcd.prefix());
+    let gateway = settings.flag("--refence", "manual").start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    client.put("job:1", "k", "kept").under(&lock).send().await.expect(201);
+    let say = async |halted: &str| {
+        for table in ["write_guard", "seal_guard"] {
+            let set = format!("UPDATE fencegate.{table} SET halted = {halted}");
+            postgres.execute(&database, &set).await;
+        }
+    };
+    say("'the test says so'").await;
+    client.put("job:1", "k", "late").under(&lock).send().await.refused(503, "refence-required");
+    client.read("job:1", "k").send().await.refused(503, "refence-required");
+    say("NULL").await;
+    eventually("reads are answered again", async || {
+        (client.read("job:1", "k").send().await.status == 200).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_ledger_that_fell_behind_stays_refused_when_it_has_caught_up() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());

@@ -56,6 +56,36 @@ async fn a_grant_of_round_one_stays_when_round_two_fails() {
     rig.write("a", a.grant.token).await.unwrap();
 }
 
+/// Somebody else gets the lock while the answer to a grant is lost, so that its rerun is refused and buries its
+/// id, which nobody released: a wait goes on under another one. Under an id that the caller chose, the refusal is
+/// told.
+#[tokio::test]
+async fn a_wait_whose_rerun_was_refused_is_not_told_of_a_release() {
+    for id in [None, Some(LockId(random_id()))] {
+        let rig = Rig::new();
+        let (memory, mint) = (rig.memory(), Arc::clone(&rig.mint));
+        let ttl_ms = if id.is_none() { 500 } else { 3_600_000 };
+        let mut first = true;
+        rig.ledger.on_seal(move |_, _| {
+            if !std::mem::take(&mut first) {
+                return Step::act();
+            }
+            let (memory, mint) = (Arc::clone(&memory), Arc::clone(&mint));
+            Step::fail(lost()).and_then(async move {
+                let number = next_number(&mint).await;
+                seal_as(&memory, "faster", number, ttl_ms).await;
+            })
+        });
+        let wait = Duration::from_secs(10);
+        let answer = rig.engine.acquire(Acquire { id, wait, ..asking(R) }).await;
+        match (id, answer) {
+            (None, Ok(acquired)) => assert!(!acquired.again),
+            (Some(_), Err(EngineError::Held(holder))) => assert_eq!(holder.owner, "faster"),
+            (_, answer) => panic!("{answer:?}"),
+        }
+    }
+}
+
 /// A grant that is sealed, whose caller then gives up, and whose answer is then lost.
 async fn given_up_and_lost(rig: &Rig, id: Option<LockId>) {
     let gate = Arc::new(Notify::new());

@@ -113,6 +113,7 @@ async fn what_waits_for_it_too_long_was_not_applied_and_is_told_so() {
         client.lock(&json!({ "resource": "job:1", "ttl": "10m", "wait": "1s" })),
         client.renew(&lock, Some("1h")),
         client.put("job:1", "k", "x").under(&lock),
+        client.put("job:1", "k", "x").under(&lock).idempotency_key("once"),
     ];
     for answer in join_all(calls.map(Call::send)).await {
         let refused = answer.refused(503, "resource-busy");
@@ -121,7 +122,7 @@ async fn what_waits_for_it_too_long_was_not_applied_and_is_told_so() {
     run(&mut guarded, "COMMIT").await;
     let view: Resource = client.get(resource_path("job:1")).send().await.expect(200).parse();
     assert_eq!((view.version, view.state), (0, LockState::Expired), "nothing was applied");
-    client.put("job:1", "k", "x").under(&lock).send().await.expect(201);
+    client.put("job:1", "k", "x").under(&lock).idempotency_key("once").send().await.expect(201);
 }
 
 #[tokio::test]

@@ -304,6 +304,28 @@ async fn an_old_primary_that_comes_back_is_refused_and_disturbs_nobody() {
     assert!(found["generation"].as_i64() > Some(0), "{found}");
 }
 
+/// Its own guard asks for a re-fence, which must not hide that another server was re-fenced already.
+#[tokio::test]
+async fn a_stale_standby_that_is_promoted_by_mistake_answers_no_reads() {
+    let site = Site::new().await;
+    let stale = site.primary.standby().await;
+    let gateway = site.gateway("auto").start().await;
+    let client = gateway.client();
+    let locks = locks(&site, &client).await;
+    stale.promote().await;
+    site.fail_over().await;
+    locks.until_late(&client, "fence-token-void").await;
+
+    let database = fence_tests::postgres::database_in(&site.url);
+    let stray = Gateway::clustered(&stale.url(database), &site.etcd.endpoint(), &site.prefix);
+    for how in ["auto", "manual"] {
+        let stray = stray.clone().flag("--refence", how).begin();
+        listening(&stray).await;
+        assert_eq!(locks.late(&stray.client()).await, ["refence-required"; 3]);
+        reads_are_refused(&stray.client(), &locks.unknown).await;
+    }
+}
+
 #[tokio::test]
 async fn a_waiter_gets_its_lock_when_a_refence_voids_the_one_before_it() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());

@@ -153,7 +153,8 @@ impl Grants {
     ) -> Result<Acquired, EngineError> {
         let pending = Pending {
             proposed: request.to.is_some(),
-            reentry: false,
+            // A lock that has ended hands nothing over: only a repetition can come to something.
+            reentry: request.to.is_some() && from.ended.is_some(),
             item: SealItem {
                 kind: SealKind::Transfer { from: request.from },
                 lock: request.to.unwrap_or_else(|| self.runtime.ids.lock()),
@@ -230,6 +231,8 @@ impl Grants {
         if was_freed {
             match seal(&self.grants, pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued) => {}
+                // A re-entry for which the hint was old: it goes again without a number, which restarts its ttl.
+                Ok(SealVerdict::Again(grant)) if pending.proposed && !grant.unconfirmed => {}
                 Err(error @ (EngineError::MintUnavailable(_) | EngineError::MintRegressed(_))) => {
                     no_number = Some(error)
                 }
@@ -248,7 +251,7 @@ impl Grants {
                 return Err(error);
             }
             if !request.wait.is_zero() {
-                return self.waiting.acquire(&self.grants, pending, until).await;
+                return self.waiting.acquire(&self.grants, pending, None, until).await;
             }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
             pending.reentry = true;
@@ -273,10 +276,10 @@ impl Grants {
         until: Duration,
     ) -> Result<Acquired, EngineError> {
         match verdict {
-            SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)
+            refused @ (SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_))
                 if pending.item.waits.is_some() =>
             {
-                self.waiting.acquire(&self.grants, pending, until).await
+                self.waiting.acquire(&self.grants, pending, Some(refused), until).await
             }
             SealVerdict::Drains { resource, .. } => {
                 self.waiting.drained(pending, resource, until).await

@@ -82,8 +82,12 @@ impl Lookout {
         let last = self.last.replace(place.clone());
         if let Ok(head) = &head
             && head.ledger == Some(place.epoch.ledger)
-            && place.called_for.is_none()
-            && let Some(why) = head.witness.as_ref().and_then(|witness| witness.lost(&place))
+            && let Some(witness) = &head.witness
+            && let Some(why) = witness.lost(&place)
+            // What calls for a re-fence here does not say yet that another server is the ledger by now.
+            && (place.called_for.is_none()
+                || (witness.generation > place.generation
+                    && place.called_for.as_ref() != Some(&why)))
         {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
             self.ledger.halt(place.generation, &why).await?;

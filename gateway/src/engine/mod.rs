@@ -28,6 +28,7 @@ mod rejections;
 mod start;
 mod sweeper;
 mod traces;
+mod under_way;
 pub mod upstreams;
 mod views;
 mod waiting;

@@ -24,6 +24,7 @@ use super::lookout::Lookout;
 use super::reads::Read;
 use super::rejections::Rejections;
 use super::traces::Traces;
+use super::under_way::UnderWay;
 use super::upstreams::{CloseIntents, Closing, Drains, OpenIntents, Upstreams};
 use super::waiting::{Join, Keep, Waiting};
 use super::watch::Watches;
@@ -202,6 +203,7 @@ impl Starter {
         Writes {
             committers: (0..committers.max(1)).map(committer).collect(),
             rejections: Rejections::start(Arc::clone(ledger), &runtime, closing),
+            under_way: UnderWay::default(),
             runtime,
         }
     }
@@ -209,7 +211,8 @@ impl Starter {
     /// Commits of many go one by one.
     fn commits(&self, ledger: &Arc<dyn Ledger>, committers: usize) -> Commits {
         let committer = |_| self.limited(CommitMany { ledger: Arc::clone(ledger) }, 1);
-        Commits { committers: (0..committers.max(1)).map(committer).collect() }
+        let committers = (0..committers.max(1)).map(committer).collect();
+        Commits { committers, under_way: UnderWay::default() }
     }
 
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Attempt, JoinItem, JoinVerdict, Ledger, LedgerError, Patience, Runtime, SealItem, SealVerdict,
 };
-use fence_core::{LockId, ResourceName};
+use fence_core::{LockEnd, LockId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::acquired::{Acquired, acquired, seal};
@@ -107,8 +107,9 @@ enum Step {
     /// It stands in line.
     Waiting,
     Acquired(Acquired),
-    /// It has to join: what was free was taken by somebody else, or it is not in line any more.
-    Join,
+    /// It has to join: what was free was taken by somebody else, or it is not in line any more. With how a
+    /// seal of its own was refused just now: a rerun of that has buried the id.
+    Join(Option<SealVerdict>),
     /// Its time is up; what kept it, if that was no holder.
     Elapsed(Option<EngineError>),
     /// Sealed, but not in force before nothing of older tokens is under way on this resource.
@@ -125,25 +126,40 @@ impl Waiting {
     /// 4. Sealed, but effects of older tokens are under way: wait until it is in force.
     /// 5. Time is up: `WaitElapsed`, or why no number could be had. Under an id that the caller chose
     ///    the place is kept for a while; else it is given up. The same if the caller hangs up.
+    ///
+    /// `refused` says how a seal was refused that led here. If that was a rerun its id is buried: an id that
+    /// nobody has heard of is replaced, and under one that the caller chose the refusal is the answer.
     pub(super) async fn acquire(
         &self,
         grants: &Batcher<Granting>,
         pending: Pending,
+        refused: Option<SealVerdict>,
         until: Duration,
     ) -> Result<Acquired, EngineError> {
-        let place = self.take_place(pending);
+        let mut place = self.take_place(pending);
         if !self.line.is_heard(self.request_timeout).await {
             return place.end(Err(EngineError::LedgerUnavailable("no heartbeat".into())));
         }
-        let mut step = Step::Join;
+        let mut step = Step::Join(refused);
         let no_number = loop {
             step = match step {
-                Step::Join if self.runtime.clock.elapsed() >= until => break None,
-                Step::Join => match self.join(&place, grants).await {
+                Step::Join(_) if self.runtime.clock.elapsed() >= until => break None,
+                Step::Join(refused) => match self.join(&place, grants).await {
                     Ok(step) => step,
+                    Err(EngineError::LockEnded(LockEnd::Released)) if !place.pending.proposed => {
+                        place = self.under_new_id(place);
+                        Step::Join(None)
+                    }
                     // It may have joined.
                     Err(error) if error.code().status() >= 500 => return Err(error),
-                    Err(error) => return place.end(Err(error)),
+                    Err(error) => {
+                        return place.end(match (error, refused) {
+                            (EngineError::LockEnded(LockEnd::Released), Some(refused)) => {
+                                acquired(refused)
+                            }
+                            (error, _) => Err(error),
+                        });
+                    }
                 },
                 Step::Waiting => self.turn(&place, grants, until).await?,
                 Step::Drains(resource) => self.drain(&place, resource, until).await?,
@@ -222,6 +238,14 @@ impl Waiting {
         }
     }
 
+    /// The same wait under another id: nobody has heard of the one before, so nobody released it.
+    fn under_new_id(&self, place: Place) -> Place {
+        let mut pending = place.pending.clone();
+        pending.item.lock = self.runtime.ids.lock();
+        let _ = place.end(Ok(()));
+        self.take_place(pending)
+    }
+
     /// Step 2.
     async fn join(&self, place: &Place, grants: &Batcher<Granting>) -> Result<Step, EngineError> {
         let item = &place.pending.item;
@@ -240,12 +264,17 @@ impl Waiting {
             verdict @ (JoinVerdict::Free | JoinVerdict::Known) => {
                 // The same call again, about a lock that is there: it needs no number.
                 let reentry = verdict == JoinVerdict::Known;
-                match seal(grants, Pending { reentry, ..place.pending.clone() }).await? {
+                let mut pending = Pending { reentry, ..place.pending.clone() };
+                if reentry && place.has_joined() {
+                    // Granted to this wait by a seal whose answer was lost: nobody was told of it.
+                    pending.item.attempt = Attempt::Rerun;
+                }
+                match seal(grants, pending).await? {
                     // The lock ended meanwhile.
-                    SealVerdict::NumberTooLow if reentry => Ok(Step::Join),
-                    SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_) => {
-                        Ok(Step::Join)
-                    }
+                    SealVerdict::NumberTooLow if reentry => Ok(Step::Join(None)),
+                    refused @ (SealVerdict::Held(_)
+                    | SealVerdict::Queued
+                    | SealVerdict::Frozen(_)) => Ok(Step::Join((!reentry).then_some(refused))),
                     SealVerdict::Drains { resource, .. } => Ok(Step::Drains(resource)),
                     verdict => acquired(verdict).map(Step::Acquired),
                 }
@@ -270,12 +299,16 @@ impl Waiting {
             let left = until.saturating_sub(clock.elapsed());
             match self.runtime.within(left, place.called()).await {
                 None => return Ok(Step::Elapsed(no_number)),
-                Some(false) => return Ok(Step::Join),
+                Some(false) => return Ok(Step::Join(None)),
                 Some(true) => {}
             }
             match seal(grants, place.pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)) => {}
                 Ok(SealVerdict::Drains { resource, .. }) => return Ok(Step::Drains(resource)),
+                // Buried by a rerun that was refused: `join` finds the same and goes on under another id.
+                Ok(SealVerdict::Ended(LockEnd::Released)) if !place.pending.proposed => {
+                    return Ok(Step::Join(None));
+                }
                 Ok(SealVerdict::Ended(how)) => {
                     // Released by its own id: it has left the line.
                     place.left();
@@ -319,6 +352,10 @@ struct Place {
 impl Place {
     fn joined(&self) {
         self.seat.iter().for_each(Seat::joined);
+    }
+
+    fn has_joined(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::has_joined)
     }
 
     fn left(&self) {

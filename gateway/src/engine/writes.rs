@@ -19,6 +19,7 @@ use super::blobs::Uploaded;
 use super::error::EngineError;
 use super::metrics;
 use super::rejections::Rejections;
+use super::under_way::UnderWay;
 
 /// What a write does.
 #[derive(Debug, Clone)]
@@ -143,6 +144,7 @@ impl Act for Commit {
 pub(super) struct Writes {
     pub(super) committers: Vec<Batcher<Commit>>,
     pub(super) rejections: Rejections,
+    pub(super) under_way: UnderWay,
     pub(super) runtime: Runtime,
 }
 
@@ -152,7 +154,9 @@ impl Writes {
         let began = self.runtime.clock.elapsed();
         let operation = self.runtime.ids.operation();
         let (item, request_id) = item(operation, request);
-        let keyed = item.idempotency.is_some();
+        let mark =
+            item.idempotency.as_ref().map(|one| self.under_way.mark(&item.resource, &one.key));
+        let is_second = matches!(mark, Some(None));
         let record = Record {
             resource: item.resource.clone(),
             key: item.effect.key().cloned(),
@@ -173,7 +177,9 @@ impl Writes {
             Ok(WriteVerdict::KeyReused { first }) => Err(EngineError::KeyReused { first }),
             Ok(WriteVerdict::UploadExpired) => Err(EngineError::UploadExpired),
             Ok(WriteVerdict::Buried) => Err(EngineError::given_up()),
-            Ok(WriteVerdict::Busy) | Err(Failure::Busy) if keyed => Err(EngineError::KeyInProgress),
+            Ok(WriteVerdict::Busy) | Err(Failure::Busy) if is_second => {
+                Err(EngineError::KeyInProgress)
+            }
             Ok(WriteVerdict::Busy) => Err(EngineError::Busy),
             Err(Failure::Unknown) if mutants::is(Mutant::UnknownIsRefused) => {
                 Err(EngineError::KeyInProgress)

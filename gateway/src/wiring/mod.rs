@@ -42,7 +42,8 @@ const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often the mark of ledger and mint is raised.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long answers may still go out once callers have been told that the ledger's disk failed under them.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// A batcher's last word takes half of it.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 

@@ -149,17 +149,14 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
             restart(rows, item.lock, kept_or_asked(rows, item), false, now);
         }
         Ok(row) if row.fence => {}
-        Ok(row) => {
-            // What comes with a number was sent to be granted, perhaps long ago by the very call that was: it
-            // proves nothing, as a rerun, and changes nothing of a lock that has not lapsed. Not so a
-            // transfer, whose repetitions have numbers, too.
-            let to_grant = item.number.is_some() && item.from().is_none();
-            let repeats = item.attempt == Attempt::First && !to_grant;
-            let confirms = repeats || !row.ttl.is_infinite();
+        Ok(_) => {
+            // What comes with a number was sent to be granted, perhaps long ago by the very call that was, and
+            // a rerun without one as well: it proves nothing, and changes nothing of a lock that has not lapsed.
+            let repeats = item.attempt == Attempt::First && item.number.is_none();
             let left_ms =
                 rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-            if !to_grant || left_ms <= 0 {
-                restart(rows, item.lock, kept_or_asked(rows, item), confirms, now);
+            if repeats || left_ms <= 0 {
+                restart(rows, item.lock, kept_or_asked(rows, item), repeats, now);
             }
         }
     }

@@ -16,6 +16,7 @@ use fence_core::{EntityTag, LockId, OperationId, Refusal, ResourceName, Token};
 use futures::future::join_all;
 
 use super::batcher::{Act, Batcher, Failure};
+use super::under_way::UnderWay;
 use super::writes::{Record, WriteEffect, count_as};
 use super::{Engine, EngineError, metrics};
 use shape::{item, outcome};
@@ -130,6 +131,7 @@ impl Act for CommitMany {
 /// The committers. A set of resources always goes to the same one.
 pub(super) struct Commits {
     pub(super) committers: Vec<Batcher<CommitMany>>,
+    pub(super) under_way: UnderWay,
 }
 
 impl Commits {
@@ -191,7 +193,10 @@ impl Engine {
         let began = runtime.clock.elapsed();
         let operation = runtime.ids.operation();
         let item = item(operation, &head, steps).await;
-        let (steps, keyed) = (Arc::clone(&item.steps), item.idempotency.is_some());
+        let steps = Arc::clone(&item.steps);
+        let mark = item.idempotency.as_ref().zip(head.resources.keys().next());
+        let mark = mark.map(|(one, first)| self.inner.commits.under_way.mark(first, &one.key));
+        let is_second = matches!(mark, Some(None));
         let verdict = self.inner.commits.committer(&item).submit(item).await;
         let took = runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
@@ -216,7 +221,7 @@ impl Engine {
                 Err(CommitFailure { operation, error, resource, step: Some(step) })
             }
             Ok(CommitVerdict::Buried) => Err(failed(EngineError::given_up())),
-            Ok(CommitVerdict::Busy) | Err(Failure::Busy) if keyed => {
+            Ok(CommitVerdict::Busy) | Err(Failure::Busy) if is_second => {
                 Err(failed(EngineError::KeyInProgress))
             }
             Ok(CommitVerdict::Busy) => Err(failed(EngineError::Busy)),

@@ -73,6 +73,11 @@ impl Seat {
         self.line.bell.notify_one();
     }
 
+    /// Whether it has joined.
+    pub(in crate::engine) fn has_joined(&self) -> bool {
+        self.sign.has_joined.load(Ordering::Acquire)
+    }
+
     /// It has left the line; there is no place to keep.
     pub(in crate::engine) fn left(&self) {
         self.sign.has_left.store(true, Ordering::Release);

@@ -78,10 +78,8 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
     let untold = sessions.stands(row.generation, called_for.is_some());
-    if let Some(why) = row.halted {
-        // Another gateway found it out.
-        sessions.doubt(row.generation, &why);
-    }
+    // Another gateway may have found it out.
+    sessions.tells(row.generation, row.halted);
     if let Some(why) = untold {
         sessions.tell_others(row.generation, &why).await;
         called_for = Some(why);

@@ -48,6 +48,9 @@ struct Standing {
     /// Why nothing is read from it as the present, in this generation: the ledger or the mint says that it lost
     /// commits, or was replaced. Acts ask the ledger each time.
     doubted: Option<String>,
+    /// Why the server that was asked last says of itself that it must be re-fenced. Another one that the address
+    /// leads to later may be good.
+    told: Option<String>,
 }
 
 /// The connections of a ledger.
@@ -173,7 +176,7 @@ impl Sessions {
         if let Some(why) = self.held_against() {
             return Err(LedgerError::RefenceRequired(why));
         }
-        match self.standing().generation == generation || generation.is_none() {
+        match self.standing().generation == generation {
             true => Ok(()),
             false => Err(LedgerError::Unavailable("the ledger was re-fenced meanwhile".into())),
         }
@@ -181,7 +184,8 @@ impl Sessions {
 
     fn held_against(&self) -> Option<String> {
         let standing = self.standing();
-        standing.halted.clone().or_else(|| standing.doubted.clone())
+        let Standing { halted, doubted, told, .. } = &*standing;
+        halted.clone().or_else(|| doubted.clone()).or_else(|| told.clone())
     }
 
     /// A session for an act, unless this server was seen to have lost commits.
@@ -207,10 +211,15 @@ impl Sessions {
             Err(Failure::Behind(why)) => Some(why.clone()),
             _ => None,
         };
+        let refused = matches!(&answer, Err(Failure::Answered(LedgerError::RefenceRequired(_))));
         let answer = match answer {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
         };
+        if refused {
+            // If another gateway found it out, reads here must know before the caller of this act does.
+            let _ = place(self).await;
+        }
         let Some(why) = behind else { return answer };
         let first = {
             let mut standing = self.standing();
@@ -266,6 +275,7 @@ impl Sessions {
             self.flushed.store(0, Ordering::Release);
             standing.halted = None;
             standing.doubted = None;
+            standing.told = None;
             self.idle().clear();
             if known.is_some() {
                 tracing::warn!(
@@ -282,6 +292,14 @@ impl Sessions {
         let mut standing = self.standing();
         if standing.generation == Some(generation) {
             standing.doubted = Some(why.to_owned());
+        }
+    }
+
+    /// Takes note of whether the server that was asked just now says in this generation that it must be re-fenced.
+    pub fn tells(&self, generation: i64, halted: Option<String>) {
+        let mut standing = self.standing();
+        if standing.generation == Some(generation) {
+            standing.told = halted;
         }
     }
 

@@ -42,8 +42,23 @@ pub async fn a_late_sending_changes_nothing_of_a_lock_in_force(ledger: &dyn Ledg
     let ghost = SealItem { ttl: Some(Ttl::from_ms(30_000)), ..seal(["b"], 11) };
     let bob = granted(ledger, ghost.clone()).await;
     again(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..ghost.clone() }).await;
-    assert!(matches!(seal_one(ledger, ghost).await, SealVerdict::Again(_)));
+    assert!(matches!(seal_one(ledger, ghost.clone()).await, SealVerdict::Again(_)));
     assert_for_ever(record(ledger, &bob).await.remaining_ms);
+    // A rerun without a number, while the mint could not be reached, is one as well.
+    renewed(ledger, &bob, Some(long())).await;
+    again(ledger, SealItem { attempt: Attempt::Rerun, ..ghost }).await;
+    assert!(record(ledger, &bob).await.remaining_ms > 30_000);
+}
+
+/// Nobody need know of the successor either.
+pub async fn a_late_sending_of_a_transfer_confirms_nothing(ledger: &dyn Ledger) {
+    let ann = granted(ledger, for_ever("r", 10)).await;
+    let ann = renewed(ledger, &ann, None).await;
+    let transfer =
+        SealItem { kind: SealKind::Transfer { from: ann.lock }, ttl: None, ..for_ever("r", 20) };
+    let bob = granted(ledger, transfer.clone()).await;
+    assert!(matches!(seal_one(ledger, transfer).await, SealVerdict::Again(_)));
+    assert_unconfirmed(ledger, &bob).await;
 }
 
 /// Then it is the caller's repetition, which was taken for a new call: the lock revives, and is no more than it was.
@@ -55,6 +70,13 @@ pub async fn a_numbered_sending_revives_a_lock_that_has_lapsed(ledger: &dyn Ledg
     let SealVerdict::Again(found) = seal_one(ledger, again).await else { panic!("not again") };
     assert_eq!((found.token, found.ttl), (ann.token, long()));
     assert!(record(ledger, &ann).await.remaining_ms > short().as_ms());
+    // Nobody need know of it, also if it was not infinite before.
+    let item = SealItem { ttl: Some(short()), ..seal(["s"], 30) };
+    granted(ledger, item.clone()).await;
+    expire().await;
+    let late = SealItem { number: Some(40), ttl: Some(Ttl::INFINITE), ..item };
+    let SealVerdict::Again(bob) = seal_one(ledger, late).await else { panic!("not again") };
+    assert_unconfirmed(ledger, &bob).await;
 }
 
 async fn record(ledger: &dyn Ledger, lock: &Grant) -> Grant {
@@ -139,14 +161,8 @@ pub async fn the_same_call_with_another_ttl_changes_it(ledger: &dyn Ledger) {
     let hour = Ttl::from_ms(3_600_000);
     let item = SealItem { ttl: Some(Ttl::from_ms(5_000)), ..seal(["r"], 10) };
     granted(ledger, item.clone()).await;
-    for (asked, attempt) in [
-        (hour, Attempt::First),
-        (Ttl::INFINITE, Attempt::First),
-        (Ttl::from_ms(15_000), Attempt::First),
-        (Ttl::INFINITE, Attempt::Rerun),
-        (hour, Attempt::Rerun),
-    ] {
-        let grant = again(ledger, SealItem { ttl: Some(asked), attempt, ..item.clone() }).await;
+    for asked in [hour, Ttl::INFINITE, Ttl::from_ms(15_000)] {
+        let grant = again(ledger, SealItem { ttl: Some(asked), ..item.clone() }).await;
         assert_eq!(grant.ttl, asked);
         if asked.is_infinite() {
             assert_confirmed(ledger, &grant).await;
