@@ -72,12 +72,13 @@ struct PlaceRow {
 /// was re-fenced since; if not, and it could not tell the others yet, it tells them.
 pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let mut session = sessions.take().await?;
+    let before = session.generation;
     let call = sqlx::query_as::<_, PlaceRow>("SELECT * FROM fencegate.place()")
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
-    let untold = sessions.stands(row.generation, called_for.is_some());
+    let untold = sessions.stands(before, row.generation, called_for.is_some());
     // Another gateway may have found it out.
     sessions.tells(row.generation, row.halted);
     if let Some(why) = untold {

@@ -216,7 +216,7 @@ impl Sessions {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
         };
-        if refused {
+        if refused && self.held_against().is_none() {
             // If another gateway found it out, reads here must know before the caller of this act does.
             let _ = place(self).await;
         }
@@ -259,14 +259,15 @@ impl Sessions {
 
     /// Takes note of the generation in which the ledger stands, and of whether the ledger itself calls
     /// for a re-fence. In one that is new to this gateway, nothing is held against it any more, and the
-    /// position may be a lower one. One that is older than what was seen means that the ledger went
-    /// back. Returns what is held against it although it does not say so.
-    pub fn stands(&self, generation: i64, called_for: bool) -> Option<String> {
+    /// position may be a lower one. One that is older than what was seen `before` the ledger was asked means
+    /// that it went back; one that is only older than what is known by now was overtaken by another answer.
+    /// Returns what is held against it although it does not say so.
+    pub fn stands(&self, before: Option<i64>, generation: i64, called_for: bool) -> Option<String> {
         let mut standing = self.standing();
         let known = standing.generation;
         let newer = known.is_none_or(|known| generation > known);
         standing.generation = known.max(Some(generation));
-        if let Some(known) = known.filter(|known| *known > generation) {
+        if let Some(known) = before.filter(|before| *before > generation) {
             standing.halted.get_or_insert_with(|| {
                 format!("the ledger is in generation {generation}, but {known} was seen")
             });
@@ -520,5 +521,26 @@ pub fn unreadable(error: LedgerError) -> LedgerError {
     match error {
         LedgerError::Defect(why) => LedgerError::Unreadable(why),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers of the ledger may come in another order than they were given.
+    #[test]
+    fn an_answer_that_was_overtaken_does_not_say_that_the_ledger_went_back() {
+        let sessions = Sessions::new(PgSettings {
+            options: PgConnectOptions::new(),
+            connections_max: 1,
+            timeout: Duration::from_secs(1),
+        });
+        assert_eq!(sessions.stands(None, 1, false), None);
+        assert_eq!(sessions.stands(Some(1), 2, false), None);
+        assert_eq!(sessions.stands(Some(1), 1, false), None);
+        assert_eq!(sessions.generation(), 2);
+        let why = sessions.stands(Some(2), 1, false);
+        assert_eq!(why.as_deref(), Some("the ledger is in generation 1, but 2 was seen"));
     }
 }
