@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ResourceName;
@@ -84,7 +84,8 @@ struct Line {
     began: Instant,
     method: Method,
     route: Option<MatchedPath>,
-    resource: Option<ResourceName>,
+    /// Where the resource may be named.
+    uri: Uri,
     /// The resource that the answer names.
     about: Option<String>,
     named: Named,
@@ -103,7 +104,7 @@ impl Line {
             began: Instant::now(),
             method: request.method().clone(),
             route: request.extensions().get().cloned(),
-            resource: resource_in(request.uri().path()),
+            uri: request.uri().clone(),
             about: None,
             named: Named::default(),
             status: CLIENT_CLOSED,
@@ -139,19 +140,22 @@ impl Drop for Line {
     fn drop(&mut self) {
         let elapsed = self.began.elapsed();
         let method = known(&self.method);
-        let names = self.named.names();
-        let resource = self.resource.as_ref().map(ResourceName::as_str);
-        tracing::info!(
-            method,
-            route = self.route(),
-            resource = resource.or(names.resources.as_deref()).or(self.about.as_deref()),
-            owner = names.owner.as_deref(),
-            status = self.status,
-            code = self.code,
-            duration_ms = elapsed.as_secs_f64() * 1e3,
-            request_id = self.id.as_str(),
-            "request"
-        );
+        if tracing::enabled!(tracing::Level::INFO) {
+            let names = self.named.names();
+            let in_path = resource_in(self.uri.path());
+            let resource = in_path.as_ref().map(ResourceName::as_str);
+            tracing::info!(
+                method,
+                route = self.route(),
+                resource = resource.or(names.resources.as_deref()).or(self.about.as_deref()),
+                owner = names.owner.as_deref(),
+                status = self.status,
+                code = self.code,
+                duration_ms = elapsed.as_secs_f64() * 1e3,
+                request_id = self.id.as_str(),
+                "request"
+            );
+        }
         metrics::histogram!(
             DURATION,
             "route" => self.route().to_owned(),

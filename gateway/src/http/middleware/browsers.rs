@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use fence_core::ErrorCode;
 
 use crate::config::HostName;
@@ -133,7 +133,7 @@ pub(super) fn contain(headers: &mut HeaderMap, is_content: bool) {
         let policy = HeaderValue::from_static("sandbox; default-src 'none'");
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         let same = HeaderValue::from_static("same-origin");
-        headers.insert("cross-origin-resource-policy", same);
+        headers.insert(HeaderName::from_static("cross-origin-resource-policy"), same);
     }
 }
 
