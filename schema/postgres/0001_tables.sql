@@ -79,6 +79,9 @@ CREATE TABLE fencegate.fences (
 CREATE INDEX fences_break_due ON fencegate.fences (break_due)
     WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
 
+-- For lists of locks, of which there are few beside resources that are free.
+CREATE INDEX fences_taken ON fencegate.fences (resource) WHERE hold <> 'released' AND hold <> 'none';
+
 -- Every (resource, token) that was ever sealed. A token that is not here was never sealed.
 CREATE TABLE fencegate.grants (
     resource      text COLLATE "C" NOT NULL,
