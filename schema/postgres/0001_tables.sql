@@ -287,6 +287,18 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Acts lock the table of their guard and not its row. So whoever changes the row, by hand or otherwise, waits for
+-- the acts under way, and those that come later wait for it.
+CREATE FUNCTION fencegate.wait_for_acts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE fencegate.%I IN EXCLUSIVE MODE', TG_TABLE_NAME);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER seal_guard_waits_for_acts BEFORE UPDATE ON fencegate.seal_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
+CREATE TRIGGER write_guard_waits_for_acts BEFORE UPDATE ON fencegate.write_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
 CREATE TRIGGER seal_guard_only_rises BEFORE UPDATE ON fencegate.seal_guard
     FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
 CREATE TRIGGER write_guard_only_rises BEFORE UPDATE ON fencegate.write_guard

@@ -25,7 +25,7 @@ impl SqliteLedger {
         let mut reader = options.connect().await.map_err(failed)?;
         // SQLite takes the place of an empty file.
         let copied = sqlx::query("VACUUM INTO ?1").bind(to.to_string_lossy().into_owned());
-        copied.execute(&mut *reader).await.map_err(failed)?;
+        copied.execute(&mut reader).await.map_err(failed)?;
         reader.close().await.map_err(failed)
     }
 }
