@@ -264,7 +264,7 @@ async fn a_buried_lock_id_does_not_touch_the_operation_with_the_same_uuid() {
 async fn under_overload_what_is_applied_is_told() {
     let rig = Rig::new();
     let grant = rig.granted(R).await;
-    let slow = Duration::from_millis(700);
+    let slow = Duration::from_millis(900);
     rig.ledger.on_commit(move |_, _| Step::act().and_then(tokio::time::sleep(slow)));
     let until = Instant::now() + Duration::from_secs(6);
     let (told, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -55,7 +55,7 @@ async fn pages(ledger: &dyn Ledger) -> Duration {
             ledger.resources(page.clone(), held).await.expect("a page");
             shortest = shortest.min(began.elapsed());
         }
-        together += shortest.max(Duration::from_micros(500));
+        together += shortest.max(Duration::from_micros(100));
     }
     together
 }
