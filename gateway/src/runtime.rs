@@ -11,15 +11,21 @@ use fence_core::{LockId, OperationId};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 /// Clock, ids and tasks for the engine; `tracker` waits for the tasks when the gateway stops.
 pub fn runtime(tracker: TaskTracker) -> Runtime {
+    watched_runtime(tracker, CancellationToken::new())
+}
+
+/// The same; `broken` is cancelled when a task has panicked that others rely on.
+pub fn watched_runtime(tracker: TaskTracker, broken: CancellationToken) -> Runtime {
     Runtime {
         clock: Arc::new(TokioClock::new()),
         ids: Arc::new(UuidIds),
-        spawn: Arc::new(TokioSpawn { tracker }),
+        spawn: Arc::new(TokioSpawn { tracker, broken }),
     }
 }
 
@@ -78,21 +84,39 @@ impl Ids for UuidIds {
     }
 }
 
-/// Tasks on tokio. A task that panics is logged under its name and ends alone.
+/// Tasks on tokio. A task that panics is logged under its name and ends alone, unless others rely on it.
 #[derive(Debug)]
 pub struct TokioSpawn {
     tracker: TaskTracker,
+    broken: CancellationToken,
 }
 
 impl Spawn for TokioSpawn {
     fn spawn(&self, name: &'static str, task: Task) {
+        self.tracker.spawn(ends_alone(name, task).map(drop));
+    }
+
+    fn spawn_lasting(&self, name: &'static str, task: Task) {
+        let broken = self.broken.clone();
         self.tracker.spawn(async move {
-            // The task is gone after a panic, so nobody sees state that it left half changed,
-            // except through locks, which are poisoned.
-            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
-                tracing::error!(task = name, panic = panic_text(&*panic), "a task panicked");
+            if !ends_alone(name, task).await {
+                broken.cancel();
             }
         });
+    }
+}
+
+/// Runs a task; says whether it ended without a panic.
+///
+/// The task is gone after a panic, so nobody sees state that it left half changed, except through locks, which are
+/// poisoned.
+async fn ends_alone(name: &'static str, task: Task) -> bool {
+    match AssertUnwindSafe(task).catch_unwind().await {
+        Ok(()) => true,
+        Err(panic) => {
+            tracing::error!(task = name, panic = panic_text(&*panic), "a task panicked");
+            false
+        }
     }
 }
 
@@ -126,6 +150,18 @@ mod tests {
         assert_eq!(receive.await, Ok(1));
         tracker.close();
         tracker.wait().await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_task_that_others_rely_on_is_noticed() {
+        let broken = CancellationToken::new();
+        let runtime = watched_runtime(TaskTracker::new(), broken.clone());
+        runtime.spawn.spawn_lasting("whole", Box::pin(async {}));
+        runtime.spawn.spawn("broken", Box::pin(async { panic!("on purpose") }));
+        tokio::task::yield_now().await;
+        assert!(!broken.is_cancelled());
+        runtime.spawn.spawn_lasting("broken", Box::pin(async { panic!("on purpose") }));
+        broken.cancelled().await;
     }
 
     #[tokio::test]

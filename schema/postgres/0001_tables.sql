@@ -79,6 +79,9 @@ CREATE TABLE fencegate.fences (
 CREATE INDEX fences_break_due ON fencegate.fences (break_due)
     WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
 
+-- For lists of locks, of which there are few beside resources that are free.
+CREATE INDEX fences_taken ON fencegate.fences (resource) WHERE hold <> 'released' AND hold <> 'none';
+
 -- Every (resource, token) that was ever sealed. A token that is not here was never sealed.
 CREATE TABLE fencegate.grants (
     resource      text COLLATE "C" NOT NULL,
@@ -284,6 +287,18 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- Acts lock the table of their guard and not its row. So whoever changes the row, by hand or otherwise, waits for
+-- the acts under way, and those that come later wait for it.
+CREATE FUNCTION fencegate.wait_for_acts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('LOCK TABLE fencegate.%I IN EXCLUSIVE MODE', TG_TABLE_NAME);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER seal_guard_waits_for_acts BEFORE UPDATE ON fencegate.seal_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
+CREATE TRIGGER write_guard_waits_for_acts BEFORE UPDATE ON fencegate.write_guard
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
 CREATE TRIGGER seal_guard_only_rises BEFORE UPDATE ON fencegate.seal_guard
     FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
 CREATE TRIGGER write_guard_only_rises BEFORE UPDATE ON fencegate.write_guard

@@ -36,6 +36,9 @@ END $$;
 -- other gateways may not have seen how far it had been.
 CREATE FUNCTION fencegate.halt(p_why text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    -- Every act under way holds a lock on one of these tables. Locks on tables are granted in order, so acts that
+    -- keep coming do not starve this, as they would where only the rows were locked.
+    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     UPDATE fencegate.seal_guard g SET halted = p_why WHERE g.halted IS NULL;
     UPDATE fencegate.write_guard g SET halted = p_why WHERE g.halted IS NULL;
 END $$;
@@ -285,7 +288,8 @@ DECLARE
     -- Nearly always nothing is under way, which one look for all items tells.
     may_drain boolean;
 BEGIN
-    SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
+    LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.seal_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     IF guard.epoch <> p_epoch THEN
@@ -553,7 +557,8 @@ DECLARE
     got   text[];
     known fencegate.locks;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
@@ -616,7 +621,8 @@ DECLARE
     got_ids uuid[];
     known fencegate.locks;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences_of(p_lock, p_wait_ms);
@@ -693,7 +699,8 @@ DECLARE
     fence fencegate.fences;
     due   timestamptz;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resource, p_wait_ms);

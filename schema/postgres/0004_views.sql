@@ -91,7 +91,8 @@ DECLARE
     removed bigint;
     total   bigint := 0;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
 
     SELECT array_agg(s.resource) INTO due FROM (

@@ -52,8 +52,8 @@ END $$;
 CREATE FUNCTION fencegate.halt_at(p_generation bigint, p_why text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    -- Waits for a re-fence that is under way; the next statement sees what it did.
-    LOCK TABLE fencegate.seal_guard IN ROW EXCLUSIVE MODE;
+    -- Waits for acts and for a re-fence that are under way; the next statement sees what they did.
+    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     IF p_generation = (SELECT w.generation FROM fencegate.write_guard w) THEN
         PERFORM fencegate.halt(p_why);
     END IF;

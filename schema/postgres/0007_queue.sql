@@ -136,7 +136,8 @@ DECLARE
     names   text[];
     waiter  fencegate.waiters;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resources, p_wait_ms);

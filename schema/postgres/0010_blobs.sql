@@ -89,7 +89,8 @@ DECLARE
     guard fencegate.write_guard;
     seen  record;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     SELECT f.token, f.hold, f.grants, g.ordinal, g.superseded_by AS how, g.superseded_at, g.owner,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
@@ -135,7 +136,8 @@ DECLARE
     inline     bigint;
     forgotten  bigint;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
 
     WITH old AS (
@@ -202,7 +204,8 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM 1 FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) ORDER BY g.blob FOR UPDATE;
     DELETE FROM fencegate.blob_garbage g USING unnest(p_blobs, p_again) d (blob, again)
@@ -218,7 +221,8 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     RETURN guard.refenced_at IS NULL
         OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';

@@ -57,7 +57,8 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     INSERT INTO fencegate.drained_upstreams AS d
         (name, resource_prefix, max_effect_delay_ms, doubt_floor, doubt_since)
     SELECT u.name, u.prefix, u.delay_ms, CASE WHEN guard.generation > 0 THEN guard.floor END,
@@ -118,7 +119,8 @@ DECLARE
     known fencegate.locks;
     done  uuid[] := '{}';
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     SELECT array_agg(DISTINCT f.lock_id) INTO ids FROM fencegate.fences f
@@ -193,7 +195,8 @@ DECLARE
     known fencegate.upstream_intents;
     old   record;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     got := fencegate.lock_fences(p_resource, p_wait_ms);
@@ -288,7 +291,8 @@ DECLARE
     guard   fencegate.write_guard;
     waiting text[];
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
     ORDER BY u.operation FOR UPDATE;
@@ -310,7 +314,8 @@ DECLARE
     known fencegate.upstream_intents;
     t     timestamptz;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(p_wait_ms);
     SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
@@ -342,7 +347,8 @@ DECLARE
     guard fencegate.write_guard;
     ended bigint;
 BEGIN
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     IF NOT EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.name = p_upstream) THEN
         RETURN NULL;

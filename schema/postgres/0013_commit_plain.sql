@@ -45,7 +45,8 @@ DECLARE
     o_blobs    text[];
 BEGIN
     -- Step 1.
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(0);
     SELECT array_agg(l.version + 1), array_agg(l.owner), array_agg(l.at)
@@ -130,7 +131,8 @@ DECLARE
     o_created boolean;
 BEGIN
     -- Step 1.
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(0);
     SELECT f.version + 1, f.owner INTO f_version, f_owner FROM fencegate.fences f

@@ -52,7 +52,8 @@ DECLARE
     got_ids   int;
 BEGIN
     -- Step 1.
-    SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;
+    LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.seal_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(0);
     IF guard.epoch <> p_epoch THEN
@@ -160,7 +161,8 @@ DECLARE
     f_acquired timestamptz[];
 BEGIN
     -- Step 1.
-    SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     PERFORM fencegate.limit_wait(0);
     SELECT array_agg(r.resource ORDER BY r.i), array_agg(r.token ORDER BY r.i),

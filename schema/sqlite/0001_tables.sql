@@ -40,6 +40,8 @@ CREATE TABLE fences (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fences_break_due ON fences (break_due)
     WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
+-- For lists of locks, of which there are few beside resources that are free.
+CREATE INDEX fences_taken ON fences (resource) WHERE hold <> 'released';
 CREATE INDEX fences_draining ON fences (resource) WHERE hold = 'draining';
 
 CREATE TABLE grants (

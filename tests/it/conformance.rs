@@ -421,6 +421,7 @@ on_every_database! {
     belts::the_guard_never_falls
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence
+    sizes::a_page_costs_what_it_holds
 }
 
 on_sqlite_opened_again! {

@@ -1,8 +1,10 @@
 //! What the engine says of an act whose answer was lost, which was rolled back, or which was broken
 //! off, on a ledger that goes as each test says.
+#![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fence_core::ports::{Ledger as _, LedgerError, OperationRecord, Patience, WriteVerdict};
 use fence_core::{LockId, LockState};
@@ -254,4 +256,49 @@ async fn a_buried_lock_id_does_not_touch_the_operation_with_the_same_uuid() {
     let record = rig.engine.operation(written.applied.operation).await.unwrap();
     assert_eq!(record, Some(OperationRecord::Applied(written.applied)));
     assert_eq!(rig.ledger.resource(&name(R)).await.unwrap().unwrap().version, 1);
+}
+
+/// Twice as much is asked as the ledger can do, by callers who come back. Those who could not be served in time are
+/// told so before anything of theirs is sent: of what is applied nearly all is told, and nothing is unknown.
+#[tokio::test]
+async fn under_overload_what_is_applied_is_told() {
+    let rig = Rig::new();
+    let grant = rig.granted(R).await;
+    let slow = Duration::from_millis(900);
+    rig.ledger.on_commit(move |_, _| Step::act().and_then(tokio::time::sleep(slow)));
+    let until = Instant::now() + Duration::from_secs(6);
+    let (told, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let caller = async || {
+        while Instant::now() < until {
+            match rig.write(R, grant.token).await {
+                Ok(_) => told.fetch_add(1, Ordering::Relaxed),
+                Err(failure) => match failure.error {
+                    EngineError::Overloaded(_) | EngineError::LedgerUnavailable(_) => {
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                        refused.fetch_add(1, Ordering::Relaxed)
+                    }
+                    error => panic!("{error:?}"),
+                },
+            };
+        }
+    };
+    join_all((0..200).map(|_| caller())).await;
+    let applied = rig.ledger.resource(&name(R)).await.unwrap().unwrap().version;
+    let (told, refused) = (told.into_inner(), refused.into_inner());
+    assert!(refused > 100, "{refused} were turned away");
+    assert!(told * 10 >= usize::try_from(applied).unwrap() * 9, "{told} of {applied} were told");
+}
+
+/// What is left behind faster than one pass in each interval removes it would stay for ever.
+#[tokio::test]
+async fn the_sweeper_goes_on_while_its_passes_are_full() {
+    let interval = Duration::from_secs(2);
+    let rig = Rig::sweeping(None, interval);
+    let passes = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&passes);
+    rig.ledger.on_sweep(move || if count.fetch_add(1, Ordering::Relaxed) < 10 { 100 } else { 0 });
+    let began = Instant::now();
+    eventually("a pass is not full", async || (passes.load(Ordering::Relaxed) > 10).then_some(()))
+        .await;
+    assert!(began.elapsed() < 5 * interval, "{:?}", began.elapsed());
 }

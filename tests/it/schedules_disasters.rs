@@ -133,6 +133,47 @@ async fn another_timeline_or_system_calls_for_a_refence_which_takes_it() {
     }
 }
 
+/// What halts the ledger has to wait for the acts under way, and no longer: those that come later wait behind it,
+/// and find the ledger halted. So it is not starved, however many acts overlap.
+#[tokio::test]
+async fn a_halt_comes_before_the_acts_that_begin_after_it() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    ground.sealed("other", 2).await;
+    let held = ground.hold_fence(R).await;
+    let before = ground.commit_later(put(R, 1, "before"));
+    ground.waiting(1).await;
+    let other = ground.other_ledger();
+    let halt = tokio::spawn(async move { other.halt(0, "the test says so").await });
+    ground.kept_waiting(&halt, 2).await;
+    let patient = ground.other_ledger();
+    let item = put("other", 2, "after");
+    let after = tokio::spawn(async move { patient.commit(Arc::new([item]), Patience::Skip).await });
+    ground.kept_waiting(&after, 3).await;
+    held.let_go().await;
+    assert_eq!(applied(before.await.unwrap()).version, Some(1));
+    halt.await.unwrap().unwrap();
+    let after = after.await.unwrap();
+    assert!(matches!(after, Err(LedgerError::RefenceRequired(_))), "{after:?}");
+}
+
+/// A row that several acts share needs a multixact for each of them, of which there are not enough for long.
+#[tokio::test]
+async fn no_act_locks_the_row_of_a_guard() {
+    let ground = Ground::new().await;
+    ground.sealed(R, 1).await;
+    let held = ground.hold_fence(R).await;
+    let write = ground.commit_later(put(R, 1, "x"));
+    let seal = ground.seal_later(sealing(R, 2));
+    ground.waiting(2).await;
+    let locked = "SELECT (SELECT xmax::text::bigint FROM fencegate.write_guard)
+                       + (SELECT xmax::text::bigint FROM fencegate.seal_guard)";
+    assert_eq!(ground.number(locked).await, 0);
+    held.let_go().await;
+    applied(write.await.unwrap());
+    seal.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn the_acts_on_disasters_refuse_any_isolation_but_read_committed() {
     let ground = Ground::new().await;

@@ -64,7 +64,7 @@ impl Feed {
             head: watch::Sender::new(None),
         });
         let task = Arc::clone(&inner).run(ledger, runtime.clone(), closing);
-        runtime.spawn.spawn("feed", Box::pin(task));
+        runtime.spawn.spawn_lasting("feed", Box::pin(task));
         Self { inner }
     }
 

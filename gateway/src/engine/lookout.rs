@@ -59,7 +59,7 @@ impl Lookout {
                 }
             }
         };
-        runtime.spawn.spawn("lookout", Box::pin(task));
+        runtime.spawn.spawn_lasting("lookout", Box::pin(task));
     }
 
     fn say(&mut self, found: Result<(), EngineError>) {

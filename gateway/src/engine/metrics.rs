@@ -47,6 +47,10 @@ pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
 /// Re-fences by this gateway.
 pub(super) const REFENCES: &str = "fencegate_refences_total";
+/// Rows that the sweeper removed or settled.
+pub(super) const SWEPT: &str = "fencegate_swept_rows_total";
+/// For how long the sweeper has been at it without catching up.
+pub(super) const SWEEP_BEHIND: &str = "fencegate_sweep_behind_seconds";
 
 /// Bytes uploaded into the blob store.
 pub(super) const UPLOADED_BYTES: &str = "fencegate_blob_uploaded_bytes_total";
@@ -111,6 +115,15 @@ pub fn describe() {
         UNDELIVERED,
         "Grants whose answers could not be written out: released, ended, taken_up by their callers \
          after all, or left until it expires"
+    );
+    describe_counter!(
+        SWEPT,
+        "Rows that the sweeper removed, or settled, because their time was over"
+    );
+    describe_gauge!(
+        SWEEP_BEHIND,
+        Unit::Seconds,
+        "For how long the sweeper has been removing rows without catching up; 0 once it has"
     );
     describe_counter!(UPLOADED_BYTES, Unit::Bytes, "Bytes uploaded into the blob store");
     describe_counter!(

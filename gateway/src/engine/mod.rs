@@ -15,6 +15,7 @@ mod feed;
 mod freed;
 mod granting;
 mod grants;
+mod health;
 mod intents;
 mod line;
 mod locks;
@@ -35,7 +36,7 @@ mod waiting;
 mod watch;
 mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fence_core::ports::{
@@ -59,6 +60,7 @@ use feed::Feed;
 pub use feed::{EventReader, EventsFrom, READERS_MAX};
 use grants::Grants;
 pub use grants::{Acquire, Fence, Transfer};
+use health::Health;
 use locks::Locks;
 pub use locks::{Released, Renewed};
 pub use lookout::Refencing;
@@ -138,6 +140,7 @@ struct Inner {
     give_back: GiveBack,
     watches: Watches,
     feed: Feed,
+    health: OnceLock<Health>,
     closing: CancellationToken,
 }
 

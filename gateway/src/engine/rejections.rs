@@ -32,7 +32,7 @@ impl Rejections {
     ) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let task = store(ledger, runtime.clone(), waiting, closing);
-        runtime.spawn.spawn("rejections", Box::pin(task));
+        runtime.spawn.spawn_lasting("rejections", Box::pin(task));
         Self(queue)
     }
 

@@ -1,6 +1,6 @@
 //! How the engine starts: its queues, and the tasks that look after themselves.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fence_core::ports::{Blobs, Ledger, Mint, Runtime};
@@ -141,6 +141,7 @@ impl Engine {
             give_back,
             watches,
             feed,
+            health: OnceLock::new(),
             closing,
         };
         Self { inner: Arc::new(inner) }

@@ -1,4 +1,4 @@
-//! What the engine shows: the ledger's views, outside the queues, and which parts work.
+//! What the engine shows: the ledger's views, outside the queues.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use fence_core::ports::{
 use fence_core::{LockId, OperationId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::{Engine, EngineError, Readiness, Standing};
+use super::{Engine, EngineError};
 
 impl Engine {
     /// A lock by its id.
@@ -95,44 +95,6 @@ impl Engine {
         self.query(async move { ledger.rejections(filter).await }).await
     }
 
-    /// Which parts work, asked now.
-    pub async fn readiness(&self) -> Readiness {
-        let ledger = Arc::clone(&self.inner.ledger);
-        let mint = Arc::clone(&self.inner.mint);
-        // Not in line with other queries: readiness is asked for when they are stuck, too.
-        let ledger = self.detached(None, async move { Ok(ledger.epoch().await?) });
-        let mint = self.detached(None, async move { Ok(mint.head().await?) });
-        let inner = Arc::clone(&self.inner);
-        let blobs = self.detached(None, async move {
-            match inner.blobs.standing(&*inner.ledger).await? {
-                Standing::Ours | Standing::Unbound => Ok(()),
-                Standing::Other | Standing::Foreign => {
-                    Err(EngineError::BlobsUnavailable("it is not the one of this ledger".into()))
-                }
-            }
-        });
-        let (ledger, mint, blobs) = futures::join!(ledger, mint, blobs);
-        let blobs = blobs.map_err(|error| blobs_trouble(error, ledger.is_ok()));
-        let text = |error: EngineError| error.to_string();
-        let ledger = ledger.map_err(text);
-        let mint = match (&ledger, mint) {
-            // The first epoch of a fresh ledger is opened by the first lock.
-            (Ok(epoch), Ok(_)) if !epoch.open && epoch.number > 0 => {
-                Err("the epoch of the mint is changing".into())
-            }
-            (Ok(epoch), Ok(head)) if epoch.open && head.incarnation != Some(epoch.nonce) => {
-                let other = Err("the mint is not the one that the ledger knows".into());
-                head.check_owner(epoch.ledger).map_err(|error| error.to_string()).and(other)
-            }
-            (Ok(epoch), Ok(head)) => {
-                head.check_owner(epoch.ledger).map_err(|error| error.to_string())
-            }
-            (Err(_), Ok(_)) => Ok(()),
-            (_, Err(error)) => Err(error.to_string()),
-        };
-        Readiness { ledger: ledger.map(drop), mint, blobs }
-    }
-
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
     /// nothing is asked.
     pub(super) async fn query<T: Send + 'static>(
@@ -166,15 +128,4 @@ impl Engine {
             None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
         }
     }
-}
-
-/// What stores say of a refused request may hold what was sent, so it goes to the log alone. Whose store it
-/// is the ledger says: where that does not answer, nothing is known of the store.
-fn blobs_trouble(error: EngineError, ledger_answers: bool) -> String {
-    tracing::warn!(%error, "the blob store is not ready");
-    match ledger_answers || matches!(error, EngineError::BlobsUnavailable(_)) {
-        true => "the blob store does not answer, or is not the one of this ledger",
-        false => "not known: only the ledger can say whether the store is its own",
-    }
-    .into()
 }

@@ -117,7 +117,7 @@ impl Watches {
         let place = Place { hub: Arc::clone(&self.hub), id };
         if start {
             let hub = Arc::clone(&self.hub);
-            self.hub.runtime.spawn.spawn("watch", Box::pin(hub.run()));
+            self.hub.runtime.spawn.spawn_lasting("watch", Box::pin(hub.run()));
         }
         self.hub.poked.notify_one();
         Ok(async move {

@@ -4,7 +4,9 @@ pub mod postgres;
 mod rows;
 pub mod sqlite;
 
-use fence_core::ports::{AuditAction, Did, LedgerError};
+use std::sync::LazyLock;
+
+use fence_core::ports::{AuditAction, Did, LedgerError, Page};
 use fence_core::{LockEnd, Metadata, ObjectKey, ResourceName, Token};
 use jiff::Timestamp;
 
@@ -54,6 +56,17 @@ fn end(word: &str) -> Result<LockEnd, LedgerError> {
 /// What was done, read back from the audit.
 fn audit_action(word: &str) -> Result<AuditAction, LedgerError> {
     AuditAction::parse(word).ok_or_else(|| Defect(format!("{word} is stored in the audit")))
+}
+
+/// No resource name and no key is above this: it is longer than any of them may be, of the highest letter there is.
+static ABOVE_ALL: LazyLock<String> = LazyLock::new(|| String::from(char::MAX).repeat(1 + 1024 / 4));
+
+/// What an index has to be read between for a page: from the first string, which the page does not have if it is
+/// the last of the page before, to below the second. Always both, and no others: whatever else a query says of
+/// names it finds out by reading all rows up to the page, or from there to the end.
+fn span(page: &Page) -> (&str, String) {
+    let from = page.after.as_deref().unwrap_or_default().max(page.prefix.as_str());
+    (from, prefix_end(&page.prefix).unwrap_or_else(|| ABOVE_ALL.clone()))
 }
 
 /// The largest name that begins with `prefix` is below this; `None` if there is no bound.

@@ -70,7 +70,7 @@ struct Embedded {
 ///    flight finish, queues empty, done. A drain that takes too long ends like `hard`.
 ///
 /// A ledger whose disk failed ends it with the reason: whoever supervises the process starts it again, and
-/// only a start can find out what the disk has.
+/// only a start can find out what the disk has. So does a panic of a task that others rely on.
 pub async fn serve(
     config: Config,
     soft: CancellationToken,
@@ -78,7 +78,8 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let metrics = recorder()?;
     let tasks = TaskTracker::new();
-    let runtime = runtime::runtime(tasks.clone());
+    let broken = CancellationToken::new();
+    let runtime = runtime::watched_runtime(tasks.clone(), broken.clone());
     let parts = open(&config, &runtime).await?;
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
@@ -115,6 +116,7 @@ pub async fn serve(
         upstreams: Upstreams::new(&config.upstreams)?,
         doors: Arc::new(doors(&config)?),
     });
+    stop_if_broken(&broken, hard.clone());
     tracing::info!("listening on http://{address}");
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     let serving = http::serve(listener, app, limits, drain.close.clone(), hard.clone());
@@ -134,6 +136,11 @@ pub async fn serve(
     if let Some(files) = &parts.embedded {
         raise_mark(&files.ledger, &files.mint).await?;
         files.ledger.close().await?;
+    }
+    if broken.is_cancelled() {
+        bail!(
+            "a part of the gateway has ended in a panic, as the log says above; this is a defect"
+        );
     }
     Ok(())
 }
@@ -314,7 +321,7 @@ fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToke
             }
         }
     };
-    runtime.spawn.spawn("mark", Box::pin(task));
+    runtime.spawn.spawn_lasting("mark", Box::pin(task));
 }
 
 /// Stops the gateway once the ledger's disk has failed, when the callers of the act that found out have been
@@ -332,6 +339,17 @@ fn stop_if_disk_fails(
     tokio::spawn(async move {
         files.ledger.disk_failed().await;
         clock.sleep(told).await;
+        hard.cancel();
+    });
+}
+
+/// Stops the gateway once a task has panicked that others rely on: whoever supervises the process starts it again,
+/// and a part that does nothing any more would be noticed by nobody.
+fn stop_if_broken(broken: &CancellationToken, hard: CancellationToken) {
+    let broken = broken.clone();
+    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
+    tokio::spawn(async move {
+        broken.cancelled().await;
         hard.cancel();
     });
 }
@@ -414,7 +432,7 @@ fn upkeep(runtime: &Runtime, metrics: PrometheusHandle, soft: CancellationToken)
             }
         }
     };
-    runtime.spawn.spawn("metrics-upkeep", Box::pin(task));
+    runtime.spawn.spawn_lasting("metrics-upkeep", Box::pin(task));
 }
 
 /// The course of a shutdown.

@@ -9,15 +9,16 @@ use crate::{
     schedules_tables,
 };
 
-const WRITES: &str = "SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;";
+const WRITES: &str = "LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;";
 const WRITES_UNLOCKED: &str = "SELECT * INTO guard FROM fencegate.write_guard;";
-const WRITES_PAST: &str = "SELECT g.* INTO guard
-    FROM (SELECT w.only_row FROM fencegate.write_guard w FOR SHARE) l
-    JOIN fencegate.write_guard g ON g.only_row = l.only_row;";
-const SEALS: &str = "SELECT * INTO guard FROM fencegate.seal_guard FOR SHARE;";
+const WRITES_PAST: &str = "SELECT * INTO guard FROM fencegate.write_guard;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;";
+const SEALS: &str = "LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.seal_guard;";
 
 pub const MUTANTS: &[Mutant] = &[
-    mutant!("floor-in-the-lock": "commit reads the floor beside the row that it locks: a subselect shows the past",
+    mutant!("floor-before-the-lock": "commit reads the floor before it has the lock",
         caught by schedules_guard::a_write_that_waits_while_the_floor_rises_is_void, which says "not refused: Applied",
         "commit": WRITES => WRITES_PAST,
     ),
@@ -25,7 +26,7 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_guard::a_write_that_waits_while_the_floor_rises_is_void, which says "it did not wait",
         "commit": WRITES => WRITES_UNLOCKED,
     ),
-    mutant!("many-floor-in-the-lock": "commit_many reads the floor beside the row that it locks",
+    mutant!("many-floor-before-the-lock": "commit_many reads the floor before it has the lock",
         caught by schedules_place::a_commit_that_waits_while_the_floor_rises_is_void, which says "Applied",
         "commit_many": WRITES => WRITES_PAST,
     ),
@@ -33,7 +34,7 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_place::a_commit_that_waits_while_the_floor_rises_is_void, which says "it did not wait",
         "commit_many": WRITES => WRITES_UNLOCKED,
     ),
-    mutant!("open-floor-in-the-lock": "open_intents reads the floor beside the row that it locks",
+    mutant!("open-floor-before-the-lock": "open_intents reads the floor before it has the lock",
         caught by schedules_place::an_opening_that_waits_while_the_floor_rises_is_void, which says "Admitted",
         "open_intents": WRITES => WRITES_PAST,
     ),
@@ -41,11 +42,10 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_place::an_opening_that_waits_while_the_floor_rises_is_void, which says "it did not wait",
         "open_intents": WRITES => WRITES_UNLOCKED,
     ),
-    mutant!("epoch-in-the-lock": "seal reads the epoch beside the row that it locks: a number of a past epoch is sealed",
+    mutant!("epoch-before-the-lock": "seal reads the epoch before it has the lock: a number of a past epoch is sealed",
         caught by schedules_guard::a_seal_that_waits_while_the_epoch_changes_is_not_made, which says "Sealed",
-        "seal": SEALS => "SELECT g.* INTO guard
-            FROM (SELECT w.only_row FROM fencegate.seal_guard w FOR SHARE) l
-            JOIN fencegate.seal_guard g ON g.only_row = l.only_row;",
+        "seal": SEALS => "SELECT * INTO guard FROM fencegate.seal_guard;
+            LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;",
     ),
     mutant!("epoch-unlocked": "seal reads the epoch without its lock",
         caught by schedules_guard::a_seal_that_waits_while_the_epoch_changes_is_not_made, which says "it did not wait",
@@ -63,9 +63,9 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "left: (1, 0,",
         "switch_epoch": "base = greatest(g.base, g.floor, fencegate.highest_token(), p_above)" => "base = greatest(g.base, g.floor, p_above)",
     ),
-    mutant!("seals-share-the-guard-of-writes": "commit share-locks the guard of seals: a switch that waits holds writes up",
+    mutant!("seals-share-the-guard-of-writes": "commit locks the guard of seals: a switch that waits holds writes up",
         caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "it waits for the switch",
-        "commit": WRITES => "PERFORM FROM fencegate.seal_guard FOR SHARE; SELECT * INTO guard FROM fencegate.write_guard FOR SHARE;",
+        "commit": WRITES => "LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE; LOCK TABLE fencegate.write_guard IN ROW SHARE MODE; SELECT * INTO guard FROM fencegate.write_guard;",
     ),
     mutant!("refence-leaves-the-floor": "a re-fence does not raise the floor of writes",
         caught by schedules_disasters::a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait, which says "not refused: Applied",

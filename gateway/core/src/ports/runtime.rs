@@ -39,6 +39,12 @@ pub trait Ids: Send + Sync {
 pub trait Spawn: Send + Sync {
     /// Starts a task; `name` is for logs.
     fn spawn(&self, name: &'static str, task: Task);
+
+    /// Starts a task that others wait for as long as the process lives: should it panic, the process has to end, for
+    /// nothing else would notice what is not done any more.
+    fn spawn_lasting(&self, name: &'static str, task: Task) {
+        self.spawn(name, task);
+    }
 }
 
 /// Clock, ids and spawning together, as the engine carries them.

@@ -44,7 +44,7 @@ impl Collector {
                 }
             }
         };
-        runtime.spawn.spawn("collector", Box::pin(task));
+        runtime.spawn.spawn_lasting("collector", Box::pin(task));
     }
 
     /// One pass, bounded.

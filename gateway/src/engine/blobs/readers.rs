@@ -56,7 +56,7 @@ impl Readers {
                 }
             }
         };
-        runtime.spawn.spawn("pins", Box::pin(task));
+        runtime.spawn.spawn_lasting("pins", Box::pin(task));
         readers
     }
 

@@ -79,9 +79,9 @@ impl Line {
             beaten: watch::Sender::new(None),
         });
         let attend = Arc::clone(&line).attend(closing.clone());
-        runtime.spawn.spawn("line", Box::pin(attend));
+        runtime.spawn.spawn_lasting("line", Box::pin(attend));
         let listen = Arc::clone(&line).listen(closing.clone());
-        runtime.spawn.spawn("listen", Box::pin(listen));
+        runtime.spawn.spawn_lasting("listen", Box::pin(listen));
         line
     }
 

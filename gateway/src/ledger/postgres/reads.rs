@@ -16,9 +16,7 @@ use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
 use crate::ledger::rows::{ForwardedRow, RejectionRow};
-use crate::ledger::{
-    did, digest, end, metadata, object_key, prefix_end, resource_name, time, token,
-};
+use crate::ledger::{did, digest, end, metadata, object_key, resource_name, span, time, token};
 
 /// Runs a query that only reads, on a session of its own, for an answer that is taken for the present.
 macro_rules! fetch {
@@ -150,18 +148,18 @@ pub(super) async fn objects(
     name: &ResourceName,
     page: &Page,
 ) -> Result<Vec<Object>, LedgerError> {
+    let (from, end) = span(page);
     let query = sqlx::query_as::<_, ObjectRow>(
         "SELECT 0::bigint AS i, NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
                 b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body,
                 NULL::uuid AS blob
          FROM fencegate.objects b
-         WHERE b.resource = $1 AND b.key >= $2 AND ($3::text IS NULL OR b.key < $3)
-           AND ($4::text IS NULL OR b.key > $4)
+         WHERE b.resource = $1 AND b.key >= $2 AND b.key < $3 AND b.key IS DISTINCT FROM $4
          ORDER BY b.key LIMIT $5",
     )
     .bind(name.as_str())
-    .bind(&page.prefix)
-    .bind(prefix_end(&page.prefix))
+    .bind(from)
+    .bind(end)
     .bind(&page.after)
     .bind(page.limit);
     let rows: Vec<ObjectRow> = fetch!(sessions, fetch_all, query)?;
@@ -226,17 +224,32 @@ pub(super) async fn resources(
     page: &Page,
     held: bool,
 ) -> Result<Vec<ResourceView>, LedgerError> {
-    let query = sqlx::query_as::<_, ViewRow>(
-        "SELECT * FROM fencegate.views v
-         WHERE v.resource >= $1 AND ($2::text IS NULL OR v.resource < $2)
-           AND ($3::text IS NULL OR v.resource > $3) AND (NOT $4 OR v.state <> 'released')
-         ORDER BY v.resource LIMIT $5",
-    )
-    .bind(&page.prefix)
-    .bind(prefix_end(&page.prefix))
-    .bind(&page.after)
-    .bind(held)
-    .bind(page.limit);
+    // The names of the page first, from an index alone: the view says of each row what time it is, so no limit
+    // reaches into it.
+    macro_rules! page_of {
+        ($which:literal) => {
+            concat!(
+                "SELECT v.* FROM (
+                     SELECT f.resource FROM fencegate.fences f
+                     WHERE f.resource >= $1 AND f.resource < $2 AND f.resource IS DISTINCT FROM $3 AND ",
+                $which,
+                "    ORDER BY f.resource LIMIT $4) p
+                 CROSS JOIN LATERAL (
+                     SELECT * FROM fencegate.views v WHERE v.resource = p.resource LIMIT 1) v
+                 ORDER BY v.resource"
+            )
+        };
+    }
+    let (from, end) = span(page);
+    let page_of = match held {
+        true => page_of!("f.hold <> 'released' AND f.hold <> 'none'"),
+        false => page_of!("f.hold <> 'none'"),
+    };
+    let query = sqlx::query_as::<_, ViewRow>(page_of)
+        .bind(from)
+        .bind(end)
+        .bind(&page.after)
+        .bind(page.limit);
     let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
     rows.into_iter().map(ViewRow::view).collect()
 }

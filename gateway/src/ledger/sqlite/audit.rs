@@ -55,7 +55,7 @@ impl SqliteLedger {
     ) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
         let mut query = listing(filter);
         let mut reader = self.reader().await?;
-        let rows = query.build_query_as::<AuditRow>().fetch_all(&mut reader).await;
+        let rows = query.build_query_as::<AuditRow>().fetch_all(&mut *reader).await;
         self.keep(reader, rows)?.into_iter().map(AuditRow::entry).collect()
     }
 }

@@ -63,7 +63,7 @@ impl SqliteLedger {
         .bind(filter.before.unwrap_or(i64::MAX))
         .bind(&filter.prefix)
         .bind(filter.limit)
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         self.keep(reader, rows)?.into_iter().map(OperationColumns::applied).collect()
     }

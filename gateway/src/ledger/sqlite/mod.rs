@@ -23,6 +23,7 @@ mod uploads;
 mod upstreams;
 mod versions;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,7 +41,7 @@ use fence_core::queue::Queue;
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use tokio::sync::SetOnce;
+use tokio::sync::{Semaphore, SemaphorePermit, SetOnce};
 use uuid::Uuid;
 
 pub use open::OpenError;
@@ -53,6 +54,8 @@ pub struct SqliteLedger {
     options: SqliteConnectOptions,
     clock: Arc<dyn Clock>,
     writer: tokio::sync::Mutex<Option<SqliteConnection>>,
+    /// How many may read at once.
+    reading: Semaphore,
     readers: Mutex<Vec<SqliteConnection>>,
     /// Who waits. In memory: the callers' connections end with the process, too.
     waiting: Mutex<Queue>,
@@ -73,7 +76,7 @@ impl SqliteLedger {
     pub async fn highest_token(&self) -> Result<i64, LedgerError> {
         let mut reader = self.reader().await?;
         let highest = sqlx::query_scalar("SELECT coalesce(max(token), 0) FROM grants")
-            .fetch_one(&mut reader)
+            .fetch_one(&mut *reader)
             .await;
         self.keep(reader, highest)
     }
@@ -81,7 +84,7 @@ impl SqliteLedger {
     /// The number that is raised here and in the mint together.
     pub async fn mark(&self) -> Result<i64, LedgerError> {
         let mut reader = self.reader().await?;
-        let mark = sqlx::query_scalar("SELECT mark FROM guard").fetch_one(&mut reader).await;
+        let mark = sqlx::query_scalar("SELECT mark FROM guard").fetch_one(&mut *reader).await;
         self.keep(reader, mark)
     }
 
@@ -229,28 +232,51 @@ impl SqliteLedger {
         writer.as_mut().ok_or_else(|| LedgerError::Unavailable("the ledger is closed".into()))
     }
 
-    /// A connection for reading only.
-    async fn reader(&self) -> Result<SqliteConnection, LedgerError> {
+    /// A connection for reading only. Each has a thread, two descriptors and a cache, so there are few.
+    async fn reader(&self) -> Result<Reader<'_>, LedgerError> {
+        let permit = self.reading.acquire().await;
+        let permit = permit.map_err(|_| LedgerError::Unavailable("the ledger is closed".into()))?;
         self.working()?;
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        match idle {
-            Some(reader) => Ok(reader),
+        let connection = match idle {
+            Some(reader) => reader,
             None => {
                 // The large cache is for the writer, of which there is one.
                 let options = self.options.clone().read_only(true).pragma("cache_size", "-2000");
-                options.connect().await.map_err(rolled_back)
+                options.connect().await.map_err(rolled_back)?
             }
-        }
+        };
+        Ok(Reader { connection, _permit: permit })
     }
 
     /// Keeps a reader after its query has ended.
     fn keep<T>(
         &self,
-        reader: SqliteConnection,
+        reader: Reader<'_>,
         answer: Result<T, sqlx::Error>,
     ) -> Result<T, LedgerError> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader.connection);
         answer.map_err(rolled_back)
+    }
+}
+
+/// A connection for reading, and the right to have one.
+struct Reader<'ledger> {
+    connection: SqliteConnection,
+    _permit: SemaphorePermit<'ledger>,
+}
+
+impl Deref for Reader<'_> {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Reader<'_> {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
     }
 }
 

@@ -9,10 +9,13 @@ use fence_core::ports::Clock;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
-use tokio::sync::SetOnce;
+use tokio::sync::{Semaphore, SetOnce};
 use uuid::Uuid;
 
 use super::{SqliteLedger, disk, elapsed_ms};
+
+/// How many may read at once. More would wait for the same two or three processors.
+const READERS_MAX: usize = 8;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
 
@@ -164,6 +167,7 @@ impl SqliteLedger {
             options,
             clock,
             writer: tokio::sync::Mutex::new(Some(connection)),
+            reading: Semaphore::new(READERS_MAX),
             readers: Mutex::default(),
             waiting: Mutex::default(),
             disk_failed: SetOnce::new(),

@@ -14,7 +14,7 @@ use super::columns::{FenceColumns, ObjectColumns};
 use super::load::{self, Round};
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::rows::RejectionRow;
-use crate::ledger::{prefix_end, resource_name};
+use crate::ledger::{resource_name, span};
 
 /// An object beside the version of its resource.
 #[derive(FromRow)]
@@ -65,7 +65,7 @@ impl SqliteLedger {
              ORDER BY n.key",
         )
         .bind(wanted.unwrap_or_default())
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         let rows = self.keep(reader, rows)?;
         rows.iter()
@@ -132,19 +132,26 @@ impl SqliteLedger {
         let now = self.now();
         let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
         let mut reader = self.reader().await?;
-        let rows: Result<Vec<FenceColumns>, _> = sqlx::query_as(
-            "SELECT * FROM fences
-             WHERE resource >= ?1 AND (?2 IS NULL OR resource < ?2)
-               AND (?3 IS NULL OR resource > ?3) AND (NOT ?4 OR hold <> 'released')
-             ORDER BY resource LIMIT ?5",
-        )
-        .bind(&page.prefix)
-        .bind(prefix_end(&page.prefix))
-        .bind(&page.after)
-        .bind(held)
-        .bind(page.limit)
-        .fetch_all(&mut reader)
-        .await;
+        let page_of = match held {
+            true => {
+                "SELECT * FROM fences
+                 WHERE resource >= ?1 AND resource < ?2 AND resource IS NOT ?3 AND hold <> 'released'
+                 ORDER BY resource LIMIT ?4"
+            }
+            false => {
+                "SELECT * FROM fences
+                 WHERE resource >= ?1 AND resource < ?2 AND resource IS NOT ?3
+                 ORDER BY resource LIMIT ?4"
+            }
+        };
+        let (from, end) = span(page);
+        let rows: Result<Vec<FenceColumns>, _> = sqlx::query_as(page_of)
+            .bind(from)
+            .bind(end)
+            .bind(&page.after)
+            .bind(page.limit)
+            .fetch_all(&mut *reader)
+            .await;
         let view = |row: FenceColumns| {
             let (name, fence) = row.fence()?;
             let waiting = self.waiting().length(&name);
@@ -158,21 +165,21 @@ impl SqliteLedger {
         name: &ResourceName,
         page: &Page,
     ) -> Result<Vec<Object>, LedgerError> {
+        let (from, end) = span(page);
         let mut reader = self.reader().await?;
         let rows: Result<Vec<ObjectColumns>, _> = sqlx::query_as(
             "SELECT key, version, generation, content_type, size, sha256, written_at, NULL AS body,
                     NULL AS blob
              FROM objects
-             WHERE resource = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3)
-               AND (?4 IS NULL OR key > ?4)
+             WHERE resource = ?1 AND key >= ?2 AND key < ?3 AND key IS NOT ?4
              ORDER BY key LIMIT ?5",
         )
         .bind(name.as_str())
-        .bind(&page.prefix)
-        .bind(prefix_end(&page.prefix))
+        .bind(from)
+        .bind(end)
         .bind(&page.after)
         .bind(page.limit)
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         let object = |row: ObjectColumns| row.object();
         self.keep(reader, rows)?.into_iter().map(object).collect()
@@ -195,7 +202,7 @@ impl SqliteLedger {
             "SELECT EXISTS (SELECT 1 FROM buried WHERE kind = 'operation' AND id = ?1)",
         )
         .bind(id.to_string())
-        .fetch_one(&mut reader)
+        .fetch_one(&mut *reader)
         .await;
         Ok(self.keep(reader, buried)?.then_some(OperationRecord::Buried))
     }
@@ -211,7 +218,7 @@ impl SqliteLedger {
         )
         .bind(name.as_str())
         .bind(key)
-        .fetch_optional(&mut reader)
+        .fetch_optional(&mut *reader)
         .await;
         let Some(operation) = self.keep(reader, operation)? else { return Ok(None) };
         let ids = serde_json::to_string(&[operation]).unwrap_or_default();
@@ -234,7 +241,7 @@ impl SqliteLedger {
         .bind(&filter.reason)
         .bind(filter.before)
         .bind(filter.limit)
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         self.keep(reader, rows)?.into_iter().map(RejectionRow::rejection).collect()
     }
@@ -259,7 +266,7 @@ impl SqliteLedger {
         )
         .bind(now.wall.as_microsecond())
         .bind(limit)
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         self.keep(reader, names)?.into_iter().map(resource_name).collect()
     }

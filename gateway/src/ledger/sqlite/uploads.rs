@@ -198,7 +198,7 @@ impl Uploads for SqliteLedger {
              FROM json_each(?1) b ORDER BY b.key",
         )
         .bind(json(blobs))
-        .fetch_all(&mut reader)
+        .fetch_all(&mut *reader)
         .await;
         self.keep(reader, known)
     }
@@ -209,7 +209,7 @@ impl Uploads for SqliteLedger {
         let settled =
             sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM guard WHERE refenced_at > ?1)")
                 .bind(after)
-                .fetch_one(&mut reader)
+                .fetch_one(&mut *reader)
                 .await;
         self.keep(reader, settled)
     }
@@ -224,7 +224,7 @@ impl Uploads for SqliteLedger {
             sqlx::query_as("SELECT * FROM blob_pointers WHERE blob > ?1 ORDER BY blob LIMIT ?2")
                 .bind(after.map_or(Uuid::nil(), |blob| blob.0).to_string())
                 .bind(limit)
-                .fetch_all(&mut reader)
+                .fetch_all(&mut *reader)
                 .await;
         let pointer = |row: PointerColumns| {
             Ok(Pointer {
@@ -243,7 +243,7 @@ impl Uploads for SqliteLedger {
     async fn blob_store(&self) -> Result<Option<Uuid>, LedgerError> {
         let mut reader = self.reader().await?;
         let mark: Result<Option<String>, _> =
-            sqlx::query_scalar("SELECT store FROM blob_store").fetch_optional(&mut reader).await;
+            sqlx::query_scalar("SELECT store FROM blob_store").fetch_optional(&mut *reader).await;
         self.keep(reader, mark)?.as_deref().map(id).transpose()
     }
 

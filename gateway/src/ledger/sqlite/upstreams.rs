@@ -229,7 +229,7 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let names: Result<Vec<String>, _> =
             sqlx::query_scalar("SELECT resource FROM fences WHERE hold = 'draining'")
-                .fetch_all(&mut reader)
+                .fetch_all(&mut *reader)
                 .await;
         self.keep(reader, names)?.into_iter().map(resource_name).collect()
     }
@@ -305,7 +305,7 @@ impl Intents for SqliteLedger {
             .bind(filter.after.map(|(at, _)| at.as_microsecond()))
             .bind(filter.after.map(|(_, id)| id.to_string()))
             .bind(filter.limit)
-            .fetch_all(&mut reader)
+            .fetch_all(&mut *reader)
             .await;
         let shown = |columns: IntentColumns| columns.row().map(|(id, row)| row.show(id, now));
         self.keep(reader, found)?.into_iter().map(shown).collect()
@@ -319,7 +319,7 @@ impl Intents for SqliteLedger {
              WHERE closed IS NULL AND (closes_at IS NULL OR closes_at > ?1)",
         )
         .bind(now)
-        .fetch_one(&mut reader)
+        .fetch_one(&mut *reader)
         .await;
         self.keep(reader, count)
     }
@@ -367,7 +367,7 @@ impl SqliteLedger {
         let found: Result<Option<IntentColumns>, _> =
             sqlx::query_as("SELECT * FROM upstream_intents WHERE operation = ?1")
                 .bind(id.to_string())
-                .fetch_optional(&mut reader)
+                .fetch_optional(&mut *reader)
                 .await;
         let row = self.keep(reader, found)?.map(IntentColumns::row).transpose()?;
         Ok(row.map(|(id, row)| row.record(id, now)))
@@ -379,7 +379,7 @@ impl SqliteLedger {
         let name: Result<Option<String>, _> =
             sqlx::query_scalar("SELECT resource FROM upstream_intents WHERE operation = ?1")
                 .bind(id.to_string())
-                .fetch_optional(&mut reader)
+                .fetch_optional(&mut *reader)
                 .await;
         self.keep(reader, name)?.map(resource_name).transpose()
     }

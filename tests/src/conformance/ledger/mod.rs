@@ -25,6 +25,7 @@ pub mod renewals;
 pub mod reruns;
 pub mod rule;
 pub mod seals;
+pub mod sizes;
 pub mod tidying;
 pub mod transfers;
 pub mod writes;
