@@ -48,7 +48,9 @@ END $$;
 -- within a record, which a crash cuts off.
 CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint;
+    -- An act that has written nothing makes nothing durable: what others inserted may still be lost.
+    RETURN CASE WHEN pg_current_xact_id_if_assigned() IS NULL THEN 0
+                ELSE (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint END;
 END $$;
 
 -- The gate of a fence. Rows are not granted in the order of asking: guarded transactions of users (0008) that

@@ -223,6 +223,9 @@ DECLARE
 BEGIN
     LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
     SELECT * INTO guard FROM fencegate.write_guard;
+    -- Leaves a trace, so that the end of this waits for a synchronous standby: a primary that was replaced never
+    -- says yes.
+    PERFORM FROM fencegate.write_guard FOR KEY SHARE;
     PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     RETURN guard.refenced_at IS NULL
         OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';

@@ -174,6 +174,19 @@ async fn no_act_locks_the_row_of_a_guard() {
     seal.await.unwrap().unwrap();
 }
 
+/// The end of an act that has written nothing makes nothing durable. A position that it told would be behind what
+/// others have inserted, and a crash may take that back without anything being lost.
+#[tokio::test]
+async fn an_act_that_wrote_nothing_tells_no_position() {
+    let ground = Ground::new().await;
+    let renewal = "SELECT max(flushed) FROM fencegate.renew(
+                       0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint])";
+    assert_eq!(ground.number(renewal).await, 0);
+    let release = "SELECT max(flushed) FROM fencegate.release(
+                       0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint], ARRAY[true])";
+    assert!(ground.number(release).await > 0, "it has buried an id");
+}
+
 #[tokio::test]
 async fn the_acts_on_disasters_refuse_any_isolation_but_read_committed() {
     let ground = Ground::new().await;

@@ -155,7 +155,11 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
             loop {
                 let now = clock.elapsed();
                 known.send_modify(|known| known.asked = Some(now));
-                let answer = ask().await;
+                let answer = tokio::select! {
+                    biased;
+                    () = closing.cancelled() => return,
+                    answer = ask() => answer,
+                };
                 if let (Err(error), true) = (&answer, works) {
                     // The log alone has its words: what stores say may hold what was sent.
                     tracing::warn!(%error, "{name} does not work");

@@ -24,51 +24,63 @@ pub(super) fn start(
     let (clock, retention) = (Arc::clone(&runtime.clock), settings.retention.clone());
     let interval = settings.sweep_interval;
     let task = async move {
+        let mut pause = interval;
+        let mut behind_since = None;
         loop {
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return,
-                () = clock.sleep(interval) => {}
+                () = clock.sleep(pause) => {}
             }
             drains.pass(None).await;
             if let Ok(open) = ledger.intents_open().await {
                 ::metrics::gauge!(metrics::INTENTS_OPEN).set(open as f64);
             }
-            if let Err(error) = sweep(&*ledger, &*clock, &retention, &closing).await {
-                tracing::warn!(%error, "sweep failed; the next pass goes on");
-            }
+            let began = clock.elapsed();
+            let has_caught_up = match sweep(&*ledger, &*clock, &retention, began + interval).await {
+                Ok(has_caught_up) => has_caught_up,
+                Err(error) => {
+                    tracing::warn!(%error, "sweep failed; the next pass goes on");
+                    true
+                }
+            };
+            // What is left is gone on with at once, but for the rest of what the sweeper sees to.
+            (pause, behind_since) = match has_caught_up {
+                true => (interval, None),
+                false => (PAUSE_MIN, behind_since.or(Some(began))),
+            };
+            let behind = behind_since.map_or(Duration::ZERO, |since| clock.elapsed() - since);
+            ::metrics::gauge!(metrics::SWEEP_BEHIND).set(behind.as_secs_f64());
         }
     };
     runtime.spawn.spawn_lasting("sweeper", Box::pin(task));
 }
 
-/// Passes, until one is not full: what is left behind faster than one pass in each interval removes it would stay
-/// for ever. Between two of them the ledger is left to others for as long as the last one took.
+/// Passes, until one is not full, or until a time on the clock of this process; says whether nothing is left. What is
+/// left behind faster than one pass in each interval removes it would stay for ever. Between two of them the ledger
+/// is left to others for as long as the last one took.
 async fn sweep(
     ledger: &dyn Ledger,
     clock: &dyn Clock,
     retention: &Retention,
-    closing: &CancellationToken,
-) -> Result<(), LedgerError> {
-    let began = clock.elapsed();
+    until: Duration,
+) -> Result<bool, LedgerError> {
     let full = u64::try_from(retention.rows_per_pass).unwrap_or(u64::MAX);
-    let mut total = 0;
     loop {
         let before = clock.elapsed();
         let rows = ledger.sweep(retention).await?;
-        total += rows;
         ::metrics::counter!(metrics::SWEPT).increment(rows);
+        if rows > 0 {
+            tracing::debug!(rows, "swept");
+        }
         // One kind alone fills a pass; of several that are nearly full, the next pass finds less.
-        if rows < full || closing.is_cancelled() {
-            break;
+        if rows < full {
+            return Ok(true);
         }
         let now = clock.elapsed();
-        ::metrics::gauge!(metrics::SWEEP_BEHIND).set(now.saturating_sub(began).as_secs_f64());
+        if now >= until {
+            return Ok(false);
+        }
         clock.sleep(now.saturating_sub(before).max(PAUSE_MIN)).await;
     }
-    ::metrics::gauge!(metrics::SWEEP_BEHIND).set(0.0);
-    if total > 0 {
-        tracing::debug!(rows = total, "swept");
-    }
-    Ok(())
 }

@@ -92,6 +92,8 @@ pub async fn serve(
 
     // A ledger that went back while no gateway ran is noticed before anybody is listened to.
     engine.looked_around().await;
+    // So that the first question about readiness finds answers.
+    engine.readiness().await;
 
     let listener = TcpListener::bind(config.listen)
         .await
