@@ -24,7 +24,8 @@ $$;
 --    for each other: not here. Then fences in name order. A fence counts that is locked and free: what the lock
 --    before it was has ended and says so, whatever its row in locks covers besides. Then the ids.
 -- 2. In a later statement what else decides: a lock or waiter that has one of the ids, an id that is buried,
---    a grant that has one of the numbers (I15), somebody in line, something under way at an upstream.
+--    a grant between the lowest of the numbers and the highest, which are of one mint, as a rule: it may have one
+--    of them (I15); somebody in line, something under way at an upstream.
 -- 3. The grants before are superseded, the fences rise, the grants are recorded.
 --
 -- p_resources is distinct and sorted; all arrays are in its order.
@@ -87,7 +88,8 @@ BEGIN
        OR EXISTS (
            SELECT FROM fencegate.grants g
            WHERE g.leads
-             AND g.token = ANY (ARRAY(SELECT guard.base + a.number FROM unnest(p_number) a (number))))
+             AND g.token BETWEEN guard.base + (SELECT min(a.number) FROM unnest(p_number) a (number))
+                             AND guard.base + (SELECT max(a.number) FROM unnest(p_number) a (number)))
        OR EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (p_resources))
        OR EXISTS (SELECT FROM fencegate.upstream_intents u
                   WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)
@@ -191,10 +193,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Step 3. The rows of locks in the order of their ids, as all acts lock them.
-    IF n > 1 THEN
-        PERFORM FROM fencegate.locks l WHERE l.id = ANY (p_lock) ORDER BY l.id FOR NO KEY UPDATE;
-    END IF;
+    -- Step 3. The rows of locks in the order of their ids, as all acts lock them: an index scan takes a list in
+    -- order, and sessions of gateways plan no other.
     UPDATE fencegate.locks l SET ended = 'released', ended_at = t
     WHERE l.id = ANY (p_lock) AND l.ended IS NULL;
     UPDATE fencegate.fences f SET hold = 'released' WHERE f.resource = ANY (f_resource);

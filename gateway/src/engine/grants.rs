@@ -251,7 +251,7 @@ impl Grants {
                 return Err(error);
             }
             if !request.wait.is_zero() {
-                return self.waiting.acquire(&self.grants, pending, None, until).await;
+                return self.wait(pending, None, until).await;
             }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
             pending.reentry = true;
@@ -268,6 +268,16 @@ impl Grants {
         self.sealed(pending, verdict, until).await
     }
 
+    /// Waits in line. What that has to remember has a place of its own, which those who do not wait need not have.
+    async fn wait(
+        &self,
+        pending: Pending,
+        refused: Option<SealVerdict>,
+        until: Duration,
+    ) -> Result<Acquired, EngineError> {
+        Box::pin(self.waiting.acquire(&self.grants, pending, refused, until)).await
+    }
+
     /// What the verdict on a grant that was numbered means for its caller.
     async fn sealed(
         &self,
@@ -279,10 +289,10 @@ impl Grants {
             refused @ (SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_))
                 if pending.item.waits.is_some() =>
             {
-                self.waiting.acquire(&self.grants, pending, Some(refused), until).await
+                self.wait(pending, Some(refused), until).await
             }
             SealVerdict::Drains { resource, .. } => {
-                self.waiting.drained(pending, resource, until).await
+                Box::pin(self.waiting.drained(pending, resource, until)).await
             }
             verdict => acquired(verdict),
         }

@@ -29,7 +29,7 @@ use utoipa_axum::routes;
 
 pub use problem::Problem;
 pub use serve::serve;
-pub use serve::{LocalAddress, PeerAddress};
+pub use serve::Ends;
 pub use state::{App, AppState, Limits};
 #[doc(hidden)]
 pub use tap::{Watched, watched};

@@ -1,5 +1,7 @@
 //! The outermost middleware: request id, problem documents, verdict, log line and duration.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -140,7 +142,7 @@ impl Drop for Line {
     fn drop(&mut self) {
         let elapsed = self.began.elapsed();
         let method = known(&self.method);
-        if tracing::enabled!(tracing::Level::INFO) {
+        if is_logged() {
             let names = self.named.names();
             let in_path = resource_in(self.uri.path());
             let resource = in_path.as_ref().map(ResourceName::as_str);
@@ -156,14 +158,34 @@ impl Drop for Line {
                 "request"
             );
         }
-        metrics::histogram!(
-            DURATION,
-            "route" => self.route().to_owned(),
-            "method" => method,
-            "status" => class(self.status),
-        )
-        .record(elapsed.as_secs_f64());
+        record(self.route(), method, class(self.status), elapsed.as_secs_f64());
     }
+}
+
+/// Whether requests have a line in the log.
+pub(super) fn is_logged() -> bool {
+    tracing::enabled!(tracing::Level::INFO)
+}
+
+/// Records how long a request took. Each thread keeps the handles that it got from the recorder: there are few, and
+/// to ask for one takes longer than all else here.
+fn record(route: &str, method: &'static str, status: &'static str, seconds: f64) {
+    type Handles = HashMap<String, Vec<([&'static str; 2], metrics::Histogram)>>;
+    thread_local! {
+        static HANDLES: RefCell<Handles> = RefCell::default();
+    }
+    let labels = [method, status];
+    HANDLES.with_borrow_mut(|handles| {
+        let known = handles.get(route).and_then(|of| of.iter().find(|(of, _)| *of == labels));
+        if let Some((_, histogram)) = known {
+            return histogram.record(seconds);
+        }
+        let histogram = metrics::histogram!(
+            DURATION, "route" => route.to_owned(), "method" => method, "status" => status
+        );
+        histogram.record(seconds);
+        handles.entry(route.to_owned()).or_default().push((labels, histogram));
+    });
 }
 
 /// Logs a request that never reached the router, because its head was unreadable.

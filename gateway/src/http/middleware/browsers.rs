@@ -9,7 +9,7 @@ use fence_core::ErrorCode;
 
 use crate::config::HostName;
 use crate::http::problem::Problem;
-use crate::http::serve::LocalAddress;
+use crate::http::serve::Ends;
 
 /// Under which names the gateway is reached, and whose pages may call it.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ fn host(request: &Request, doors: &Doors) -> Result<(), Problem> {
             None => return Ok(()),
         },
     };
-    let local = request.extensions().get::<LocalAddress>().map(|local| local.0);
+    let local = request.extensions().get::<Ends>().and_then(|ends| ends.local);
     let name = host_name(host);
     if name.as_ref().is_some_and(|name| is_served(name, local, &doors.server_names)) {
         return Ok(());

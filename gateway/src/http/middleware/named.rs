@@ -7,6 +7,8 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use fence_core::ResourceName;
 
+use super::answer::is_logged;
+
 /// A slip that the handler of a request fills in. Names alone: never a token or the id of a lock.
 #[derive(Debug, Clone, Default)]
 pub struct Named(Arc<Mutex<Names>>);
@@ -21,8 +23,11 @@ pub struct Names {
 }
 
 impl Named {
-    /// Notes resources and owner, as far as they are known.
+    /// Notes resources and owner, as far as they are known, if there is to be a log line.
     pub fn note(&self, resources: &[ResourceName], owner: &str) {
+        if !is_logged() {
+            return;
+        }
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !resources.is_empty() {
             let all: Vec<&str> = resources.iter().map(ResourceName::as_str).collect();

@@ -90,7 +90,7 @@ pub async fn acquire(
     let acquired = match acquired {
         Ok(acquired) => acquired,
         Err(error) => {
-            let problem = refused(&app, error, id).await;
+            let problem = Box::pin(refused(&app, error, id)).await;
             return Err(match &only {
                 Some(resource) => problem.about(resource),
                 None => problem,

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 
 use crate::engine::Forward;
-use crate::http::PeerAddress;
+use crate::http::Ends;
 use crate::http::extract::{FenceHeaders, fence_token};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -89,7 +89,7 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     };
     let target = upstream.target(path, parts.uri.query());
     let target = target.ok_or_else(|| path_invalid("it would not arrive as it was sent"))?;
-    let peer = parts.extensions.get::<PeerAddress>().map(|peer| peer.0);
+    let peer = parts.extensions.get::<Ends>().and_then(|ends| ends.peer);
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
     let authorization = upstream.authorization;

@@ -32,13 +32,14 @@ use super::receipt::Receipt;
 use super::state::Limits;
 use super::tap::{InFlight, Shared, Tap, lone_answer};
 
-/// Who sent a request, as far as the connection tells.
+/// The ends of the connection that a request came on, as far as it tells.
 #[derive(Debug, Clone, Copy)]
-pub struct PeerAddress(pub SocketAddr);
-
-/// To which of this machine's addresses a request was sent, as far as the connection tells.
-#[derive(Debug, Clone, Copy)]
-pub struct LocalAddress(pub IpAddr);
+pub struct Ends {
+    /// Who sent it.
+    pub peer: Option<SocketAddr>,
+    /// To which of this machine's addresses.
+    pub local: Option<IpAddr>,
+}
 
 /// How long to wait after an accept that failed, for instance for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -128,8 +129,10 @@ impl Connection {
         if let Err(error) = self.stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
-        let peer = self.stream.peer_addr().ok().map(PeerAddress);
-        let local = self.stream.local_addr().ok().map(|to| LocalAddress(to.ip().to_canonical()));
+        let ends = Ends {
+            peer: self.stream.peer_addr().ok(),
+            local: self.stream.local_addr().ok().map(|to| to.ip().to_canonical()),
+        };
         let shared = Arc::clone(&self.shared);
         let app = self.app;
         let service = hyper::service::service_fn({
@@ -137,12 +140,7 @@ impl Connection {
             move |mut request: Request<Incoming>| {
                 let (framing, in_flight) = shared.begin();
                 request.extensions_mut().insert(framing);
-                if let Some(peer) = peer {
-                    request.extensions_mut().insert(peer);
-                }
-                if let Some(local) = local {
-                    request.extensions_mut().insert(local);
-                }
+                request.extensions_mut().insert(ends);
                 let response = app.clone().oneshot(request.map(Body::new));
                 let shared = Arc::clone(&shared);
                 async move { response.await.map(|answer| tracked(answer, in_flight, shared)) }
@@ -229,7 +227,8 @@ async fn finish(mut stream: Tap<TcpStream>, slow: bool, shared: &Shared) -> io::
     timeout(LINGER, stream.shutdown()).await??;
     if shared.amid_request() {
         let until = Instant::now() + LINGER;
-        let mut unwanted = [0; 4096];
+        // Not a part of every connection.
+        let mut unwanted = vec![0; 4096];
         while tokio::time::timeout_at(until, stream.read(&mut unwanted)).await?? > 0 {}
     }
     Ok(())

@@ -385,6 +385,9 @@ pub async fn pin_path(connection: &mut PgConnection) -> Result<(), sqlx::Error> 
 
 /// Sets limits on a new connection, has its statements planned once, by index, whatever the tables held
 /// when they were planned, and refuses a server that may forget what it acknowledged.
+///
+/// Without bitmap scans: one of them looks at every row that an index entry leads to, and an index scan marks the
+/// entries of rows that are dead, so that the next one passes them by. Rows that are written often have many.
 async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), ConnectError> {
     if !notices::listen() {
         return Err(ConnectError::Deaf);
@@ -396,7 +399,8 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
                 set_config('idle_in_transaction_session_timeout', $1, false),
                 set_config('default_transaction_isolation', 'read committed', false),
                 set_config('plan_cache_mode', 'force_generic_plan', false),
-                set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)",
+                set_config('enable_seqscan', 'off', false),
+                set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)",
     )
     .bind(ms)
     .execute(&mut *connection)

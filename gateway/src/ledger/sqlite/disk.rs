@@ -8,7 +8,7 @@
 //!    sync succeeded, but a checkpoint that readers held up notes how far it came *without* a sync. If a later
 //!    sync fails, what that one had written is lost, and no checkpoint of this process would write it again. A
 //!    start forgets the note, and begins with the first frame of the log. SQLite's own checkpoints do not tell
-//!    that they failed, so they are made here ([`SqliteLedger::fold_log`]).
+//!    that they failed, so they are made here ([`SqliteLedger::fold_long_log`]).
 //! 3. After a sync that failed the ledger takes nothing more, and its connection is never closed: closing the
 //!    last one is a checkpoint, too. The process ends ([`SqliteLedger::disk_failed`]).
 
@@ -27,6 +27,8 @@ use super::{SQLITE_IOERR, SqliteLedger, code, rolled_back};
 /// The log goes back into the file when it has so many pages: 16 MiB, so that a page that is written again
 /// and again goes there once.
 const LOG_PAGES: i64 = 4000;
+/// After so many acts it is looked how long the log is. SQLite prepares that look anew each time.
+pub(super) const ACTS_PER_LOOK: u32 = 8;
 /// How much of the log is written again at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -76,23 +78,18 @@ impl SqliteLedger {
         LedgerError::Unknown(error.to_string())
     }
 
-    /// The number of pages in the log.
-    pub(super) async fn log_pages(
-        &self,
-        connection: &mut SqliteConnection,
-    ) -> Result<i64, LedgerError> {
-        let log = sqlx::query("PRAGMA wal_checkpoint(NOOP)").fetch_one(connection).await;
-        log.and_then(|row| row.try_get("log")).map_err(|error| self.unwritten(error))
-    }
-
     /// Writes the log back into the file, if it has become long. What was committed stays so, whatever comes
     /// of it: the log on the disk has it.
-    pub(super) async fn fold_log(&self, connection: &mut SqliteConnection, pages: i64) {
-        if pages < LOG_PAGES {
-            return;
-        }
-        let folded = sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(connection).await;
-        if let Err(error) = folded
+    pub(super) async fn fold_long_log(&self, connection: &mut SqliteConnection) {
+        let fold = async {
+            let look = sqlx::query("PRAGMA wal_checkpoint(NOOP)");
+            let pages: i64 = look.fetch_one(&mut *connection).await?.try_get("log")?;
+            if pages >= LOG_PAGES {
+                sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(connection).await?;
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        if let Err(error) = fold.await
             && !self.stop_if_disk_failed(&error)
         {
             // A full disk: the log grows, if it can, and the next act tries again.

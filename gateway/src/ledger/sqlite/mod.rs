@@ -24,7 +24,7 @@ mod upstreams;
 mod versions;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -62,6 +62,8 @@ pub struct SqliteLedger {
     /// Why the ledger stopped, once its disk has failed.
     disk_failed: SetOnce<String>,
     closed: AtomicBool,
+    /// How many acts were committed.
+    acts: AtomicU32,
     keeps_versions: bool,
 }
 
@@ -173,9 +175,11 @@ impl SqliteLedger {
         let (error, sent) = match prepared {
             Err(error) => (error, false),
             Ok((verdicts, script)) => match script.commit(&mut connection).await {
-                Ok(log_pages) => {
+                Ok(()) => {
                     self.waiting().settle();
-                    self.fold_log(&mut connection, log_pages).await;
+                    if self.acts.fetch_add(1, Ordering::Relaxed).is_multiple_of(disk::ACTS_PER_LOOK) {
+                        self.fold_long_log(&mut connection).await;
+                    }
                     *writer = Some(connection);
                     return Ok(verdicts);
                 }
@@ -589,8 +593,7 @@ impl Ledger for SqliteLedger {
         let unwritten = |error| self.unwritten(error);
         touched += store::prune(connection, retention, now).await.map_err(unwritten)?;
         touched += upstreams::sweep(connection, retention, now).await.map_err(unwritten)?;
-        let log_pages = self.log_pages(connection).await?;
-        self.fold_log(connection, log_pages).await;
+        self.fold_long_log(connection).await;
         touched += self.waiting().sweep(now.elapsed_ms) as u64;
         Ok(touched)
     }

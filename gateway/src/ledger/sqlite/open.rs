@@ -1,7 +1,7 @@
 //! Opening the file of the ledger: its settings, its schema, and the locks that were held.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ impl SqliteLedger {
             .busy_timeout(Duration::from_secs(2))
             // Rows of a statement on their way to its table never touch the disk.
             .pragma("temp_store", "MEMORY")
-            // Checkpoints are made by `fold_log`, which sees whether they fail.
+            // Checkpoints are made by `fold_long_log`, which sees whether they fail.
             .pragma("wal_autocheckpoint", "0")
             .pragma("cache_size", "-16384")
             .statement_cache_capacity(200);
@@ -172,6 +172,7 @@ impl SqliteLedger {
             waiting: Mutex::default(),
             disk_failed: SetOnce::new(),
             closed: AtomicBool::new(false),
+            acts: AtomicU32::new(0),
             keeps_versions: false,
         })
     }
