@@ -28,8 +28,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
-pub use serve::serve;
 pub use serve::Ends;
+pub use serve::serve;
 pub use state::{App, AppState, Limits};
 #[doc(hidden)]
 pub use tap::{Watched, watched};

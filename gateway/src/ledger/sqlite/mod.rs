@@ -177,7 +177,8 @@ impl SqliteLedger {
             Ok((verdicts, script)) => match script.commit(&mut connection).await {
                 Ok(()) => {
                     self.waiting().settle();
-                    if self.acts.fetch_add(1, Ordering::Relaxed).is_multiple_of(disk::ACTS_PER_LOOK) {
+                    if self.acts.fetch_add(1, Ordering::Relaxed).is_multiple_of(disk::ACTS_PER_LOOK)
+                    {
                         self.fold_long_log(&mut connection).await;
                     }
                     *writer = Some(connection);
