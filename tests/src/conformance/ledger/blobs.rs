@@ -267,14 +267,16 @@ pub async fn uploads_in_vain_are_refused_early(ledger: &dyn Ledger) {
     let known = UploadItem { key: Some("paid".into()), ..upload(&ann, blob()) };
     assert_eq!(early(known).await, UploadVerdict::KnownKey);
     let never = UploadItem { token: token(99), ..upload(&bob, blob()) };
-    assert_eq!(early(never).await, UploadVerdict::Begun, "it may be sealed before the commit");
+    assert_eq!(early(never).await, UploadVerdict::Refused(Refusal::Unknown));
+    let nowhere = UploadItem { resource: name("never-locked"), ..upload(&bob, blob()) };
+    assert_eq!(early(nowhere).await, UploadVerdict::Refused(Refusal::Unknown));
     let mistaken = UploadItem { lock: Some(LockId(Uuid::new_v4())), ..upload(&bob, blob()) };
     assert_eq!(early(mistaken).await, UploadVerdict::Begun);
     assert_eq!(early(upload(&bob, None)).await, UploadVerdict::Begun);
     release_one(ledger, bob.lock).await;
     assert_eq!(early(upload(&bob, blob())).await, UploadVerdict::Refused(Refusal::Released));
     // Only those that were begun left an intent.
-    assert_eq!(tidied(ledger, NOW).await.uploads, 2);
+    assert_eq!(tidied(ledger, NOW).await.uploads, 1);
 }
 
 /// Only the act that stores it makes it final: until then a clock step could take it back.
