@@ -66,11 +66,11 @@ if curl -s --max-time 5 -o /dev/null "$url/"; then
 'kill $running' and run this again, or go on with it: the README has a tour."
 fi
 say 'Building the gateway (some minutes the first time)'
-cargo build --release --locked -p fencegate
+cargo build --profile demo --locked -p fencegate
 
 say "Starting it on $url, with its data in ./fencegate-data"
 mkdir -p -m 700 fencegate-data
-nohup "${CARGO_TARGET_DIR:-target}/release/fencegate" serve >>"$log" 2>&1 </dev/null &
+nohup "${CARGO_TARGET_DIR:-target}/demo/fencegate" serve >>"$log" 2>&1 </dev/null &
 pid=$!
 echo "$pid" >fencegate-data/gateway.pid
 tries=0
