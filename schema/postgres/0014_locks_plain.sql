@@ -24,8 +24,8 @@ $$;
 --    for each other: not here. Then fences in name order. A fence counts that is locked and free: what the lock
 --    before it was has ended and says so, whatever its row in locks covers besides. Then the ids.
 -- 2. In a later statement what else decides: a lock or waiter that has one of the ids, an id that is buried,
---    a grant between the lowest of the numbers and the highest, which are of one mint, as a rule: it may have one
---    of them (I15); somebody in line, something under way at an upstream.
+--    a grant whose number lies between the lowest and the highest of these (I15): numbers of one mint lie together,
+--    so it is likely to have one of them; somebody in line, something under way at an upstream.
 -- 3. The grants before are superseded, the fences rise, the grants are recorded.
 --
 -- p_resources is distinct and sorted; all arrays are in its order.
@@ -193,8 +193,8 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Step 3. The rows of locks in the order of their ids, as all acts lock them: an index scan takes a list in
-    -- order, and sessions of gateways plan no other.
+    -- Step 3. The update locks the rows of locks in the order of their ids, as all acts do: an index scan takes a
+    -- list in order, and the sessions of gateways plan nothing else.
     UPDATE fencegate.locks l SET ended = 'released', ended_at = t
     WHERE l.id = ANY (p_lock) AND l.ended IS NULL;
     UPDATE fencegate.fences f SET hold = 'released' WHERE f.resource = ANY (f_resource);

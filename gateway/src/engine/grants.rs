@@ -268,7 +268,7 @@ impl Grants {
         self.sealed(pending, verdict, until).await
     }
 
-    /// Waits in line. What that has to remember has a place of its own, which those who do not wait need not have.
+    /// Waits in line. Boxed, so that the future of a caller who does not wait stays small.
     async fn wait(
         &self,
         pending: Pending,

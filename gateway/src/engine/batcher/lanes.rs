@@ -58,7 +58,7 @@ pub(super) fn open_lane<A: Act>(shared: &Arc<Shared<A>>, entry: Entry<A>) {
         lanes.waiting += 1;
     }
     let task = drive_lane(Arc::clone(shared), lane);
-    shared.runtime.spawn.spawn("lane", Box::pin(task));
+    shared.runtime.spawn.spawn_lasting("lane", Box::pin(task));
 }
 
 /// Works off a lane, in order, until it is empty.

@@ -158,7 +158,7 @@ impl<A: Act> Batcher<A> {
             lanes: Mutex::default(),
             lane_permits,
         });
-        runtime.spawn.spawn(A::NAME, Box::pin(empty(shared, waiting, closing)));
+        runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, waiting, closing)));
         Self { queue, runtime: runtime.clone(), timeout }
     }
 

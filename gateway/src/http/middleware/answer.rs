@@ -167,8 +167,8 @@ pub(super) fn is_logged() -> bool {
     tracing::enabled!(tracing::Level::INFO)
 }
 
-/// Records how long a request took. Each thread keeps the handles that it got from the recorder: there are few, and
-/// to ask for one takes longer than all else here.
+/// Records how long a request took. Each thread keeps the handles that it got from the recorder: there are few, one
+/// for each route, method and class of status, and to ask for one again makes its key anew each time.
 fn record(route: &str, method: &'static str, status: &'static str, seconds: f64) {
     type Handles = HashMap<String, Vec<([&'static str; 2], metrics::Histogram)>>;
     thread_local! {

@@ -66,7 +66,7 @@ impl<'a> Intake<'a> {
     }
 
     async fn upload(self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
-        // A place of its own for all that an upload has to remember: small bodies need none of it.
+        // Boxed, so that the future of a put with a small body stays small.
         let Self { app, head, declared, digests, .. } = self;
         Box::pin(upload(app, &head, declared, digests, start, &mut incoming)).await
     }

@@ -227,7 +227,7 @@ async fn finish(mut stream: Tap<TcpStream>, slow: bool, shared: &Shared) -> io::
     timeout(LINGER, stream.shutdown()).await??;
     if shared.amid_request() {
         let until = Instant::now() + LINGER;
-        // Not a part of every connection.
+        // On the heap: the future of every connection would have room for it otherwise.
         let mut unwanted = vec![0; 4096];
         while tokio::time::timeout_at(until, stream.read(&mut unwanted)).await?? > 0 {}
     }

@@ -27,7 +27,7 @@ use super::{SQLITE_IOERR, SqliteLedger, code, rolled_back};
 /// The log goes back into the file when it has so many pages: 16 MiB, so that a page that is written again
 /// and again goes there once.
 const LOG_PAGES: i64 = 4000;
-/// After so many acts it is looked how long the log is. SQLite prepares that look anew each time.
+/// Every so many acts the ledger asks how long the log is. Not after each: SQLite parses that question anew each time.
 pub(super) const ACTS_PER_LOOK: u32 = 8;
 /// How much of the log is written again at a time.
 const CHUNK: usize = 1 << 20;
@@ -92,7 +92,7 @@ impl SqliteLedger {
         if let Err(error) = fold.await
             && !self.stop_if_disk_failed(&error)
         {
-            // A full disk: the log grows, if it can, and the next act tries again.
+            // A full disk: the log grows, if it can, and a later act tries again.
             tracing::warn!(%error, "the ledger's log was not written back into its file");
         }
     }
