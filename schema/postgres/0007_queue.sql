@@ -309,7 +309,7 @@ DECLARE
     t       timestamptz := clock_timestamp();
     gone    bigint[];
 BEGIN
-    DELETE FROM fencegate.gateways g WHERE g.seen_at < t - interval '30 seconds';
+    DELETE FROM fencegate.gateways g WHERE g.seen_at < t - interval '10 seconds';
     SELECT array_agg(s.ticket) INTO gone FROM (
         SELECT w.ticket FROM fencegate.waiters w
         WHERE w.kept_until <= t

@@ -78,7 +78,8 @@ END $$;
 --
 -- One snapshot and no lock. Of what is refused here nothing can change; nothing is admitted here.
 -- 1. A known idempotency key: 'known_key', and no intent.
--- 2. Void, stale, released, broken: refused. A key that took effect is in the same snapshot.
+-- 2. Void, never granted here, stale, released, broken: refused. Whoever was given a token asks after its seal had
+--    committed (I5), so it is in the snapshot, and so is a key that took effect.
 -- 3. The intent, if there is a blob.
 CREATE FUNCTION fencegate.begin_upload(
     p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text)
@@ -103,7 +104,8 @@ BEGIN
     verdict := CASE
         WHEN seen.known_key THEN 'known_key'
         WHEN p_token <= guard.floor THEN 'void'
-        WHEN p_token < seen.token AND seen.ordinal IS NOT NULL THEN 'stale'
+        WHEN seen.ordinal IS NULL THEN 'unknown'
+        WHEN p_token < seen.token THEN 'stale'
         WHEN p_token = seen.token AND seen.hold IN ('released', 'broken') THEN seen.hold
         ELSE 'begun' END;
     IF verdict = 'stale' THEN

@@ -2,8 +2,8 @@
 //! rise, on a ledger that goes as each test says.
 #![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fence_core::ports::{Ledger as _, Mint as _, SealVerdict};
@@ -151,6 +151,31 @@ async fn a_grant_that_was_delivered_but_not_taken_is_given_back() {
         rig.until_state(R, LockState::Leased).await;
     }
     rig.until_state(R, LockState::Released).await;
+}
+
+#[tokio::test]
+async fn nothing_is_sealed_for_a_caller_who_has_left() {
+    let rig = Rig::new();
+    let (gate, seen) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let (first, names) = (Arc::clone(&gate), Arc::clone(&seen));
+    rig.ledger.on_seal(move |items, _| {
+        let mut names = names.lock().unwrap();
+        names.extend(items.iter().map(|item| item.resources[0].to_string()));
+        if names.len() == 1 { Step::act().after(opened(&first)) } else { Step::act() }
+    });
+    let leaving = async {
+        eventually("the first is under way", async || {
+            (!seen.lock().unwrap().is_empty()).then_some(())
+        })
+        .await;
+        let left = tokio::time::timeout(Duration::from_millis(100), rig.acquire("b", None)).await;
+        assert!(left.is_err(), "it stands behind the first");
+        gate.notify_one();
+    };
+    let (first, ()) = tokio::join!(rig.acquire("a", None), leaving);
+    first.unwrap();
+    rig.granted("c").await;
+    assert_eq!(*seen.lock().unwrap(), ["a", "c"]);
 }
 
 #[tokio::test]

@@ -258,6 +258,37 @@ async fn a_buried_lock_id_does_not_touch_the_operation_with_the_same_uuid() {
     assert_eq!(rig.ledger.resource(&name(R)).await.unwrap().unwrap().version, 1);
 }
 
+/// Twice as much is asked as the ledger can do, by callers who come back. Those who could not be served in time are
+/// told so before anything of theirs is sent: of what is applied nearly all is told, and nothing is unknown.
+#[tokio::test]
+async fn under_overload_what_is_applied_is_told() {
+    let rig = Rig::new();
+    let grant = rig.granted(R).await;
+    let slow = Duration::from_millis(900);
+    rig.ledger.on_commit(move |_, _| Step::act().and_then(tokio::time::sleep(slow)));
+    let until = Instant::now() + Duration::from_secs(6);
+    let (told, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let caller = async || {
+        while Instant::now() < until {
+            match rig.write(R, grant.token).await {
+                Ok(_) => told.fetch_add(1, Ordering::Relaxed),
+                Err(failure) => match failure.error {
+                    EngineError::Overloaded(_) | EngineError::LedgerUnavailable(_) => {
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                        refused.fetch_add(1, Ordering::Relaxed)
+                    }
+                    error => panic!("{error:?}"),
+                },
+            };
+        }
+    };
+    join_all((0..200).map(|_| caller())).await;
+    let applied = rig.ledger.resource(&name(R)).await.unwrap().unwrap().version;
+    let (told, refused) = (told.into_inner(), refused.into_inner());
+    assert!(refused > 100, "{refused} were turned away");
+    assert!(told * 10 >= usize::try_from(applied).unwrap() * 9, "{told} of {applied} were told");
+}
+
 /// What is left behind faster than one pass in each interval removes it would stay for ever.
 #[tokio::test]
 async fn the_sweeper_goes_on_while_its_passes_are_full() {

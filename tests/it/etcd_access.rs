@@ -110,3 +110,26 @@ async fn past_a_member_that_is_down() {
         client.acquire(&format!("job:{index}"), "1m").await;
     }
 }
+
+/// Whoever looks at the gateway alone must see why no lock is granted.
+#[tokio::test]
+async fn the_size_and_the_alarms_of_etcd_are_told() {
+    use etcd_client::{AlarmAction, AlarmType, Client};
+    let etcd = Etcd::dedicated().await;
+    let mut admin = Client::connect([etcd.endpoint()], None).await.expect("etcd answers");
+    let full = admin.alarm(AlarmAction::Activate, AlarmType::Nospace, None).await;
+    full.expect("an alarm is raised");
+    let gateway = clustered(&etcd.endpoint()).await.start().await;
+    eventually("the alarm is in the log", async || {
+        gateway.log().contains("alarm:NOSPACE").then_some(())
+    })
+    .await;
+    let metrics = gateway.client().get("/metrics").send().await.expect(200).text();
+    let figure = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{member=")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+    };
+    assert!(figure("fencegate_etcd_db_bytes").is_some_and(|bytes| bytes > 0.0), "{metrics}");
+    assert!(figure("fencegate_etcd_db_in_use_bytes").is_some_and(|bytes| bytes > 0.0), "{metrics}");
+    assert_eq!(figure("fencegate_etcd_alarm"), Some(1.0), "{metrics}");
+}

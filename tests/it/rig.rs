@@ -28,7 +28,7 @@ use crate::setup::random_id;
 pub const R: &str = "r";
 
 /// How long a caller waits. What is to be answered in time takes next to none of it.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub const TIMEOUT: Duration = Duration::from_secs(1);
 
 const LONG: Duration = Duration::from_secs(3600);
 

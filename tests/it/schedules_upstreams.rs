@@ -182,8 +182,9 @@ async fn an_opening_that_is_given_up_is_closed() {
 async fn an_opening_whose_verdict_comes_late_is_closed() {
     let rig = Rig::new();
     let grant = rig.granted(rig::R).await;
-    rig.ledger
-        .on_open(|_, _| Step::act().and_then(tokio::time::sleep(Duration::from_millis(2500))));
+    // Behind its time in line, and twice that again for what is under way.
+    let late = rig::TIMEOUT * 3 + Duration::from_millis(500);
+    rig.ledger.on_open(move |_, _| Step::act().and_then(tokio::time::sleep(late)));
     let refused = rig.engine.admit(forward(grant.token)).await.err().expect("given up").error;
     assert!(matches!(refused, EngineError::NotForwarded), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));

@@ -24,6 +24,7 @@ pub mod process;
 pub mod raw;
 pub mod redis;
 pub mod scripted;
+pub mod slow_disk;
 pub mod spec;
 pub mod stores;
 pub mod upstream;

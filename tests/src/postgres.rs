@@ -32,6 +32,8 @@ pub struct Postgres {
     port: u16,
     /// Where its files are, if not on the disk of the machine. After the home: what runs there ends first.
     disk: Option<Disk>,
+    /// What is in its environment besides.
+    env: Vec<(&'static str, String)>,
 }
 
 /// What keeps a server small whose disk is.
@@ -50,9 +52,18 @@ impl Postgres {
         Self::on(None).await
     }
 
+    /// A server of its own with this in its environment.
+    pub async fn with_env(env: Vec<(&'static str, String)>) -> Self {
+        Self { env, ..Self::without_files(None) }.created().await
+    }
+
     /// A server of its own whose files are on a disk of their own.
     pub async fn on(disk: Option<Disk>) -> Self {
-        let server = Self::without_files(disk);
+        Self::without_files(disk).created().await
+    }
+
+    async fn created(self) -> Self {
+        let server = self;
         run(server
             .as_owner("initdb")
             .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"])
@@ -88,7 +99,7 @@ impl Postgres {
         let data = disk.as_ref().map_or_else(|| home.path().to_owned(), Disk::path).join("data");
         let log = home.path().join("log");
         let (binaries, port) = (binaries(), free_port());
-        Self { home: Mutex::new(home), binaries, data, log, port, disk }
+        Self { home: Mutex::new(home), binaries, data, log, port, disk, env: Vec::new() }
     }
 
     /// The disk that its files are on, if it is one of their own.
@@ -167,6 +178,7 @@ impl Postgres {
         self.home().spawn(Path::new(owned.get_program()), |command| {
             command
                 .args(owned.get_args())
+                .envs(self.env.iter().map(|(name, value)| (name, value)))
                 .arg("-D")
                 .arg(&self.data)
                 .args(["-p", &self.port.to_string()])

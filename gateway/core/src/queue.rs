@@ -17,7 +17,7 @@ pub const TURN_MS: i64 = 1_000;
 /// How long the place of a waiter is kept whose caller is gone but can come back under its id.
 pub const PLACE_KEPT_MS: i64 = 10_000;
 /// Waiters of a gateway that has been silent for this long are removed.
-pub const ABANDONED_MS: i64 = 30_000;
+pub const ABANDONED_MS: i64 = 10_000;
 
 /// One caller in the queue. Times are on the clock of [`crate::acts::Now::elapsed_ms`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Below the prefix of its URL a store has `blobs/<2 digits>/<uuid>`, the mark `fencegate-store` that
 //! tells which store it is, and `probe/` for a moment at each start.
 
+mod late;
 mod open;
 mod probe;
 mod upload;
@@ -25,6 +26,7 @@ use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
 };
 
+pub use late::LateBlobs;
 pub use open::{BlobsUrl, BlobsUrlError};
 
 const BLOBS: &str = "blobs";

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use fence_core::ports::{BlobError, BlobUpload as _};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
-use object_store::{PutMode, PutOptions, PutPayload};
+use object_store::{ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use uuid::Uuid;
 
 use super::upload::Upload;
@@ -17,6 +18,27 @@ const PROBE: &str = "probe";
 const LEFT_AFTER_S: i64 = 600;
 
 impl ObjectBlobs {
+    /// Why the store does not answer, if it does not: it cannot be reached, or has trouble of its own. One that
+    /// answers and refuses is there.
+    pub async fn is_away(&self) -> Option<String> {
+        let error = self.objects.head(&self.mark_path()).await.err()?;
+        if !matches!(error, object_store::Error::Generic { .. }) {
+            return None;
+        }
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        let mut was_unreachable = false;
+        while let Some(one) = cause {
+            was_unreachable |= one.downcast_ref::<HttpError>().is_some_and(|error| {
+                use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
+                matches!(error.kind(), Connect | Interrupted | Request | Timeout)
+            });
+            cause = one.source();
+        }
+        let why = failed(error).0;
+        // Its status is in its text alone.
+        (was_unreachable || why.contains("status code: 5")).then_some(why)
+    }
+
     /// Tries everything that is needed of a store, under a name that nobody else uses.
     ///
     /// # Errors

@@ -67,6 +67,7 @@ impl Config {
     fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         check.range("inline_bytes_max", self.inline_bytes_max, 1..=INLINE_BYTES_LIMIT)?;
         check.range("object_bytes_max", self.object_bytes_max, 1..=OBJECT_BYTES_LIMIT)?;
+        check.range("upload_rate_min", self.upload_rate_min, 0..=(1 << 30))?;
         check.range("uploads_max", self.uploads_max, 1..=10_000)?;
         check.range("queue_max", self.queue_max, 1..=1_000_000)?;
         check.range("waiters_max", self.waiters_max, 1..=1_000_000)?;
@@ -80,6 +81,7 @@ impl Config {
     fn check_durations(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         let tenth = 100 * MILLISECOND;
         check.duration("request_timeout", self.request_timeout, tenth..=MINUTE)?;
+        check.duration("wait_for_ledger", self.wait_for_ledger, Duration::ZERO..=HOUR)?;
         check.duration("body_timeout", self.body_timeout, SECOND..=HOUR)?;
         check.duration("body_idle_timeout", self.body_idle_timeout, tenth..=HOUR)?;
         check.duration("drain_delay", self.drain_delay, Duration::ZERO..=HOUR)?;

@@ -94,9 +94,14 @@ pub struct Config {
     /// How long a payload may be on its way to the blob store.
     #[serde(with = "duration")]
     pub upload_timeout: Duration,
+    /// How many bytes of a payload on its way to the blob store must come in each second.
+    pub upload_rate_min: u64,
     /// How long a caller waits for the ledger or the mint.
     #[serde(with = "duration")]
     pub request_timeout: Duration,
+    /// How long a start waits for a Postgres that is not there yet.
+    #[serde(with = "duration")]
+    pub wait_for_ledger: Duration,
     /// How many items wait in each queue before callers are turned away.
     pub queue_max: usize,
     /// How many callers may wait for one resource.
@@ -216,7 +221,9 @@ impl Default for Config {
             object_bytes_max: 64 << 30,
             uploads_max: 16,
             upload_timeout: HOUR,
+            upload_rate_min: 16 * 1024,
             request_timeout: Duration::from_secs(4),
+            wait_for_ledger: Duration::from_secs(60),
             queue_max: 4096,
             waiters_max: 10_000,
             batch_max: 64,
@@ -226,7 +233,7 @@ impl Default for Config {
             body_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(10),
             drain_delay: Duration::from_millis(500),
-            drain_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(25),
             keys_kept: 7 * DAY,
             ended_locks_kept: DAY,
             versions_kept: Duration::ZERO,

@@ -98,8 +98,8 @@ pub enum EngineError {
     /// An operator has frozen the resource.
     #[error("{0} is frozen: no lock is granted")]
     Frozen(ResourceName),
-    /// A queue is full.
-    #[error("the queue for {0} is full")]
+    /// A queue is full, or so slow that there would be no answer in time. Nothing was sent.
+    #[error("the queue for {0} is full, or too slow for an answer in time; nothing was done")]
     Overloaded(&'static str),
     /// Too many ids were released lately that no lock has.
     #[error("no lock has this id, and too many such ids were released lately; nothing was done")]

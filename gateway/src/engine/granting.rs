@@ -323,6 +323,8 @@ impl Act for Granting {
     type Lane = Option<ResourceName>;
 
     const NAME: &'static str = "seal";
+    /// A lock for somebody who has left keeps others out until it is given back.
+    const DROPS_ABANDONED: bool = true;
 
     /// A lock on several resources is kept in order with others by the first of them.
     fn lane(item: &Pending) -> Option<ResourceName> {

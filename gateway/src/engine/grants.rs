@@ -92,6 +92,7 @@ impl Act for Look {
     type Lane = ();
 
     const NAME: &'static str = "look";
+    const DROPS_ABANDONED: bool = true;
 
     fn lane(_: &Vec<ResourceName>) {}
 

@@ -19,6 +19,7 @@ impl Act for Read {
     type Lane = ();
 
     const NAME: &'static str = "read";
+    const DROPS_ABANDONED: bool = true;
     const GATHERS: bool = true;
 
     fn lane(_: &ReadItem) {}

@@ -33,8 +33,9 @@ use super::{Engine, Inner, Settings, sweeper};
 
 /// Bytes in one batch of writes.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Lanes that may use the ledger at once.
-const LANES_MAX: usize = 8;
+/// Lanes of an act that may use the ledger at once. Each act has its own: a grant that waits for the mint in a lane
+/// holds up no write.
+const LANES_MAX: usize = 4;
 /// Queries outside the queues that may use the ledger at once.
 const QUERIES_MAX: usize = 6;
 
@@ -54,24 +55,21 @@ impl Engine {
             batch_bytes_max: BATCH_BYTES_MAX,
             timeout: settings.request_timeout,
         };
-        let start = Starter {
-            runtime: runtime.clone(),
-            limits,
-            lanes: Arc::new(Semaphore::new(LANES_MAX)),
-            closing: closing.clone(),
-        };
+        let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let traces = Traces::default();
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
         let freed = Arc::new(Freed::new(Arc::clone(&runtime.clock)));
-        let release = Release {
+        let release = || Release {
             ledger: Arc::clone(&ledger),
             line: Arc::clone(&line),
             freed: Arc::clone(&freed),
         };
-        let releases = Arc::new(start.batcher(release));
+        let releases = Arc::new(start.batcher(release()));
+        // Many may leave at once, and whoever gives a lock back must not stand behind them.
+        let leaves = Arc::new(start.batcher(release()));
         let give_back = GiveBack {
-            releases: Arc::clone(&releases),
+            releases: Arc::clone(&leaves),
             traces: traces.clone(),
             runtime: runtime.clone(),
             closing: closing.clone(),
@@ -88,7 +86,7 @@ impl Engine {
         let reentries = Arc::new(start.limited(granting(), grants::BATCH_MAX));
         let grants = Grants {
             looks: start.batcher(Look { ledger: Arc::clone(&ledger) }),
-            freed,
+            freed: Arc::clone(&freed),
             reentries: Arc::clone(&reentries),
             grants: start.limited(granting(), grants::BATCH_MAX),
             waiting: Waiting {
@@ -98,7 +96,7 @@ impl Engine {
                 joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
                 line: Arc::clone(&line),
                 ledger: Arc::clone(&ledger),
-                releases: Arc::clone(&releases),
+                leaves,
                 runtime: runtime.clone(),
                 request_timeout: settings.request_timeout,
                 waiters_max: settings.waiters_max,
@@ -152,7 +150,6 @@ impl Engine {
 struct Starter {
     runtime: Runtime,
     limits: Limits,
-    lanes: Arc<Semaphore>,
     closing: CancellationToken,
 }
 
@@ -219,7 +216,7 @@ impl Starter {
     fn limited<A: batcher::Act>(&self, act: A, batch_max: usize) -> Batcher<A> {
         let limits =
             Limits { batch_max: batch_max.min(self.limits.batch_max), ..self.limits.clone() };
-        let lanes = Arc::clone(&self.lanes);
+        let lanes = Arc::new(Semaphore::new(LANES_MAX));
         Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
     }
 }

@@ -25,6 +25,8 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(500);
 const PARTING: Duration = Duration::from_secs(1);
 /// How long a waiter waits before it asks for a number again.
 const NO_NUMBER_PAUSE: Duration = Duration::from_millis(200);
+/// How long a waiter whose turn has come waits before it tries again what the gateway had no room for.
+const DOOR_PAUSE: Duration = Duration::from_millis(100);
 /// How often a waiter asks whether its lock is in force, whatever else happens.
 const DRAIN_POLL: Duration = Duration::from_secs(1);
 
@@ -93,7 +95,8 @@ pub(super) struct Waiting {
     pub(super) reentries: Arc<Batcher<Granting>>,
     pub(super) line: Arc<Line>,
     pub(super) ledger: Arc<dyn Ledger>,
-    pub(super) releases: Arc<Batcher<Release>>,
+    /// Where those leave the line who will not come back.
+    pub(super) leaves: Arc<Batcher<Release>>,
     pub(super) runtime: Runtime,
     pub(super) request_timeout: Duration,
     /// Room for queries outside the queues.
@@ -122,7 +125,7 @@ impl Waiting {
     /// 1. A seat here first, so that no call is missed, and a heartbeat, so that the waiter is present.
     /// 2. Join. What turns out to be free, or granted before under this id, is sealed at once.
     /// 3. Called: seal. Held after all, or somebody else's turn: wait on. No number to be had: others
-    ///    go first, and it waits on. Not in line any more: join again.
+    ///    go first, and it waits on. No room for it here: again in a moment. Not in line any more: join again.
     /// 4. Sealed, but effects of older tokens are under way: wait until it is in force.
     /// 5. Time is up: `WaitElapsed`, or why no number could be had. Under an id that the caller chose
     ///    the place is kept for a while; else it is given up. The same if the caller hangs up.
@@ -149,6 +152,10 @@ impl Waiting {
                     Err(EngineError::LockEnded(LockEnd::Released)) if !place.pending.proposed => {
                         place = self.under_new_id(place);
                         Step::Join(None)
+                    }
+                    // Turned away at the door: it has not joined, and the id need not be given up.
+                    Err(error @ EngineError::Overloaded(_)) if !place.has_joined() => {
+                        return place.end(Err(error));
                     }
                     // It may have joined.
                     Err(error) if error.code().status() >= 500 => return Err(error),
@@ -232,7 +239,7 @@ impl Waiting {
         Place {
             seat: Some(self.line.sit(pending.item.lock, &pending.item.resources)),
             keeps: Arc::clone(&self.keeps),
-            releases: Arc::clone(&self.releases),
+            leaves: Arc::clone(&self.leaves),
             runtime: self.runtime.clone(),
             pending,
         }
@@ -302,7 +309,7 @@ impl Waiting {
                 Some(false) => return Ok(Step::Join(None)),
                 Some(true) => {}
             }
-            match seal(grants, place.pending.clone()).await {
+            match self.seal_in_turn(place, grants, until).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued | SealVerdict::Frozen(_)) => {}
                 Ok(SealVerdict::Drains { resource, .. }) => return Ok(Step::Drains(resource)),
                 // Buried by a rerun that was refused: `join` finds the same and goes on under another id.
@@ -320,8 +327,27 @@ impl Waiting {
                     no_number = Some(error);
                     clock.sleep(NO_NUMBER_PAUSE).await;
                 }
+                Err(error @ EngineError::Overloaded(_)) => return Ok(Step::Elapsed(Some(error))),
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Seals in this waiter's turn. Turned away for overload, it tries again while it may wait: it stands in line,
+    /// and nothing of it was sent.
+    async fn seal_in_turn(
+        &self,
+        place: &Place,
+        grants: &Batcher<Granting>,
+        until: Duration,
+    ) -> Result<SealVerdict, EngineError> {
+        loop {
+            let verdict = seal(grants, place.pending.clone()).await;
+            let is_turned_away = matches!(verdict, Err(EngineError::Overloaded(_)));
+            if !is_turned_away || self.runtime.clock.elapsed() + DOOR_PAUSE >= until {
+                return verdict;
+            }
+            self.runtime.clock.sleep(DOOR_PAUSE).await;
         }
     }
 
@@ -344,7 +370,7 @@ impl Waiting {
 struct Place {
     seat: Option<Seat>,
     keeps: Arc<Batcher<Keep>>,
-    releases: Arc<Batcher<Release>>,
+    leaves: Arc<Batcher<Release>>,
     runtime: Runtime,
     pending: Pending,
 }
@@ -390,7 +416,7 @@ impl Drop for Place {
         let Some(seat) = self.seat.take() else { return };
         let (is_done, lock) = (seat.is_shared() || seat.has_left(), self.pending.item.lock);
         drop(seat);
-        let (keeps, releases) = (Arc::clone(&self.keeps), Arc::clone(&self.releases));
+        let (keeps, leaves) = (Arc::clone(&self.keeps), Arc::clone(&self.leaves));
         let clock = Arc::clone(&self.runtime.clock);
         let proposed = self.pending.proposed;
         let leave = async move {
@@ -398,7 +424,7 @@ impl Drop for Place {
             for _ in 0..LEAVE_TRIES {
                 let failure = match proposed {
                     true => keeps.submit(lock).await.err(),
-                    false => releases.submit(lock.into()).await.err(),
+                    false => leaves.submit(lock.into()).await.err(),
                 };
                 if failure.is_none_or(|failure| matches!(failure, Failure::Closed)) {
                     return;

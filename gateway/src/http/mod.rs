@@ -2,6 +2,7 @@
 
 mod description;
 pub mod extract;
+pub mod long_calls;
 pub mod middleware;
 pub mod pages;
 pub mod problem;

@@ -47,7 +47,8 @@ impl Problem {
             presented_token: None,
             superseded_by: None,
             superseded_at: None,
-            retry_after_ms: None,
+            // Whoever finds no room is always told when to come back.
+            retry_after_ms: (code == ErrorCode::Overloaded).then_some(1_000),
             position: None,
             holder: None,
             holder_age_ms: None,

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::http::long_calls::LongCalls;
 use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
 
@@ -20,6 +21,8 @@ pub struct Limits {
     pub object_bytes_max: u64,
     /// The longest time a body may take that goes to the blob store.
     pub upload_timeout: Duration,
+    /// How many bytes of it must come in each second, taken over half a minute; 0 for any.
+    pub upload_rate_min: u64,
     /// The largest JSON body, in bytes.
     pub json_bytes_max: usize,
     /// The longest pause in the middle of a body.
@@ -46,6 +49,7 @@ impl Default for Limits {
             inline_bytes_max: 256 * 1024,
             object_bytes_max: 64 << 30,
             upload_timeout: Duration::from_secs(60 * 60),
+            upload_rate_min: 16 * 1024,
             json_bytes_max: 64 * 1024,
             body_idle_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
@@ -69,6 +73,8 @@ pub struct AppState {
     pub bodies: Arc<Semaphore>,
     /// How many of these may belong to commits whose uploads go on.
     pub kept_bodies: Arc<Semaphore>,
+    /// How many calls may wait at a time.
+    pub long_calls: LongCalls,
     /// Renders what the process has measured.
     pub metrics: PrometheusHandle,
     /// Resources whose names begin with one of these are exported by name.

@@ -73,8 +73,8 @@ impl EtcdSettings {
 
 /// A mint on an etcd cluster.
 pub struct EtcdMint {
-    members: Members,
-    clock: Arc<dyn Clock>,
+    pub(super) members: Members,
+    pub(super) clock: Arc<dyn Clock>,
     incarnation: String,
     ledger: String,
     witness: String,

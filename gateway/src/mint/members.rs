@@ -26,6 +26,16 @@ pub(super) struct Members {
 /// For how long members that were all silent are not asked again.
 const REST: Duration = Duration::from_millis(500);
 
+/// What a member says of its database.
+pub(super) struct Database {
+    /// Its size on the disk.
+    pub(super) bytes: i64,
+    /// How much of that is in use.
+    pub(super) bytes_in_use: i64,
+    /// The alarms that are raised, in etcd's words; empty for none.
+    pub(super) alarms: String,
+}
+
 /// One member.
 struct Member {
     endpoint: String,
@@ -100,6 +110,30 @@ impl Members {
                 Some((Instant::now() + REST, why.clone()));
         }
         Err(MintError::Unavailable(why))
+    }
+}
+
+impl Members {
+    /// Asks each member for its database, over a connection of its own.
+    pub(super) async fn databases(&self) -> Vec<(String, Result<Database, String>)> {
+        let ask = async |member: &Member| {
+            let asked = async {
+                let options = Some(self.options.clone());
+                let client = Client::connect([&member.endpoint], options).await?;
+                client.maintenance_client().status().await
+            };
+            let database = match timeout(self.limit, asked).await {
+                Ok(Ok(status)) => Ok(Database {
+                    bytes: status.db_size(),
+                    bytes_in_use: status.raft_used_db_size(),
+                    alarms: status.errors().join("; "),
+                }),
+                Ok(Err(error)) => Err(describe(&error)),
+                Err(_) => Err("no answer in time".into()),
+            };
+            (member.endpoint.clone(), database)
+        };
+        futures::future::join_all(self.members.iter().map(ask)).await
     }
 }
 

@@ -5,6 +5,7 @@
 mod embedded;
 mod etcd;
 mod members;
+pub mod room;
 
 pub use embedded::EmbeddedMint;
 pub use etcd::{EtcdMint, EtcdSettings};

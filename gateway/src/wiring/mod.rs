@@ -2,6 +2,7 @@
 
 mod backup;
 mod blobs;
+mod descriptors;
 mod refence;
 mod scrub;
 
@@ -21,12 +22,13 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
 use crate::engine::{self, Engine, Refencing};
+use crate::http::long_calls::LongCalls;
 use crate::http::middleware::Doors;
 use crate::http::proxy::{self, Upstreams};
 use crate::http::{self, AppState, Limits};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
-use crate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
+use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
 pub use backup::{Backup, backup};
@@ -39,6 +41,8 @@ const POSTGRES_CONNECTIONS_MAX: usize = 24;
 const SWEEP_ROWS_MAX: i64 = 1000;
 /// How long buried ids are kept at the least.
 const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often a Postgres that is not there yet is looked for.
+const LEDGER_PAUSE: Duration = Duration::from_millis(500);
 /// How often the mark of ledger and mint is raised.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long answers may still go out once callers have been told that the ledger's disk failed under them.
@@ -80,13 +84,13 @@ pub async fn serve(
     let tasks = TaskTracker::new();
     let broken = CancellationToken::new();
     let runtime = runtime::watched_runtime(tasks.clone(), broken.clone());
-    let parts = open(&config, &runtime).await?;
+    let parts = open(&config, &runtime, &soft).await?;
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
     // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
     let registered = parts.ledger.register_upstreams(&settings.drained).await;
     registered.context("cannot register upstreams")?;
-    let blobs = blobs::open(&config, &parts.ledger, &runtime).await?;
+    let blobs = blobs::open(&config, &parts.ledger, &runtime, &soft).await?;
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
 
@@ -110,6 +114,7 @@ pub async fn serve(
         limits,
         bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
         kept_bodies: Arc::new(Semaphore::new(config.bodies_bytes_max / 2)),
+        long_calls: LongCalls::among(limits.connections_max),
         metrics,
         metrics_prefixes: config.metrics_prefix.clone(),
         draining: soft.clone(),
@@ -166,18 +171,23 @@ pub async fn migrate(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn open(config: &Config, runtime: &Runtime) -> anyhow::Result<Parts> {
+async fn open(
+    config: &Config,
+    runtime: &Runtime,
+    soft: &CancellationToken,
+) -> anyhow::Result<Parts> {
     match &config.postgres {
-        Some(url) => open_shared(config, url, runtime).await,
+        Some(url) => open_shared(config, url, runtime, soft).await,
         None => open_embedded(config, runtime).await,
     }
 }
 
-/// Postgres and etcd. Postgres must be there at the start, to be migrated; etcd need not.
+/// Postgres and etcd. Postgres is waited for, since it must be migrated; etcd need not be there.
 async fn open_shared(
     config: &Config,
     url: &PostgresUrl,
     runtime: &Runtime,
+    soft: &CancellationToken,
 ) -> anyhow::Result<Parts> {
     let options = postgres_options(url)?;
     let ledger = PgLedger::new(PgSettings {
@@ -187,7 +197,7 @@ async fn open_shared(
     })
     .keeping_versions(!config.versions_kept.is_zero());
     // Before anything is changed there: is it a server that keeps what it acknowledges?
-    ledger.check().await.context("cannot use the Postgres server")?;
+    wait_for(&ledger, config.wait_for_ledger, runtime, soft).await?;
     let creators = ledger.other_creators().await?;
     if !creators.is_empty() {
         tracing::warn!(
@@ -199,12 +209,54 @@ async fn open_shared(
     let version = postgres::migrate(&options).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
-    Ok(Parts {
-        ledger: Arc::new(ledger),
-        mint: Arc::new(mint),
-        committers: config.committers,
-        embedded: None,
-    })
+    let mint = Arc::new(mint);
+    watch_etcd(Arc::clone(&mint), runtime, soft.clone());
+    Ok(Parts { ledger: Arc::new(ledger), mint, committers: config.committers, embedded: None })
+}
+
+/// Waits for a Postgres that is not there yet, or not yet a primary, for so long. What waiting cannot change is said
+/// at once.
+async fn wait_for(
+    ledger: &PgLedger,
+    limit: Duration,
+    runtime: &Runtime,
+    soft: &CancellationToken,
+) -> anyhow::Result<()> {
+    let until = runtime.clock.elapsed() + limit;
+    let mut said = false;
+    loop {
+        let why = match ledger.check().await {
+            Ok(()) => return Ok(()),
+            Err(why) if !why.may_pass || runtime.clock.elapsed() >= until => why,
+            Err(why) => {
+                if !said {
+                    tracing::warn!(
+                        why = why.text,
+                        "the Postgres server cannot be used yet; waiting up to {} s for it",
+                        limit.as_secs()
+                    );
+                    said = true;
+                }
+                tokio::select! {
+                    () = runtime.clock.sleep(LEDGER_PAUSE) => continue,
+                    () = soft.cancelled() => why,
+                }
+            }
+        };
+        bail!("cannot use the Postgres server: {}", why.text);
+    }
+}
+
+/// Watches how much room etcd has, until `soft`.
+fn watch_etcd(mint: Arc<EtcdMint>, runtime: &Runtime, soft: CancellationToken) {
+    let task = async move {
+        tokio::select! {
+            biased;
+            () = soft.cancelled() => {}
+            () = mint::room::watch(mint) => {}
+        }
+    };
+    runtime.spawn.spawn_lasting("etcd-room", Box::pin(task));
 }
 
 fn etcd_settings(config: &Config) -> EtcdSettings {
@@ -391,9 +443,10 @@ fn limits(config: &Config) -> Limits {
         inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
         object_bytes_max: config.object_bytes_max,
         upload_timeout: config.upload_timeout,
+        upload_rate_min: config.upload_rate_min,
         body_idle_timeout: config.body_idle_timeout,
         body_timeout: config.body_timeout,
-        connections_max: config.connections_max,
+        connections_max: descriptors::connections(config.connections_max),
         ..Limits::default()
     }
 }
@@ -420,6 +473,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
         .context("cannot set up the metrics")?;
     engine::metrics::describe();
     http::middleware::describe();
+    mint::room::describe();
     Ok(handle)
 }
 

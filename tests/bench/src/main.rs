@@ -15,6 +15,7 @@ mod load;
 mod locks;
 mod memory;
 mod ours;
+mod overload;
 mod paths;
 mod pgbench;
 mod plots;
@@ -35,6 +36,7 @@ use clap::{Parser, Subcommand};
 
 use crate::compare::Compare;
 use crate::memory::Memory;
+use crate::overload::Overload;
 
 /// Measures a Fencegate beside what people would use instead.
 ///
@@ -54,6 +56,8 @@ struct Cli {
 enum Command {
     /// Measures the gateway's memory under load; exits with 1 if it takes more than it may, or more and more
     Memory(Memory),
+    /// Measures what callers are told under overload; exits with 1 if it is too little
+    Overload(Overload),
 }
 
 #[tokio::main]
@@ -61,6 +65,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Some(Command::Memory(memory)) => memory.run().await,
+        Some(Command::Overload(overload)) => overload.run().await,
         None => cli.compare.run().await,
     };
     match ran {

@@ -78,6 +78,8 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
     Run { history, failures, steps: world.steps() }
 }
 
+/// The number of the client that asks after what others have left behind.
+const ONLOOKER: u32 = 99;
 /// The longest that a run takes to come to rest after its last fault.
 const REST: u64 = 120 * SECOND;
 
@@ -117,6 +119,10 @@ fn play(world: &World) -> (History, Option<String>) {
     world.spawn(nemesis, Box::pin(strike(world.clone(), targets, faults, end)));
     let operator = world.process();
     world.spawn(operator, Box::pin(operate(world.clone(), Arc::clone(&servers), operator)));
+    let mut onlooker = client(ONLOOKER, &gateways, &recorder, world);
+    onlooker.be_patient();
+    let looks_on = onlooker.ask_after_the_buried(Arc::clone(&servers.ledger));
+    world.spawn(world.process(), Box::pin(looks_on));
     world.run_until(end);
     world.kill(nemesis);
     let over = heal(world, &gateways, &recorder);

@@ -8,8 +8,9 @@ use crate::rule::{FenceFacts, Presented, Refusal, judge};
 ///
 /// The caller may see one snapshot only and holds no lock. First that applies:
 /// 1. The idempotency key is known: `KnownKey`, and no intent. The commit will replay or refuse it.
-/// 2. The rule refuses the write for a reason that stays: void, stale, released, broken. What may still
-///    change, and what is admitted, only the commit decides (I6).
+/// 2. The rule refuses the write for a reason that stays: void, stale, released, broken; or for a token that
+///    was never granted here: whoever was given one asks after its seal had committed (I5), and the snapshot is
+///    younger. What may still change, and what is admitted, only the commit decides (I6).
 /// 3. The intent is stored, if there is a blob.
 pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdict {
     if let Some(key) = &item.key
@@ -37,12 +38,15 @@ pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdi
     UploadVerdict::Begun
 }
 
-/// Whether nothing that may still happen makes the write good.
+/// Whether nothing that may still happen makes the write good of somebody who was given what it presents.
 fn is_final(refusal: &Refusal) -> bool {
     match refusal {
-        Refusal::Void | Refusal::Stale { .. } | Refusal::Released | Refusal::Broken => true,
-        Refusal::Unknown
-        | Refusal::LockIdMismatch
+        Refusal::Void
+        | Refusal::Stale { .. }
+        | Refusal::Released
+        | Refusal::Broken
+        | Refusal::Unknown => true,
+        Refusal::LockIdMismatch
         | Refusal::Frozen
         | Refusal::Draining
         | Refusal::Protected

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::LedgerError;
@@ -19,12 +20,27 @@ pub(super) const WAITING: u8 = 2;
 const TAKEN_BACK: u8 = 3;
 /// Its caller was told that the outcome is unknown; it must become known.
 const OWED: u8 = 4;
+/// In a statement whose answer was lost, or sent again since.
+const LOST: u8 = 5;
+
+/// Where an item is, as far as its caller is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In no statement, or decided by now.
+    Taken,
+    /// In a statement.
+    Sent,
+    /// In one whose answer was lost.
+    Lost,
+}
 
 /// An item, and where its caller waits for the verdict.
 pub(super) struct Entry<A: Act> {
     pub(super) item: A::Item,
     pub(super) state: Arc<AtomicU8>,
     pub(super) answer: oneshot::Sender<Result<A::Verdict, Failure>>,
+    /// Until when its caller waits in line, on the clock of this process.
+    pub(super) until: Duration,
     /// Whether the answer to an earlier sending was lost. From then on nothing but the ledger's
     /// verdict makes its outcome known.
     pub(super) lost: bool,
@@ -38,6 +54,7 @@ impl<A: Act> Entry<A> {
             self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
                 TAKEN_BACK => None,
                 OWED => Some(OWED),
+                LOST => Some(LOST),
                 _ => Some(SENT),
             });
         if claimed == Ok(OWED) && !self.lost {
@@ -49,6 +66,7 @@ impl<A: Act> Entry<A> {
     /// The answer to this sending was lost.
     pub(super) fn lose(&mut self) {
         self.lost = true;
+        let _ = self.state.compare_exchange(SENT, LOST, Ordering::AcqRel, Ordering::Acquire);
         self.rerun();
     }
 
@@ -90,6 +108,11 @@ impl<A: Act> Entry<A> {
         self.answer.is_closed() && !self.is_owed()
     }
 
+    /// Nobody waits for it, and it is not worth sending for anybody else.
+    pub(super) fn is_abandoned(&self) -> bool {
+        A::DROPS_ABANDONED && self.is_moot()
+    }
+
     /// The ledger will not decide.
     pub(super) fn give_up(self, error: &LedgerError) {
         let unknown = self.lost || matches!(error, LedgerError::Unreadable(_));
@@ -102,18 +125,22 @@ impl<A: Act> Entry<A> {
 }
 
 /// Whether a statement is under way that may take effect.
-pub(super) fn is_sent(state: &AtomicU8) -> bool {
-    state.load(Ordering::Acquire) == SENT
+pub(super) fn way(state: &AtomicU8) -> Way {
+    match state.load(Ordering::Acquire) {
+        SENT => Way::Sent,
+        LOST => Way::Lost,
+        _ => Way::Taken,
+    }
 }
 
 /// The caller's time is up: is the item still ours to take back?
 pub(super) fn take_back(state: &AtomicU8) -> Failure {
     let was = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-        Some(if state == SENT { OWED } else { TAKEN_BACK })
+        Some(if matches!(state, SENT | LOST) { OWED } else { TAKEN_BACK })
     });
     match was {
-        Ok(SENT) if mutants::is(Mutant::TakeBackWhatIsSent) => Failure::Busy,
-        Ok(SENT) | Err(_) => Failure::Unknown,
+        Ok(SENT | LOST) if mutants::is(Mutant::TakeBackWhatIsSent) => Failure::Busy,
+        Ok(SENT | LOST) | Err(_) => Failure::Unknown,
         Ok(WAITING) => Failure::Busy,
         Ok(_) => Failure::NotApplied(LedgerError::Unavailable("no answer in time".into())),
     }

@@ -2,8 +2,8 @@
 //! batch. No timer, so a lone caller waits for nothing.
 //!
 //! What happens to an item, whatever happens to its batch:
-//! 1. Not sent yet when its caller's time is up, or back without effect a moment later: taken back,
-//!    definitely not applied.
+//! 1. Turned away at the door, or before it is sent, because it would not come back in time. Not sent yet when its
+//!    caller's time is up, or back without effect afterwards: taken back. Definitely not applied, all of them.
 //! 2. Its batch was rolled back: sent again as it was.
 //! 3. Its row is locked by somebody else, its batch was rolled back again and again, or the answer to
 //!    its batch was lost: it moves to a lane, and later items of that lane queue behind it. Others go
@@ -13,6 +13,7 @@
 
 mod entry;
 mod lanes;
+mod pace;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -31,8 +32,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use entry::{Entry, QUEUED, WAITING, is_sent, take_back};
+use entry::{Entry, QUEUED, WAITING, Way, take_back, way};
 use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
+use pace::Pace;
 
 /// What a batcher does with its batches.
 #[async_trait]
@@ -52,6 +54,10 @@ pub(super) trait Act: Send + Sync + 'static {
     /// same time: batches become larger, and the ledger waits meanwhile. For an act that costs the gateway more
     /// than the ledger.
     const GATHERS: bool = false;
+
+    /// Whether an item whose caller has left is not sent any more. Only where it is worth nothing to anybody else, or
+    /// would have to be undone.
+    const DROPS_ABANDONED: bool = false;
 
     /// The lane that an item moves to when its row is locked by somebody else.
     fn lane(item: &Self::Item) -> Self::Lane;
@@ -91,7 +97,7 @@ pub(super) trait Act: Send + Sync + 'static {
 /// Why a caller got no verdict.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The queue is full; nothing was sent.
+    /// The queue is full, or so slow that there would be no answer in time; nothing was sent.
     Full,
     /// The gateway is shutting down; nothing was sent.
     Closed,
@@ -112,15 +118,24 @@ pub(super) struct Limits {
     pub batch_max: usize,
     /// Bytes in a batch.
     pub batch_bytes_max: usize,
-    /// How long a caller waits.
+    /// How long a caller waits in line. What is under way by then is waited for longer: it is back in a moment, or
+    /// lost.
     pub timeout: Duration,
 }
 
 /// The first and the longest pause before something is sent again.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long a caller whose time is up waits for a statement that waits for its row, and for its answer.
+/// How long a caller whose time is up waits for a statement that waits for its row, and for its answer; also after
+/// an answer was lost.
 const LAST_WORD: Duration = LANE_WAIT.saturating_mul(2);
+/// How much longer than in line a caller waits for what is under way, in its time in line.
+const UNDER_WAY: u32 = 2;
+/// How much of its time in line a caller may have to wait there. The rest is for its batch, and for what makes it
+/// slower than the ones before.
+const IN_LINE_SHARE: u32 = 2;
+/// A batch that took longer than this part of a caller's time in line says nothing of the next one.
+const BATCH_SHARE: u32 = 4;
 /// How often a batch that was rolled back is sent again as it was.
 const BATCH_TRIES: u32 = 3;
 
@@ -128,6 +143,7 @@ struct Shared<A: Act> {
     act: A,
     runtime: Runtime,
     limits: Limits,
+    pace: Arc<Pace>,
     lanes: Mutex<Lanes<A>>,
     /// How many lanes may use the ledger at once.
     lane_permits: Arc<Semaphore>,
@@ -136,6 +152,7 @@ struct Shared<A: Act> {
 /// A queue and the task that empties it.
 pub(super) struct Batcher<A: Act> {
     queue: mpsc::Sender<Entry<A>>,
+    pace: Arc<Pace>,
     runtime: Runtime,
     timeout: Duration,
 }
@@ -150,24 +167,30 @@ impl<A: Act> Batcher<A> {
         closing: CancellationToken,
     ) -> Self {
         let (queue, waiting) = mpsc::channel(limits.queue_max);
-        let timeout = limits.timeout;
+        let (timeout, pace) = (limits.timeout, Arc::<Pace>::default());
         let shared = Arc::new(Shared {
             act,
             runtime: runtime.clone(),
             limits,
+            pace: Arc::clone(&pace),
             lanes: Mutex::default(),
             lane_permits,
         });
         runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, waiting, closing)));
-        Self { queue, runtime: runtime.clone(), timeout }
+        Self { queue, pace, runtime: runtime.clone(), timeout }
     }
 
     /// Hands in an item and waits for its verdict. May be dropped at any await: the item goes its
     /// way regardless.
     pub(super) async fn submit(&self, item: A::Item) -> Result<A::Verdict, Failure> {
+        let ahead = self.queue.max_capacity() - self.queue.capacity();
+        if self.pace.behind(ahead) > self.timeout / IN_LINE_SHARE {
+            return Err(Failure::Full);
+        }
         let state = Arc::new(AtomicU8::new(QUEUED));
         let (answer, mut verdict) = oneshot::channel();
-        let entry = Entry { item, state: Arc::clone(&state), answer, lost: false };
+        let until = self.runtime.clock.elapsed() + self.timeout;
+        let entry = Entry { item, state: Arc::clone(&state), answer, until, lost: false };
         self.queue.try_send(entry).map_err(|refused| match refused {
             TrySendError::Full(_) => Failure::Full,
             TrySendError::Closed(_) => Failure::Closed,
@@ -180,15 +203,20 @@ impl<A: Act> Batcher<A> {
         }
     }
 
-    /// The caller's time is up. A statement that waits for its row is back in a moment, and then it is known
-    /// that nothing was applied: that is worth the moment, and no other answer is.
+    /// The caller's time in line is up. What is under way is back before long, and then it is known what came of
+    /// it: that is worth the while, and no other answer is. Not so once an answer was lost.
     async fn last_word(
         &self,
         state: &AtomicU8,
         mut verdict: oneshot::Receiver<Result<A::Verdict, Failure>>,
     ) -> Result<A::Verdict, Failure> {
-        let until = self.runtime.clock.elapsed() + LAST_WORD;
-        while is_sent(state) && self.runtime.clock.elapsed() < until {
+        let began = self.runtime.clock.elapsed();
+        let patience = |way| match way {
+            Way::Taken => Duration::ZERO,
+            Way::Lost => LAST_WORD,
+            Way::Sent => LAST_WORD.max(self.timeout * UNDER_WAY),
+        };
+        while self.runtime.clock.elapsed().saturating_sub(began) < patience(way(state)) {
             match self.runtime.within(PAUSE_MIN, &mut verdict).await {
                 Some(Ok(verdict)) => return verdict,
                 Some(Err(_)) => return Err(Failure::Unknown),
@@ -233,31 +261,46 @@ async fn empty<A: Act>(
             answer(std::mem::take(&mut decided));
             tokio::task::yield_now().await;
         }
-        let batch = gather(&shared, &mut held_back, &mut waiting);
+        let (batch, is_full) = gather(&shared, &mut held_back, &mut waiting);
+        let (items, began) = (batch.len(), shared.runtime.clock.elapsed());
         // Polled in this order.
         let before = std::mem::take(&mut decided);
         (decided, ()) = join(send_batch(&shared, batch), async { answer(before) }).await;
+        shared.pace.note(items, shared.runtime.clock.elapsed().saturating_sub(began), is_full);
     }
 }
 
 /// Takes what has gathered, up to the limits. An item whose lane has work joins it; one that must not
 /// share a resource with another of the batch is held back, and so are those behind it on the same
-/// resources, which keeps their order.
+/// resources, which keeps their order. Also says whether the batch is full: what was held back for its resources
+/// does not make it so.
 fn gather<A: Act>(
     shared: &Arc<Shared<A>>,
     held_back: &mut VecDeque<Entry<A>>,
     waiting: &mut mpsc::Receiver<Entry<A>>,
-) -> Vec<Entry<A>> {
+) -> (Vec<Entry<A>>, bool) {
     let mut batch: Vec<Entry<A>> = Vec::new();
     let (mut weight, mut bytes) = (0, 0);
     let mut seen: HashSet<ResourceName> = HashSet::new();
     let mut later = VecDeque::new();
+    let (mut is_full, mut overflows) = (true, false);
+    let now = shared.runtime.clock.elapsed();
+    let needed = shared.pace.batch().min(shared.limits.timeout / BATCH_SHARE);
     while weight < shared.limits.batch_max && bytes < shared.limits.batch_bytes_max {
-        let Some(entry) = held_back.pop_front().or_else(|| waiting.try_recv().ok()) else { break };
+        let Some(entry) = held_back.pop_front().or_else(|| waiting.try_recv().ok()) else {
+            is_full = overflows;
+            break;
+        };
+        if !entry.is_owed() && (entry.until < now + needed || entry.is_abandoned()) {
+            // It would be sent for nobody.
+            let _ = entry.answer.send(Err(Failure::Full));
+            continue;
+        }
         let Some(entry) = join_lane(shared, entry) else { continue };
         let exclusive = A::exclusive(&entry.item);
         let shares = exclusive.iter().any(|resource| seen.contains(resource));
         let fits = batch.is_empty() || weight + A::weight(&entry.item) <= shared.limits.batch_max;
+        overflows |= !fits;
         seen.extend(exclusive.iter().cloned());
         if shares || !fits {
             later.push_back(entry);
@@ -272,7 +315,7 @@ fn gather<A: Act>(
     }
     later.append(held_back);
     *held_back = later;
-    batch
+    (batch, is_full)
 }
 
 /// An item that was decided.

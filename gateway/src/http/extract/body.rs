@@ -48,6 +48,40 @@ pub struct Incoming {
     body: Body,
     idle: Duration,
     end: Instant,
+    least: Option<Least>,
+}
+
+/// What an upload must bring, so that a sender that dawdles does not keep its place from others.
+struct Least {
+    /// So many bytes within each window.
+    quota: u64,
+    /// How many of them have come.
+    got: u64,
+    /// How long the rest may be waited for. While nobody waits, because the store is slow, no time passes.
+    left: Duration,
+}
+
+/// The windows over which the least rate is taken, and what the first has beyond that.
+const RATE_WINDOW: Duration = Duration::from_secs(30);
+const RATE_GRACE: Duration = Duration::from_secs(10);
+
+impl Least {
+    fn of(bytes_per_second: u64) -> Option<Self> {
+        (bytes_per_second > 0).then(|| Self {
+            quota: bytes_per_second.saturating_mul(RATE_WINDOW.as_secs()),
+            got: 0,
+            left: RATE_GRACE + RATE_WINDOW,
+        })
+    }
+
+    /// So much has come after so long a wait. A window that is full begins anew.
+    fn note(&mut self, bytes: usize, waited: Duration) {
+        self.got = self.got.saturating_add(bytes as u64);
+        self.left = self.left.saturating_sub(waited);
+        if self.got >= self.quota {
+            (self.got, self.left) = (0, RATE_WINDOW);
+        }
+    }
 }
 
 /// Bytes that come in pieces.
@@ -75,23 +109,27 @@ pub enum Gathered {
 impl Incoming {
     /// A body that may take so long in all.
     pub fn new(body: Body, limits: &Limits, whole: Duration) -> Self {
-        Self { body, idle: limits.body_idle_timeout, end: Instant::now() + whole }
+        let end = Instant::now() + whole;
+        Self { body, idle: limits.body_idle_timeout, end, least: None }
     }
 
-    /// From now on, it may take so long in all.
-    pub fn extend(&mut self, whole: Duration) {
-        self.end = Instant::now() + whole;
+    /// From now on it is an upload: it may take long in all, but not come too slowly.
+    pub fn upload(&mut self, limits: &Limits) {
+        self.end = Instant::now() + limits.upload_timeout;
+        self.least = Least::of(limits.upload_rate_min);
     }
 
     /// The next bytes; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
-            let pause = (Instant::now() + self.idle).min(self.end);
+            let began = Instant::now();
+            let pause = (began + self.idle).min(self.end);
+            let pause = self.least.as_ref().map_or(pause, |least| pause.min(began + least.left));
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
             let Ok(frame) = timeout_at(pause, frame).await else {
                 return Err(Problem::new(
                     ErrorCode::RequestTimeout,
-                    "the body did not arrive in time; nothing was applied",
+                    "the body did not arrive in time, or came too slowly; nothing was applied",
                 )
                 .and_close());
             };
@@ -101,6 +139,9 @@ impl Incoming {
                     .and_close()
             })?;
             if let Ok(data) = frame.into_data() {
+                if let Some(least) = &mut self.least {
+                    least.note(data.len(), began.elapsed());
+                }
                 return Ok(Some(data));
             }
         }

@@ -22,6 +22,7 @@ use crate::engine::{EventReader, EventsFrom};
 use crate::http::extract::{
     InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix,
 };
+use crate::http::long_calls::LongCall;
 use crate::http::problem::Problem;
 use crate::http::spec::{FeedProblems, ResourceProblems};
 use crate::http::state::App;
@@ -155,13 +156,18 @@ pub async fn events(
     if streamed && app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
+    let wait = look.wait.filter(|wait| !wait.is_zero());
+    let waits = match streamed || wait.is_some() {
+        true => Some(app.long_calls.begin()?),
+        false => None,
+    };
     let mut reader = app.engine.read_events(from).await?;
     // Also for a stream: a void cursor is an answer of its own.
     let mut found = reader.page(limit).await?;
     if streamed {
-        return Ok(stream_of(reader, found, app.draining.clone()));
+        return Ok(stream_of((reader, waits), found, app.draining.clone()));
     }
-    if let Some(wait) = look.wait.filter(|wait| found.is_empty() && !wait.is_zero()) {
+    if let Some(wait) = wait.filter(|_| found.is_empty()) {
         let next = async {
             tokio::select! {
                 biased;
@@ -222,14 +228,18 @@ fn event(at: EventCursor, applied: Applied) -> wire::WriteEvent {
 
 type Found = Vec<(EventCursor, Applied)>;
 
-fn stream_of(reader: EventReader, found: Found, draining: CancellationToken) -> Response {
+fn stream_of(
+    (reader, waits): (EventReader, Option<LongCall>),
+    found: Found,
+    draining: CancellationToken,
+) -> Response {
     // Where it begins, so that a stream on which nothing came yet is resumed there, too.
     let begin = found
         .first()
         .map_or(reader.at(), |(first, _)| EventCursor { number: first.number - 1, ..*first });
     let begin = stream::iter([Ok(Event::default().id(begin.to_string()))]);
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = begin.chain(following(reader, found, draining));
+    let events = begin.chain(following((reader, waits), found, draining));
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -239,13 +249,13 @@ fn stream_of(reader: EventReader, found: Found, draining: CancellationToken) -> 
 
 /// What was found, and what comes then, until the gateway drains or the ledger cannot be read.
 fn following(
-    reader: EventReader,
+    reader: (EventReader, Option<LongCall>),
     found: Found,
     draining: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let pages = stream::unfold(
         (reader, Some(found), draining),
-        |(mut reader, found, draining)| async move {
+        |((mut reader, waits), found, draining)| async move {
             let page = match found {
                 Some(found) => found,
                 None => tokio::select! {
@@ -254,7 +264,7 @@ fn following(
                     page = reader.next(LIST_LIMIT_DEFAULT) => page.ok()?,
                 },
             };
-            Some((stream::iter(page), (reader, None, draining)))
+            Some((stream::iter(page), ((reader, waits), None, draining)))
         },
     );
     pages.flatten().map(|(at, applied)| {

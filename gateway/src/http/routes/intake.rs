@@ -100,7 +100,7 @@ impl<'a> Bodies<'a> {
                 };
                 if self.kept.is_none() {
                     self.kept = Some(take_share(&self.app.kept_bodies, self.inline)?);
-                    self.parts.incoming.extend(limits.upload_timeout);
+                    self.parts.incoming.upload(limits);
                 }
                 let (app, start) = (self.app, read.into_bytes());
                 let digests = std::mem::take(&mut described.digests);

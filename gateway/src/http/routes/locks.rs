@@ -82,6 +82,10 @@ pub async fn acquire(
         id,
         wait,
     };
+    let _waits = match wait.is_zero() {
+        true => None,
+        false => Some(app.long_calls.begin()?),
+    };
     let acquired = tokio::select! {
         acquired = app.engine.acquire(acquire) => acquired,
         // Another gateway takes the waiters of one that stops.

@@ -45,7 +45,8 @@ impl<'a> Intake<'a> {
         let inline_max = limits.inline_bytes_max.min(object_max);
         let large = self.declared.is_some_and(|length| length > inline_max as u64);
         if large {
-            let incoming = Incoming::new(body, limits, limits.upload_timeout);
+            let mut incoming = Incoming::new(body, limits, limits.upload_timeout);
+            incoming.upload(limits);
             return self.upload(Bytes::new(), incoming).await;
         }
         if self.expects {
@@ -59,7 +60,7 @@ impl<'a> Intake<'a> {
                 Ok(PutBody::Inline(bytes))
             }
             Gathered::More(start) => {
-                incoming.extend(limits.upload_timeout);
+                incoming.upload(limits);
                 self.upload(start, incoming).await
             }
         }

@@ -21,6 +21,7 @@ use super::views;
 use crate::engine::error::EngineError;
 use crate::engine::{Engine, Watcher};
 use crate::http::extract::{InLock, NoQuery, Query};
+use crate::http::long_calls::LongCall;
 use crate::http::problem::Problem;
 use crate::http::spec::{EventsProblems, LockProblems};
 use crate::http::state::App;
@@ -65,6 +66,7 @@ pub async fn get(
     Query(look): Query<Look>,
 ) -> Result<Json<serde_json::Value>, Problem> {
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
+        let _waits = app.long_calls.begin()?;
         let mut watcher = app.engine.watch(id).await?;
         let since = look.since.map_or_else(|| word(watcher.record()), |word| word.as_str());
         let changed = async {
@@ -139,9 +141,10 @@ pub async fn events(
     if app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
+    let waits = app.long_calls.begin()?;
     let watcher = app.engine.watch(id).await?;
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = Sse::new(told(app.engine.clone(), watcher, app.draining.clone()));
+    let events = Sse::new(told(app.engine.clone(), (watcher, waits), app.draining.clone()));
     let events = events.keep_alive(alive);
     let mut response = events.into_response();
     let headers = response.headers_mut();
@@ -153,12 +156,12 @@ pub async fn events(
 /// The events of a lock, until it ends or the gateway drains.
 fn told(
     engine: Engine,
-    watcher: Watcher,
+    (watcher, waits): (Watcher, LongCall),
     draining: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let begin = (engine, Some(watcher), Told::default(), draining);
+    let begin = (engine, Some((watcher, waits)), Told::default(), draining);
     stream::unfold(begin, |(engine, watcher, mut told, draining)| async move {
-        let mut watcher = watcher?;
+        let (mut watcher, waits) = watcher?;
         loop {
             if let Some(news) = told.news(watcher.record()) {
                 let reason = match news {
@@ -168,7 +171,10 @@ fn told(
                 };
                 let event = event(news, watcher.record(), reason);
                 let goes_on = !matches!(news, News::Lost | News::Released);
-                return Some((Ok(event), (engine, goes_on.then_some(watcher), told, draining)));
+                return Some((
+                    Ok(event),
+                    (engine, goes_on.then_some((watcher, waits)), told, draining),
+                ));
             }
             tokio::select! {
                 biased;

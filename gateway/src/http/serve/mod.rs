@@ -4,6 +4,7 @@
     reason = "sockets live in real time; a simulation calls the router without them"
 )]
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{Request, Response};
+use axum::http::{HeaderValue, Request, Response, header};
 use bytes::Bytes;
 use fence_core::ErrorCode;
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -41,6 +42,9 @@ pub struct Ends {
     pub local: Option<IpAddr>,
 }
 
+/// With less room for connections than this part of all, each is closed after its answer: one that waits for its
+/// next request would keep somebody out.
+const SCARCE_SHARE: usize = 10;
 /// How long to wait after an accept that failed, for instance for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a caller may go on sending after an answer that came before its request was read:
@@ -62,7 +66,7 @@ pub async fn serve(
     let room = Arc::new(Semaphore::new(limits.connections_max));
     let connections = TaskTracker::new();
     while let Some((stream, permit)) = next(&listener, &room, &soft, &hard).await {
-        let connection = Connection::new(stream, app.clone(), limits);
+        let connection = Connection::new(stream, app.clone(), limits, Arc::clone(&room));
         let (soft, hard) = (soft.clone(), hard.clone());
         connections.spawn(async move {
             let _permit = permit;
@@ -117,11 +121,13 @@ struct Connection {
     app: Router,
     limits: Limits,
     shared: Arc<Shared>,
+    /// Room for further connections.
+    room: Arc<Semaphore>,
 }
 
 impl Connection {
-    fn new(stream: TcpStream, app: Router, limits: Limits) -> Self {
-        Self { stream, app, limits, shared: Arc::default() }
+    fn new(stream: TcpStream, app: Router, limits: Limits, room: Arc<Semaphore>) -> Self {
+        Self { stream, app, limits, shared: Arc::default(), room }
     }
 
     async fn run(self, soft: CancellationToken) {
@@ -134,7 +140,8 @@ impl Connection {
             local: self.stream.local_addr().ok().map(|to| to.ip().to_canonical()),
         };
         let shared = Arc::clone(&self.shared);
-        let app = self.app;
+        let (app, room) = (self.app, self.room);
+        let scarce = self.limits.connections_max / SCARCE_SHARE;
         let service = hyper::service::service_fn({
             let shared = Arc::clone(&shared);
             move |mut request: Request<Incoming>| {
@@ -142,8 +149,15 @@ impl Connection {
                 request.extensions_mut().insert(framing);
                 request.extensions_mut().insert(ends);
                 let response = app.clone().oneshot(request.map(Body::new));
-                let shared = Arc::clone(&shared);
-                async move { response.await.map(|answer| tracked(answer, in_flight, shared)) }
+                let (shared, room) = (Arc::clone(&shared), Arc::clone(&room));
+                async move {
+                    let mut answer = response.await?;
+                    if room.available_permits() < scarce {
+                        let close = HeaderValue::from_static("close");
+                        answer.headers_mut().insert(header::CONNECTION, close);
+                    }
+                    Ok::<_, Infallible>(tracked(answer, in_flight, shared))
+                }
             }
         });
         let io =

@@ -73,9 +73,14 @@ async fn apply(connection: &mut PgConnection) -> Result<(), MigrateError> {
         sqlx::query("CREATE SCHEMA fencegate").execute(&mut *transaction).await?;
     }
     transaction.ensure_migrations_table(TABLE).await?;
+    // A gateway that stands still while it migrates must not keep all others from starting without a word.
+    sqlx::query("SELECT set_config('lock_timeout', '60s', true)")
+        .execute(&mut *transaction)
+        .await?;
     sqlx::query("LOCK TABLE fencegate._sqlx_migrations IN SHARE ROW EXCLUSIVE MODE")
         .execute(&mut *transaction)
         .await?;
+    sqlx::query("SELECT set_config('lock_timeout', '0', true)").execute(&mut *transaction).await?;
     MIGRATOR.run(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(())

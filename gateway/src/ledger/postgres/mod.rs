@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 pub use migrate::migrate;
 pub use order::Fall;
-pub use session::{PgSettings, Sessions};
+pub use session::{PgSettings, Sessions, Unusable};
 
 /// The ledger on Postgres 14 or newer.
 pub struct PgLedger {
@@ -56,9 +56,11 @@ impl PgLedger {
     }
 
     /// Connects once, so that a server that must not be used is refused at start.
-    pub async fn check(&self) -> Result<(), LedgerError> {
-        let session = self.sessions.take().await?;
-        self.sessions.settle(session, Ok(()))
+    ///
+    /// # Errors
+    /// A server that cannot be used, or not now.
+    pub async fn check(&self) -> Result<(), Unusable> {
+        self.sessions.check().await
     }
 }
 

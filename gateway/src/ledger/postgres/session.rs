@@ -342,18 +342,39 @@ impl Sessions {
     }
 
     async fn connect(&self) -> Result<PgConnection, LedgerError> {
+        self.try_connect().await.map_err(|error| LedgerError::Unavailable(error.to_string()))
+    }
+
+    async fn try_connect(&self) -> Result<PgConnection, ConnectError> {
         let limit = self.settings.timeout.min(Duration::from_secs(2));
         let connecting = async {
             let mut connection = self.settings.options.connect().await?;
             prepare(&mut connection, self.settings.timeout).await?;
             Ok::<_, ConnectError>(connection)
         };
-        match tokio::time::timeout(limit, connecting).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(LedgerError::Unavailable(error.to_string())),
-            Err(_) => Err(LedgerError::Unavailable("no connection in time".into())),
+        tokio::time::timeout(limit, connecting).await.unwrap_or(Err(ConnectError::Late))
+    }
+
+    /// Whether the server can be used: a connection to it is made, and ended.
+    pub async fn check(&self) -> Result<(), Unusable> {
+        match self.try_connect().await {
+            Ok(connection) => {
+                self.idle().push(connection);
+                Ok(())
+            }
+            Err(error) => Err(Unusable { may_pass: error.may_pass(), text: error.to_string() }),
         }
     }
+}
+
+/// Why a server cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Unusable {
+    /// Whether waiting may help: it is not there, or not yet what it is to be.
+    pub may_pass: bool,
+    /// In words.
+    pub text: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -366,10 +387,28 @@ enum ConnectError {
     Encoding(String),
     #[error("the Postgres server is a standby")]
     Standby,
+    #[error("no connection in time")]
+    Late,
     #[error(
         "the log of this process keeps the server's warnings back; one could take an answer back"
     )]
     Deaf,
+}
+
+impl ConnectError {
+    /// Whether the next try may end otherwise without anybody changing a setting.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Standby | Self::Late => true,
+            Self::Driver(sqlx::Error::Io(_)) => true,
+            Self::Driver(sqlx::Error::Database(error)) => {
+                let code = error.code().unwrap_or_default();
+                // It starts, stops, or has no room: classes 57 and 53, and lost connections.
+                ["57", "53", "08"].iter().any(|class| code.starts_with(class))
+            }
+            Self::Driver(_) | Self::Unsafe { .. } | Self::Encoding(_) | Self::Deaf => false,
+        }
+    }
 }
 
 /// Looks up names without a schema among those of Postgres alone, and lets it warn.

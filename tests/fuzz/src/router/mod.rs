@@ -14,6 +14,7 @@ use bytes::Bytes;
 use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::{BlobTimes, Page, ResourceView, Retention};
 use fencegate::engine::{Engine, Settings};
+use fencegate::http::long_calls::LongCalls;
 use fencegate::http::proxy::Upstreams;
 use fencegate::http::receipt::Receipt;
 use fencegate::http::{AppState, Limits, router as routes};
@@ -95,6 +96,7 @@ impl World {
             limits: Limits { inline_bytes_max: 64, object_bytes_max: 4096, ..Limits::default() },
             bodies: Arc::new(Semaphore::new(1 << 20)),
             kept_bodies: Arc::new(Semaphore::new(1 << 19)),
+            long_calls: LongCalls::among(Limits::default().connections_max),
             metrics: PrometheusBuilder::new().build_recorder().handle(),
             metrics_prefixes: Vec::new(),
             draining: CancellationToken::new(),

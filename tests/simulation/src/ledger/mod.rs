@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Clock, Effect, Epoch, Ledger as _, LedgerError, Place, Refence, Stand};
+use fence_core::ports::{
+    Clock, Effect, Epoch, Ledger as _, LedgerError, OperationRecord, Place, Refence, Stand,
+};
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
 use uuid::Uuid;
@@ -97,6 +99,16 @@ impl LedgerServer {
     /// What was asked of it.
     pub fn asked(&self) -> Asked {
         self.state().asked.clone()
+    }
+
+    /// The operations that were asked of it and are buried now.
+    pub fn buried(&self) -> Vec<OperationId> {
+        let state = self.state();
+        let is_buried = |id: &&OperationId| {
+            let record = now(state.memory.operation(**id));
+            matches!(record, Ok(Some(OperationRecord::Buried)))
+        };
+        state.asked.operations.keys().filter(is_buried).copied().collect()
     }
 
     /// It as it is now.

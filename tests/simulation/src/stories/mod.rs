@@ -2,6 +2,8 @@
 
 mod upstream;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fence_history::{Answer, Asked, Change, FencedWrite};
@@ -9,6 +11,7 @@ use fencegate::engine::Engine;
 use rand::RngExt as _;
 
 use crate::client::{Client, Held, client};
+use crate::ledger::LedgerServer;
 use crate::runtime::random_id;
 use crate::world::{MS, Process, SECOND};
 
@@ -224,6 +227,20 @@ impl Client {
             (Answer::Outcome(outcome), None)
         };
         self.ask(Asked::Ask { operation }, false, handler).await
+    }
+
+    /// Asks after every operation whose caller has left and which a gateway then gave up, as soon as that can be
+    /// seen. Its first sending may still be on its way: what is told now must stay true.
+    pub async fn ask_after_the_buried(self, ledger: Arc<LedgerServer>) {
+        let mut asked = BTreeSet::new();
+        loop {
+            self.pause(100 * MS, 600 * MS).await;
+            for operation in ledger.buried() {
+                if asked.insert(operation) {
+                    self.look_up(operation.0).await;
+                }
+            }
+        }
     }
 
     /// Puts and deletes, small and large, with and without conditions.

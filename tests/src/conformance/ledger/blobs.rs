@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BlobId, BlobTimes, Effect, Grant, Ledger, Payload, Refence, Tidied, UploadItem,
-    UploadVerdict, WriteItem, WriteVerdict,
+    Attempt, BlobId, BlobTimes, Effect, Grant, Ledger, Payload, Refence, SealItem, Tidied,
+    UploadItem, UploadVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, Refusal};
 use uuid::Uuid;
@@ -131,10 +131,11 @@ pub async fn an_upload_that_was_given_up_is_not_committed(ledger: &dyn Ledger) {
 
 /// The client may try again with the same body under another token, so the sweeper has time.
 pub async fn a_refused_put_leaves_its_intent(ledger: &dyn Ledger) {
-    let (ann, _) = succession(ledger, "r").await;
-    let blob = BlobId(Uuid::new_v4());
-    let item = UploadItem { token: token(12), ..upload(&ann, Some(blob)) };
-    assert_eq!(ledger.begin_upload(item).await, Ok(UploadVerdict::Begun));
+    let ann = held(ledger, "r", 10).await;
+    let blob = begun(ledger, &ann).await;
+    release_one(ledger, ann.lock).await;
+    let bob = SealItem { owner: "bob".into(), ..seal(["r"], 20) };
+    granted(ledger, bob).await;
     assert!(matches!(refusal(ledger, put_blob(&ann, "k", blob)).await, Refusal::Stale { .. }));
     assert_eq!(garbage(ledger, UPLOADS_GO_ON).await, []);
     assert_eq!(garbage(ledger, NOW).await, [blob]);
@@ -267,14 +268,16 @@ pub async fn uploads_in_vain_are_refused_early(ledger: &dyn Ledger) {
     let known = UploadItem { key: Some("paid".into()), ..upload(&ann, blob()) };
     assert_eq!(early(known).await, UploadVerdict::KnownKey);
     let never = UploadItem { token: token(99), ..upload(&bob, blob()) };
-    assert_eq!(early(never).await, UploadVerdict::Begun, "it may be sealed before the commit");
+    assert_eq!(early(never).await, UploadVerdict::Refused(Refusal::Unknown));
+    let nowhere = UploadItem { resource: name("never-locked"), ..upload(&bob, blob()) };
+    assert_eq!(early(nowhere).await, UploadVerdict::Refused(Refusal::Unknown));
     let mistaken = UploadItem { lock: Some(LockId(Uuid::new_v4())), ..upload(&bob, blob()) };
     assert_eq!(early(mistaken).await, UploadVerdict::Begun);
     assert_eq!(early(upload(&bob, None)).await, UploadVerdict::Begun);
     release_one(ledger, bob.lock).await;
     assert_eq!(early(upload(&bob, blob())).await, UploadVerdict::Refused(Refusal::Released));
     // Only those that were begun left an intent.
-    assert_eq!(tidied(ledger, NOW).await.uploads, 2);
+    assert_eq!(tidied(ledger, NOW).await.uploads, 1);
 }
 
 /// Only the act that stores it makes it final: until then a clock step could take it back.
