@@ -28,6 +28,8 @@ pub struct Etcd {
     members: String,
     /// Where its certificates are, if it takes only clients that have one.
     certificates: Option<PathBuf>,
+    /// How much of its history it keeps, as its flag takes it; all by default.
+    history_kept: Option<&'static str>,
 }
 
 impl Etcd {
@@ -40,6 +42,13 @@ impl Etcd {
     /// A server of its own, for a test that stops, kills or pauses it.
     pub async fn dedicated() -> Self {
         let server = Self::alone(None);
+        server.start().await;
+        server
+    }
+
+    /// A server of its own that forgets what is older than this, such as `5m`.
+    pub async fn compacted(history_kept: &'static str) -> Self {
+        let server = Self { history_kept: Some(history_kept), ..Self::alone(None) };
         server.start().await;
         server
     }
@@ -65,6 +74,7 @@ impl Etcd {
             name,
             members,
             certificates: None,
+            history_kept: None,
         }
     }
 
@@ -187,6 +197,9 @@ impl Etcd {
                         "--trusted-ca-file".into(),
                         directory.join("ca.pem").into(),
                     ]
+                }))
+                .args(self.history_kept.iter().flat_map(|kept| {
+                    ["--auto-compaction-mode=periodic", "--auto-compaction-retention", kept]
                 }))
                 .args(["--logger", "zap", "--log-level", "warn"])
                 .stdout(log.try_clone().expect("a file can be shared"))

@@ -88,6 +88,7 @@ impl Config {
         check.duration("drain_timeout", self.drain_timeout, Duration::ZERO..=HOUR)?;
         check.duration("keys_kept", self.keys_kept, MINUTE..=3650 * DAY)?;
         check.duration("ended_locks_kept", self.ended_locks_kept, MINUTE..=3650 * DAY)?;
+        check.duration("buried_kept", self.buried_kept, MINUTE..=3650 * DAY)?;
         check.duration("upload_timeout", self.upload_timeout, SECOND..=30 * DAY)?;
         for (name, value) in [
             ("versions_kept", self.versions_kept),

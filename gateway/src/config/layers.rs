@@ -70,6 +70,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("wait_for_ledger", Kind::Text),
     ("keys_kept", Kind::Text),
     ("ended_locks_kept", Kind::Text),
+    ("buried_kept", Kind::Text),
     ("versions_kept", Kind::Text),
     ("uploads_kept", Kind::Text),
     ("reader_grace", Kind::Text),

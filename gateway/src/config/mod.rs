@@ -132,6 +132,9 @@ pub struct Config {
     /// How long locks that have ended are remembered.
     #[serde(with = "duration")]
     pub ended_locks_kept: Duration,
+    /// How long the ids are remembered of writes and locks that were told never to have been.
+    #[serde(with = "duration")]
+    pub buried_kept: Duration,
     /// How long replaced versions of objects stay readable.
     #[serde(with = "duration")]
     pub versions_kept: Duration,
@@ -236,6 +239,7 @@ impl Default for Config {
             drain_timeout: Duration::from_secs(25),
             keys_kept: 7 * DAY,
             ended_locks_kept: DAY,
+            buried_kept: DAY,
             versions_kept: Duration::ZERO,
             uploads_kept: 2 * HOUR,
             reader_grace: HOUR,

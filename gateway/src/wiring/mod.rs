@@ -39,8 +39,6 @@ pub use scrub::{Scrubbed, scrub};
 const POSTGRES_CONNECTIONS_MAX: usize = 24;
 /// Rows that the sweeper removes in one pass, of each kind.
 const SWEEP_ROWS_MAX: i64 = 1000;
-/// How long buried ids are kept at the least.
-const BURIED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often a Postgres that is not there yet is looked for.
 const LEDGER_PAUSE: Duration = Duration::from_millis(500);
 /// How often the mark of ledger and mint is raised.
@@ -423,7 +421,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         retention: Retention {
             keys: config.keys_kept,
             ended_locks: config.ended_locks_kept,
-            buried: config.ended_locks_kept.max(BURIED_KEPT),
+            buried: config.buried_kept,
             rejections_max: config.rejections_max,
             rows_per_pass: SWEEP_ROWS_MAX,
         },

@@ -8,9 +8,12 @@
 mod callers;
 mod compare;
 mod fill;
+mod fill_sqlite;
+mod growth;
 mod http;
 mod ledgers;
 mod line;
+mod lists;
 mod load;
 mod locks;
 mod memory;
@@ -35,6 +38,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::compare::Compare;
+use crate::growth::Growth;
+use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::overload::Overload;
 
@@ -56,6 +61,10 @@ struct Cli {
 enum Command {
     /// Measures the gateway's memory under load; exits with 1 if it takes more than it may, or more and more
     Memory(Memory),
+    /// Measures lists of a ledger of very many resources; exits with 1 if a page costs more than what it holds
+    Lists(Lists),
+    /// Measures what stays behind under load; exits with 1 if what is kept for a while grows for ever
+    Growth(Growth),
     /// Measures what callers are told under overload; exits with 1 if it is too little
     Overload(Overload),
 }
@@ -65,6 +74,8 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Some(Command::Memory(memory)) => memory.run().await,
+        Some(Command::Lists(lists)) => lists.run().await,
+        Some(Command::Growth(growth)) => growth.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
         None => cli.compare.run().await,
     };
