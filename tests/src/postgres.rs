@@ -54,7 +54,12 @@ impl Postgres {
 
     /// A server of its own with this in its environment.
     pub async fn with_env(env: Vec<(&'static str, String)>) -> Self {
-        Self { env, ..Self::without_files(None) }.created().await
+        Self::on_with(None, env).await
+    }
+
+    /// A server of its own whose files are on a disk of their own, with this in its environment.
+    pub async fn on_with(disk: Option<Disk>, env: Vec<(&'static str, String)>) -> Self {
+        Self { env, ..Self::without_files(disk) }.created().await
     }
 
     /// A server of its own whose files are on a disk of their own.
@@ -80,7 +85,7 @@ impl Postgres {
 
     /// A standby that follows this server through another port: that of a proxy.
     pub async fn standby_through(&self, port: u16, disk: Option<Disk>) -> Self {
-        let standby = Self::without_files(disk);
+        let standby = Self { env: self.env.clone(), ..Self::without_files(disk) };
         run(standby
             .as_owner("pg_basebackup")
             .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "postgres"])

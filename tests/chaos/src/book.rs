@@ -10,9 +10,11 @@ use fence_history::{
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::client::process_of;
 use crate::ledger::Held;
 use crate::line::{Line, NOT_TOLD, moment};
 use crate::payload::bytes_of;
+use crate::run::PROVERS;
 
 /// What an outcome is counted under.
 pub type Outcomes = BTreeMap<String, BTreeMap<String, u64>>;
@@ -34,6 +36,8 @@ struct Pages {
     wishes: Wishes,
     asked: u64,
     grants: u64,
+    /// Calls of client processes that were answered with what they asked for.
+    good: u64,
     /// Since when it is looked at who is served, and the places of the calls that were answered since.
     healed: Option<(u64, Vec<usize>)>,
 }
@@ -145,6 +149,11 @@ impl Book {
         (pages.asked, pages.grants)
     }
 
+    /// How many calls of client processes were answered with what they asked for.
+    pub fn good_so_far(&self) -> u64 {
+        self.pages().good
+    }
+
     /// Operations of which somebody was told that their outcome is unknown.
     pub fn unknown(&self) -> Vec<Uuid> {
         let unknown = |call: &Call| match answer_of(call) {
@@ -183,6 +192,11 @@ impl Pages {
     fn answer(&mut self, number: u64, answered: Answered) {
         let Some(place) = self.places.get(&number).copied() else { return };
         self.grants += u64::from(matches!(answered.answer, Answer::Granted { again: false, .. }));
+        let is_good = !matches!(
+            answered.answer,
+            Answer::Failed { .. } | Answer::Refused { .. } | Answer::Unknown { .. }
+        );
+        self.good += u64::from(is_good && process_of(number) < u64::from(PROVERS));
         if let Some((since, places)) = &mut self.healed
             && answered.at > *since
         {

@@ -28,6 +28,12 @@ pub enum Fault {
     EtcdStop,
     /// A member of etcd is killed
     EtcdKill,
+    /// More call a gateway, as fast as they are answered, than it can serve
+    Overload,
+    /// More wait at a gateway than it lets wait
+    FullLine,
+    /// Holders send large payloads to a gateway next to not at all
+    Dawdlers,
     /// Etcd is restored from an old snapshot
     EtcdRestored,
     /// Etcd loses everything
@@ -40,6 +46,8 @@ pub enum Fault {
     BackendsTerminated,
     /// One process of Postgres that serves a gateway stands still
     BackendStop,
+    /// The disk under Postgres syncs slowly
+    DiskSlow,
     /// The disk under Postgres is full
     DiskFull,
     /// The standby stands still
@@ -97,12 +105,17 @@ impl Fault {
     pub fn part(self) -> Part {
         match self {
             Self::GatewayStop | Self::GatewayKill | Self::ClockShifted => Part::Gateway,
-            Self::ClientStop | Self::ClientKill => Part::Clients,
+            Self::ClientStop
+            | Self::ClientKill
+            | Self::Overload
+            | Self::FullLine
+            | Self::Dawdlers => Part::Clients,
             Self::EtcdStop | Self::EtcdKill => Part::Etcd,
             Self::PostgresStop
             | Self::PostgresKill
             | Self::BackendsTerminated
             | Self::BackendStop
+            | Self::DiskSlow
             | Self::StandbyStop
             | Self::StandbyKill => Part::Postgres,
             Self::StoreStop | Self::StoreKill => Part::Store,

@@ -8,6 +8,7 @@
 mod book;
 mod client;
 mod crew;
+mod crowd;
 mod faults;
 mod ledger;
 mod line;

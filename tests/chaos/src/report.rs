@@ -17,6 +17,8 @@ pub struct Tally {
     pub count: u64,
     /// The longest time, in milliseconds, after which all gateways granted and wrote again.
     pub back_within_ms: u64,
+    /// The longest time, in milliseconds, after which the clients got as much done as before, or nearly.
+    pub goodput_within_ms: u64,
 }
 
 /// What came of a run.
@@ -91,10 +93,14 @@ impl fmt::Display for Report {
         if let Some(mutant) = self.mutant {
             writeln!(f, "with the mutant {mutant}")?;
         }
-        writeln!(f, "\n{} faults; service was back after at most", self.faults_total)?;
-        for (fault, Tally { count, back_within_ms }) in &self.faults {
-            let seconds = *back_within_ms as f64 / 1000.0;
-            writeln!(f, "  {fault:<20} {count:>4}   {seconds:>5.1} s")?;
+        writeln!(
+            f,
+            "\n{} faults; service, and goodput, were back after at most",
+            self.faults_total
+        )?;
+        for (fault, Tally { count, back_within_ms, goodput_within_ms }) in &self.faults {
+            let [back, goodput] = [back_within_ms, goodput_within_ms].map(|ms| *ms as f64 / 1000.0);
+            writeln!(f, "  {fault:<20} {count:>4}   {back:>5.1} s  {goodput:>5.1} s")?;
         }
         for (fault, why) in &self.unavailable {
             writeln!(f, "  {fault:<20} not on this machine: {why}")?;

@@ -28,13 +28,19 @@ use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Site};
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
-const PROVERS: u32 = 40_000;
+pub const PROVERS: u32 = 40_000;
 /// The number of the operator.
 const OPERATOR: u32 = 40_900;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
 const BACK_WITHIN: Duration = Duration::from_micros(HEALED_WITHIN_US);
+/// So much of what the clients got done before anything broke they must get done again, and so soon.
+const GOODPUT_SHARE: f64 = 0.9;
+const GOODPUT_WITHIN: Duration = Duration::from_secs(10);
+/// How long it is counted at a time, and how long before anything breaks.
+const COUNTED: Duration = Duration::from_secs(2);
+const COUNTED_FIRST: Duration = Duration::from_secs(20);
 /// How long what was left behind by clients that are gone may take.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
@@ -186,6 +192,8 @@ impl Scene {
         let mut schedule = Schedule::new(plan);
         let mut provers: Vec<Client> = (0..GATEWAYS).map(|gateway| self.prover(gateway)).collect();
         prove_all(&mut provers).await;
+        let wanted = GOODPUT_SHARE * self.goodput(COUNTED_FIRST).await;
+        println!("goodput must come back to {wanted:.0} calls/s after each fault");
         let until = Instant::now() + plan.lasts;
         while !schedule.kinds.is_empty() && (Instant::now() < until || !schedule.had_all()) {
             let quiet = Duration::from_millis(schedule.rng.random_range(200..1200));
@@ -211,6 +219,10 @@ impl Scene {
                 back = prove_all(&mut provers) => back,
                 () = supervise(&mut self.site.nodes, &mut log.trouble) => BACK_WITHIN,
             };
+            let goodput = match back >= BACK_WITHIN {
+                true => None,
+                false => self.goodput_is_back(wanted).await,
+            };
             let names: Vec<String> =
                 struck.iter().map(|one| format!("{} {}", one.fault, one.where_to)).collect();
             let names = names.join(" and ");
@@ -219,19 +231,48 @@ impl Scene {
                 tally.count += 1;
                 let back_ms = u64::try_from(back.as_millis()).unwrap_or(u64::MAX);
                 tally.back_within_ms = tally.back_within_ms.max(back_ms);
+                let goodput_ms =
+                    goodput.map_or(GOODPUT_WITHIN + COUNTED, |(after, _)| back + after);
+                let goodput_ms = u64::try_from(goodput_ms.as_millis()).unwrap_or(u64::MAX);
+                tally.goodput_within_ms = tally.goodput_within_ms.max(goodput_ms);
             }
             if back >= BACK_WITHIN {
                 log.trouble.push(format!("at {at:.1} s, {names}: after {back:?}"));
+            } else if goodput.is_none_or(|(after, _)| back + after > GOODPUT_WITHIN + COUNTED) {
+                log.trouble.push(format!(
+                    "at {at:.1} s, {names}: goodput was not back to {wanted:.0} calls/s after {} s",
+                    GOODPUT_WITHIN.as_secs()
+                ));
             }
+            let rate = goodput.map_or(0.0, |(_, rate)| rate);
             let (calls, grants) = self.book.so_far();
             let count: u64 = log.faults.values().map(|tally| tally.count).sum();
             let (lasts, back) = (lasts.as_secs_f64(), back.as_secs_f64());
             println!(
-                "{at:>6.1} s  {names}: {lasts:.1} s, back after {back:.1} s  [{count} faults, \
-                 {calls} calls, {grants} grants]"
+                "{at:>6.1} s  {names}: {lasts:.1} s, back after {back:.1} s, then {rate:.0} calls/s  \
+                 [{count} faults, {calls} calls, {grants} grants]"
             );
         }
         Ok(())
+    }
+
+    /// How many calls of clients in a second are answered with what they ask for.
+    async fn goodput(&self, counted: Duration) -> f64 {
+        let (began, before) = (Instant::now(), self.book.good_so_far());
+        tokio::time::sleep(counted).await;
+        (self.book.good_so_far() - before) as f64 / began.elapsed().as_secs_f64()
+    }
+
+    /// After how long it is as high as is wanted, and how high; `None` if that takes longer than it may.
+    async fn goodput_is_back(&self, wanted: f64) -> Option<(Duration, f64)> {
+        let began = Instant::now();
+        while began.elapsed() <= GOODPUT_WITHIN {
+            let rate = self.goodput(COUNTED).await;
+            if rate >= wanted {
+                return Some((began.elapsed(), rate));
+            }
+        }
+        None
     }
 
     fn prover(&self, gateway: usize) -> Client {

@@ -12,6 +12,7 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::book::Book;
 use crate::crew::{Crew, PROCESSES};
+use crate::crowd::Crowd;
 use crate::faults::{Fault, Part};
 use crate::line::moment;
 use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site, new_disk};
@@ -69,6 +70,7 @@ pub struct Struck {
     /// The gateway whose clock is wrong meanwhile.
     clock: Option<usize>,
     pids: Vec<u32>,
+    crowd: Option<Crowd>,
 }
 
 /// The servers, their clients, and the record of what is done to them.
@@ -114,6 +116,7 @@ impl Scene {
             edge: None,
             clock: None,
             pids: Vec::new(),
+            crowd: None,
         };
         let site = &mut self.site;
         match fault {
@@ -140,6 +143,11 @@ impl Scene {
                 self.crew.kill9(client);
                 struck.target = client;
             }
+            Fault::Overload | Fault::FullLine | Fault::Dawdlers => {
+                struck.crowd = Some(Crowd::of(fault, &self.book, &site.fronts(), gateway));
+                struck.where_to = format!("at gateway {gateway}");
+                struck.lasts = ms(rng, 2000, 6000);
+            }
             Fault::EtcdStop => {
                 site.etcd[member].pause();
                 (struck.target, struck.lasts) = (member, ms(rng, 500, 4000));
@@ -160,6 +168,10 @@ impl Scene {
                 struck.pids = some_backend(site, rng).await?;
                 signal("STOP", &struck.pids);
                 struck.lasts = ms(rng, 500, 4000);
+            }
+            Fault::DiskSlow => {
+                struck.lasts = ms(rng, 2000, 6000);
+                struck.where_to = slow_down(site, ms(rng, 50, 250));
             }
             Fault::DiskFull => {
                 if let Some(disk) = site.primary.disk() {
@@ -206,12 +218,16 @@ impl Scene {
             Fault::SweeperAtZero => set_horizon(site, ROLLBACK_HORIZON).await,
             Fault::ClientStop => self.crew.resume(target),
             Fault::ClientKill => self.crew.replace(target),
+            Fault::Overload | Fault::FullLine | Fault::Dawdlers => {
+                struck.crowd.iter().for_each(Crowd::leave);
+            }
             Fault::EtcdStop => site.etcd[target].resume(),
             Fault::EtcdKill => site.etcd[target].spawn(),
             Fault::EtcdRestored | Fault::EtcdWiped | Fault::BackendsTerminated => {}
             Fault::PostgresStop => site.primary.resume(),
             Fault::PostgresKill => site.revive_postgres().await,
             Fault::BackendStop => signal("CONT", &struck.pids),
+            Fault::DiskSlow => site.syncs.slow_down(Duration::ZERO),
             Fault::DiskFull => {
                 if let Some(disk) = site.primary.disk() {
                     disk.free();
@@ -314,6 +330,12 @@ async fn need_more_log(site: &Site) {
             return;
         }
     }
+}
+
+/// Lets each sync under Postgres take so much longer.
+fn slow_down(site: &Site, sync: Duration) -> String {
+    site.syncs.slow_down(sync);
+    format!("by {} ms", sync.as_millis())
 }
 
 async fn set_horizon(site: &mut Site, horizon: &str) {

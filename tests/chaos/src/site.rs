@@ -13,6 +13,7 @@ use fence_tests::gateway::Gateway;
 use fence_tests::mutants::{Edit, mutate};
 use fence_tests::postgres::Postgres;
 use fence_tests::process::{eventually, free_port, loopback};
+use fence_tests::slow_disk::SlowDisk;
 use fence_tests::stores::{Kind, Store};
 use fence_tests::upstream::Upstream;
 use futures::future::join_all;
@@ -66,6 +67,8 @@ pub struct Site {
     pub standby: Postgres,
     /// From the standby to the primary.
     pub replication: ChaosProxy,
+    /// How long the disks under both sync.
+    pub syncs: SlowDisk,
     /// The S3 server.
     pub store: Store,
     /// The gateways.
@@ -107,7 +110,8 @@ impl Site {
             ports.push((port, proxy.port()));
             peers.push(proxy);
         }
-        let (etcd, primary) = tokio::join!(Etcd::cluster_of(&ports), Self::new_postgres());
+        let syncs = SlowDisk::new();
+        let (etcd, primary) = tokio::join!(Etcd::cluster_of(&ports), Self::new_postgres(&syncs));
         let database = primary.database_name().await;
         let replication = ChaosProxy::start(primary.port()).await;
         let standby = primary.standby_through(replication.port(), new_disk().await).await;
@@ -135,6 +139,7 @@ impl Site {
             primary,
             standby,
             replication,
+            syncs,
             store,
             nodes,
             snapshot,
@@ -144,8 +149,8 @@ impl Site {
         })
     }
 
-    async fn new_postgres() -> Postgres {
-        Postgres::on(new_disk().await).await
+    async fn new_postgres(syncs: &SlowDisk) -> Postgres {
+        Postgres::on_with(new_disk().await, syncs.env().to_vec()).await
     }
 
     async fn node(servers: &Servers<'_>, clock: PathBuf) -> Result<Node> {
@@ -161,6 +166,7 @@ impl Site {
             .flag("--blobs", &store.url())
             .flag("--inline-bytes-max", "4096")
             .flag("--log", "warn")
+            .env("FENCEGATE_CONNECTIONS_MAX", "400")
             .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
             .env("FENCEGATE_UPLOAD_TIMEOUT", "2s")
             .env("FENCEGATE_UPLOADS_KEPT", "2500ms")

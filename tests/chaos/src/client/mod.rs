@@ -24,6 +24,11 @@ use crate::line::{Line, moment};
 const CALLERS_MAX: u32 = 100_000;
 /// How many numbers it has for its calls.
 const CALLS_MAX: u64 = 1_000_000_000;
+/// The process that made a call.
+pub fn process_of(call: u64) -> u64 {
+    call / CALLS_MAX
+}
+
 /// How many of the last tokens are remembered for late writes.
 const TOKENS_KEPT: usize = 40;
 
@@ -97,6 +102,13 @@ impl Client {
         client.patience = Some(Duration::from_secs(3));
         client.only = only;
         client
+    }
+
+    /// So many callers of the same gateways, each of whom waits so long for an answer.
+    pub fn and_others(mut self, count: usize, patience: Duration) -> Vec<Self> {
+        let only = self.only;
+        let other = |_| Self { patience: Some(patience), only, ..self.twin() };
+        (0..count).map(other).collect()
     }
 
     /// What is drawn decides what happens; the same seed draws the same.

@@ -367,6 +367,16 @@ impl Client {
         }
     }
 
+    /// Waits for a lock, and leaves it to itself.
+    pub async fn wait_in_line(&mut self, on: &str, wait: Duration) {
+        self.acquire(&[on], wait).await;
+    }
+
+    /// Takes a lock and tells its token.
+    pub async fn token_of(&mut self, on: &str) -> Option<i64> {
+        Some(self.acquire(&[on], Duration::ZERO).await?.token)
+    }
+
     /// Takes a lock, writes under it and gives it back; whether all of it worked.
     pub async fn prove(&mut self, on: &str) -> bool {
         let Some(held) = self.acquire(&[on], Duration::from_secs(1)).await else {
