@@ -106,8 +106,11 @@ impl Client {
 
     /// So many callers of the same gateways, each of whom waits so long for an answer.
     pub fn and_others(mut self, count: usize, patience: Duration) -> Vec<Self> {
-        let only = self.only;
-        let other = |_| Self { patience: Some(patience), only, ..self.twin() };
+        let (only, http) = (self.only, self.http.clone());
+        let other = |_| {
+            let caller = Arc::clone(&self.shared).caller_with(self.rng.random(), http.clone());
+            Self { patience: Some(patience), only, ..caller }
+        };
         (0..count).map(other).collect()
     }
 
@@ -189,9 +192,14 @@ impl Shared {
     }
 
     fn caller(self: Arc<Self>, seed: u64) -> Client {
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
+        self.caller_with(seed, http)
+    }
+
+    /// One that shares its connections with others.
+    fn caller_with(self: Arc<Self>, seed: u64, http: reqwest::Client) -> Client {
         let number =
             self.process * CALLERS_MAX + self.callers.fetch_add(1, Ordering::SeqCst) % CALLERS_MAX;
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
         let rng = StdRng::seed_from_u64(seed ^ u64::from(number));
         Client { number, shared: self, http, rng, count: 0, patience: None, only: None }
     }
