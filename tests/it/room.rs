@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
+use fence_core::ports::Ledger as _;
 use fence_tests::client::Client;
+use fence_tests::conformance::reopened_sqlite_ledger;
 use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
 use fence_tests::raw::RawConnection;
 use futures::future::join_all;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::outages::promptly;
@@ -121,4 +124,20 @@ async fn an_upload_that_comes_too_slowly_gives_its_place_up() {
     }
     let told = slow.answer().await.expect("an answer");
     assert_eq!((told.status, told.code().as_str()), (408, "request-timeout"));
+}
+
+/// However many read an embedded ledger at once, few connections to its file are opened, each of which has a thread.
+#[tokio::test]
+async fn many_readers_of_an_embedded_ledger_share_few_connections() {
+    let home = TempDir::with_prefix("fence-readers-").expect("a directory");
+    let path = home.path().join("ledger.db");
+    let ledger = reopened_sqlite_ledger(&path).await;
+    let reads = join_all((0..200).map(|_| ledger.place())).await;
+    assert!(reads.iter().all(Result::is_ok));
+    let open = || {
+        let all = std::fs::read_dir("/proc/self/fd").expect("the descriptors").flatten();
+        all.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path)).count()
+    };
+    // Eight readers and the writer.
+    assert!((2..=9).contains(&open()), "{} descriptors", open());
 }
