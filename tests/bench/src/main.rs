@@ -26,6 +26,7 @@ mod prepared;
 mod record;
 mod report;
 mod rivals;
+mod room;
 mod sample;
 mod series;
 mod servers;
@@ -42,6 +43,7 @@ use crate::growth::Growth;
 use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::overload::Overload;
+use crate::room::Room;
 
 /// Measures a Fencegate beside what people would use instead.
 ///
@@ -65,6 +67,8 @@ enum Command {
     Lists(Lists),
     /// Measures what stays behind under load; exits with 1 if what is kept for a while grows for ever
     Growth(Growth),
+    /// Measures who gets through while as many wait as there are connections; exits with 1 if it takes too long
+    Room(Room),
     /// Measures what callers are told under overload; exits with 1 if it is too little
     Overload(Overload),
 }
@@ -76,6 +80,7 @@ async fn main() -> ExitCode {
         Some(Command::Memory(memory)) => memory.run().await,
         Some(Command::Lists(lists)) => lists.run().await,
         Some(Command::Growth(growth)) => growth.run().await,
+        Some(Command::Room(room)) => room.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
         None => cli.compare.run().await,
     };
