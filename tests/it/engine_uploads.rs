@@ -16,16 +16,19 @@ fn rig() -> (Rig, Gate) {
     (Rig::on_blobs(Some(HookedBlobs::in_parts(gate.clone()))), gate)
 }
 
-async fn begun(engine: &Engine, token: Token) -> Upload {
-    let head = UploadHead {
+fn head(token: Token) -> UploadHead {
+    UploadHead {
         resource: name(R),
         key: ObjectKey::new("k").unwrap(),
         token,
         lock: None,
         idempotency_key: None,
         request_id: "test".into(),
-    };
-    engine.begin_upload(&head, None).await.unwrap()
+    }
+}
+
+async fn begun(engine: &Engine, token: Token) -> Upload {
+    engine.begin_upload(&head(token), None).await.unwrap()
 }
 
 async fn tidied(rig: &Rig) -> Tidied {
@@ -62,4 +65,28 @@ async fn an_upload_that_was_given_up_goes_no_further() {
     gate.open.notify_one();
     let pushed = pushing.await.unwrap();
     assert!(matches!(pushed, Err(EngineError::UploadExpired)), "{pushed:?}");
+}
+
+/// Of four uploads at a time, each can be two that are known to have at most 8 MiB.
+#[tokio::test]
+async fn small_uploads_take_half_of_the_room() {
+    const SMALL: Option<u64> = Some(8 << 20);
+    let (rig, _gate) = rig();
+    let head = head(rig.granted(R).await.token);
+    let mut under_way = Vec::new();
+    for _ in 0..8 {
+        under_way.push(rig.engine.begin_upload(&head, SMALL).await.unwrap());
+    }
+    let overloaded = async |size| {
+        let refused = rig.engine.begin_upload(&head, size).await.err().map(|why| why.error);
+        assert!(matches!(refused, Some(EngineError::Overloaded(_))), "{refused:?}");
+    };
+    overloaded(SMALL).await;
+    under_way.pop();
+    for whole in [None, SMALL.map(|size| size + 1)] {
+        overloaded(whole).await;
+    }
+    under_way.push(rig.engine.begin_upload(&head, SMALL).await.unwrap());
+    under_way.truncate(6);
+    assert!(rig.engine.begin_upload(&head, None).await.is_ok());
 }

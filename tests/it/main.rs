@@ -1,5 +1,6 @@
 //! All tests over real servers, in one binary.
 
+mod admin_door;
 mod azure_leases;
 mod backup;
 mod blob_digests;
@@ -87,6 +88,7 @@ mod scrub;
 mod scrub_restored;
 mod seeing;
 mod setup;
+mod shares;
 mod sql_mutants;
 mod sql_races;
 mod standby_blobs;

@@ -16,11 +16,12 @@ use fence_tests::scripted::{Step, lost, rolled_back};
 use fence_tests::upstream::Upstream;
 use fencegate::config::{self, Credentials, Guarantee, ResourceForm};
 use fencegate::engine::Forward;
+use fencegate::http::budget::Budget;
 use fencegate::http::proxy::{Passage, Upstreams, forward, is_fenced, read_ahead};
 use fencegate::http::{Limits, Problem};
 use fencegate::runtime::{TokioClock, runtime};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use crate::rig::{self, Rig, counter};
@@ -54,8 +55,8 @@ async fn refused(
     let upstream = Upstreams::new(std::slice::from_ref(settings)).expect("usable").get("u");
     let upstream = upstream.expect("it is there");
     let limits = Limits::default();
-    let bodies = Arc::new(Semaphore::new(1000));
-    let body = read_ahead(Body::empty(), 1000, &limits, &bodies).await.expect("a body");
+    let bodies = Budget::new(1000, 1000);
+    let body = read_ahead(Body::empty(), 1000, &limits, bodies.of(None)).await.expect("a body");
     let mut fenced = None;
     if is_fenced(&method) {
         fenced = Some(Forward {

@@ -146,6 +146,7 @@ pub struct ScriptedLedger {
     on_look: Mutex<Box<dyn FnMut() + Send>>,
     before_tidying: Mutex<Option<BoxFuture<'static, ()>>>,
     on_sweep: Mutex<Box<dyn FnMut() -> u64 + Send>>,
+    before_list: Mutex<Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>>,
 }
 
 impl ScriptedLedger {
@@ -165,6 +166,7 @@ impl ScriptedLedger {
             on_look: Mutex::new(Box::new(|| ())),
             before_tidying: Mutex::default(),
             on_sweep: Mutex::new(Box::new(|| 0)),
+            before_list: Mutex::new(Box::new(|| std::future::ready(()).boxed())),
         }
     }
 
@@ -195,6 +197,11 @@ impl ScriptedLedger {
     /// From now on, this happens before each [`Ledger::look`].
     pub fn on_look(&self, hook: impl FnMut() + Send + 'static) {
         *self.on_look.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
+    }
+
+    /// From now on, each list of resources waits for what `hook` gives.
+    pub fn on_list(&self, hook: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
+        *self.before_list.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
     }
 
     /// From now on, seals go as `hook` says.
@@ -400,6 +407,8 @@ impl Ledger for ScriptedLedger {
     }
 
     async fn resources(&self, page: Page, held: bool) -> Answer<ResourceView> {
+        let before = self.before_list.lock().unwrap_or_else(PoisonError::into_inner)();
+        before.await;
         self.memory.resources(page, held).await
     }
 

@@ -10,7 +10,9 @@ use tracing_subscriber::EnvFilter;
 
 use super::layers::{from_file, place};
 use super::upstreams::trouble;
-use super::{Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT, ResourceForm, Upstream};
+use super::{
+    Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT, ResourceForm, Upstream, is_open,
+};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,10 +46,11 @@ impl Config {
 
     /// Nobody is let in from the network, and no page of the web, by accident.
     fn check_listening(&self, check: &Check<'_>) -> Result<(), ConfigError> {
-        let address = self.listen;
-        if !address.ip().to_canonical().is_loopback() && !self.open_to_network {
+        let open = self.addresses().find(is_open).filter(|_| !self.open_to_network);
+        if let Some(address) = open {
+            let name = if address == self.listen { "listen" } else { "admin_listen" };
             return Err(check.refuse(
-                "listen",
+                name,
                 format!(
                     "{address} is reached from the network, and whoever reaches it can take and break any \
                      lock and read any object; listen on 127.0.0.1:{port}, or say --open-to-network \

@@ -18,6 +18,11 @@ pub struct Flags {
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
 
+    /// Serve the same on this address and port, or on unix:/path, with room of its own for operators and health
+    /// checks (repeatable)
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH,...", value_delimiter = ',')]
+    pub admin_listen: Vec<String>,
+
     /// Also listen on an address that others than this machine reach: whoever does can take and break any
     /// lock and read any object
     #[arg(long)]
@@ -27,6 +32,11 @@ pub struct Flags {
     /// itself such as localhost always work (repeatable)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub server_names: Vec<String>,
+
+    /// Count connections from this address or network against no peer's share, and believe them where a request
+    /// came from, for example 10.0.0.0/8 (repeatable)
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
+    pub trusted_proxies: Vec<String>,
 
     /// Keep the SQLite ledger and the embedded mint here [default: ./fencegate-data]
     #[arg(long, value_name = "DIR")]
@@ -112,8 +122,10 @@ impl Flags {
         });
         [
             ("listen", self.listen.clone().map(Value::from)),
+            ("admin_listen", list(&self.admin_listen)),
             ("open_to_network", self.open_to_network.then(|| Value::from(true))),
             ("server_names", list(&self.server_names)),
+            ("trusted_proxies", list(&self.trusted_proxies)),
             ("insecure_backends", self.insecure_backends.then(|| Value::from(true))),
             ("data_dir", path(&self.data_dir).map(Value::from)),
             ("postgres", self.postgres.clone().map(Value::from)),

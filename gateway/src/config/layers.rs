@@ -36,8 +36,10 @@ pub enum Kind {
 /// All settings by name.
 pub const SETTINGS: &[(&str, Kind)] = &[
     ("listen", Kind::Text),
+    ("admin_listen", Kind::List),
     ("open_to_network", Kind::Truth),
     ("server_names", Kind::List),
+    ("trusted_proxies", Kind::List),
     ("data_dir", Kind::Text),
     ("postgres", Kind::Text),
     ("etcd", Kind::List),

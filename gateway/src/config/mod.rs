@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use flags::Flags;
 pub use fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 pub use layers::SETTINGS;
-pub use listening::HostName;
+pub use listening::{AdminAddress, HostName, Network};
 pub use secret::{PostgresUrl, Secret};
 pub use upstreams::{Upstream, is_upstream_name};
 
@@ -47,10 +47,14 @@ pub struct Config {
     /// The address and port to listen on.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
+    /// Addresses and Unix sockets behind which the same is served from a pool of its own.
+    pub admin_listen: Vec<AdminAddress>,
     /// Whether others than this machine may be listened to.
     pub open_to_network: bool,
     /// Names under which the gateway is reached, beside those of this machine itself.
     pub server_names: Vec<HostName>,
+    /// Who passes on what others send: counted against no share, and believed where a request came from.
+    pub trusted_proxies: Vec<Network>,
     /// Where the SQLite ledger and the embedded mint live.
     pub data_dir: PathBuf,
     /// The Postgres ledger, instead of SQLite.
@@ -205,8 +209,10 @@ impl Default for Config {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            admin_listen: Vec::new(),
             open_to_network: false,
             server_names: Vec::new(),
+            trusted_proxies: Vec::new(),
             data_dir: "./fencegate-data".into(),
             postgres: None,
             etcd: Vec::new(),
@@ -305,10 +311,12 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.is_local() {
+            let open: Vec<String> =
+                self.addresses().filter(is_open).map(|at| at.to_string()).collect();
             warnings.push(format!(
                 "whoever reaches {} can take and break any lock and read any object: there is no access \
                  control",
-                self.listen
+                open.join(" or ")
             ));
         }
         warnings.extend(
@@ -320,7 +328,16 @@ impl Config {
 
     /// Whether only this machine's own processes reach the gateway.
     pub fn is_local(&self) -> bool {
-        self.listen.ip().to_canonical().is_loopback()
+        !self.addresses().any(|address| is_open(&address))
+    }
+
+    /// All addresses that are listened to.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let admin = self.admin_listen.iter().filter_map(|at| match at {
+            AdminAddress::Tcp(address) => Some(*address),
+            AdminAddress::Unix(_) => None,
+        });
+        std::iter::once(self.listen).chain(admin)
     }
 
     /// Where large payloads go.
@@ -346,6 +363,11 @@ impl Config {
     pub fn is_shared(&self) -> bool {
         self.postgres.is_some()
     }
+}
+
+/// Whether others than this machine reach an address.
+fn is_open(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 /// Reads an address and port, with a text that shows what one looks like.

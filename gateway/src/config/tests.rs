@@ -172,6 +172,18 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         let config = load(&format!("listen = \"{address}\""), &[], &Flags::default()).unwrap();
         assert_eq!(config.warnings(), Vec::<String>::new(), "{address}");
     }
+    let door = "admin_listen = [\"127.0.0.1:1\", \"unix:/run/a.sock\", \"10.0.0.5:1\"]";
+    let error = refusal(door);
+    assert!(
+        error.starts_with("admin_listen (from FILE): ") && error.contains("10.0.0.5:1"),
+        "{error}"
+    );
+    let open = load(&format!("{door}\nopen_to_network = true"), &[], &Flags::default()).unwrap();
+    assert!(open.warnings()[0].contains("whoever reaches 10.0.0.5:1 can"), "{:?}", open.warnings());
+    assert!(open.requires_lock_id());
+    let env = [("FENCEGATE_ADMIN_LISTEN", "127.0.0.1:1, unix:/run/a.sock")];
+    let local = load("", &env, &Flags::default()).unwrap();
+    assert!(local.warnings().is_empty() && !local.requires_lock_id());
     let env = [("FENCEGATE_LISTEN", "0.0.0.0:1"), ("FENCEGATE_OPEN_TO_NETWORK", "true")];
     assert!(load("", &env, &Flags::default()).is_ok());
     let env = [("FENCEGATE_OPEN_TO_NETWORK", "yes")];

@@ -36,6 +36,7 @@ mod waiting;
 mod watch;
 mod writes;
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub use acquired::Acquired;
 use batcher::Batcher;
 pub use blobs::{
     Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
-    Wanted, store_standing,
+    Wanted, store_standing, upload_halves,
 };
 use commits::Commits;
 pub use commits::{COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Step, StepOutcome};
@@ -67,6 +68,7 @@ pub use lookout::Refencing;
 use reads::Read;
 pub use reasons::Standings;
 pub use refencing::{Refenced, refence_now};
+pub use start::QUERIES_MAX;
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward};
 use watch::Watches;
@@ -121,6 +123,8 @@ pub struct Readiness {
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    /// What lasts as long as the queries do that are asked through this handle.
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 struct Inner {
@@ -145,6 +149,12 @@ struct Inner {
 }
 
 impl Engine {
+    /// The same engine. What is given lasts until the last query has ended that was asked through this handle, whether
+    /// its caller is still there or not.
+    pub fn holding(&self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { inner: Arc::clone(&self.inner), held: Some(held) }
+    }
+
     /// Acquires a lock, waits for it, or says who holds it.
     #[tracing::instrument(level = "debug", skip_all, fields(resources = ?request.resources))]
     pub async fn acquire(&self, request: Acquire) -> Result<Acquired, EngineError> {

@@ -37,7 +37,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// holds up no write.
 const LANES_MAX: usize = 4;
 /// Queries outside the queues that may use the ledger at once.
-const QUERIES_MAX: usize = 6;
+pub const QUERIES_MAX: usize = 6;
 
 impl Engine {
     /// Starts the engine's tasks.
@@ -142,7 +142,7 @@ impl Engine {
             health: OnceLock::new(),
             closing,
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), held: None }
     }
 }
 

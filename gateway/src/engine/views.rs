@@ -102,7 +102,12 @@ impl Engine {
         call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let queries = Arc::clone(&self.inner.queries);
-        self.detached(Some(queries), async move { Ok(call.await?) }).await
+        let held = self.held.clone();
+        let call = async move {
+            let _held = held;
+            Ok(call.await?)
+        };
+        self.detached(Some(queries), call).await
     }
 
     /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.

@@ -1,13 +1,17 @@
 //! The HTTP side: parses requests, asks the engine, answers.
 
+pub mod budget;
 mod description;
 pub mod extract;
 pub mod long_calls;
 pub mod middleware;
 pub mod pages;
+pub mod peers;
 pub mod problem;
 pub mod proxy;
+mod rate;
 pub mod receipt;
+pub mod room;
 pub mod routes;
 pub mod serve;
 pub mod spec;
@@ -29,8 +33,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
-pub use serve::Ends;
-pub use serve::serve;
+pub use serve::{Door, Ends, Listen, serve};
 pub use state::{App, AppState, Limits};
 #[doc(hidden)]
 pub use tap::{Watched, watched};

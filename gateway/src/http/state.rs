@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::http::long_calls::LongCalls;
 use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
+use crate::http::room::Room;
+use crate::http::routes::Exported;
 
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]
@@ -69,16 +69,12 @@ pub struct AppState {
     pub engine: Engine,
     /// The limits.
     pub limits: Limits,
-    /// How many bytes the bodies of all requests under way may still take.
-    pub bodies: Arc<Semaphore>,
-    /// How many of these may belong to commits whose uploads go on.
-    pub kept_bodies: Arc<Semaphore>,
-    /// How many calls may wait at a time.
-    pub long_calls: LongCalls,
+    /// What there is room for.
+    pub room: Room,
     /// Renders what the process has measured.
     pub metrics: PrometheusHandle,
-    /// Resources whose names begin with one of these are exported by name.
-    pub metrics_prefixes: Vec<String>,
+    /// Resources that are exported by name.
+    pub exported: Exported,
     /// Cancelled when the gateway begins to shut down: `/readyz` says so.
     pub draining: CancellationToken,
     /// What a 2xx promises, for `X-Fence-Guarantee`.

@@ -2,19 +2,19 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that are kept for everything but callers' connections.
+/// Descriptors that are kept for everything but connections.
 const RESERVE: u64 = 256;
 
 /// Raises this process's limit as far as it may, and says how many connections there is room for, at most as many
-/// as are wanted.
-pub(super) fn connections(wanted: usize) -> usize {
+/// as are wanted, beside others.
+pub(super) fn connections(wanted: usize, others: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let descriptors = getrlimit(Resource::Nofile).current;
-    let room = room(descriptors, wanted);
+    let room = room(descriptors, wanted, others);
     if room < wanted {
         tracing::warn!(
             connections_max = wanted,
@@ -26,11 +26,11 @@ pub(super) fn connections(wanted: usize) -> usize {
     room
 }
 
-/// How many connections so many descriptors have room for; without a limit, all that are wanted.
-fn room(descriptors: Option<u64>, wanted: usize) -> usize {
+/// How many connections so many descriptors have room for, beside others; without a limit, all that are wanted.
+fn room(descriptors: Option<u64>, wanted: usize, others: usize) -> usize {
     let Some(descriptors) = descriptors else { return wanted };
     // With hardly any at all, half of them.
-    let room = descriptors.saturating_sub(RESERVE).max(descriptors / 2).max(1);
+    let room = descriptors.saturating_sub(RESERVE + others as u64).max(descriptors / 2).max(1);
     wanted.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
@@ -47,7 +47,8 @@ mod tests {
             (Some(300), 10_000, 150),
             (Some(1), 10, 1),
         ] {
-            assert_eq!(room(descriptors, wanted), taken, "{descriptors:?}");
+            assert_eq!(room(descriptors, wanted, 0), taken, "{descriptors:?}");
         }
+        assert_eq!(room(Some(4096), 10_000, 64), 3776);
     }
 }

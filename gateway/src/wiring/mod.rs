@@ -3,6 +3,7 @@
 mod backup;
 mod blobs;
 mod descriptors;
+mod doors;
 mod refence;
 mod scrub;
 
@@ -14,18 +15,14 @@ use anyhow::{Context, bail};
 use fence_core::ports::{Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
 use crate::engine::{self, Engine, Refencing};
-use crate::http::long_calls::LongCalls;
-use crate::http::middleware::Doors;
-use crate::http::proxy::{self, Upstreams};
-use crate::http::{self, AppState, Limits};
+use crate::http;
+use crate::http::proxy;
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
@@ -97,35 +94,16 @@ pub async fn serve(
     // So that the first question about readiness finds answers.
     engine.readiness().await;
 
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", config.listen))?;
-    let address = listener.local_addr().context("cannot read the own address")?;
+    let listeners = doors::bind(&config).await?;
     upkeep(&runtime, metrics.clone(), soft.clone());
     if let Some(files) = &parts.embedded {
         keep_marking(&runtime, files, soft.clone());
         stop_if_disk_fails(&runtime, &config, files, hard.clone());
     }
-    let limits = limits(&config);
-    let app = http::router(AppState {
-        engine: engine.clone(),
-        limits,
-        bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
-        kept_bodies: Arc::new(Semaphore::new(config.bodies_bytes_max / 2)),
-        long_calls: LongCalls::among(limits.connections_max),
-        metrics,
-        metrics_prefixes: config.metrics_prefix.clone(),
-        draining: soft.clone(),
-        guarantee: "strict",
-        requires_lock_id: config.requires_lock_id(),
-        upstreams: Upstreams::new(&config.upstreams)?,
-        doors: Arc::new(doors(&config)?),
-    });
+    let doors = doors::build(&config, &engine, metrics, &soft)?;
     stop_if_broken(&broken, hard.clone());
-    tracing::info!("listening on http://{address}");
     let drain = Drain::start(&runtime, &config, &soft, &hard);
-    let serving = http::serve(listener, app, limits, drain.close.clone(), hard.clone());
-    serving.await.context("cannot serve")?;
+    doors::serve(listeners, doors, &drain.close, &hard).await?;
     // Their intents are closed before the engine's queues are.
     tokio::select! {
         () = engine.forwards_done() => {}
@@ -436,27 +414,6 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
     }
 }
 
-fn limits(config: &Config) -> Limits {
-    Limits {
-        inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
-        object_bytes_max: config.object_bytes_max,
-        upload_timeout: config.upload_timeout,
-        upload_rate_min: config.upload_rate_min,
-        body_idle_timeout: config.body_idle_timeout,
-        body_timeout: config.body_timeout,
-        connections_max: descriptors::connections(config.connections_max),
-        ..Limits::default()
-    }
-}
-
-fn doors(config: &Config) -> anyhow::Result<Doors> {
-    let origin = |text: &String| {
-        text.parse().with_context(|| format!("cors_origin {text:?} is not an origin"))
-    };
-    let cors_origins: anyhow::Result<_> = config.cors_origin.iter().map(origin).collect();
-    Ok(Doors { server_names: config.server_names.clone(), cors_origins: cors_origins? })
-}
-
 /// The process-wide recorder of metrics.
 fn recorder() -> anyhow::Result<PrometheusHandle> {
     const SECONDS: &[f64] = &[
@@ -471,6 +428,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
         .context("cannot set up the metrics")?;
     engine::metrics::describe();
     http::middleware::describe();
+    http::serve::describe();
     mint::room::describe();
     Ok(handle)
 }

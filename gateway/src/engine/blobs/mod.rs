@@ -11,7 +11,7 @@ mod uploads;
 pub use reads::{Content, Fetched, Wanted};
 pub use scrub::{Scrub, ScrubProgress, ScrubReport};
 pub use store::{Standing, store_standing};
-pub use uploads::{Upload, UploadHead, Uploaded};
+pub use uploads::{Upload, UploadHead, Uploaded, upload_halves};
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use store::Store;
 pub(super) struct Parts {
     store: Arc<Store>,
     readers: Readers,
-    /// Room for uploads.
+    /// Room for uploads, counted in halves.
     room: Arc<Semaphore>,
 }
 
@@ -52,7 +52,7 @@ impl Parts {
         Self {
             readers: Readers::start(Arc::clone(ledger), runtime, grace, closing.clone()),
             store,
-            room: Arc::new(Semaphore::new(settings.uploads_max)),
+            room: Arc::new(Semaphore::new(2 * settings.uploads_max)),
         }
     }
 

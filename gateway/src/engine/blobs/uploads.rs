@@ -52,6 +52,14 @@ pub struct Uploaded {
     pub sha256: [u8; 32],
 }
 
+/// The largest upload that takes half of the room of others, in bytes: it is one part, and is held in memory as that.
+const SMALL_BYTES_MAX: u64 = 8 << 20;
+
+/// How many halves of the room of one upload an upload takes, whose size may be known.
+pub fn upload_halves(size: Option<u64>) -> usize {
+    if size.is_some_and(|size| size <= SMALL_BYTES_MAX) { 1 } else { 2 }
+}
+
 impl Engine {
     /// Refuses a write that is refused for good, before a byte of its body has been read.
     ///
@@ -63,7 +71,7 @@ impl Engine {
 
     /// Begins to upload the body of a put.
     ///
-    /// 1. Room among the uploads of this gateway.
+    /// 1. Room among the uploads of this gateway: half as much for one that is known to be small.
     /// 2. One act of the ledger: refuse for good, or store the intent (rule 1 of
     ///    `fence_core::ports::Uploads`).
     /// 3. Only then the upload.
@@ -76,7 +84,8 @@ impl Engine {
         size: Option<u64>,
     ) -> Result<Upload, WriteFailure> {
         let unsent = |error| WriteFailure { operation: self.inner.runtime.ids.operation(), error };
-        let room = Arc::clone(&self.inner.blobs.room).acquire_owned();
+        let halves = u32::try_from(upload_halves(size)).unwrap_or(2);
+        let room = Arc::clone(&self.inner.blobs.room).acquire_many_owned(halves);
         let limit = self.inner.settings.request_timeout;
         let room = match self.inner.runtime.within(limit, room).await {
             Some(Ok(room)) => room,

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,10 +9,11 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use fence_core::ErrorCode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::http::budget::{Purse, Share};
 use crate::http::problem::Problem;
+use crate::http::rate::Least;
 use crate::http::state::Limits;
 
 /// `Content-Length`, if there is one; that it is well-formed the server has checked.
@@ -34,7 +34,7 @@ pub fn declared_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
 /// back with the last copy of the bytes, wherever that is by then.
 struct Shared {
     bytes: Bytes,
-    _share: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl AsRef<[u8]> for Shared {
@@ -49,39 +49,6 @@ pub struct Incoming {
     idle: Duration,
     end: Instant,
     least: Option<Least>,
-}
-
-/// What an upload must bring, so that a sender that dawdles does not keep its place from others.
-struct Least {
-    /// So many bytes within each window.
-    quota: u64,
-    /// How many of them have come.
-    got: u64,
-    /// How long the rest may be waited for. While nobody waits, because the store is slow, no time passes.
-    left: Duration,
-}
-
-/// The windows over which the least rate is taken, and what the first has beyond that.
-const RATE_WINDOW: Duration = Duration::from_secs(30);
-const RATE_GRACE: Duration = Duration::from_secs(10);
-
-impl Least {
-    fn of(bytes_per_second: u64) -> Option<Self> {
-        (bytes_per_second > 0).then(|| Self {
-            quota: bytes_per_second.saturating_mul(RATE_WINDOW.as_secs()),
-            got: 0,
-            left: RATE_GRACE + RATE_WINDOW,
-        })
-    }
-
-    /// So much has come after so long a wait. A window that is full begins anew.
-    fn note(&mut self, bytes: usize, waited: Duration) {
-        self.got = self.got.saturating_add(bytes as u64);
-        self.left = self.left.saturating_sub(waited);
-        if self.got >= self.quota {
-            (self.got, self.left) = (0, RATE_WINDOW);
-        }
-    }
 }
 
 /// Bytes that come in pieces.
@@ -124,7 +91,7 @@ impl Incoming {
         loop {
             let began = Instant::now();
             let pause = (began + self.idle).min(self.end);
-            let pause = self.least.as_ref().map_or(pause, |least| pause.min(began + least.left));
+            let pause = self.least.as_ref().map_or(pause, |least| pause.min(began + least.left()));
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
             let Ok(frame) = timeout_at(pause, frame).await else {
                 return Err(Problem::new(
@@ -149,14 +116,10 @@ impl Incoming {
 
     /// Reads until the end, or until more than `max` bytes have come. What is kept takes its share of
     /// what all bodies together may take.
-    pub async fn gather(
-        &mut self,
-        max: usize,
-        budget: &Arc<Semaphore>,
-    ) -> Result<Gathered, Problem> {
+    pub async fn gather(&mut self, max: usize, purse: Purse<'_>) -> Result<Gathered, Problem> {
         let mut read = Gathering::default();
         while let Some(data) = self.next().await? {
-            read.push(data, budget)?;
+            read.push(data, purse)?;
             if read.size() > max {
                 return Ok(Gathered::More(read.into_bytes()));
             }
@@ -168,14 +131,14 @@ impl Incoming {
 /// Bytes as they gather, with their share of what all bodies together may take.
 #[derive(Default)]
 pub struct Gathering {
-    share: Option<OwnedSemaphorePermit>,
+    share: Option<Share>,
     read: Parts,
 }
 
 impl Gathering {
     /// Takes more.
-    pub fn push(&mut self, data: Bytes, budget: &Arc<Semaphore>) -> Result<(), Problem> {
-        let more = take_share(budget, data.len())?;
+    pub fn push(&mut self, data: Bytes, purse: Purse<'_>) -> Result<(), Problem> {
+        let more = purse.take(data.len())?;
         match &mut self.share {
             Some(share) => share.merge(more),
             None => self.share = Some(more),
@@ -204,24 +167,12 @@ pub async fn read_body(
     body: Body,
     max: usize,
     limits: &Limits,
-    budget: &Arc<Semaphore>,
+    purse: Purse<'_>,
 ) -> Result<Bytes, Problem> {
-    match Incoming::new(body, limits, limits.body_timeout).gather(max, budget).await? {
+    match Incoming::new(body, limits, limits.body_timeout).gather(max, purse).await? {
         Gathered::Whole(bytes) => Ok(bytes),
         Gathered::More(_) => Err(too_large(max as u64).and_close()),
     }
-}
-
-/// Only what has arrived counts, so a sender that dawdles takes no room from others.
-pub fn take_share(budget: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-    let share = Arc::clone(budget).try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-    share.map_err(|_| {
-        Problem::new(
-            ErrorCode::Overloaded,
-            "all bodies together are too large; nothing was applied",
-        )
-        .and_close()
-    })
 }
 
 /// What a body is told that is too large.
@@ -267,6 +218,8 @@ mod tests {
 
     use futures::stream;
 
+    use crate::http::budget::Budget;
+
     fn parts(parts: &[&'static str]) -> Body {
         let parts: Vec<_> =
             parts.iter().map(|part| Ok::<_, Infallible>(Bytes::from(*part))).collect();
@@ -276,20 +229,22 @@ mod tests {
     #[tokio::test]
     async fn bodies_are_whole_and_bounded() {
         let limits = Limits::default();
-        let budget = Arc::new(Semaphore::new(100));
-        let whole = read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, &budget).await.unwrap();
+        let budget = Budget::new(100, 100);
+        let whole =
+            read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, budget.of(None)).await.unwrap();
         assert_eq!(whole, "abcde");
-        let error = read_body(parts(&["abc", "def"]), 5, &limits, &budget).await.unwrap_err();
+        let error =
+            read_body(parts(&["abc", "def"]), 5, &limits, budget.of(None)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::PayloadTooLarge);
-        assert_eq!(read_body(Body::empty(), 5, &limits, &budget).await.unwrap(), "");
+        assert_eq!(read_body(Body::empty(), 5, &limits, budget.of(None)).await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn a_body_that_stalls_times_out() {
-        let budget = Arc::new(Semaphore::new(100));
+        let budget = Budget::new(100, 100);
         let limits = Limits { body_idle_timeout: Duration::from_millis(20), ..Limits::default() };
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let error = read_body(stalled, 5, &limits, &budget).await.unwrap_err();
+        let error = read_body(stalled, 5, &limits, budget.of(None)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::RequestTimeout);
     }
 
@@ -306,11 +261,11 @@ mod tests {
     #[tokio::test]
     async fn all_bodies_together_stay_within_their_share() {
         let limits = Limits::default();
-        let budget = Arc::new(Semaphore::new(8));
-        let first = read_body(parts(&["abc", "def"]), 100, &limits, &budget).await.unwrap();
-        let error = read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap_err();
+        let budget = Budget::new(8, 8);
+        let first = read_body(parts(&["abc", "def"]), 100, &limits, budget.of(None)).await.unwrap();
+        let error = read_body(parts(&["abc"]), 100, &limits, budget.of(None)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Overloaded);
         drop(first);
-        assert_eq!(read_body(parts(&["abc"]), 100, &limits, &budget).await.unwrap(), "abc");
+        assert_eq!(read_body(parts(&["abc"]), 100, &limits, budget.of(None)).await.unwrap(), "abc");
     }
 }

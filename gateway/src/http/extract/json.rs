@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::body::{declared_length, read_body};
 use super::digest::Digests;
 use super::headers::{not_encoded, single};
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -47,7 +48,8 @@ async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
     let max = app.limits.json_bytes_max;
     declared_length(request.headers(), max)?;
     let digests = Digests::parse(request.headers())?;
-    let body = read_body(request.into_body(), max, &app.limits, &app.bodies).await?;
+    let purse = app.room.json.of(Counted::by(request.extensions()));
+    let body = read_body(request.into_body(), max, &app.limits, purse).await?;
     digests.check_whole(&body)?;
     Ok(body)
 }

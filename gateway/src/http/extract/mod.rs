@@ -1,5 +1,6 @@
 //! What a request brings, checked before the engine is asked. Refused, never repaired.
 
+mod asker;
 mod body;
 mod conditions;
 mod described;
@@ -11,9 +12,9 @@ mod path;
 mod query;
 mod range;
 
+pub use asker::Asker;
 pub use body::{
-    Chunks, Gathered, Gathering, Incoming, content_length, declared_length, read_body, take_share,
-    too_large,
+    Chunks, Gathered, Gathering, Incoming, content_length, declared_length, read_body, too_large,
 };
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use described::Described;

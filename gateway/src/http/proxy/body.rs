@@ -6,9 +6,9 @@ use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use fence_core::ErrorCode;
 use futures::stream::{self, Stream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::http::budget::Purse;
 use crate::http::extract::{self, Gathered, too_large};
 use crate::http::problem::Problem;
 use crate::http::state::Limits;
@@ -59,7 +59,7 @@ fn broken_off(code: ErrorCode) -> Problem {
     Problem::new(code, "the body did not arrive whole, or not in time").and_close()
 }
 
-/// Reads the first part of a body, within `budget`, the bytes that all bodies together may take.
+/// Reads the first part of a body, within `purse`.
 ///
 /// # Errors
 /// It is too large, too slow, or wrongly framed; nothing was forwarded.
@@ -67,14 +67,14 @@ pub async fn read_ahead(
     body: Body,
     max: u64,
     limits: &Limits,
-    budget: &Arc<Semaphore>,
+    purse: Purse<'_>,
 ) -> Result<Incoming, Problem> {
     let hint = body.size_hint();
     if hint.lower() > max {
         return Err(too_large(max).and_close());
     }
     let mut body = extract::Incoming::new(body, limits, limits.body_timeout);
-    let (ahead, more) = match body.gather(AHEAD, budget).await? {
+    let (ahead, more) = match body.gather(AHEAD, purse).await? {
         Gathered::Whole(bytes) => (bytes, false),
         Gathered::More(bytes) => (bytes, true),
     };

@@ -8,6 +8,7 @@ use axum::http::{Method, Version};
 use super::is_fenced;
 use crate::config::Credentials;
 use crate::http::problem::Problem;
+use crate::http::serve::Ends;
 
 /// What a proxy must not pass on (RFC 9110, 7.6.1), with what stood in for it before.
 const HOP_BY_HOP: &[&str] = &[
@@ -27,8 +28,8 @@ const HOP_BY_HOP: &[&str] = &[
 const NOT_PASSED_ON: &[&str] =
     &["host", "content-length", "expect", "x-lock-id", "x-if-resource-version", "x-request-id"];
 
-/// What says where a request came from. Nobody who could say so is trusted: the upstream is told what this
-/// gateway saw. With these goes all that begins with `x-forwarded-`.
+/// What says where a request came from. Only proxies that the settings name are trusted to say so: else the upstream
+/// is told what this gateway saw. With these goes all that begins with `x-forwarded-`.
 const ORIGINS: &[&str] =
     &["forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"];
 
@@ -111,14 +112,14 @@ fn is_disguised(name: &HeaderName) -> bool {
 pub fn to_upstream(
     headers: &HeaderMap,
     version: Version,
-    peer: Option<SocketAddr>,
+    ends: Option<&Ends>,
     request_id: HeaderValue,
     authorization: Credentials,
 ) -> HeaderMap {
+    let trusted = ends.is_some_and(|ends| ends.is_trusted);
     let mut passed = end_to_end(headers, |name| {
         NOT_PASSED_ON.contains(&name)
-            || ORIGINS.contains(&name)
-            || name.starts_with("x-forwarded-")
+            || (!trusted && is_origin(name))
             || (name.starts_with("x-fence-") && !FENCE.contains(&name))
             || (authorization == Credentials::Strip && CREDENTIALS.contains(&name))
     });
@@ -128,18 +129,32 @@ pub fn to_upstream(
         }
     }
     via(&mut passed, version);
-    if let Some(peer) = peer
-        && let Ok(address) = HeaderValue::try_from(peer.ip().to_canonical().to_string())
-    {
-        passed.insert("x-forwarded-for", address);
-    }
-    let forwarded = |name| HeaderName::from_static(name);
-    if let Some(host) = headers.get(header::HOST) {
-        passed.insert(forwarded("x-forwarded-host"), host.clone());
-    }
-    passed.insert(forwarded("x-forwarded-proto"), HeaderValue::from_static("http"));
-    passed.insert(forwarded("x-request-id"), request_id);
+    saw(&mut passed, headers.get(header::HOST), ends.and_then(|ends| ends.peer));
+    passed.insert(HeaderName::from_static("x-request-id"), request_id);
     passed
+}
+
+fn is_origin(name: &str) -> bool {
+    ORIGINS.contains(&name) || name.starts_with("x-forwarded-")
+}
+
+/// Says what this gateway saw of where a request came from, after what a trusted proxy has said already.
+fn saw(passed: &mut HeaderMap, host: Option<&HeaderValue>, peer: Option<SocketAddr>) {
+    if let Some(peer) = peer {
+        let mut hops: Vec<String> = passed
+            .get_all("x-forwarded-for")
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+            .collect();
+        hops.push(peer.ip().to_canonical().to_string());
+        if let Ok(hops) = HeaderValue::try_from(hops.join(", ")) {
+            passed.insert("x-forwarded-for", hops);
+        }
+    }
+    if let Some(host) = host {
+        passed.entry("x-forwarded-host").or_insert_with(|| host.clone());
+    }
+    passed.entry("x-forwarded-proto").or_insert(HeaderValue::from_static("http"));
 }
 
 /// The headers of an answer as the caller gets them.
@@ -189,6 +204,7 @@ fn via(headers: &mut HeaderMap, version: Version) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::peers::Proxies;
 
     fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -199,9 +215,45 @@ mod tests {
     }
 
     fn passed(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        passed_from(&Proxies::default(), lines)
+    }
+
+    fn passed_from(proxies: &Proxies, lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let peer = "[::ffff:10.0.0.9]:1".parse().ok();
+        let ends = Ends::of(peer, None, proxies);
         let id = HeaderValue::from_static("r1");
-        to_upstream(&map(lines), Version::HTTP_11, peer, id, Credentials::Strip)
+        to_upstream(&map(lines), Version::HTTP_11, Some(&ends), id, Credentials::Strip)
+    }
+
+    #[test]
+    fn a_proxy_that_is_trusted_says_where_a_request_came_from() {
+        let said = [
+            ("host", "gate:8080"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-for", "192.0.2.2"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-port", "443"),
+            ("forwarded", "for=192.0.2.1"),
+            ("x-real-ip", "192.0.2.1"),
+            ("x-lock-id", "secret"),
+        ];
+        let headers = passed_from(&Proxies::new(["10.0.0.0/8".parse().unwrap()]), &said);
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.1, 192.0.2.2, 10.0.0.9");
+        assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-port"], "443");
+        assert_eq!(headers["x-forwarded-host"], "gate:8080");
+        assert_eq!(
+            (&headers["forwarded"], &headers["x-real-ip"]),
+            (&"for=192.0.2.1".parse().unwrap(), &"192.0.2.1".parse().unwrap())
+        );
+        assert!(!headers.contains_key("x-lock-id"));
+        let headers = passed_from(&Proxies::new(["10.1.0.0/16".parse().unwrap()]), &said);
+        assert_eq!(headers["x-forwarded-for"], "10.0.0.9");
+        assert_eq!(headers["x-forwarded-proto"], "http");
+        for gone in ["x-forwarded-port", "forwarded", "x-real-ip"] {
+            assert!(!headers.contains_key(gone), "{gone}");
+        }
     }
 
     #[test]

@@ -1,16 +1,14 @@
 //! What was done to locks and resources, for the operator.
 
 use axum::Json;
-use axum::extract::State;
 use fence_core::ports::{AuditAction, AuditFilter};
 use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
 use super::views;
-use crate::http::extract::{Query, before, cursor_before, limit, narrowed_to};
+use crate::http::extract::{Asker, Query, before, cursor_before, limit, narrowed_to};
 use crate::http::problem::Problem;
 use crate::http::spec::ListProblems;
-use crate::http::state::App;
 
 /// The filters of a list of the audit.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -41,11 +39,11 @@ pub struct Filter {
     responses((status = 200, description = "A page.", body = wire::AuditList), ListProblems)
 )]
 pub async fn list(
-    State(app): State<App>,
     Query(query): Query<Filter>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::AuditList>, Problem> {
     let limit = limit(query.limit)?;
-    let mut found = app.engine.audit(filter(query, limit)?).await?;
+    let mut found = engine.audit(filter(query, limit)?).await?;
     let next_cursor = cursor_before(&mut found, limit, |(number, _)| *number);
     let items = found.into_iter().map(|(_, entry)| views::audit(entry)).collect();
     Ok(Json(wire::AuditList { items, next_cursor }))

@@ -20,9 +20,10 @@ use super::watching::COMMENT_INTERVAL;
 use crate::engine::error::EngineError;
 use crate::engine::{EventReader, EventsFrom};
 use crate::http::extract::{
-    InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix,
+    Asker, InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix,
 };
 use crate::http::long_calls::LongCall;
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::spec::{FeedProblems, ResourceProblems};
 use crate::http::state::App;
@@ -53,13 +54,13 @@ pub struct History {
     responses((status = 200, description = "A page.", body = wire::VersionList), ResourceProblems)
 )]
 pub async fn versions(
-    State(app): State<App>,
     InResource(name): InResource,
     Query(query): Query<History>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::VersionList>, Problem> {
     let limit = limit(query.limit)?;
     let filter = history(query, limit)?;
-    let found = app.engine.versions(name.clone(), filter).await;
+    let found = engine.versions(name.clone(), filter).await;
     let mut found = found.map_err(|error| Problem::from(error).about(&name))?;
     let number = |applied: &Applied| applied.version.unwrap_or_default();
     let next_cursor = cursor_before(&mut found, limit, number);
@@ -149,6 +150,7 @@ pub async fn events(
     State(app): State<App>,
     headers: HeaderMap,
     Query(look): Query<Look>,
+    Counted(peer): Counted,
 ) -> Result<Response, Problem> {
     let limit = limit(look.limit)?;
     let from = from(&headers, look.after.as_deref())?;
@@ -158,10 +160,15 @@ pub async fn events(
     }
     let wait = look.wait.filter(|wait| !wait.is_zero());
     let waits = match streamed || wait.is_some() {
-        true => Some(app.long_calls.begin()?),
+        true => Some(app.room.long_calls.begin(peer)?),
         false => None,
     };
-    let mut reader = app.engine.read_events(from).await?;
+    // One that waits is counted by that: its turn would last as long.
+    let engine = match waits {
+        Some(_) => app.engine.clone(),
+        None => Asker::take(&app, peer).await?.0,
+    };
+    let mut reader = engine.read_events(from).await?;
     // Also for a stream: a void cursor is an answer of its own.
     let mut found = reader.page(limit).await?;
     if streamed {

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::ports::{Page, ResourceView};
+use fence_core::ports::ResourceView;
 use fence_core::{ErrorCode, LockState, wire};
 use serde::Deserialize;
 
@@ -17,9 +17,6 @@ use crate::http::pages;
 use crate::http::problem::Problem;
 use crate::http::spec::{PageProblems, PlainProblems};
 use crate::http::state::App;
-
-/// The most resources that one prefix exports.
-const EXPORTED_MAX: i64 = 1000;
 
 /// Is the process alive?
 #[utoipa::path(
@@ -95,24 +92,8 @@ fn part(name: &str, state: Result<(), String>) -> wire::PartState {
 )]
 pub async fn metrics(State(app): State<App>, _: NoQuery) -> Response {
     let mut page = app.metrics.render();
-    by_name(&mut page, &exported(&app).await);
+    by_name(&mut page, &*app.exported.now(&app.engine).await);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
-}
-
-/// The resources whose names match a configured prefix, each once however many match it. A ledger
-/// that does not answer leaves them out: the other metrics are needed most just then.
-async fn exported(app: &App) -> BTreeMap<String, ResourceView> {
-    let mut found = BTreeMap::new();
-    for prefix in &app.metrics_prefixes {
-        let page = Page { prefix: prefix.clone(), after: None, limit: EXPORTED_MAX };
-        match app.engine.resources(page, false).await {
-            Ok(views) => {
-                found.extend(views.into_iter().map(|view| (view.resource.to_string(), view)));
-            }
-            Err(error) => tracing::warn!(%error, prefix, "resources are left out of the metrics"),
-        }
-    }
-    found
 }
 
 /// Resource names hold no character that would need escaping in a label.

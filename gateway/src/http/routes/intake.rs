@@ -4,14 +4,15 @@
 use axum::extract::Request;
 use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::puts::upload;
 use crate::engine::{CommitHead, PutBody, UploadHead};
+use crate::http::budget::{Purse, Share};
 use crate::http::extract::{
     Chunks as _, Described, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
-    take_share, too_large,
+    too_large,
 };
+use crate::http::peers::{Counted, Peer};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -28,7 +29,9 @@ pub struct Bodies<'a> {
     inline: usize,
     /// Once an upload has begun: their share of what commits may keep in memory for as long as uploads
     /// take. So plain puts always find room, however slowly the bodies of commits arrive.
-    kept: Option<OwnedSemaphorePermit>,
+    kept: Option<Share>,
+    /// Whose share all this counts against.
+    peer: Option<Peer>,
 }
 
 impl<'a> Bodies<'a> {
@@ -39,6 +42,8 @@ impl<'a> Bodies<'a> {
     pub async fn begin(app: &'a App, request: Request) -> Result<(Self, CommitRequest), Problem> {
         let boundary = MultipartParts::boundary(request.headers()).map_err(Problem::and_close)?;
         no_digest(request.headers()).map_err(Problem::and_close)?;
+        let peer = Counted::by(request.extensions());
+        let purse = app.room.bodies.of(peer);
         let incoming = Incoming::new(request.into_body(), &app.limits, app.limits.body_timeout);
         let mut parts = MultipartParts::new(incoming, &boundary);
         let Some(part) = parts.next().await?.filter(|part| part.name == "operations") else {
@@ -48,7 +53,7 @@ impl<'a> Bodies<'a> {
         let described = Described::parse(&part.headers).map_err(Problem::and_close)?;
         let mut read = Gathering::default();
         while let Some(data) = parts.chunk().await? {
-            read.push(data, &app.bodies)?;
+            read.push(data, purse)?;
             if read.size() > LIST_BYTES_MAX {
                 return Err(too_large(LIST_BYTES_MAX as u64).and_close());
             }
@@ -56,7 +61,7 @@ impl<'a> Bodies<'a> {
         let bytes = read.into_bytes();
         described.check_whole(&bytes).map_err(Problem::and_close)?;
         let list = parse(&bytes).map_err(Problem::and_close)?;
-        Ok((Self { app, parts, inline: 0, kept: None }, list))
+        Ok((Self { app, parts, inline: 0, kept: None, peer }, list))
     }
 
     /// Reads the next body, which must have this name, and tells its content type: the one that the list
@@ -84,11 +89,13 @@ impl<'a> Bodies<'a> {
         let content_type = described.content_type(content_type).map_err(Problem::and_close)?;
         let limits = &self.app.limits;
         let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
-        let room = INLINE_BYTES_MAX.saturating_sub(self.inline);
+        let purse = self.purse();
+        // With half for what is being read, a commit fits into the share of a peer that sends nothing else.
+        let room = INLINE_BYTES_MAX.min(purse.most() / 2).saturating_sub(self.inline);
         let inline_max = limits.inline_bytes_max.min(object_max).min(room);
         let mut read = Gathering::default();
         while let Some(data) = self.parts.chunk().await? {
-            read.push(data, &self.app.bodies)?;
+            read.push(data, purse)?;
             if read.size() > inline_max {
                 let head = UploadHead {
                     resource: resource.clone(),
@@ -99,12 +106,13 @@ impl<'a> Bodies<'a> {
                     request_id: head.request_id.clone(),
                 };
                 if self.kept.is_none() {
-                    self.kept = Some(take_share(&self.app.kept_bodies, self.inline)?);
+                    self.kept = Some(self.app.room.kept_bodies.of(None).take(self.inline)?);
                     self.parts.incoming.upload(limits);
                 }
                 let (app, start) = (self.app, read.into_bytes());
                 let digests = std::mem::take(&mut described.digests);
-                let body = upload(app, &head, None, digests, start, &mut self.parts).await?;
+                let body =
+                    upload(app, &head, (None, self.peer), digests, start, &mut self.parts).await?;
                 if let PutBody::Uploaded(uploaded) = &body {
                     described.check_length(uploaded.size).map_err(Problem::and_close)?;
                 }
@@ -115,9 +123,13 @@ impl<'a> Bodies<'a> {
         described.check_whole(&bytes).map_err(Problem::and_close)?;
         self.inline += bytes.len();
         if let Some(kept) = &mut self.kept {
-            kept.merge(take_share(&self.app.kept_bodies, bytes.len())?);
+            kept.merge(self.app.room.kept_bodies.of(None).take(bytes.len())?);
         }
         Ok((PutBody::Inline(bytes), content_type))
+    }
+
+    fn purse(&self) -> Purse<'a> {
+        self.app.room.bodies.of(self.peer)
     }
 
     /// Reads to the end of the body, where no part may be left.

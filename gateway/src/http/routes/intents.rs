@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::resources::check_reason;
 use super::views;
 use crate::config::is_upstream_name;
-use crate::http::extract::{InIntent, NoQuery, Query, StrictJson, limit, narrowed_to};
+use crate::http::extract::{Asker, InIntent, NoQuery, Query, StrictJson, limit, narrowed_to};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
 use crate::http::spec::{DoubtProblems, IntentProblems, ListProblems};
@@ -46,8 +46,8 @@ pub struct Filter {
     responses((status = 200, description = "A page.", body = wire::IntentList), ListProblems)
 )]
 pub async fn list(
-    State(app): State<App>,
     Query(query): Query<Filter>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::IntentList>, Problem> {
     let limit = limit(query.limit)?;
     if query.upstream.as_deref().is_some_and(|name| !is_upstream_name(name)) {
@@ -60,13 +60,13 @@ pub async fn list(
         // One more than asked for, which tells whether there is another page.
         limit: limit + 1,
     };
-    let mut found = app.engine.intents(filter).await?;
+    let mut found = engine.intents(filter).await?;
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = found.len() > wanted;
     found.truncate(wanted);
     let last = found.last().filter(|_| more);
     let next_cursor = last.map(|(one, _)| cursor_of(one.opened_at, one.operation));
-    let doubts = app.engine.doubts().await?.into_iter();
+    let doubts = engine.doubts().await?.into_iter();
     let named = |name: &str| query.upstream.as_ref().is_none_or(|wanted| wanted == name);
     Ok(Json(wire::IntentList {
         items: found.into_iter().map(|(intent, here)| views::intent(intent, here)).collect(),

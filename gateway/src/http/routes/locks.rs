@@ -14,9 +14,12 @@ use serde::Serialize;
 
 use super::views;
 use crate::engine::error::EngineError;
-use crate::engine::{Acquire, Acquired, Released, Renewed, Transfer};
-use crate::http::extract::{InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after};
+use crate::engine::{Acquire, Acquired, Engine, Released, Renewed, Transfer};
+use crate::http::extract::{
+    Asker, InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after,
+};
 use crate::http::middleware::Named;
+use crate::http::peers::{Counted, PLACES_MAX, Peer, Place};
 use crate::http::problem::{Problem, text};
 use crate::http::receipt::Receipt;
 use crate::http::spec::{
@@ -57,6 +60,7 @@ const RENEW_TOGETHER: usize = 64;
 pub async fn acquire(
     State(app): State<App>,
     named: Named,
+    Counted(peer): Counted,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::AcquireRequest>,
 ) -> Result<Response, Problem> {
@@ -82,9 +86,9 @@ pub async fn acquire(
         id,
         wait,
     };
-    let _waits = match wait.is_zero() {
+    let waits = match wait.is_zero() {
         true => None,
-        false => Some(app.long_calls.begin()?),
+        false => Some((app.room.long_calls.begin(peer)?, place(&app, peer, &acquire)?)),
     };
     let acquired = tokio::select! {
         acquired = app.engine.acquire(acquire) => acquired,
@@ -92,7 +96,12 @@ pub async fn acquire(
         () = app.draining.cancelled(), if !wait.is_zero() => Err(EngineError::ShuttingDown),
     };
     let acquired = match acquired {
-        Ok(acquired) => acquired,
+        Ok(acquired) => {
+            if let Some((_, place)) = waits {
+                place.granted();
+            }
+            acquired
+        }
         Err(error) => {
             let problem = Box::pin(refused(&app, error, id)).await;
             return Err(match &only {
@@ -102,6 +111,17 @@ pub async fn acquire(
         }
     };
     Ok(granted(&app, acquired, proposed))
+}
+
+/// A place in line for a peer.
+fn place(app: &App, peer: Option<Peer>, acquire: &Acquire) -> Result<Place, Problem> {
+    let place = app.room.places.take(peer, &acquire.resources, acquire.id);
+    place.ok_or_else(|| {
+        let why = format!(
+            "{PLACES_MAX} callers from your address stand in this line already, or have left it a moment ago"
+        );
+        Problem::new(ErrorCode::Overloaded, why)
+    })
 }
 
 /// What a call about a lock is answered that was refused.
@@ -216,19 +236,19 @@ pub async fn transfer(
     responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
 )]
 pub async fn list(
-    State(app): State<App>,
     Query(query): Query<List>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
-    resource_list(&app, &query, true).await.map(Json)
+    resource_list(&engine, &query, true).await.map(Json)
 }
 
 pub(super) async fn resource_list(
-    app: &App,
+    engine: &Engine,
     query: &List,
     held: bool,
 ) -> Result<wire::ResourceList, Problem> {
     let page = query.page()?;
-    let mut views = app.engine.resources(page.clone(), held).await?;
+    let mut views = engine.resources(page.clone(), held).await?;
     let next_cursor = cursor_after(&mut views, &page, |view| view.resource.as_str());
     Ok(wire::ResourceList { items: views.into_iter().map(views::resource).collect(), next_cursor })
 }

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod commits;
+mod exported;
 pub mod feed;
 pub mod fences;
 pub mod health;
@@ -18,3 +19,5 @@ pub mod upstreams;
 mod views;
 pub mod watching;
 pub mod writes;
+
+pub use exported::Exported;

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use super::views;
 use crate::engine::{Content, Fetched, Standings, Wanted};
 use crate::http::extract::{
-    InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after, select,
+    Asker, InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after,
+    select,
 };
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ReadParams, ReadProblems, ResourceProblems};
@@ -228,13 +229,12 @@ fn facts(object: &Object, resource_version: i64) -> HeaderMap {
     responses((status = 200, description = "A page.", body = wire::ObjectList), ResourceProblems)
 )]
 pub async fn list(
-    State(app): State<App>,
     InResource(resource): InResource,
     Query(query): Query<List>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::ObjectList>, Problem> {
     let page = query.page()?;
-    let mut objects = app
-        .engine
+    let mut objects = engine
         .objects(resource.clone(), page.clone())
         .await
         .map_err(|error| Problem::from(error).about(&resource))?;

@@ -1,15 +1,13 @@
 //! What became of a write, by its id or by its idempotency key.
 
 use axum::Json;
-use axum::extract::State;
 use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
 use super::views;
-use crate::http::extract::{InOperation, InResource, NoQuery, Query, is_idempotency_key};
+use crate::http::extract::{Asker, InOperation, InResource, NoQuery, Query, is_idempotency_key};
 use crate::http::problem::Problem;
 use crate::http::spec::{OperationProblems, OperationsProblems};
-use crate::http::state::App;
 
 /// Look at an operation
 ///
@@ -28,11 +26,11 @@ use crate::http::state::App;
     )
 )]
 pub async fn get(
-    State(app): State<App>,
     InOperation(id): InOperation,
     _: NoQuery,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::Operation>, Problem> {
-    match app.engine.operation(id).await? {
+    match engine.operation(id).await? {
         Some(record) => Ok(Json(views::operation(id, record))),
         None => Err(Problem::new(
             ErrorCode::OperationNotFound,
@@ -66,15 +64,15 @@ pub struct ByKey {
     )
 )]
 pub async fn find(
-    State(app): State<App>,
     InResource(resource): InResource,
     Query(query): Query<ByKey>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::OperationList>, Problem> {
     if !is_idempotency_key(&query.idempotency_key) {
         let why = "idempotency_key has 1 to 255 visible ASCII characters";
         return Err(Problem::new(ErrorCode::QueryMalformed, why));
     }
-    let found = app.engine.operation_by_key(resource, query.idempotency_key).await?;
+    let found = engine.operation_by_key(resource, query.idempotency_key).await?;
     let items = found.into_iter().map(views::applied).collect();
     Ok(Json(wire::OperationList { items }))
 }

@@ -3,9 +3,11 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use fence_core::ErrorCode;
 
-use crate::engine::{EngineError, PutBody, UploadHead, WriteFailure};
+use crate::engine::{EngineError, PutBody, UploadHead, WriteFailure, upload_halves};
 use crate::http::extract::{Chunks, Digests, Gathered, Incoming, content_length, too_large};
+use crate::http::peers::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -18,11 +20,18 @@ pub struct Intake<'a> {
     declared: Option<u64>,
     /// Whether the client waits to be told that its body is wanted.
     expects: bool,
+    /// Whose share it counts against.
+    peer: Option<Peer>,
 }
 
 impl<'a> Intake<'a> {
     /// Looks at the headers of the body.
-    pub fn new(app: &'a App, head: UploadHead, headers: &HeaderMap) -> Result<Self, Problem> {
+    pub fn new(
+        app: &'a App,
+        head: UploadHead,
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+    ) -> Result<Self, Problem> {
         let declared = content_length(headers);
         if declared.is_some_and(|length| length > app.limits.object_bytes_max) {
             return Err(too_large(app.limits.object_bytes_max));
@@ -30,7 +39,7 @@ impl<'a> Intake<'a> {
         let expects = headers
             .get(header::EXPECT)
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects })
+        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects, peer })
     }
 
     /// Reads the body.
@@ -54,7 +63,7 @@ impl<'a> Intake<'a> {
             early.map_err(|failure| refused(&self.head, failure))?;
         }
         let mut incoming = Incoming::new(body, limits, limits.body_timeout);
-        match incoming.gather(inline_max, &self.app.bodies).await? {
+        match incoming.gather(inline_max, self.app.room.bodies.of(self.peer)).await? {
             Gathered::Whole(bytes) => {
                 self.digests.check_whole(&bytes)?;
                 Ok(PutBody::Inline(bytes))
@@ -68,8 +77,8 @@ impl<'a> Intake<'a> {
 
     async fn upload(self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
         // Boxed, so that the future of a put with a small body stays small.
-        let Self { app, head, declared, digests, .. } = self;
-        Box::pin(upload(app, &head, declared, digests, start, &mut incoming)).await
+        let Self { app, head, declared, digests, peer, .. } = self;
+        Box::pin(upload(app, &head, (declared, peer), digests, start, &mut incoming)).await
     }
 }
 
@@ -82,11 +91,12 @@ fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
         .and_close()
 }
 
-/// Uploads a body whose first bytes are here, and which has `size` bytes, if that is known.
+/// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against the
+/// share of a peer.
 pub async fn upload(
     app: &App,
     head: &UploadHead,
-    size: Option<u64>,
+    (size, peer): (Option<u64>, Option<Peer>),
     mut digests: Digests,
     start: Bytes,
     rest: &mut dyn Chunks,
@@ -94,6 +104,10 @@ pub async fn upload(
     let failed = |error: EngineError| {
         Problem::from(error).about(&head.resource).presented(head.token).and_close()
     };
+    let _share = app.room.uploads.take(peer, upload_halves(size)).ok_or_else(|| {
+        let why = "too many uploads from your address are under way; nothing was applied";
+        Problem::new(ErrorCode::Overloaded, why).and_close()
+    })?;
     let begun = app.engine.begin_upload(head, size).await;
     let mut upload = begun.map_err(|failure| refused(head, failure))?;
     let max = app.limits.object_bytes_max;

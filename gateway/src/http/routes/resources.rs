@@ -8,7 +8,7 @@ use fence_core::wire::{self, REASON_BYTES_MAX};
 use fence_core::{ErrorCode, Ttl};
 
 use super::{locks, views};
-use crate::http::extract::{InResource, List, NoQuery, Query, StrictJson};
+use crate::http::extract::{Asker, InResource, List, NoQuery, Query, StrictJson};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
 use crate::http::spec::{BreakProblems, ListProblems, ResourceProblems};
@@ -22,10 +22,10 @@ use crate::http::state::App;
     responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
 )]
 pub async fn list(
-    State(app): State<App>,
     Query(query): Query<List>,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
-    locks::resource_list(&app, &query, false).await.map(Json)
+    locks::resource_list(&engine, &query, false).await.map(Json)
 }
 
 /// Look at a resource
@@ -37,11 +37,11 @@ pub async fn list(
     responses((status = 200, description = "The resource.", body = wire::Resource), ResourceProblems)
 )]
 pub async fn get(
-    State(app): State<App>,
     InResource(name): InResource,
     _: NoQuery,
+    Asker(engine): Asker,
 ) -> Result<Json<wire::Resource>, Problem> {
-    let view = app.engine.resource(name.clone()).await;
+    let view = engine.resource(name.clone()).await;
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
 }
 

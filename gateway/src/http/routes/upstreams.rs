@@ -89,13 +89,14 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     };
     let target = upstream.target(path, parts.uri.query());
     let target = target.ok_or_else(|| path_invalid("it would not arrive as it was sent"))?;
-    let peer = parts.extensions.get::<Ends>().and_then(|ends| ends.peer);
+    let ends = parts.extensions.get::<Ends>();
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
     let authorization = upstream.authorization;
-    let headers = to_upstream(&parts.headers, parts.version, peer, request_id, authorization);
+    let headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
     let max = upstream.body_bytes_max;
-    let body = read_ahead(body, max, &app.limits, &app.bodies).await?;
+    let purse = app.room.bodies.of(ends.and_then(|ends| ends.counted));
+    let body = read_ahead(body, max, &app.limits, purse).await?;
     if fenced.is_none() && !body.is_empty() {
         let why = "a method that needs no token must not have a body: upstreams that act on one would \
                    act past the fence";

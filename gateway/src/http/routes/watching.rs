@@ -22,6 +22,7 @@ use crate::engine::error::EngineError;
 use crate::engine::{Engine, Watcher};
 use crate::http::extract::{InLock, NoQuery, Query};
 use crate::http::long_calls::LongCall;
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::spec::{EventsProblems, LockProblems};
 use crate::http::state::App;
@@ -64,9 +65,10 @@ pub async fn get(
     State(app): State<App>,
     InLock(id): InLock,
     Query(look): Query<Look>,
+    Counted(peer): Counted,
 ) -> Result<Json<serde_json::Value>, Problem> {
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
-        let _waits = app.long_calls.begin()?;
+        let _waits = app.room.long_calls.begin(peer)?;
         let mut watcher = app.engine.watch(id).await?;
         let since = look.since.map_or_else(|| word(watcher.record()), |word| word.as_str());
         let changed = async {
@@ -137,11 +139,12 @@ pub async fn events(
     State(app): State<App>,
     InLock(id): InLock,
     _: NoQuery,
+    Counted(peer): Counted,
 ) -> Result<Response, Problem> {
     if app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
-    let waits = app.long_calls.begin()?;
+    let waits = app.room.long_calls.begin(peer)?;
     let watcher = app.engine.watch(id).await?;
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
     let events = Sse::new(told(app.engine.clone(), (watcher, waits), app.draining.clone()));

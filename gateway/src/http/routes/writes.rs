@@ -10,6 +10,7 @@ use fence_core::{EntityTag, ResourceName, Token, wire};
 use super::puts::Intake;
 use crate::engine::{UploadHead, Write, WriteEffect, WriteOutcome};
 use crate::http::extract::{Fenced, InObject, InResource, NoQuery, Payload, WriteHeaders};
+use crate::http::peers::Counted;
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ConditionParams, DeleteProblems, DigestParams, PutProblems, WriteParams};
 use crate::http::state::App;
@@ -61,7 +62,7 @@ pub async fn put(
         idempotency_key: headers.idempotency_key.clone(),
         request_id: headers.request_id.clone(),
     };
-    let intake = Intake::new(&app, head, request.headers())?;
+    let intake = Intake::new(&app, head, request.headers(), Counted::by(request.extensions()))?;
     let body = intake.read(request.into_body()).await?;
     let effect = WriteEffect::Put { key, content_type, body };
     let outcome = write(&app, resource, token, headers, effect).await?;

@@ -21,17 +21,25 @@ use fence_core::ErrorCode;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::budget::Budget;
+use super::peers::{Held, Peer, Proxies, Shares};
 use super::receipt::Receipt;
 use super::state::Limits;
-use super::tap::{InFlight, Shared, Tap, lone_answer};
+use super::tap::{Heads, InFlight, Patience, Shared, Tap, lone_answer};
+
+mod closed;
+mod listen;
+
+pub use closed::describe;
+pub(super) use closed::{Reason, count_closed};
+pub use listen::Listen;
 
 /// The ends of the connection that a request came on, as far as it tells.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +48,26 @@ pub struct Ends {
     pub peer: Option<SocketAddr>,
     /// To which of this machine's addresses.
     pub local: Option<IpAddr>,
+    /// Against whose shares it counts; `None` for this machine itself and for proxies that the settings name.
+    pub counted: Option<Peer>,
+    /// Whether it is such a proxy, which is believed what it says of where a request came from.
+    pub is_trusted: bool,
 }
+
+impl Ends {
+    /// Those of a connection from a peer, if it has an address, to an address.
+    pub fn of(peer: Option<SocketAddr>, local: Option<IpAddr>, proxies: &Proxies) -> Self {
+        let is_trusted = peer.is_some_and(|peer| proxies.have(peer.ip()));
+        let counted = peer.filter(|_| !is_trusted).and_then(|peer| Peer::of(peer.ip()));
+        Self { peer, local, counted, is_trusted }
+    }
+}
+
+/// How many bytes of unfinished heads there are for each connection beyond those that each has for nothing, all
+/// connections together: few requests have more.
+const HEAD_BYTES_EACH: usize = 4 * 1024;
+/// The part of the connections that one peer may have.
+const PEER_SHARE: usize = 4;
 
 /// With less room for connections than this part of all, each is closed after its answer: one that waits for its
 /// next request would keep somebody out.
@@ -51,25 +78,50 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// closing at once would make the system drop the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves until `soft` is cancelled and all requests under way are answered, or until `hard` is.
-///
-/// 1. Accept, while there is room for another connection.
-/// 2. On `soft`, close the listener; connections end after the request that they are at.
-/// 3. Return when the last has ended; on `hard`, cut those that have not.
-pub async fn serve(
-    listener: TcpListener,
+/// What is served, and how many connections share it, whichever listeners they come from.
+pub struct Door {
     app: Router,
     limits: Limits,
+    room: Arc<Semaphore>,
+    shares: Shares,
+    heads: Budget,
+    proxies: Proxies,
+}
+
+impl Door {
+    /// A door with room for as many connections as the limits say, a quarter of them for one peer.
+    pub fn new(app: Router, limits: Limits, proxies: Proxies) -> Arc<Self> {
+        let room = Arc::new(Semaphore::new(limits.connections_max));
+        let shares = Shares::of((limits.connections_max / PEER_SHARE).max(1));
+        let one = head_bytes_max(&limits);
+        let heads = (limits.connections_max * HEAD_BYTES_EACH).max(one);
+        let heads = Budget::new(heads, (heads / PEER_SHARE).max(one));
+        Arc::new(Self { app, limits, room, shares, heads, proxies })
+    }
+
+    /// Hardly any room is left.
+    fn is_scarce(&self) -> bool {
+        self.room.available_permits() < self.limits.connections_max / SCARCE_SHARE
+    }
+}
+
+/// Serves until `soft` is cancelled and all requests under way are answered, or until `hard` is.
+///
+/// 1. Accept, while there is room for another connection. What a peer has beyond its share is closed at once.
+/// 2. On `soft`, close the listener; connections end after the request that they are at.
+/// 3. Return when the last has ended; on `hard`, cut those that have not.
+pub async fn serve<L: Listen>(
+    mut listener: L,
+    door: Arc<Door>,
     soft: CancellationToken,
     hard: CancellationToken,
 ) -> io::Result<()> {
-    let room = Arc::new(Semaphore::new(limits.connections_max));
     let connections = TaskTracker::new();
-    while let Some((stream, permit)) = next(&listener, &room, &soft, &hard).await {
-        let connection = Connection::new(stream, app.clone(), limits, Arc::clone(&room));
+    while let Some((stream, ends, held)) = next(&mut listener, &door, &soft, &hard).await {
+        let connection = Connection::new(stream, ends, Arc::clone(&door));
         let (soft, hard) = (soft.clone(), hard.clone());
         connections.spawn(async move {
-            let _permit = permit;
+            let _held = held;
             tokio::select! {
                 () = connection.run(soft) => {}
                 () = hard.cancelled() => {}
@@ -86,18 +138,24 @@ pub async fn serve(
 }
 
 /// The next connection; `None` when it is time to end.
-async fn next(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
+async fn next<L: Listen>(
+    listener: &mut L,
+    door: &Door,
     soft: &CancellationToken,
     hard: &CancellationToken,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+) -> Option<(L::Stream, Ends, (OwnedSemaphorePermit, Held))> {
     let accept = async {
         // INVARIANT: nobody closes the semaphore.
-        let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is open");
+        let permit = Arc::clone(&door.room).acquire_owned().await.expect("the semaphore is open");
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, permit),
+                Ok((stream, peer, local)) => {
+                    let ends = Ends::of(peer, local, &door.proxies);
+                    match door.shares.take(ends.counted, 1) {
+                        Some(held) => return (stream, ends, (permit, held)),
+                        None => count_closed(Reason::PeerShare),
+                    }
+                }
                 // The caller gave up while it waited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
@@ -116,43 +174,33 @@ async fn next(
 }
 
 /// One connection.
-struct Connection {
-    stream: TcpStream,
-    app: Router,
-    limits: Limits,
-    shared: Arc<Shared>,
-    /// Room for further connections.
-    room: Arc<Semaphore>,
+struct Connection<S> {
+    stream: S,
+    ends: Ends,
+    door: Arc<Door>,
 }
 
-impl Connection {
-    fn new(stream: TcpStream, app: Router, limits: Limits, room: Arc<Semaphore>) -> Self {
-        Self { stream, app, limits, shared: Arc::default(), room }
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
+    fn new(stream: S, ends: Ends, door: Arc<Door>) -> Self {
+        Self { stream, ends, door }
     }
 
     async fn run(self, soft: CancellationToken) {
-        // An answer goes out at once, not when the kernel has gathered more.
-        if let Err(error) = self.stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
-        }
-        let ends = Ends {
-            peer: self.stream.peer_addr().ok(),
-            local: self.stream.local_addr().ok().map(|to| to.ip().to_canonical()),
-        };
-        let shared = Arc::clone(&self.shared);
-        let (app, room) = (self.app, self.room);
-        let scarce = self.limits.connections_max / SCARCE_SHARE;
+        let Self { stream, ends, door } = self;
+        let (shared, limits) = (Arc::<Shared>::default(), door.limits);
+        let heads = Heads::new(door.heads.clone(), ends.counted);
         let service = hyper::service::service_fn({
             let shared = Arc::clone(&shared);
             move |mut request: Request<Incoming>| {
                 let (framing, in_flight) = shared.begin();
                 request.extensions_mut().insert(framing);
                 request.extensions_mut().insert(ends);
-                let response = app.clone().oneshot(request.map(Body::new));
-                let (shared, room) = (Arc::clone(&shared), Arc::clone(&room));
+                let response = door.app.clone().oneshot(request.map(Body::new));
+                let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
                 async move {
                     let mut answer = response.await?;
-                    if room.available_permits() < scarce {
+                    shared.answers(answer.body().size_hint().lower());
+                    if door.is_scarce() {
                         let close = HeaderValue::from_static("close");
                         answer.headers_mut().insert(header::CONNECTION, close);
                     }
@@ -160,12 +208,13 @@ impl Connection {
                 }
             }
         });
-        let io =
-            TokioIo::new(Tap::new(self.stream, Arc::clone(&shared), self.limits.body_idle_timeout));
-        let mut connection = builder(&self.limits).serve_connection(io, service);
+        let patience =
+            Patience { stall: limits.body_idle_timeout, rate_min: limits.upload_rate_min };
+        let io = TokioIo::new(Tap::new(stream, Arc::clone(&shared), patience, heads));
+        let mut connection = builder(&limits).serve_connection(io, service);
         let mut soft = std::pin::pin!(soft.cancelled_owned());
         let mut ending = false;
-        let mut head = Head::new(self.limits.head_timeout);
+        let mut head = Head::new(limits.head_timeout);
         let end = poll_fn(|cx| {
             if !ending && soft.as_mut().poll(cx).is_ready() {
                 ending = true;
@@ -174,11 +223,15 @@ impl Connection {
             if let Poll::Ready(end) = Pin::new(&mut connection).poll(cx) {
                 return Poll::Ready(End::Hyper(end));
             }
-            head.poll(cx, shared.waits_for_head()).map(|()| End::SlowHead)
+            let due = head.poll(cx, shared.is_new() || shared.waits_for_head());
+            due.map(|()| if shared.in_head() { End::SlowHead } else { End::NoRequest })
         })
         .await;
-        if let End::Hyper(Err(error)) = &end {
-            tracing::debug!(%error, "a connection ended");
+        match &end {
+            End::Hyper(Ok(())) => {}
+            End::Hyper(Err(error)) => tracing::debug!(%error, "a connection ended"),
+            End::SlowHead => count_closed(Reason::SlowHead),
+            End::NoRequest => count_closed(Reason::NoRequest),
         }
         // What hyper has not written by now it never will.
         drop(shared.take_receipts());
@@ -192,6 +245,8 @@ impl Connection {
 enum End {
     Hyper(hyper::Result<()>),
     SlowHead,
+    /// Its first request did not begin in time.
+    NoRequest,
 }
 
 fn builder(limits: &Limits) -> http1::Builder {
@@ -202,14 +257,18 @@ fn builder(limits: &Limits) -> http1::Builder {
         // hyper counts the idle time before a request into this, so it is the limit for both;
         // `Head` has the shorter one for a head that has begun.
         .header_read_timeout(limits.idle_timeout)
-        // A margin above our own limits: within it the router answers, with a request id and the
-        // right code; beyond it hyper does, and the tap puts a document in place of its answer.
-        .max_buf_size(2 * (limits.header_bytes_max + limits.uri_bytes_max) + 8 * 1024)
+        .max_buf_size(head_bytes_max(limits))
         .max_headers(limits.headers_max + 28);
     builder
 }
 
-/// The time limit of a head that has begun to arrive.
+/// The largest head that is read: a margin above our own limits. Within it the router answers, with a request id and
+/// the right code; beyond it hyper does, and the tap puts a document in place of its answer.
+fn head_bytes_max(limits: &Limits) -> usize {
+    2 * (limits.header_bytes_max + limits.uri_bytes_max) + 8 * 1024
+}
+
+/// The time limit of a head that has begun to arrive, and of the first one from the beginning.
 struct Head {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -232,7 +291,11 @@ impl Head {
 }
 
 /// Ends the connection so that the last answer arrives.
-async fn finish(mut stream: Tap<TcpStream>, slow: bool, shared: &Shared) -> io::Result<()> {
+async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: Tap<S>,
+    slow: bool,
+    shared: &Shared,
+) -> io::Result<()> {
     // In the middle of an answer another one would become part of it.
     if slow && stream.is_clean() {
         let answer = lone_answer(ErrorCode::RequestTimeout, "the headers did not arrive in time");
@@ -310,5 +373,7 @@ impl HttpBody for Tracked {
 
 #[cfg(test)]
 mod receipts;
+#[cfg(test)]
+mod shares;
 #[cfg(test)]
 mod tests;

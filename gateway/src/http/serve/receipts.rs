@@ -9,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::stream;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::http::middleware::Doors;
 
@@ -82,7 +82,8 @@ async fn start() -> (std::net::SocketAddr, Arc<Told>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let never = CancellationToken::new;
-    tokio::spawn(serve(listener, app, Limits::default(), never(), never()));
+    let door = Door::new(app, Limits::default(), Proxies::default());
+    tokio::spawn(serve(listener, door, never(), never()));
     (address, told)
 }
 

@@ -6,6 +6,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, put};
 use fence_core::wire;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::http::middleware::{Doors, Framing};
@@ -46,7 +47,12 @@ async fn start(limits: Limits) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let soft = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, app, limits, soft.clone(), CancellationToken::new()));
+    let task = tokio::spawn(serve(
+        listener,
+        Door::new(app, limits, Proxies::default()),
+        soft.clone(),
+        CancellationToken::new(),
+    ));
     Server { address, soft, task }
 }
 

@@ -1,10 +1,12 @@
-//! A TCP stream as hyper gets it, with two things hyper does not do.
+//! A stream as hyper gets it, with three things hyper does not do.
 //!
 //! It watches where requests begin and end, because hyper drops `Content-Length` when
 //! `Transfer-Encoding` comes with it, a second line of either, and what follows a `#` in a request
 //! line, and takes lines without a carriage return; the service cannot see that they were there. And it puts a problem document in place of the empty answer
-//! that hyper writes by itself to a request that it cannot parse.
+//! that hyper writes by itself to a request that it cannot parse. And it ends a stream whose client takes nothing of
+//! an answer, or takes a large one too slowly.
 
+mod heads;
 mod watcher;
 
 use std::io;
@@ -17,11 +19,14 @@ use std::time::Duration;
 use axum::response::IntoResponse;
 use fence_core::ErrorCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::middleware::{Framing, RequestId, note};
 use super::problem::{PROBLEM_JSON, Problem};
+use super::rate::Least;
 use super::receipt::Receipt;
+use super::serve::{Reason, count_closed};
+pub(super) use heads::Heads;
 use watcher::Watcher;
 
 /// What the stream, the service and the loop that drives the connection tell each other. All three
@@ -44,6 +49,8 @@ pub(super) struct Shared {
     heads: AtomicU64,
     /// Bytes of an answer are on their way.
     answering: AtomicBool,
+    /// The answer that is under way is large.
+    large: AtomicBool,
     /// Inside a request line or its headers.
     in_head: AtomicBool,
     /// Inside a request line.
@@ -73,6 +80,23 @@ impl Shared {
         self.in_head.load(Ordering::Relaxed)
             && self.idle()
             && !self.answering.load(Ordering::Relaxed)
+    }
+
+    /// No request has come yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.heads.load(Ordering::Relaxed) == 0 && self.served.load(Ordering::Relaxed) == 0
+    }
+
+    /// Inside a request line or its headers.
+    pub(super) fn in_head(&self) -> bool {
+        self.in_head.load(Ordering::Relaxed)
+    }
+
+    /// An answer of at least so many bytes begins.
+    pub(super) fn answers(&self, bytes: u64) {
+        if bytes > LARGE {
+            self.large.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Bytes of a request were left unread, or are still to come.
@@ -140,32 +164,57 @@ impl Drop for InFlight {
     }
 }
 
+/// An answer above this many bytes has to be taken at a rate.
+const LARGE: u64 = 1 << 20;
+
+/// How patient the gateway is with who takes an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// How long a client may take nothing of what is written.
+    pub stall: Duration,
+    /// How many bytes of a large answer it must take in each second, taken over half a minute; 0 for any.
+    pub rate_min: u64,
+}
+
+/// A write that waits for the client.
+struct Stalled {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
 /// The stream.
 pub(super) struct Tap<S> {
     stream: S,
     shared: Arc<Shared>,
     watcher: Watcher,
+    heads: Heads,
     /// Everything handed to us has been written and no answer is under way: the next write is the
     /// beginning of an answer. Without this, stored bytes that look like hyper's empty answer
     /// could be taken for one.
     clean: bool,
     /// A problem document on its way out.
     pending: Vec<u8>,
-    /// How long a client may take nothing of what is written.
-    stall_limit: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
+    stalled: Option<Stalled>,
+    /// How many bytes of the answer that is under way have been written.
+    written: u64,
+    /// At which rate it must be taken if it is large.
+    least: Option<Least>,
 }
 
 impl<S> Tap<S> {
-    pub(super) fn new(stream: S, shared: Arc<Shared>, stall_limit: Duration) -> Self {
+    pub(super) fn new(stream: S, shared: Arc<Shared>, patience: Patience, heads: Heads) -> Self {
         Self {
             stream,
             shared,
             watcher: Watcher::default(),
+            heads,
             clean: true,
             pending: Vec::new(),
-            stall_limit,
+            patience,
             stalled: None,
+            written: 0,
+            least: Least::of(patience.rate_min),
         }
     }
 
@@ -177,22 +226,38 @@ impl<S> Tap<S> {
     fn set_clean(&mut self, clean: bool) {
         self.clean = clean;
         self.shared.answering.store(!clean, Ordering::Relaxed);
+        if clean && self.written > 0 {
+            self.written = 0;
+            self.least = Least::of(self.patience.rate_min);
+            self.shared.large.store(false, Ordering::Relaxed);
+        }
     }
 
-    /// Ends a stream whose client takes nothing: it would keep its place for ever.
+    /// Ends a stream whose client takes nothing, or a large answer too slowly: it would keep its place, and what
+    /// it reads from, for ever. Only while something waits to be taken does time pass, not while the store is slow.
     #[expect(clippy::disallowed_methods, reason = "real sockets wait in real time")]
-    fn progress<T>(
+    fn progress(
         &mut self,
         cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
+            let waited = self.stalled.take().map_or(Duration::ZERO, |one| one.since.elapsed());
+            if let (Some(least), Ok(bytes)) = (&mut self.least, &written) {
+                least.note(*bytes, waited);
+            }
+            self.written += written.as_ref().map_or(0, |bytes| *bytes as u64);
+            return Poll::Ready(written);
         }
-        let limit = self.stall_limit;
-        let timer = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(timer.as_mut().poll(cx));
+        let large = self.written > LARGE || self.shared.large.load(Ordering::Relaxed);
+        let rest = self.least.as_ref().filter(|_| large).map(Least::left);
+        let limit = rest.map_or(self.patience.stall, |rest| rest.min(self.patience.stall));
+        let stalled = self.stalled.get_or_insert_with(|| Stalled {
+            since: Instant::now(),
+            timer: Box::pin(sleep(limit)),
+        });
+        ready!(stalled.timer.as_mut().poll(cx));
+        count_closed(Reason::SlowReader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -267,8 +332,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
         let this = &mut *self;
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        this.watcher.feed(&buffer.filled()[before..]);
+        let bytes = &buffer.filled()[before..];
+        this.watcher.feed(bytes);
         this.shared.publish(&this.watcher);
+        if !this.heads.note(bytes.len(), this.watcher.heads(), this.watcher.in_head()) {
+            count_closed(Reason::Heads);
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -325,8 +395,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "pipes wait in real time")]
 mod tests {
     use super::*;
+    use crate::http::budget::Budget;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     const BARE: &[u8] =
@@ -336,7 +408,7 @@ mod tests {
     async fn an_answer_is_replaced_only_where_an_answer_can_begin() {
         let shared: Arc<Shared> = Arc::default();
         let (ours, mut theirs) = duplex(64 * 1024);
-        let mut tap = Tap::new(ours, Arc::clone(&shared), Duration::from_secs(10));
+        let mut tap = Tap::new(ours, Arc::clone(&shared), patience(10, 0), heads());
         let mut read = async |tap: &mut Tap<_>, flush: bool| {
             tap.write_all(BARE).await.unwrap();
             if flush {
@@ -354,5 +426,84 @@ mod tests {
         assert_eq!(read(&mut tap, true).await, BARE, "not flushed yet");
         let replaced = String::from_utf8(read(&mut tap, true).await).unwrap();
         assert!(replaced.contains("request-malformed"), "{replaced}");
+    }
+
+    fn heads() -> Heads {
+        Heads::new(Budget::new(0, 0), None)
+    }
+
+    fn patience(stall_seconds: u64, rate_min: u64) -> Patience {
+        Patience { stall: Duration::from_secs(stall_seconds), rate_min }
+    }
+
+    /// A stream with an answer under way, of which the other side has taken nothing yet, and windows of 200 ms in
+    /// which 4 KiB are to be taken.
+    fn answering(large: bool) -> (Tap<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
+        let shared: Arc<Shared> = Arc::default();
+        shared.answers(if large { LARGE + 1 } else { LARGE });
+        let (ours, theirs) = duplex(1024);
+        let mut tap = Tap::new(ours, shared, patience(60, 1), heads());
+        let window = Duration::from_millis(200);
+        tap.least = Some(Least::within(4096, window, window));
+        (tap, theirs)
+    }
+
+    /// Takes a byte now and then, for ever: never nothing for long.
+    async fn dawdle(mut theirs: tokio::io::DuplexStream) {
+        let mut byte = [0; 1];
+        while theirs.read(&mut byte).await.is_ok_and(|read| read > 0) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_large_answer_too_slowly_is_cut_off() {
+        let (mut tap, theirs) = answering(true);
+        let reader = tokio::spawn(dawdle(theirs));
+        let ended = tokio::time::timeout(Duration::from_secs(20), tap.write_all(&[7; 1 << 20]));
+        let error = ended.await.expect("long before it stalls").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        reader.abort();
+    }
+
+    #[tokio::test]
+    async fn a_small_answer_may_be_taken_slowly() {
+        let (mut tap, theirs) = answering(false);
+        let reader = tokio::spawn(dawdle(theirs));
+        // It would be cut after 400 ms.
+        let ended = tokio::time::timeout(Duration::from_secs(2), tap.write_all(&[7; 1 << 20]));
+        assert!(ended.await.is_err(), "it goes on");
+        reader.abort();
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_length_nobody_knew_becomes_large() {
+        let (mut tap, mut theirs) = answering(false);
+        let reader = tokio::spawn(async move {
+            let mut bytes = vec![0; 1 << 20];
+            theirs.read_exact(&mut bytes).await.unwrap();
+            dawdle(theirs).await;
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(20), tap.write_all(&[7; 4 << 20]));
+        let error = ended.await.expect("long before it stalls").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        reader.abort();
+    }
+
+    #[tokio::test]
+    async fn a_slow_store_is_not_held_against_the_reader() {
+        let (mut tap, mut theirs) = answering(true);
+        let reader = tokio::spawn(async move {
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).await.unwrap();
+            bytes.len()
+        });
+        for _ in 0..4 {
+            tap.write_all(&[7; 512]).await.unwrap();
+            // Longer than both windows: only the store is waited for.
+            sleep(Duration::from_millis(500)).await;
+        }
+        drop(tap);
+        assert_eq!(reader.await.unwrap(), 2048);
     }
 }

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::{BlobTimes, Page, ResourceView, Retention};
 use fencegate::engine::{Engine, Settings};
-use fencegate::http::long_calls::LongCalls;
 use fencegate::http::proxy::Upstreams;
 use fencegate::http::receipt::Receipt;
+use fencegate::http::room::Room;
+use fencegate::http::routes::Exported;
 use fencegate::http::{AppState, Limits, router as routes};
 use http_body_util::BodyExt as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use uuid::Uuid;
@@ -94,11 +94,9 @@ impl World {
             engine: engine.clone(),
             // So small that large and small bodies both come up.
             limits: Limits { inline_bytes_max: 64, object_bytes_max: 4096, ..Limits::default() },
-            bodies: Arc::new(Semaphore::new(1 << 20)),
-            kept_bodies: Arc::new(Semaphore::new(1 << 19)),
-            long_calls: LongCalls::among(Limits::default().connections_max),
+            room: Room::new(&Limits::default(), 1 << 20, 4),
             metrics: PrometheusBuilder::new().build_recorder().handle(),
-            metrics_prefixes: Vec::new(),
+            exported: Exported::default(),
             draining: CancellationToken::new(),
             guarantee: "strict",
             requires_lock_id: false,

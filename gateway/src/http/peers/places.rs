@@ -1,0 +1,159 @@
+//! Places in lines of waiters: one peer has at most so many in one line. A waiter that chose its id keeps its place
+//! for a while after it left, so it counts for as long.
+#![expect(clippy::disallowed_methods, reason = "callers on sockets wait in real time")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fence_core::{LockId, ResourceName};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::Peer;
+
+/// How many places of one line a peer may have.
+pub const PLACES_MAX: usize = 100;
+/// How long a place is kept of a waiter that left and may come back under its id.
+const GHOST: Duration = Duration::from_secs(10);
+
+/// How many calls stand at a place; the same id again has the same place.
+type Ids = HashMap<LockId, usize>;
+
+/// The places of all peers in all lines.
+#[derive(Clone, Default)]
+pub struct Places(Arc<Mutex<HashMap<(Peer, ResourceName), Ids>>>);
+
+/// A place in the lines of some resources.
+pub struct Place(Option<Taken>);
+
+struct Taken {
+    of: Places,
+    peer: Peer,
+    resources: Vec<ResourceName>,
+    id: LockId,
+    /// For how long it counts once it is given up.
+    lingers: Duration,
+}
+
+impl Places {
+    fn lines(&self) -> MutexGuard<'_, HashMap<(Peer, ResourceName), Ids>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place in each of the lines, or none; `None` if one of them has as many of this peer as may be.
+    /// `proposed` is the id that the caller chose, if it did.
+    pub fn take(
+        &self,
+        peer: Option<Peer>,
+        resources: &[ResourceName],
+        proposed: Option<LockId>,
+    ) -> Option<Place> {
+        let Some(peer) = peer else { return Some(Place(None)) };
+        let lingers = if proposed.is_some() { GHOST } else { Duration::ZERO };
+        self.take_for(peer, resources, proposed.unwrap_or_else(|| LockId(Uuid::new_v4())), lingers)
+    }
+
+    fn take_for(
+        &self,
+        peer: Peer,
+        resources: &[ResourceName],
+        id: LockId,
+        lingers: Duration,
+    ) -> Option<Place> {
+        let mut lines = self.lines();
+        let has_room = |resource: &ResourceName| {
+            lines
+                .get(&(peer, resource.clone()))
+                .is_none_or(|ids| ids.len() < PLACES_MAX || ids.contains_key(&id))
+        };
+        if !resources.iter().all(has_room) {
+            return None;
+        }
+        for resource in resources {
+            *lines.entry((peer, resource.clone())).or_default().entry(id).or_default() += 1;
+        }
+        let (of, resources) = (self.clone(), resources.to_vec());
+        Some(Place(Some(Taken { of, peer, resources, id, lingers })))
+    }
+
+    fn leave(&self, taken: &Taken) {
+        let mut lines = self.lines();
+        for resource in &taken.resources {
+            let line = (taken.peer, resource.clone());
+            let Some(ids) = lines.get_mut(&line) else { continue };
+            if let Some(calls) = ids.get_mut(&taken.id) {
+                *calls -= 1;
+                if *calls == 0 {
+                    ids.remove(&taken.id);
+                }
+            }
+            if ids.is_empty() {
+                lines.remove(&line);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The waiter got what it waited for: it stands in line no longer.
+    pub fn granted(mut self) {
+        if let Some(taken) = &mut self.0 {
+            taken.lingers = Duration::ZERO;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(taken) = self.0.take() else { return };
+        match Handle::try_current() {
+            Ok(runtime) if !taken.lingers.is_zero() => {
+                runtime.spawn(async move {
+                    sleep(taken.lingers).await;
+                    taken.of.leave(&taken);
+                });
+            }
+            _ => taken.of.leave(&taken),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u128) -> LockId {
+        LockId(Uuid::from_u128(number))
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_so_many_places_in_a_line_ghosts_included() {
+        let places = Places::default();
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::of(ip.parse().unwrap()));
+        let [a, b] = ["a", "b"].map(|name| ResourceName::new(name).unwrap());
+        let line = [a.clone()];
+        let mut held: Vec<_> =
+            (1..PLACES_MAX).map(|_| places.take(one, &line, None).unwrap()).collect();
+        let ghost = Duration::from_millis(200);
+        held.push(places.take_for(one.unwrap(), &line, id(7), ghost).unwrap());
+        assert!(places.take(one, &line, None).is_none(), "the line has enough of this peer");
+        assert!(places.take(one, &[b.clone(), a.clone()], None).is_none());
+        assert!(places.take(one, &[b], None).is_some(), "nothing was taken in another line");
+        assert!(places.take(other, &line, None).is_some());
+        assert!(places.take(None, &line, None).is_some());
+        // The same waiter once more, while it waits and as a ghost.
+        drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
+        drop(held.pop());
+        assert!(places.take(one, &line, None).is_none(), "its place is kept");
+        drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
+        while places.take(one, &line, None).is_none() {
+            sleep(ghost / 10).await;
+        }
+        drop(held);
+        assert!(places.lines().is_empty());
+        places.take(one, &line, Some(id(8))).unwrap().granted();
+        assert!(places.lines().is_empty(), "who has the lock stands in no line");
+    }
+}

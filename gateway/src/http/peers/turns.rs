@@ -1,0 +1,116 @@
+//! A line for each peer: a few at a time have their turn, a few more wait, and the next is turned away. So one peer
+//! that asks a lot waits for itself, and for nobody else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::Peer;
+
+/// How many of a peer may wait for their turn or have it.
+const IN_LINE_MAX: usize = 32;
+/// How long one may wait for its turn.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The lines of all peers.
+#[derive(Clone)]
+pub struct Turns(Arc<Inner>);
+
+struct Inner {
+    /// How many of one peer have their turn at a time.
+    at_a_time: usize,
+    lines: Mutex<HashMap<Peer, PeerLine>>,
+}
+
+struct PeerLine {
+    turns: Arc<Semaphore>,
+    /// Who waits in it or has a turn. A line with nobody is forgotten.
+    members: usize,
+}
+
+/// A turn, for as long as it lasts. The permit goes first: a line is forgotten only with its last member.
+pub struct Turn(
+    #[expect(dead_code, reason = "held, not used")] Option<(OwnedSemaphorePermit, Member)>,
+);
+
+struct Member {
+    of: Turns,
+    peer: Peer,
+}
+
+impl Turns {
+    /// So many turns at a time for each peer.
+    pub fn of(at_a_time: usize) -> Self {
+        Self(Arc::new(Inner { at_a_time, lines: Mutex::default() }))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<Peer, PeerLine>> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a turn; who is not counted has one at once. `None` if the line is full, or does not move.
+    pub async fn take(&self, peer: Option<Peer>) -> Option<Turn> {
+        let Some(peer) = peer else { return Some(Turn(None)) };
+        let (turns, member) = self.join(peer)?;
+        let permit = timeout(WAIT_MAX, turns.acquire_owned()).await.ok()?.ok()?;
+        Some(Turn(Some((permit, member))))
+    }
+
+    fn join(&self, peer: Peer) -> Option<(Arc<Semaphore>, Member)> {
+        let mut lines = self.lines();
+        let line = lines.entry(peer).or_insert_with(|| PeerLine {
+            turns: Arc::new(Semaphore::new(self.0.at_a_time)),
+            members: 0,
+        });
+        if line.members >= IN_LINE_MAX {
+            return None;
+        }
+        line.members += 1;
+        Some((Arc::clone(&line.turns), Member { of: self.clone(), peer }))
+    }
+
+    /// How many lines there are.
+    #[cfg(test)]
+    pub(in crate::http) fn len(&self) -> usize {
+        self.lines().len()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut lines = self.of.lines();
+        if let Some(line) = lines.get_mut(&self.peer) {
+            line.members -= 1;
+            if line.members == 0 {
+                lines.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn a_peer_waits_for_itself_alone() {
+        let turns = Turns::of(1);
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::of(ip.parse().unwrap()));
+        let first = turns.take(one).await.unwrap();
+        let mut waiting: Vec<_> = (1..IN_LINE_MAX).map(|_| Box::pin(turns.take(one))).collect();
+        for one in &mut waiting {
+            assert!(one.now_or_never().is_none(), "it stands behind the first");
+        }
+        assert!(turns.take(one).await.is_none(), "the line is full");
+        assert!(turns.take(other).await.is_some(), "another peer does not wait");
+        assert!(turns.take(None).now_or_never().flatten().is_some());
+        drop(first);
+        assert!(waiting.remove(0).await.is_some(), "the next has its turn");
+        drop(waiting);
+        assert_eq!(turns.len(), 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! The doors: `listen`, and behind `admin_listen` the same once more with room of its own.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use futures::future::{BoxFuture, try_join_all};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use super::descriptors;
+use crate::config::{AdminAddress, Config, Network};
+use crate::engine::Engine;
+use crate::http::middleware::Doors;
+use crate::http::peers::Proxies;
+use crate::http::proxy::Upstreams;
+use crate::http::room::Room;
+use crate::http::routes::Exported;
+use crate::http::{self, AppState, Door, Limits};
+
+/// Connections behind all of `admin_listen` together.
+const ADMIN_CONNECTIONS: usize = 64;
+/// The part of `bodies_bytes_max` that there is for bodies behind `admin_listen`, beside it.
+const ADMIN_BODIES_SHARE: usize = 8;
+
+/// What is listened to.
+pub(super) struct Listeners {
+    main: TcpListener,
+    admin: Vec<AdminListener>,
+}
+
+enum AdminListener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// Listens to all that the settings name.
+///
+/// # Errors
+/// Which of it cannot be listened to, and why.
+pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
+    let listen = async |address| {
+        let listener = TcpListener::bind(address).await;
+        listener.with_context(|| format!("cannot listen on {address}"))
+    };
+    let main = listen(config.listen).await?;
+    let mut admin = Vec::new();
+    for at in &config.admin_listen {
+        admin.push(match at {
+            AdminAddress::Tcp(address) => AdminListener::Tcp(listen(*address).await?),
+            AdminAddress::Unix(path) => {
+                let (listener, file) = bind_socket(path).await?;
+                AdminListener::Unix(listener, file)
+            }
+        });
+    }
+    Ok(Listeners { main, admin })
+}
+
+/// A socket's file, which goes when this is dropped.
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody else may have put another one there.
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens to a socket that only this user reaches. What is left of a gateway that was killed is replaced.
+async fn bind_socket(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
+    let cannot = || format!("cannot listen on unix:{}", path.display());
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(cannot),
+        Ok(file) if !file.file_type().is_socket() => {
+            bail!("{}: there is a file that is no socket", cannot())
+        }
+        Ok(_) => match UnixStream::connect(path).await {
+            Ok(_) => bail!("{}: somebody answers there, another gateway perhaps", cannot()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).with_context(cannot)?;
+            }
+            Err(error) => return Err(error).with_context(cannot),
+        },
+    }
+    // Nobody gets in before its mode is set: the umask leaves others no right.
+    let listener = UnixListener::bind(path).with_context(cannot)?;
+    let inode = fs::symlink_metadata(path).with_context(cannot)?.ino();
+    let file = SocketFile { path: path.to_owned(), inode };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(cannot)?;
+    Ok((listener, file))
+}
+
+/// What is behind the listeners.
+pub(super) struct Served {
+    main: Arc<Door>,
+    admin: Arc<Door>,
+}
+
+/// Builds what is behind the listeners.
+///
+/// # Errors
+/// An origin or an upstream of the settings cannot be used.
+pub(super) fn build(
+    config: &Config,
+    engine: &Engine,
+    metrics: PrometheusHandle,
+    draining: &CancellationToken,
+) -> anyhow::Result<Served> {
+    let proxies = Proxies::new(config.trusted_proxies.iter().map(|Network(network)| *network));
+    let (names, upstreams) = (Arc::new(names(config)?), Upstreams::new(&config.upstreams)?);
+    let exported = Exported::of(&config.metrics_prefix);
+    let door = |limits: Limits, bodies_bytes_max: usize| {
+        let app = http::router(AppState {
+            engine: engine.clone(),
+            limits,
+            room: Room::new(&limits, bodies_bytes_max, config.uploads_max),
+            metrics: metrics.clone(),
+            exported: exported.clone(),
+            draining: draining.clone(),
+            guarantee: "strict",
+            requires_lock_id: config.requires_lock_id(),
+            upstreams: upstreams.clone(),
+            doors: Arc::clone(&names),
+        });
+        Door::new(app, limits, proxies.clone())
+    };
+    let limits = limits(config);
+    let admin = Limits { connections_max: ADMIN_CONNECTIONS, ..limits };
+    Ok(Served {
+        main: door(limits, config.bodies_bytes_max),
+        admin: door(admin, config.bodies_bytes_max / ADMIN_BODIES_SHARE),
+    })
+}
+
+/// Serves all doors until they are closed.
+///
+/// # Errors
+/// One of them cannot be served.
+pub(super) async fn serve(
+    listeners: Listeners,
+    served: Served,
+    close: &CancellationToken,
+    hard: &CancellationToken,
+) -> anyhow::Result<()> {
+    let address = listeners.main.local_addr().context("cannot read the own address")?;
+    let ends = || (close.clone(), hard.clone());
+    let mut doors: Vec<BoxFuture<'static, io::Result<()>>> = Vec::new();
+    for listener in listeners.admin {
+        let (door, (close, hard)) = (Arc::clone(&served.admin), ends());
+        doors.push(match listener {
+            AdminListener::Tcp(listener) => {
+                let address = listener.local_addr().context("cannot read the own address")?;
+                tracing::info!("listening for operators on http://{address}");
+                Box::pin(http::serve(listener, door, close, hard))
+            }
+            AdminListener::Unix(listener, file) => {
+                tracing::info!("listening for operators on unix:{}", file.path.display());
+                Box::pin(async move {
+                    let _file = file;
+                    http::serve(listener, door, close, hard).await
+                })
+            }
+        });
+    }
+    let (close, hard) = ends();
+    doors.push(Box::pin(http::serve(listeners.main, served.main, close, hard)));
+    tracing::info!("listening on http://{address}");
+    try_join_all(doors).await.context("cannot serve")?;
+    Ok(())
+}
+
+fn limits(config: &Config) -> Limits {
+    let admin = if config.admin_listen.is_empty() { 0 } else { ADMIN_CONNECTIONS };
+    Limits {
+        inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
+        object_bytes_max: config.object_bytes_max,
+        upload_timeout: config.upload_timeout,
+        upload_rate_min: config.upload_rate_min,
+        body_idle_timeout: config.body_idle_timeout,
+        body_timeout: config.body_timeout,
+        connections_max: descriptors::connections(config.connections_max, admin),
+        ..Limits::default()
+    }
+}
+
+fn names(config: &Config) -> anyhow::Result<Doors> {
+    let origin = |text: &String| {
+        text.parse().with_context(|| format!("cors_origin {text:?} is not an origin"))
+    };
+    let cors_origins: anyhow::Result<_> = config.cors_origin.iter().map(origin).collect();
+    Ok(Doors { server_names: config.server_names.clone(), cors_origins: cors_origins? })
+}
