@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 
 say() { printf '\n==> %s\n' "$*"; }
 
-# Debian keeps the servers of Postgres and nginx in directories that are not on every PATH.
+# Debian keeps the servers of Postgres and nginx, and PgBouncer, in directories that are not on every PATH.
 has() {
     case $1 in
     initdb) ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null ;;
-    nginx) [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null ;;
+    nginx | pgbouncer) [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null ;;
     # protoc reads its own types from this file, which is a package of its own.
     libfaketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 ;;
     # 3.11 or newer. Debian's python3 knows the module, but cannot make an environment without this package.
@@ -22,7 +22,7 @@ has() {
 
 # What is needed: a program, and the package that brings it on Debian and Ubuntu.
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
-openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx
+openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx pgbouncer:pgbouncer
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
 libfaketime:libfaketime python3:python3 venv:python3-venv'
 

@@ -185,9 +185,14 @@ CREATE TABLE fencegate.rejections (
     grants_behind bigint,
     superseded_ms bigint,
     owner         text,
-    request_id    text NOT NULL
+    request_id    text NOT NULL,
+    times         bigint NOT NULL DEFAULT 1, -- writes that this stands for
+    minute        bigint                  -- of those with unknown tokens: all on a resource in it are one row
 );
 CREATE INDEX rejections_resource ON fencegate.rejections (resource, number);
+CREATE INDEX rejections_reason ON fencegate.rejections (reason, number);
+CREATE INDEX rejections_single ON fencegate.rejections (number) WHERE minute IS NULL;
+CREATE UNIQUE INDEX rejections_counted ON fencegate.rejections (resource, minute) WHERE minute IS NOT NULL;
 
 -- Gateways with waiters. One without heartbeat for 5 s is taken for dead.
 CREATE TABLE fencegate.gateways (

@@ -3,7 +3,29 @@
 -- after the lock was taken, so that it cannot show the past.
 --
 -- SQLSTATE FG001: the ledger must be re-fenced, by what its own guard says. FG002: the epoch moved.
--- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows.
+-- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows. FG005: a session that
+-- no gateway has prepared. FG006: the server may forget what it acknowledges.
+
+-- Refuses a session that is not as a gateway has prepared it: through a pooler that moves sessions an act may come
+-- to one of somebody else, whose commits do not wait for the disk. And a server whose settings were changed since, so
+-- that it may forget what it acknowledges.
+CREATE FUNCTION fencegate.assert_session() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    -- What the gateway found when it prepared the session, and left there under this name.
+    IF current_setting('synchronous_commit') = 'off'
+       OR current_setting('synchronous_commit') IS DISTINCT FROM current_setting('fencegate.session', true) THEN
+        RAISE EXCEPTION 'this session is not as a gateway has prepared it; is there a pooler in between that moves sessions?'
+            USING ERRCODE = 'FG005';
+    END IF;
+    IF current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off' THEN
+        RAISE EXCEPTION 'fsync or full_page_writes is off on the Postgres server: acknowledged writes could be lost'
+            USING ERRCODE = 'FG006';
+    END IF;
+    IF current_setting('synchronous_commit') = 'local' AND current_setting('synchronous_standby_names') <> '' THEN
+        RAISE EXCEPTION 'synchronous_commit is local on a Postgres server with synchronous standbys: acknowledged writes could be lost'
+            USING ERRCODE = 'FG006';
+    END IF;
+END $$;
 
 -- Refuses to act on a server that may have lost acknowledged commits: another timeline, another
 -- system, or a position behind one that this gateway has seen flushed (I12).
@@ -14,6 +36,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
     END IF;
+    PERFORM fencegate.assert_session();
     IF p_halted IS NOT NULL THEN
         RAISE EXCEPTION '%', p_halted USING ERRCODE = 'FG001';
     END IF;

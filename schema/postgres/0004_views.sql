@@ -79,10 +79,10 @@ BEGIN
 END $$;
 
 -- Stores breaks that have come due and removes what has been kept long enough, at most p_rows of
--- each kind. Rows that somebody is using are left to the next pass.
+-- each kind, and refused writes but the newest p_rejections_max, and p_unknown_max of those with unknown tokens. Rows that somebody is using are left to the next pass.
 CREATE FUNCTION fencegate.sweep(
     p_seen bigint, p_keys_s double precision, p_ended_s double precision,
-    p_buried_s double precision, p_rejections_max bigint, p_rows bigint)
+    p_buried_s double precision, p_rejections_max bigint, p_unknown_max bigint, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard   fencegate.write_guard;
@@ -127,7 +127,19 @@ BEGIN
 
     DELETE FROM fencegate.rejections r WHERE r.number IN (
         SELECT o.number FROM fencegate.rejections o
-        WHERE o.number <= (SELECT max(n.number) - p_rejections_max FROM fencegate.rejections n)
+        WHERE o.minute IS NULL AND o.number <= (
+            SELECT n.number FROM fencegate.rejections n WHERE n.minute IS NULL
+            ORDER BY n.number DESC OFFSET p_rejections_max LIMIT 1)
+        ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    -- Those with made-up tokens have room of their own, and less: they cannot push the others out.
+    DELETE FROM fencegate.rejections r WHERE r.number IN (
+        SELECT o.number FROM fencegate.rejections o
+        WHERE o.minute IS NOT NULL AND o.reason = 'fence-token-unknown' AND o.number <= (
+            SELECT n.number FROM fencegate.rejections n WHERE n.reason = 'fence-token-unknown'
+            ORDER BY n.number DESC OFFSET p_unknown_max LIMIT 1)
         ORDER BY o.number LIMIT p_rows FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN total + removed + fencegate.sweep_queue(p_rows)

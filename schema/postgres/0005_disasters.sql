@@ -34,7 +34,7 @@ CREATE FUNCTION fencegate.place()
 RETURNS TABLE (
     epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, floor bigint,
     highest bigint, system_id bigint, timeline text, inserted bigint, flushed bigint, called_for text,
-    halted text)
+    halted text, standbys text)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
@@ -43,7 +43,8 @@ BEGIN
            fencegate.highest_token(), fencegate.current_system_id(), fencegate.current_timeline(),
            (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
            (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
-           fencegate.refence_called_for(), coalesce(s.halted, w.halted)
+           fencegate.refence_called_for(), coalesce(s.halted, w.halted),
+           current_setting('synchronous_standby_names')
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 END $$;
 
@@ -52,6 +53,7 @@ END $$;
 CREATE FUNCTION fencegate.halt_at(p_generation bigint, p_why text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    PERFORM fencegate.assert_session();
     -- Waits for acts and for a re-fence that are under way; the next statement sees what they did.
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     IF p_generation = (SELECT w.generation FROM fencegate.write_guard w) THEN
@@ -101,6 +103,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
     END IF;
+    PERFORM fencegate.assert_session();
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     IF (p_forced OR fencegate.refence_called_for() IS NOT NULL)
        AND (SELECT w.generation FROM fencegate.write_guard w)

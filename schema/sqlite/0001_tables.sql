@@ -134,9 +134,14 @@ CREATE TABLE rejections (
     grants_behind INTEGER,
     superseded_ms INTEGER,
     owner         TEXT,
-    request_id    TEXT    NOT NULL
+    request_id    TEXT    NOT NULL,
+    times         INTEGER NOT NULL DEFAULT 1,
+    minute        INTEGER
 ) STRICT;
 CREATE INDEX rejections_resource ON rejections (resource, number);
+CREATE INDEX rejections_reason ON rejections (reason, number);
+CREATE INDEX rejections_single ON rejections (number) WHERE minute IS NULL;
+CREATE UNIQUE INDEX rejections_counted ON rejections (resource, minute) WHERE minute IS NOT NULL;
 
 -- The belts: what no act does, the database refuses (I2, I6, I10).
 CREATE TRIGGER fences_never_removed BEFORE DELETE ON fences

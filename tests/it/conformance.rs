@@ -392,6 +392,7 @@ on_every_ledger! {
         a_sweep_removes_locks_that_ended
         a_sweep_removes_buried_ids
         a_sweep_bounds_the_rejections
+        unknown_tokens_push_no_other_rejection_out
     }
     disasters {
         a_refence_of_a_ledger_that_has_moved_on_changes_nothing
@@ -422,6 +423,8 @@ on_every_database! {
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence
     sizes::a_page_costs_what_it_holds
+    sizes::a_page_of_objects_costs_what_it_holds
+    sizes::rejections_of_a_reason_cost_what_they_are
 }
 
 on_sqlite_opened_again! {

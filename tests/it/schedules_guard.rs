@@ -138,7 +138,7 @@ pub fn acts(seen: i64) -> Vec<String> {
             empty(2),
             empty(8)
         ),
-        format!("fencegate.sweep({seen}, 0, 0, 0, 0, 0)"),
+        format!("fencegate.sweep({seen}, 0, 0, 0, 0, 0, 0)"),
         format!("fencegate.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
         format!("fencegate.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
         format!("fencegate.blobs_deleted({seen}, {}, 0)", empty(2)),

@@ -225,8 +225,8 @@ async fn the_record_of_refused_writes_is_bounded(setup: SetUp) {
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;
     for index in 0..40 {
-        let put = client.put("job:1", "k", "x").token(lock.token.get() + 1);
-        put.header("x-request-id", format!("r-{index}")).send().await.expect(403);
+        let put = client.put("job:1", "k", "x").under(&lock).header("if-match", "\"x\"");
+        put.header("x-request-id", format!("r-{index}")).send().await.expect(412);
     }
     let kept = eventually("the oldest went and the newest stayed", async || {
         let kept = rejections(&client, &[]).await;

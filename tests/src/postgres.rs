@@ -267,8 +267,17 @@ impl Postgres {
         name
     }
 
-    /// A connection of its own to a database.
+    /// A connection of its own to a database. The acts take it for one of a gateway's.
     pub async fn connect(&self, database: &str) -> PgConnection {
+        let mut connection = self.connect_bare(database).await;
+        let prepare = "SELECT pg_catalog.set_config(
+                           'fencegate.session', pg_catalog.current_setting('synchronous_commit'), false)";
+        connection.execute(prepare).await.expect("a setting");
+        connection
+    }
+
+    /// The same without that.
+    pub async fn connect_bare(&self, database: &str) -> PgConnection {
         PgConnection::connect(&self.url(database)).await.expect("Postgres takes a connection")
     }
 

@@ -33,6 +33,8 @@ const TRIES_MAX: u32 = 5;
 const NEWS_MAX: i64 = 1_000;
 /// The events that are kept for readers that are a little behind.
 const RECENT_MAX: usize = 2_000;
+/// Versions that one page of a history with a prefix looks through: they are found in their order alone.
+const HISTORY_MAX: i64 = 10_000;
 
 /// The feed; cheap to clone.
 #[derive(Clone)]
@@ -307,15 +309,24 @@ impl Engine {
         self.query(async move { ledger.events(after, limit).await }).await
     }
 
-    /// The writes of a resource that have a version, newest first.
+    /// The writes of a resource that have a version, newest first. With a prefix only so much of the history is
+    /// looked through; where the rest begins, if there is any, comes along.
     pub async fn versions(
         &self,
         resource: ResourceName,
-        filter: VersionsFilter,
-    ) -> Result<Vec<Applied>, EngineError> {
-        self.resource(resource.clone()).await?;
+        mut filter: VersionsFilter,
+    ) -> Result<(Vec<Applied>, Option<i64>), EngineError> {
+        let last = self.resource(resource.clone()).await?.version;
+        if !filter.prefix.is_empty() {
+            let above = filter.before.unwrap_or(i64::MAX).min(last.saturating_add(1));
+            filter.from = (above - HISTORY_MAX).max(0);
+        }
+        let (from, limit) = (filter.from, filter.limit);
         let ledger = Arc::clone(&self.inner.ledger);
-        self.query(async move { ledger.versions(&resource, filter).await }).await
+        let found = self.query(async move { ledger.versions(&resource, filter).await }).await?;
+        // Versions begin with 1.
+        let is_whole = from <= 1 || i64::try_from(found.len()).unwrap_or(i64::MAX) >= limit;
+        Ok((found, (!is_whole).then_some(from)))
     }
 }
 

@@ -13,6 +13,7 @@ use super::batcher::Act;
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::error::EngineError;
+use super::refusals::Refusals;
 use super::traces::Traces;
 
 /// How often a grant is numbered anew before its caller is told to try again.
@@ -68,6 +69,7 @@ pub(super) struct Granting {
     pub(super) traces: Traces,
     pub(super) give_back: GiveBack,
     pub(super) epochs: Arc<Epochs>,
+    pub(super) refusals: Arc<Refusals>,
 }
 
 /// One grant under way.
@@ -345,6 +347,11 @@ impl Act for Granting {
         patience: Patience,
     ) -> Result<Vec<GrantVerdict>, LedgerError> {
         let verdicts = self.decide(&items, patience).await?;
+        for (verdict, pending) in verdicts.iter().zip(items.iter()) {
+            if matches!(verdict, Ok(SealVerdict::Sealed(..) | SealVerdict::Drains { .. })) {
+                self.refusals.sealed(&pending.item.resources);
+            }
+        }
         let parcel = |(verdict, pending): (Result<SealVerdict, _>, &Pending)| match verdict {
             Err(error) => GrantVerdict::NoNumber(error),
             Ok(verdict) => GrantVerdict::Sealed(Box::new(Sealed {

@@ -79,10 +79,10 @@ impl Engine {
         act: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let drains = self.inner.upstreams.drains.clone();
-        let queries = Arc::clone(&self.inner.queries);
+        let calls = Arc::clone(&self.inner.calls);
         let (send, answer) = oneshot::channel();
         let task = async move {
-            let _permit = queries.acquire_owned().await.ok();
+            let _permit = calls.acquire_owned().await.ok();
             let outcome = act.await;
             drains.pass(None).await;
             let _ = send.send(outcome);

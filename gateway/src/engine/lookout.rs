@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::epochs::Epochs;
 use super::error::EngineError;
 use super::refencing;
+use super::refusals::Refusals;
 
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -34,6 +35,8 @@ pub(super) struct Lookout {
     pub(super) epochs: Arc<Epochs>,
     pub(super) runtime: Runtime,
     pub(super) refencing: Refencing,
+    /// To be forgotten when the ledger is not what it was.
+    pub(super) refusals: Arc<Refusals>,
     /// The upstreams that a re-fence puts in doubt.
     pub(super) drained: Arc<[DrainedUpstream]>,
     /// Where the ledger stood a moment ago.
@@ -80,6 +83,11 @@ impl Lookout {
         let head = self.mint.head().await;
         let mut place = self.ledger.place().await?;
         let last = self.last.replace(place.clone());
+        if place.called_for.is_some()
+            || last.as_ref().is_none_or(|last| last.generation != place.generation)
+        {
+            self.refusals.forget();
+        }
         if let Ok(head) = &head
             && head.ledger == Some(place.epoch.ledger)
             && let Some(witness) = &head.witness
@@ -90,6 +98,7 @@ impl Lookout {
                     && place.called_for.as_ref() != Some(&why)))
         {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
+            self.refusals.forget();
             self.ledger.halt(place.generation, &why).await?;
             place.called_for = Some(why);
         }
@@ -130,6 +139,7 @@ impl Lookout {
         let (ledger, mint) = (&self.ledger, &self.mint);
         refencing::refence(ledger, mint, &self.epochs, &self.runtime, None, false).await?;
         self.last = None;
+        self.refusals.forget();
         Ok(())
     }
 

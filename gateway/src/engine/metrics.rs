@@ -11,6 +11,8 @@ pub(super) const WRITES: &str = "fencegate_writes_total";
 pub(super) const REJECTIONS: &str = "fencegate_rejections_total";
 /// Refused writes that were counted but not kept.
 pub(super) const REJECTIONS_DROPPED: &str = "fencegate_rejections_dropped_total";
+/// Writes that were refused again without asking the ledger.
+pub(super) const REFUSED_AGAIN: &str = "fencegate_refused_from_memory_total";
 /// How many grants behind a refused token was.
 pub(super) const TOKEN_LAG: &str = "fencegate_token_lag_grants";
 /// How long ago a refused token had been superseded.
@@ -84,6 +86,10 @@ pub fn describe() {
     describe_counter!(
         REJECTIONS_DROPPED,
         "Refused writes counted here but not kept for /rejections"
+    );
+    describe_counter!(
+        REFUSED_AGAIN,
+        "Writes refused from memory, since the same token had been refused for good there before"
     );
     describe_histogram!(TOKEN_LAG, Unit::Count, "How many grants behind a refused token was");
     describe_histogram!(

@@ -25,6 +25,7 @@ mod operators;
 mod reads;
 mod reasons;
 mod refencing;
+mod refusals;
 mod rejections;
 mod start;
 mod sweeper;
@@ -73,8 +74,8 @@ use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward};
 use watch::Watches;
 pub use watch::{WATCHERS_MAX, Watcher};
-use writes::Writes;
 pub use writes::{PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
+use writes::{Record, Writes};
 
 /// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
 const BREAK_ATTEMPTS_MAX: u32 = 3;
@@ -139,6 +140,7 @@ struct Inner {
     reads: Batcher<Read>,
     upstreams: Upstreams,
     queries: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
     blobs: blobs::Parts,
     looked: CancellationToken,
     give_back: GiveBack,
@@ -268,6 +270,13 @@ impl Engine {
     /// Decides a write and applies it if it is admitted.
     #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
+        let record = Record {
+            resource: request.resource.clone(),
+            key: request.effect.key().cloned(),
+            token: request.token,
+            request_id: request.request_id.clone(),
+        };
+        self.refuse_known(&record, request.idempotency_key.as_deref(), true).await?;
         let outcome = self.inner.writes.write(request).await;
         if outcome.is_ok() {
             self.inner.feed.poke();

@@ -49,7 +49,7 @@ impl Engine {
         let inner = Arc::clone(&self.inner);
         let (send, answer) = oneshot::channel();
         let task = async move {
-            let _permit = Arc::clone(&inner.queries).acquire_owned().await.ok();
+            let _permit = Arc::clone(&inner.calls).acquire_owned().await.ok();
             if !send.is_closed() {
                 let (resource, mark) = (item.resource.clone(), item.mark);
                 let patience = Patience::Wait(PATIENCE);

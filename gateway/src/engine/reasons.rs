@@ -1,7 +1,9 @@
 //! What a refusal leaves open: why an operator did what is in the way, and what is there instead of what
 //! was expected. Asked for after the refusal, so it shows what is there by then; nothing depends on it.
 
-use fence_core::ports::{AuditAction, AuditFilter, LockRecord, ReadItem};
+use std::sync::Arc;
+
+use fence_core::ports::{AuditAction, AuditEntry, AuditFilter, LockRecord, ReadItem};
 use fence_core::{EntityTag, LockEnd, LockId, ObjectKey, Refusal, ResourceName, Token};
 
 use super::{Engine, EngineError};
@@ -60,7 +62,10 @@ impl Engine {
             return None;
         }
         for resource in &record.grant.resources {
-            let reason = self.why_broken(resource, record.grant.token).await;
+            let filter = breaks_of(resource);
+            let ledger = Arc::clone(&self.inner.ledger);
+            let breaks = self.call(async move { ledger.audit(filter).await }).await.ok()?;
+            let reason = reason_of(breaks, record.grant.token);
             if reason.is_some() {
                 return reason;
             }
@@ -70,14 +75,8 @@ impl Engine {
 
     /// The reason of the last break of this token's lock.
     async fn why_broken(&self, resource: &ResourceName, token: Token) -> Option<String> {
-        let filter = AuditFilter {
-            resource: Some(resource.clone()),
-            action: Some(AuditAction::Break),
-            before: None,
-            limit: BREAKS_MAX,
-        };
-        let breaks = self.audit(filter).await.ok()?.into_iter().map(|(_, entry)| entry);
-        breaks.into_iter().find(|entry| entry.token == Some(token))?.reason
+        // With the lists: refusals come in crowds.
+        reason_of(self.audit(breaks_of(resource)).await.ok()?, token)
     }
 
     async fn why_frozen(&self, resource: &ResourceName) -> Option<String> {
@@ -100,4 +99,20 @@ impl Engine {
             Err(_) => Standings::default(),
         }
     }
+}
+
+/// The last breaks of locks on a resource.
+fn breaks_of(resource: &ResourceName) -> AuditFilter {
+    AuditFilter {
+        resource: Some(resource.clone()),
+        action: Some(AuditAction::Break),
+        before: None,
+        limit: BREAKS_MAX,
+    }
+}
+
+/// Why the lock of this token was broken, if one of these did.
+fn reason_of(breaks: Vec<(i64, AuditEntry)>, token: Token) -> Option<String> {
+    let mut breaks = breaks.into_iter().map(|(_, entry)| entry);
+    breaks.find(|entry| entry.token == Some(token))?.reason
 }

@@ -22,6 +22,7 @@ use super::line::Line;
 use super::locks::{Break, Locks, Release, Renew};
 use super::lookout::Lookout;
 use super::reads::Read;
+use super::refusals::Refusals;
 use super::rejections::Rejections;
 use super::traces::Traces;
 use super::under_way::UnderWay;
@@ -36,8 +37,11 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Lanes of an act that may use the ledger at once. Each act has its own: a grant that waits for the mint in a lane
 /// holds up no write.
 const LANES_MAX: usize = 4;
-/// Queries outside the queues that may use the ledger at once.
+/// Lists and the like, outside the queues, that may use the ledger at once.
 pub const QUERIES_MAX: usize = 6;
+/// What operators do, and looks at one lock or one resource, that may use the ledger at once: they must not stand behind
+/// lists.
+const CALLS_MAX: usize = 4;
 
 impl Engine {
     /// Starts the engine's tasks.
@@ -57,6 +61,7 @@ impl Engine {
         };
         let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
+        let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let traces = Traces::default();
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
         let freed = Arc::new(Freed::new(Arc::clone(&runtime.clock)));
@@ -76,12 +81,14 @@ impl Engine {
         };
         let epochs = Epochs::new(Arc::clone(&ledger), Arc::clone(&mint), runtime.clone());
         let epochs = Arc::new(epochs);
+        let refusals = Refusals::new(&runtime);
         let granting = || Granting {
             ledger: Arc::clone(&ledger),
             mint: Arc::clone(&mint),
             traces: traces.clone(),
             give_back: give_back.clone(),
             epochs: Arc::clone(&epochs),
+            refusals: Arc::clone(&refusals),
         };
         let reentries = Arc::new(start.limited(granting(), grants::BATCH_MAX));
         let grants = Grants {
@@ -91,7 +98,7 @@ impl Engine {
             grants: start.limited(granting(), grants::BATCH_MAX),
             waiting: Waiting {
                 keeps: Arc::new(start.batcher(Keep { line: Arc::clone(&line) })),
-                queries: Arc::clone(&queries),
+                calls: Arc::clone(&calls),
                 reentries,
                 joins: start.batcher(Join { ledger: Arc::clone(&ledger) }),
                 line: Arc::clone(&line),
@@ -110,7 +117,7 @@ impl Engine {
             traces,
             burials: Burials::new(Arc::clone(&runtime.clock)),
         };
-        let writes = start.writes(&ledger, settings.committers);
+        let writes = start.writes(&ledger, settings.committers, &refusals);
         let commits = start.commits(&ledger, settings.committers);
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         let drains = Drains { ledger: Arc::clone(&ledger), line, runtime: runtime.clone() };
@@ -118,7 +125,7 @@ impl Engine {
         sweeper::start(Arc::clone(&ledger), &runtime, &settings, drains, closing.clone());
         let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &closing);
         let looked = CancellationToken::new();
-        start.lookout(&ledger, &mint, epochs, &settings, looked.clone());
+        start.lookout(&ledger, &mint, epochs, &settings, refusals, looked.clone());
         let retention = settings.retention.clone();
         let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
         let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
@@ -134,6 +141,7 @@ impl Engine {
             reads,
             upstreams,
             queries,
+            calls,
             blobs,
             looked,
             give_back,
@@ -165,6 +173,7 @@ impl Starter {
         mint: &Arc<dyn Mint>,
         epochs: Arc<Epochs>,
         settings: &Settings,
+        refusals: Arc<Refusals>,
         looked: CancellationToken,
     ) {
         let Some(refencing) = settings.refencing else { return looked.cancel() };
@@ -174,6 +183,7 @@ impl Starter {
             epochs,
             runtime: self.runtime.clone(),
             refencing,
+            refusals,
             drained: Arc::clone(&settings.drained),
             last: None,
             said: None,
@@ -195,12 +205,18 @@ impl Starter {
         Upstreams { opens: self.batcher(open), closing, drains: drains.clone() }
     }
 
-    fn writes(&self, ledger: &Arc<dyn Ledger>, committers: usize) -> Writes {
+    fn writes(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        committers: usize,
+        refusals: &Arc<Refusals>,
+    ) -> Writes {
         let committer = |_| self.batcher(Commit { ledger: Arc::clone(ledger) });
         let (runtime, closing) = (self.runtime.clone(), self.closing.clone());
         Writes {
             committers: (0..committers.max(1)).map(committer).collect(),
             rejections: Rejections::start(Arc::clone(ledger), &runtime, closing),
+            refusals: Arc::clone(refusals),
             under_way: UnderWay::default(),
             runtime,
         }

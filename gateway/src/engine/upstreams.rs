@@ -293,6 +293,9 @@ impl Engine {
             token: request.token,
             request_id: request.request_id,
         };
+        // Not held up: it has its share of what may be in flight to the upstream.
+        self.refuse_known(&record, None, false).await?;
+        let asked = self.inner.writes.refusals.asking(&request.resource);
         let drained = request.drained;
         let item = IntentItem {
             operation,
@@ -326,7 +329,9 @@ impl Engine {
                 Ok(Admitted { operation, open })
             }
             Some(IntentVerdict::Refused(refusal)) => {
-                self.inner.writes.reject(&record, &refusal);
+                let writes = &self.inner.writes;
+                writes.refusals.keep(&record.resource, record.token, &refusal, asked);
+                writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))
             }
             Some(IntentVerdict::Busy) => Err(failed(EngineError::Busy)),

@@ -16,12 +16,12 @@ impl Engine {
     /// A lock by its id.
     pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        let record = self.query(async move { ledger.lock(id).await }).await?;
+        let record = self.call(async move { ledger.lock(id).await }).await?;
         if let Some(record) = record {
             return Ok(record);
         }
         let ledger = Arc::clone(&self.inner.ledger);
-        match self.query(async move { ledger.position(id).await }).await? {
+        match self.call(async move { ledger.position(id).await }).await? {
             None => Err(EngineError::LockNotFound),
             position => Err(EngineError::LockWaiting { position }),
         }
@@ -30,7 +30,7 @@ impl Engine {
     /// A resource by its name.
     pub async fn resource(&self, name: ResourceName) -> Result<ResourceView, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        let view = self.query(async move { ledger.resource(&name).await }).await?;
+        let view = self.call(async move { ledger.resource(&name).await }).await?;
         view.ok_or(EngineError::ResourceNotFound)
     }
 
@@ -38,7 +38,7 @@ impl Engine {
     /// never disappears, so this stays true.
     pub(super) async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
-        let missing = self.query(async move {
+        let missing = self.call(async move {
             for name in names {
                 if ledger.resource(&name).await?.is_none() {
                     return Ok(Some(name));
@@ -93,6 +93,15 @@ impl Engine {
     ) -> Result<Vec<(i64, Rejection)>, EngineError> {
         let ledger = Arc::clone(&self.inner.ledger);
         self.query(async move { ledger.rejections(filter).await }).await
+    }
+
+    /// What asks for one thing, or is an operator's: it does not stand behind lists.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let calls = Arc::clone(&self.inner.calls);
+        self.detached(Some(calls), async move { Ok(call.await?) }).await
     }
 
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,

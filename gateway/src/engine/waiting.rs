@@ -99,8 +99,8 @@ pub(super) struct Waiting {
     pub(super) leaves: Arc<Batcher<Release>>,
     pub(super) runtime: Runtime,
     pub(super) request_timeout: Duration,
-    /// Room for queries outside the queues.
-    pub(super) queries: Arc<Semaphore>,
+    /// Room for looks at single locks, outside the queues.
+    pub(super) calls: Arc<Semaphore>,
     /// How many may wait for one resource.
     pub(super) waiters_max: usize,
 }
@@ -353,10 +353,10 @@ impl Waiting {
 
     /// The place in line of a waiter whose time is up, if that is quickly found.
     async fn position(&self, lock: LockId) -> Option<i64> {
-        let (ledger, queries) = (Arc::clone(&self.ledger), Arc::clone(&self.queries));
+        let (ledger, calls) = (Arc::clone(&self.ledger), Arc::clone(&self.calls));
         let (send, answer) = oneshot::channel();
         let task = async move {
-            let _permit = queries.acquire_owned().await.ok();
+            let _permit = calls.acquire_owned().await.ok();
             if !send.is_closed() {
                 let _ = send.send(ledger.position(lock).await.ok().flatten());
             }

@@ -15,9 +15,10 @@ use fence_core::{LockId, ObjectKey, OperationId, Refusal, ResourceName, Token};
 use sha2::{Digest, Sha256};
 
 use super::batcher::{Act, Batcher, Failure};
-use super::blobs::Uploaded;
+use super::blobs::{UploadHead, Uploaded};
 use super::error::EngineError;
 use super::metrics;
+use super::refusals::Refusals;
 use super::rejections::Rejections;
 use super::under_way::UnderWay;
 
@@ -40,6 +41,16 @@ pub enum WriteEffect {
     },
     /// Removes all objects of the resource.
     DeleteAll,
+}
+
+impl WriteEffect {
+    /// The object it is about, if it is about one.
+    pub(super) fn key(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => Some(key),
+            Self::DeleteAll => None,
+        }
+    }
 }
 
 /// The bytes of a put.
@@ -144,6 +155,7 @@ impl Act for Commit {
 pub(super) struct Writes {
     pub(super) committers: Vec<Batcher<Commit>>,
     pub(super) rejections: Rejections,
+    pub(super) refusals: Arc<Refusals>,
     pub(super) under_way: UnderWay,
     pub(super) runtime: Runtime,
 }
@@ -163,6 +175,7 @@ impl Writes {
             token: item.token,
             request_id,
         };
+        let asked = self.refusals.asking(&item.resource);
         let verdict = self.committer(&item.resource).submit(item).await;
         let took = self.runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
@@ -171,6 +184,7 @@ impl Writes {
                 Ok(WriteOutcome { applied, replayed })
             }
             Ok(WriteVerdict::Refused(refusal)) => {
+                self.refusals.keep(&record.resource, record.token, &refusal, asked);
                 self.reject(&record, &refusal);
                 Err(EngineError::Refused(refusal))
             }
@@ -191,7 +205,10 @@ impl Writes {
         };
         let replayed = outcome.as_ref().is_ok_and(|written| written.replayed);
         count_as(&outcome.as_ref(), replayed);
-        outcome.map_err(|error| WriteFailure { operation, error })
+        outcome.map_err(|error| {
+            self.refusals.learn(&error);
+            WriteFailure { operation, error }
+        })
     }
 
     fn committer(&self, resource: &ResourceName) -> &Batcher<Commit> {
@@ -216,6 +233,7 @@ impl Writes {
             superseded_ms: None,
             owner: None,
             request_id: record.request_id.clone(),
+            times: 1,
         };
         if let Refusal::Stale { at: superseded, grants_behind, owner, .. } = refusal {
             let ms = superseded.map(|then| (at.as_millisecond() - then.as_millisecond()).max(0));
@@ -239,6 +257,18 @@ pub(super) struct Record {
     pub(super) key: Option<ObjectKey>,
     pub(super) token: Token,
     pub(super) request_id: String,
+}
+
+impl Record {
+    /// Of a write whose body has not been read.
+    pub(super) fn of(head: &UploadHead) -> Self {
+        Self {
+            resource: head.resource.clone(),
+            key: Some(head.key.clone()),
+            token: head.token,
+            request_id: head.request_id.clone(),
+        }
+    }
 }
 
 /// Counts a write or a commit by what became of it.

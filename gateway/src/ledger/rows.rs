@@ -52,6 +52,7 @@ pub(super) struct RejectionRow {
     superseded_ms: Option<i64>,
     owner: Option<String>,
     request_id: String,
+    times: i64,
 }
 
 impl RejectionRow {
@@ -66,6 +67,7 @@ impl RejectionRow {
             superseded_ms: self.superseded_ms,
             owner: self.owner,
             request_id: self.request_id,
+            times: self.times,
         };
         Ok((self.number, rejection))
     }

@@ -33,7 +33,7 @@ pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
 
 /// Connections to Postgres, at most: committers, the other queues, lanes and queries.
-const POSTGRES_CONNECTIONS_MAX: usize = 24;
+const POSTGRES_CONNECTIONS_MAX: usize = 30;
 /// Rows that the sweeper removes in one pass, of each kind.
 const SWEEP_ROWS_MAX: i64 = 1000;
 /// How often a Postgres that is not there yet is looked for.

@@ -82,13 +82,23 @@ impl Caller for Among {
 
 /// A fenced put of these bytes under a lock.
 pub fn put(lock: &Lock, body: &[u8]) -> Arc<[u8]> {
+    put_with(lock, body, None)
+}
+
+/// The same with an idempotency key.
+pub fn put_keyed(lock: &Lock, body: &[u8], key: &str) -> Arc<[u8]> {
+    put_with(lock, body, Some(key))
+}
+
+fn put_with(lock: &Lock, body: &[u8], key: Option<&str>) -> Arc<[u8]> {
     let (token, id) = (lock.token.to_string(), lock.id.to_string());
     let path = object_path(lock.resources[0].as_str(), "k");
-    let headers = [
+    let mut headers = vec![
         ("x-fence-token", token.as_str()),
         ("x-lock-id", id.as_str()),
         ("content-type", "application/octet-stream"),
     ];
+    headers.extend(key.map(|key| ("idempotency-key", key)));
     request("PUT", &path, &headers, body).into()
 }
 

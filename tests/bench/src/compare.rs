@@ -11,7 +11,7 @@ use crate::ours::ours;
 use crate::paths::Path;
 use crate::pgbench::prepare_pgbench;
 use crate::plots;
-use crate::prepared::{Prepared, Size};
+use crate::prepared::{Prepared, Size, ZOMBIES};
 use crate::record::Record;
 use crate::report::{Report, Row};
 use crate::sample::Sample;
@@ -76,7 +76,7 @@ impl Compare {
         let record = self.against.as_deref().map(Record::read).transpose()?;
         let all = || Path::value_variants().to_vec();
         let paths = if self.only.is_empty() { all() } else { self.only };
-        allow_files(size.waiters as u64 + 1_000)?;
+        allow_files((size.waiters + ZOMBIES) as u64 + 1_000)?;
 
         println!("starting the servers");
         let side = Side::start(None, &paths, size).await?;

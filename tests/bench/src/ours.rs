@@ -83,6 +83,16 @@ pub async fn ours(
             stale?;
             good
         }
+        Path::Zombies => {
+            let each = prepared.zombies.iter().map(|put| Same::new(at, Arc::clone(put), 412..413));
+            let zombies = try_join_all(each).await?;
+            let (good, zombies) = tokio::join!(
+                good_alone(servers, prepared, lasts),
+                measure(zombies, Pace::Closed, warm_up(lasts), lasts),
+            );
+            zombies?;
+            good
+        }
         Path::Ceiling => same(&[request("GET", "/", &[], b"").into()], MANY, 200..201).await,
         Path::ManyResources | Path::HandOver => unreachable!("they have returned"),
     }?;

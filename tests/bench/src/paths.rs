@@ -25,6 +25,8 @@ pub enum Path {
     Large,
     /// Good writes while 10 times as many stale ones are refused; good writes alone
     Goodput,
+    /// Good writes beside 1,500 who repeat stale ones as fast as they are answered, half with keys; good writes alone
+    Zombies,
     /// Fenced 1 KiB PUT, 16 connections, any of 10,000 resources of a ledger of --resources; a ledger that has no others
     ManyResources,
     /// From a release to the answer of the next waiter, --waiters in line for that resource; 10 in line
@@ -56,6 +58,7 @@ impl Path {
             Self::Get => Some((Figure::Throughput, 0.7)),
             Self::Large => Some((Figure::Throughput, 0.8)),
             Self::Goodput => Some((Figure::Throughput, 0.9)),
+            Self::Zombies => Some((Figure::P50, 1.5)),
             Self::ManyResources => Some((Figure::P50, 1.2)),
             Self::HandOver => Some((Figure::P50, 2.0)),
             Self::Ceiling => None,

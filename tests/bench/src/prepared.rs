@@ -7,7 +7,7 @@ use fence_core::wire::Lock;
 use fence_tests::client::object_path;
 use serde::Serialize;
 
-use crate::callers::{Same, put};
+use crate::callers::{Same, put, put_keyed};
 use crate::http::request;
 use crate::ledgers::Ledgers;
 use crate::load::Caller as _;
@@ -17,6 +17,8 @@ use crate::servers::{Servers, body};
 
 /// How many callers ask at once where many do.
 pub const MANY: usize = 64;
+/// How many repeat stale writes.
+pub const ZOMBIES: usize = 1_500;
 /// The bytes of a large object.
 pub const LARGE: usize = 8 << 20;
 
@@ -41,6 +43,8 @@ pub struct Prepared {
     pub large: Vec<Arc<[u8]>>,
     /// Puts under locks that have passed to somebody else.
     pub stale: Vec<Arc<[u8]>>,
+    /// The same of very many, half of them with idempotency keys of their own.
+    pub zombies: Vec<Arc<[u8]>>,
     /// The ledger of many resources and that of few, if they are compared.
     pub ledgers: Option<Ledgers>,
     /// How many wait in the long line.
@@ -71,6 +75,13 @@ impl Prepared {
             client.release(lock).send().await.expect(204);
         }
         lock_all(&servers.clustered, &lost).await?;
+        let zombie = |number: usize| {
+            let lock = &old[number % old.len()];
+            match number % 2 {
+                0 => put(lock, &small),
+                _ => put_keyed(lock, &small, &format!("zombie-{number}")),
+            }
+        };
         let ledgers = match paths.contains(&Path::ManyResources) {
             true => Some(Ledgers::new(servers, size.resources).await?),
             false => None,
@@ -81,6 +92,7 @@ impl Prepared {
             gets: names.iter().map(get).collect(),
             large: each(&large, &body(LARGE)),
             stale: each(&old, &small),
+            zombies: (0..ZOMBIES).map(zombie).collect(),
             ledgers,
             waiters: size.waiters,
         })

@@ -43,7 +43,7 @@ pub async fn theirs(
         }
         Path::HandOver => return line::hand_over(servers, FEW_WAITERS, lasts).await.map(Some),
         Path::Ceiling => return Ok(None),
-        Path::Goodput => clustered(servers),
+        Path::Goodput | Path::Zombies => clustered(servers),
         _ => Meter::begin(&[pid], None),
     };
     let measured = match path {
@@ -65,7 +65,7 @@ pub async fn theirs(
             let each = (0..4).map(|number| S3Writer::new(servers, number, body.clone()));
             measure(each.collect::<Result<Vec<_>>>()?, Pace::Closed, warm, lasts).await?
         }
-        Path::Goodput => good_alone(servers, prepared, lasts).await?,
+        Path::Goodput | Path::Zombies => good_alone(servers, prepared, lasts).await?,
         Path::ManyResources | Path::HandOver | Path::Ceiling => unreachable!("they have returned"),
     };
     Ok(Some(meter.end(&measured)))

@@ -5,7 +5,7 @@ use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
 use crate::{
-    conformance, guard_order, schedules_disasters, schedules_guard, schedules_place,
+    conformance, guard_order, poolers, schedules_disasters, schedules_guard, schedules_place,
     schedules_tables,
 };
 
@@ -95,6 +95,10 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("halt-unchecked": "no act looks whether the ledger is halted",
         caught by schedules_place::no_act_goes_on_in_a_halted_ledger, which says "fencegate.seal",
         "assert_place": "IF p_halted IS NOT NULL THEN" => "IF false THEN",
+    ),
+    mutant!("session-unchecked": "acts go on in any session, also in one whose commits do not wait for the disk",
+        caught by poolers::no_act_goes_on_in_a_session_that_nobody_prepared, which says "right: Some(\"FG005\")",
+        "assert_session": "RAISE EXCEPTION 'this session is not" => "RAISE DEBUG 'this session is not",
     ),
     mutant!("position-unchecked": "no act compares the position with what was seen flushed",
         caught by schedules_place::no_act_goes_on_behind_what_was_seen, which says "fencegate.seal",

@@ -1,5 +1,6 @@
 //! A ledger in memory: the acts on all rows, under one mutex.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,7 +18,7 @@ use crate::ports::{
     JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
     OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
+    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
 };
 
 impl MemoryLedger {
@@ -291,6 +292,7 @@ impl Ledger for MemoryLedger {
             applied.resource == *resource
                 && applied.version.is_some()
                 && filter.before.is_none_or(|before| applied.version < Some(before))
+                && applied.version >= Some(filter.from)
                 && applied.key.as_ref().is_none_or(|key| key.as_str().starts_with(&filter.prefix))
         };
         let mut found: Vec<_> =
@@ -320,7 +322,12 @@ impl Ledger for MemoryLedger {
 
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError> {
         let mut state = self.state();
-        for rejection in rejections.iter() {
+        for rejection in &Rejection::gathered(&rejections) {
+            let before = state.rejections.iter_mut().find(|(_, one)| one.counts_with(rejection));
+            if let Some((_, before)) = before {
+                before.times += rejection.times;
+                continue;
+            }
             state.rejections_seen += 1;
             let number = state.rejections_seen;
             state.rejections.push_back((number, rejection.clone()));
@@ -428,11 +435,17 @@ impl Ledger for MemoryLedger {
         touched += intents - state.rows.forwards.len();
         state.rows.journal.clear();
         touched += before.0 - after.0 + before.1 - after.1 + before.2 - after.2;
-        let keep = usize::try_from(retention.rejections_max).unwrap_or(usize::MAX);
-        while state.rejections.len() > keep {
-            state.rejections.pop_front();
-            touched += 1;
+        let (counted, single): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.rejections)
+            .into_iter()
+            .partition(|(_, one)| one.minute().is_some());
+        let unknown_max = unknown_max(retention.rejections_max);
+        for (mut ring, max) in [(single, retention.rejections_max), (counted, unknown_max)] {
+            let over = ring.len().saturating_sub(limit(max));
+            ring.drain(..over);
+            touched += over;
+            state.rejections.extend(ring);
         }
+        state.rejections.make_contiguous().sort_by_key(|(number, _)| *number);
         Ok(touched as u64)
     }
 }

@@ -76,6 +76,8 @@ pub struct VersionsFilter {
     pub prefix: String,
     /// Only versions below this.
     pub before: Option<i64>,
+    /// Only versions from this on.
+    pub from: i64,
     /// At most this many.
     pub limit: i64,
 }

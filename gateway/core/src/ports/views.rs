@@ -1,9 +1,12 @@
 //! What the ledger shows: objects, resources, locks, operations, refused writes.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{Applied, BlobId, COMMIT_KIND, ForwardRecord, Grant};
+use crate::code::ErrorCode;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
@@ -194,6 +197,49 @@ pub struct Rejection {
     pub owner: Option<String>,
     /// The request.
     pub request_id: String,
+    /// How many writes this stands for: of those with unknown tokens, all on one resource in one minute are one
+    /// entry, that of the first. 1 for all others.
+    pub times: i64,
+}
+
+impl Rejection {
+    /// The minute that it is counted in, since 1970, if it is not kept by itself: anybody can make up tokens, and
+    /// what is made up must not take the place of what a holder did.
+    pub fn minute(&self) -> Option<i64> {
+        let made_up = self.reason == ErrorCode::FenceTokenUnknown.as_str();
+        made_up.then(|| self.at.as_second().div_euclid(60))
+    }
+
+    /// Whether both are counted as one.
+    pub fn counts_with(&self, other: &Self) -> bool {
+        self.minute().is_some()
+            && (self.minute(), &self.resource) == (other.minute(), &other.resource)
+    }
+
+    /// Those that count as one made one, behind all others, and in the order of their minutes and resources, so that
+    /// two who store some at once do not wait for each other in a circle.
+    pub fn gathered(rejections: &[Self]) -> Vec<Self> {
+        let mut kept: Vec<Self> = Vec::with_capacity(rejections.len());
+        let mut counted: BTreeMap<(i64, &ResourceName), Self> = BTreeMap::new();
+        for one in rejections {
+            match one.minute() {
+                None => kept.push(one.clone()),
+                Some(minute) => {
+                    counted
+                        .entry((minute, &one.resource))
+                        .and_modify(|first| first.times += one.times)
+                        .or_insert_with(|| one.clone());
+                }
+            }
+        }
+        kept.extend(counted.into_values());
+        kept
+    }
+}
+
+/// How many entries of unknown tokens are kept, beside so many others.
+pub fn unknown_max(rejections_max: i64) -> i64 {
+    rejections_max / 10
 }
 
 /// Which rejections to list, newest first.

@@ -35,6 +35,9 @@ pub struct RejectionEntry {
     pub owner: Option<String>,
     /// The request, as in `X-Request-Id` and the log.
     pub request_id: String,
+    /// How many writes this stands for. Those with unknown tokens on one resource in one minute are one entry, that
+    /// of the first; all others have entries of their own.
+    pub times: i64,
 }
 
 /// A page of rejections, newest first.

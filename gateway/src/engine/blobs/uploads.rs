@@ -131,15 +131,12 @@ impl Engine {
             key: head.idempotency_key.clone(),
         };
         let ledger = Arc::clone(&self.inner.ledger);
-        let error = match self.query(async move { ledger.begin_upload(item).await }).await {
+        let asked = self.inner.writes.refusals.asking(&head.resource);
+        let error = match self.call(async move { ledger.begin_upload(item).await }).await {
             Ok(UploadVerdict::Refused(refusal)) => {
-                let record = Record {
-                    resource: head.resource.clone(),
-                    key: Some(head.key.clone()),
-                    token: head.token,
-                    request_id: head.request_id.clone(),
-                };
-                self.inner.writes.reject(&record, &refusal);
+                let writes = &self.inner.writes;
+                writes.refusals.keep(&head.resource, head.token, &refusal, asked);
+                writes.reject(&Record::of(head), &refusal);
                 ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
                 EngineError::Refused(refusal)
             }

@@ -150,7 +150,11 @@ impl Engine {
     /// # Errors
     /// The refusal on the first such resource in the order of their names.
     pub async fn refuse_commit_early(&self, head: &CommitHead) -> Result<(), CommitFailure> {
+        self.refuse_known_commit(head).await?;
         let operation = self.inner.runtime.ids.operation();
+        let refusals = &self.inner.writes.refusals;
+        let first = head.resources.keys().next();
+        let asked = first.map(|first| (first, refusals.asking(first)));
         let ask = |resource: &ResourceName| {
             let item = UploadItem {
                 blob: None,
@@ -160,7 +164,7 @@ impl Engine {
                 key: head.idempotency_key.clone(),
             };
             let ledger = Arc::clone(&self.inner.ledger);
-            self.query(async move { ledger.begin_upload(item).await })
+            self.call(async move { ledger.begin_upload(item).await })
         };
         let verdicts = join_all(head.resources.keys().map(ask)).await;
         if verdicts.iter().any(|verdict| matches!(verdict, Ok(UploadVerdict::KnownKey))) {
@@ -169,6 +173,11 @@ impl Engine {
         for (resource, verdict) in head.resources.keys().zip(verdicts) {
             let error = match verdict {
                 Ok(UploadVerdict::Refused(refusal)) => {
+                    if let Some((first, asked)) = asked
+                        && first == resource
+                    {
+                        refusals.keep(resource, head.token, &refusal, asked);
+                    }
                     self.reject_commit(head, resource, None, &refusal);
                     EngineError::Refused(refusal)
                 }
@@ -241,7 +250,7 @@ impl Engine {
     }
 
     /// One row for the operator, however many steps there are.
-    fn reject_commit(
+    pub(super) fn reject_commit(
         &self,
         head: &CommitHead,
         resource: &ResourceName,

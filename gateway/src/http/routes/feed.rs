@@ -47,7 +47,8 @@ pub struct History {
 
 /// List the versions of a resource
 ///
-/// Newest first: every write that took effect, and whose it was.
+/// Newest first: every write that took effect, and whose it was. With a prefix a page covers no more than 10,000
+/// versions, so it may hold few items or none, and yet have a `next_cursor`.
 #[utoipa::path(
     get, path = "/resources/{resource}/versions", operation_id = "listVersions", tag = "resources",
     params(("resource" = fence_core::ResourceName, Path, description = "The resource."), History),
@@ -61,9 +62,10 @@ pub async fn versions(
     let limit = limit(query.limit)?;
     let filter = history(query, limit)?;
     let found = engine.versions(name.clone(), filter).await;
-    let mut found = found.map_err(|error| Problem::from(error).about(&name))?;
+    let (mut found, rest) = found.map_err(|error| Problem::from(error).about(&name))?;
     let number = |applied: &Applied| applied.version.unwrap_or_default();
     let next_cursor = cursor_before(&mut found, limit, number);
+    let next_cursor = next_cursor.or_else(|| rest.map(|below| below.to_string()));
     let items = found.into_iter().map(version).collect();
     Ok(Json(wire::VersionList { items, next_cursor }))
 }
@@ -71,7 +73,7 @@ pub async fn versions(
 /// One item more than asked for, which tells whether there is another page.
 fn history(query: History, limit: i64) -> Result<VersionsFilter, Problem> {
     let before = before(query.cursor.as_deref())?;
-    Ok(VersionsFilter { prefix: prefix(query.prefix)?, before, limit: limit + 1 })
+    Ok(VersionsFilter { prefix: prefix(query.prefix)?, before, from: 0, limit: limit + 1 })
 }
 
 fn version(applied: Applied) -> wire::Version {

@@ -11,6 +11,9 @@ use crate::http::peers::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
+/// A body of at most so many bytes is read although nobody wants it.
+const IGNORED_MAX: u64 = 64 << 10;
+
 /// A put whose body has not been read.
 pub struct Intake<'a> {
     app: &'a App,
@@ -44,15 +47,31 @@ impl<'a> Intake<'a> {
 
     /// Reads the body.
     ///
-    /// 1. Where the client waits for it, or much would come: a write that is refused for good is refused
+    /// 1. What was refused for good before is refused again; a small body is let pass by, so that the next
+    ///    request finds its connection.
+    /// 2. Where the client waits for it, or much would come: a write that is refused for good is refused
     ///    before a byte is read.
-    /// 2. What fits into the ledger is read into memory; what turns out not to goes on as step 3.
-    /// 3. The rest is uploaded.
+    /// 3. What fits into the ledger is read into memory; what turns out not to goes on as step 4.
+    /// 4. The rest is uploaded.
     pub async fn read(self, body: Body) -> Result<PutBody, Problem> {
         let limits = &self.app.limits;
         let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
         let inline_max = limits.inline_bytes_max.min(object_max);
         let large = self.declared.is_some_and(|length| length > inline_max as u64);
+        let again = Box::pin(self.app.engine.refuse_again(&self.head)).await;
+        if let Err(failure) = again {
+            let UploadHead { resource, key, token, .. } = &self.head;
+            let engine = &self.app.engine;
+            let beside = engine.beside_write(&failure.error, resource, Some(key), *token).await;
+            let problem = refused(&self.head, failure).beside(beside);
+            let small = self.declared.is_some_and(|length| length <= IGNORED_MAX);
+            if self.expects || !small {
+                return Err(problem.and_close());
+            }
+            let mut incoming = Incoming::new(body, limits, limits.body_timeout);
+            while incoming.chunk().await?.is_some() {}
+            return Err(problem);
+        }
         if large {
             let mut incoming = Incoming::new(body, limits, limits.upload_timeout);
             incoming.upload(limits);
@@ -60,7 +79,7 @@ impl<'a> Intake<'a> {
         }
         if self.expects {
             let early = Box::pin(self.app.engine.refuse_early(&self.head)).await;
-            early.map_err(|failure| refused(&self.head, failure))?;
+            early.map_err(|failure| refused(&self.head, failure).and_close())?;
         }
         let mut incoming = Incoming::new(body, limits, limits.body_timeout);
         match incoming.gather(inline_max, self.app.room.bodies.of(self.peer)).await? {
@@ -82,13 +101,11 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// A body of which much may still come is not waited for.
 fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
     Problem::from(failure.error)
         .about(&head.resource)
         .presented(head.token)
         .of_operation(failure.operation)
-        .and_close()
 }
 
 /// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against the
@@ -109,7 +126,8 @@ pub async fn upload(
         Problem::new(ErrorCode::Overloaded, why).and_close()
     })?;
     let begun = app.engine.begin_upload(head, size).await;
-    let mut upload = begun.map_err(|failure| refused(head, failure))?;
+    // A body of which much may still come is not waited for.
+    let mut upload = begun.map_err(|failure| refused(head, failure).and_close())?;
     let max = app.limits.object_bytes_max;
     let mut sent = 0;
     // From here on they count among the uploads, which have room of their own: as they are they would keep

@@ -200,6 +200,7 @@ pub(super) fn rejection(rejection: Rejection) -> wire::RejectionEntry {
         superseded_ms: rejection.superseded_ms,
         owner: rejection.owner,
         request_id: rejection.request_id,
+        times: rejection.times,
     }
 }
 

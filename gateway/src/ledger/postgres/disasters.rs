@@ -66,6 +66,7 @@ struct PlaceRow {
     flushed: i64,
     called_for: Option<String>,
     halted: Option<String>,
+    standbys: String,
 }
 
 /// Where the ledger stands. On the way this gateway forgets what it held against the ledger, if that
@@ -81,6 +82,7 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let untold = sessions.stands(before, row.generation, called_for.is_some());
     // Another gateway may have found it out.
     sessions.tells(row.generation, row.halted);
+    sessions.waits_for(row.standbys);
     if let Some(why) = untold {
         sessions.tell_others(row.generation, &why).await;
         called_for = Some(why);

@@ -22,13 +22,15 @@ pub(super) async fn versions(
     let query = sqlx::query_as::<_, OperationRow>(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
          FROM fencegate.operations o
-         WHERE o.resource = $1 AND o.version < $2 AND (o.key IS NULL OR starts_with(o.key, $3))
+         WHERE o.resource = $1 AND o.version >= $5 AND o.version < $2
+           AND (o.key IS NULL OR starts_with(o.key, $3))
          ORDER BY o.version DESC LIMIT $4",
     )
     .bind(resource.as_str())
     .bind(filter.before.unwrap_or(i64::MAX))
     .bind(&filter.prefix)
-    .bind(filter.limit);
+    .bind(filter.limit)
+    .bind(filter.from);
     let rows: Vec<OperationRow> = fetch!(sessions, fetch_all, query)?;
     rows.into_iter().map(OperationRow::applied).collect()
 }

@@ -3,6 +3,7 @@
 use fence_core::ports::{
     BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind, SealVerdict, TakenOver,
+    unknown_max,
 };
 use fence_core::{LockEnd, LockId, LockState, MaxHold, Metadata, ResourceName, Ttl};
 use sqlx::FromRow;
@@ -442,12 +443,13 @@ pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch
 pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {
     let seconds = |keep: std::time::Duration| keep.as_secs_f64();
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5, $6)")
+    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5, $6, $7)")
         .bind(session.seen)
         .bind(seconds(retention.keys))
         .bind(seconds(retention.ended_locks))
         .bind(seconds(retention.buried))
         .bind(retention.rejections_max)
+        .bind(unknown_max(retention.rejections_max))
         .bind(retention.rows_per_pass)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;

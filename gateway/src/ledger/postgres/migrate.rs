@@ -7,6 +7,7 @@ use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
+use super::poolers::{self, POOLER};
 use super::session::pin_path;
 
 /// Its table is named with its schema, since nothing is looked up there; it takes no lock of its own, which
@@ -29,6 +30,9 @@ pub enum MigrationError {
     /// The database could not be reached, or a statement failed.
     #[error("migrate the Postgres schema: {0}")]
     Database(#[from] sqlx::Error),
+    /// A session of one's own is needed.
+    #[error("migrate the Postgres schema: {POOLER}")]
+    Pooler,
     /// The schema has a migration that this binary does not know.
     #[error(
         "the Postgres schema is newer than this binary (it has migration {0}); \
@@ -44,6 +48,11 @@ pub enum MigrationError {
 /// for each other on the table of the migrations.
 pub async fn migrate(options: &PgConnectOptions) -> Result<i64, MigrationError> {
     let mut connection = options.connect().await?;
+    if !poolers::stays(&mut connection).await?
+        || !poolers::is_alone(&mut connection, options).await?
+    {
+        return Err(MigrationError::Pooler);
+    }
     pin_path(&mut connection).await?;
     let mut tries = TRIES;
     let outcome = loop {

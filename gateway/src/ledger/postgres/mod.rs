@@ -14,6 +14,7 @@ mod migrate;
 pub mod notices;
 mod operators;
 mod order;
+mod poolers;
 mod queue;
 mod reads;
 mod session;

@@ -468,14 +468,18 @@ pub(super) async fn record_rejections(
     fn column<T>(rejections: &[Rejection], value: impl Fn(&Rejection) -> T) -> Vec<T> {
         rejections.iter().map(value).collect()
     }
+    let rejections = &Rejection::gathered(rejections);
     let query = sqlx::query(
-        "INSERT INTO fencegate.rejections (at, resource, key, reason, token, grants_behind,
-                                           superseded_ms, owner, request_id)
+        "INSERT INTO fencegate.rejections AS kept (
+             at, resource, key, reason, token, grants_behind, superseded_ms, owner, request_id, times,
+             minute)
          SELECT to_timestamp(r.us / 1000000.0), r.resource, r.key, r.reason, r.token, r.behind, r.ms,
-                r.owner, r.request
+                r.owner, r.request, r.times, r.minute
          FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[],
-                     $7::bigint[], $8::text[], $9::text[])
-              r (us, resource, key, reason, token, behind, ms, owner, request)",
+                     $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::bigint[])
+              r (us, resource, key, reason, token, behind, ms, owner, request, times, minute)
+         ON CONFLICT (resource, minute) WHERE minute IS NOT NULL
+         DO UPDATE SET times = kept.times + excluded.times",
     )
     .bind(column(rejections, |r| r.at.as_microsecond()))
     .bind(column(rejections, |r| r.resource.to_string()))
@@ -485,7 +489,9 @@ pub(super) async fn record_rejections(
     .bind(column(rejections, |r| r.grants_behind))
     .bind(column(rejections, |r| r.superseded_ms))
     .bind(column(rejections, |r| r.owner.clone()))
-    .bind(column(rejections, |r| r.request_id.clone()));
+    .bind(column(rejections, |r| r.request_id.clone()))
+    .bind(column(rejections, |r| r.times))
+    .bind(column(rejections, Rejection::minute));
     fetch_anyway!(sessions, execute, query)?;
     Ok(())
 }
@@ -494,15 +500,25 @@ pub(super) async fn rejections(
     sessions: &Sessions,
     filter: &RejectionFilter,
 ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
-    let query = sqlx::query_as::<_, RejectionRow>(
-        "SELECT r.*, fencegate.micros(r.at) AS at_us FROM fencegate.rejections r
-         WHERE ($1::text IS NULL OR r.resource = $1) AND ($2::text IS NULL OR r.reason = $2)
-           AND ($3::bigint IS NULL OR r.number < $3)
-         ORDER BY r.number DESC LIMIT $4",
-    )
+    macro_rules! page_of {
+        ($which:literal) => {
+            concat!(
+                "SELECT r.*, fencegate.micros(r.at) AS at_us FROM fencegate.rejections r WHERE ",
+                $which,
+                " AND r.number < $3 ORDER BY r.number DESC LIMIT $4"
+            )
+        };
+    }
+    // By the index that fits: which filters there are must be known to whoever plans it.
+    let query = sqlx::query_as::<_, RejectionRow>(match (&filter.resource, &filter.reason) {
+        (None, None) => page_of!("$1::text IS NULL AND $2::text IS NULL"),
+        (Some(_), None) => page_of!("r.resource = $1 AND $2::text IS NULL"),
+        (None, Some(_)) => page_of!("$1::text IS NULL AND r.reason = $2"),
+        (Some(_), Some(_)) => page_of!("r.resource = $1 AND r.reason = $2"),
+    })
     .bind(filter.resource.as_ref().map(ResourceName::as_str))
     .bind(&filter.reason)
-    .bind(filter.before)
+    .bind(filter.before.unwrap_or(i64::MAX))
     .bind(filter.limit);
     let rows: Vec<RejectionRow> = fetch_anyway!(sessions, fetch_all, query)?;
     rows.into_iter().map(RejectionRow::rejection).collect()

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::disasters::place;
 use super::notices;
+use super::poolers::{self, POOLER};
 
 /// How to reach Postgres.
 #[derive(Debug, Clone)]
@@ -51,6 +52,8 @@ struct Standing {
     /// Why the server that was asked last says of itself that it must be re-fenced. Another one that the address
     /// leads to later may be good.
     told: Option<String>,
+    /// Which standbys the server's commits waited for when it was asked last.
+    standbys: Option<String>,
 }
 
 /// The connections of a ledger.
@@ -135,6 +138,11 @@ impl Sessions {
             }
             Err(Failure::Duplicate(why)) => {
                 self.keep(session);
+                Err(LedgerError::Unavailable(why))
+            }
+            // Those that are idle may have been moved, too; new ones are looked at when they begin.
+            Err(Failure::Moved(why)) => {
+                self.idle().clear();
                 Err(LedgerError::Unavailable(why))
             }
             Err(Failure::Lost(why)) => {
@@ -304,6 +312,18 @@ impl Sessions {
         }
     }
 
+    /// Takes note of which standbys the server's commits wait for: a setting that a reload changes without a word.
+    pub fn waits_for(&self, standbys: String) {
+        let before = self.standing().standbys.replace(standbys.clone());
+        if let Some(before) = before.filter(|before| *before != standbys) {
+            tracing::warn!(
+                before,
+                now = standbys,
+                "synchronous_standby_names was changed on the Postgres server"
+            );
+        }
+    }
+
     /// The highest generation that this gateway has seen.
     pub fn generation(&self) -> i64 {
         self.standing().generation.unwrap_or(0)
@@ -342,13 +362,22 @@ impl Sessions {
     }
 
     async fn connect(&self) -> Result<PgConnection, LedgerError> {
-        self.try_connect().await.map_err(|error| LedgerError::Unavailable(error.to_string()))
+        self.try_connect(false).await.map_err(|error| LedgerError::Unavailable(error.to_string()))
     }
 
-    async fn try_connect(&self) -> Result<PgConnection, ConnectError> {
+    /// A new connection, prepared. With `closely` it is held against a second one, which tells poolers that move
+    /// nobody as long as nobody else is there.
+    async fn try_connect(&self, closely: bool) -> Result<PgConnection, ConnectError> {
         let limit = self.settings.timeout.min(Duration::from_secs(2));
+        let options = &self.settings.options;
         let connecting = async {
-            let mut connection = self.settings.options.connect().await?;
+            let mut connection = options.connect().await?;
+            // Before anything that a session is needed for, so that it is said in plain words.
+            if !poolers::stays(&mut connection).await?
+                || (closely && !poolers::is_alone(&mut connection, options).await?)
+            {
+                return Err(ConnectError::Pooler);
+            }
             prepare(&mut connection, self.settings.timeout).await?;
             Ok::<_, ConnectError>(connection)
         };
@@ -357,7 +386,7 @@ impl Sessions {
 
     /// Whether the server can be used: a connection to it is made, and ended.
     pub async fn check(&self) -> Result<(), Unusable> {
-        match self.try_connect().await {
+        match self.try_connect(true).await {
             Ok(connection) => {
                 self.idle().push(connection);
                 Ok(())
@@ -389,6 +418,8 @@ enum ConnectError {
     Standby,
     #[error("no connection in time")]
     Late,
+    #[error("{POOLER}")]
+    Pooler,
     #[error(
         "the log of this process keeps the server's warnings back; one could take an answer back"
     )]
@@ -406,7 +437,11 @@ impl ConnectError {
                 // It starts, stops, or has no room: classes 57 and 53, and lost connections.
                 ["57", "53", "08"].iter().any(|class| code.starts_with(class))
             }
-            Self::Driver(_) | Self::Unsafe { .. } | Self::Encoding(_) | Self::Deaf => false,
+            Self::Driver(_)
+            | Self::Unsafe { .. }
+            | Self::Encoding(_)
+            | Self::Pooler
+            | Self::Deaf => false,
         }
     }
 }
@@ -452,9 +487,12 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
         String,
         bool,
     ) =
-        // Set to what it is, so that a later change of the server's default does not reach here.
+        // Set to what it is, so that a later change of the server's default does not reach here; and noted, so that
+        // each act finds out whether it still is.
         sqlx::query_as(
-            "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false),
+            "SELECT set_config('synchronous_commit',
+                               set_config('fencegate.session', current_setting('synchronous_commit'), false),
+                               false),
                     current_setting('server_encoding'), current_setting('fsync'),
                     current_setting('full_page_writes'),
                     current_setting('synchronous_standby_names'), pg_is_in_recovery()",
@@ -486,6 +524,9 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 const UNIQUE_VIOLATION: &str = "23505";
 /// What the schema raises for a server that is behind the position it was given.
 const FALLEN_BEHIND: &str = "FG004";
+/// What is answered in a session that is not the one that was prepared: the schema says so; or a statement is
+/// missing, or there under a name that should be free.
+const MOVED: [&str; 3] = ["FG005", "26000", "42P05"];
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -499,6 +540,8 @@ pub enum Failure {
     /// A unique id that is there already, or that somebody else was using at the same moment: rolled back. The
     /// next look finds it.
     Duplicate(String),
+    /// It came to another session than the one that was prepared: refused, rolled back. The session must be closed.
+    Moved(String),
     /// No answer came: the call may still take effect. The session must be closed.
     Lost(String),
 }
@@ -514,6 +557,9 @@ impl From<sqlx::Error> for Failure {
                     }
                     Some(pg) if pg.code() == LOCK_NOT_AVAILABLE => Self::RowLocked,
                     Some(pg) if pg.code() == FALLEN_BEHIND => Self::Behind(pg.message().to_owned()),
+                    Some(pg) if MOVED.contains(&pg.code()) => {
+                        Self::Moved(format!("{}; {POOLER}", pg.message()))
+                    }
                     Some(pg) if pg.code() == UNIQUE_VIOLATION => {
                         Self::Duplicate(pg.message().to_owned())
                     }
@@ -540,6 +586,7 @@ fn meaning(code: &str, message: &str) -> LedgerError {
     match code {
         "FG001" => LedgerError::RefenceRequired(message.to_owned()),
         "FG002" => LedgerError::EpochMoved,
+        "FG006" => LedgerError::Unavailable(message.to_owned()),
         // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
         _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {
             LedgerError::Unavailable(message.to_owned())

@@ -55,7 +55,7 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let rows: Result<Vec<OperationColumns>, _> = sqlx::query_as(
             "SELECT * FROM operations
-             WHERE resource = ?1 AND version < ?2
+             WHERE resource = ?1 AND version >= ?5 AND version < ?2
                AND (key IS NULL OR substr(key, 1, length(?3)) = ?3)
              ORDER BY version DESC LIMIT ?4",
         )
@@ -63,6 +63,7 @@ impl SqliteLedger {
         .bind(filter.before.unwrap_or(i64::MAX))
         .bind(&filter.prefix)
         .bind(filter.limit)
+        .bind(filter.from)
         .fetch_all(&mut *reader)
         .await;
         self.keep(reader, rows)?.into_iter().map(OperationColumns::applied).collect()

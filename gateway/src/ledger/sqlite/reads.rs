@@ -230,16 +230,28 @@ impl SqliteLedger {
         &self,
         filter: &RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
+        macro_rules! page_of {
+            ($which:literal) => {
+                concat!(
+                    "SELECT *, at AS at_us FROM rejections WHERE ",
+                    $which,
+                    " AND number < ?3 ORDER BY number DESC LIMIT ?4"
+                )
+            };
+        }
         let mut reader = self.reader().await?;
         let rows: Result<Vec<RejectionRow>, _> = sqlx::query_as(
-            "SELECT *, at AS at_us FROM rejections
-             WHERE (?1 IS NULL OR resource = ?1) AND (?2 IS NULL OR reason = ?2)
-               AND (?3 IS NULL OR number < ?3)
-             ORDER BY number DESC LIMIT ?4",
+            // By the index that fits: which filters there are must be known to whoever plans it.
+            match (&filter.resource, &filter.reason) {
+                (None, None) => page_of!("?1 IS NULL AND ?2 IS NULL"),
+                (Some(_), None) => page_of!("resource = ?1 AND ?2 IS NULL"),
+                (None, Some(_)) => page_of!("?1 IS NULL AND reason = ?2"),
+                (Some(_), Some(_)) => page_of!("resource = ?1 AND reason = ?2"),
+            },
         )
         .bind(filter.resource.as_ref().map(ResourceName::as_str))
         .bind(&filter.reason)
-        .bind(filter.before)
+        .bind(filter.before.unwrap_or(i64::MAX))
         .bind(filter.limit)
         .fetch_all(&mut *reader)
         .await;

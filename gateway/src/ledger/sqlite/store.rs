@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fence_core::ResourceName;
 use fence_core::acts::{Buried, Change, FenceRow, Now, Rows};
-use fence_core::ports::{Rejection, Retention};
+use fence_core::ports::{Rejection, Retention, unknown_max};
 use sqlx::SqliteConnection;
 
 use super::bulk::Script;
@@ -123,7 +123,7 @@ pub(super) async fn rejections(
     connection: &mut SqliteConnection,
     rejections: &[Rejection],
 ) -> Result<(), sqlx::Error> {
-    let rows: Vec<serde_json::Value> = rejections
+    let rows: Vec<serde_json::Value> = Rejection::gathered(rejections)
         .iter()
         .map(|r| {
             serde_json::json!([
@@ -135,16 +135,20 @@ pub(super) async fn rejections(
                 r.grants_behind,
                 r.superseded_ms,
                 r.owner,
-                r.request_id
+                r.request_id,
+                r.times,
+                r.minute()
             ])
         })
         .collect();
     sqlx::query(
         "INSERT INTO rejections (at, resource, key, reason, token, grants_behind, superseded_ms,
-                                 owner, request_id)
+                                 owner, request_id, times, minute)
          SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-                value ->> 6, value ->> 7, value ->> 8
-         FROM json_each(?1)",
+                value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10
+         FROM json_each(?1) WHERE true
+         ON CONFLICT (resource, minute) WHERE minute IS NOT NULL
+         DO UPDATE SET times = times + excluded.times",
     )
     .bind(serde_json::Value::from(rows).to_string())
     .execute(connection)
@@ -183,9 +187,20 @@ pub(super) async fn prune(
         (
             "DELETE FROM rejections WHERE number IN (
                  SELECT number FROM rejections
-                 WHERE number <= (SELECT max(number) FROM rejections) - ?1
+                 WHERE minute IS NULL AND number <= (
+                     SELECT number FROM rejections WHERE minute IS NULL
+                     ORDER BY number DESC LIMIT 1 OFFSET ?1)
                  ORDER BY number LIMIT ?2)",
             retention.rejections_max,
+        ),
+        (
+            "DELETE FROM rejections WHERE number IN (
+                 SELECT number FROM rejections
+                 WHERE minute IS NOT NULL AND reason = 'fence-token-unknown' AND number <= (
+                     SELECT number FROM rejections WHERE reason = 'fence-token-unknown'
+                     ORDER BY number DESC LIMIT 1 OFFSET ?1)
+                 ORDER BY number LIMIT ?2)",
+            unknown_max(retention.rejections_max),
         ),
     ] {
         let done = sqlx::query(statement)

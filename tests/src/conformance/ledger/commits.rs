@@ -278,7 +278,7 @@ pub async fn each_version_is_an_event(ledger: &dyn Ledger) {
     assert_eq!(seen.len(), 4);
     assert_eq!(of_a[1..], [&applied[0], &plain]);
     assert_eq!(seen[3], applied[1]);
-    let filter = VersionsFilter { prefix: "zz".into(), before: None, limit: 10 };
+    let filter = VersionsFilter { prefix: "zz".into(), before: None, from: 0, limit: 10 };
     let history = ledger.versions(&name("a"), filter).await.expect("read");
     let kinds: Vec<_> = history.iter().map(|one| (one.kind.as_str(), one.version)).collect();
     assert_eq!(kinds, [("commit", Some(2)), ("commit", Some(1))], "commits are in every prefix");

@@ -54,6 +54,8 @@ pub async fn the_history_of_a_resource_is_newest_first(ledger: &dyn Ledger) {
     assert_eq!(versions(ledger, "r", paged).await, made[1..3]);
     let first = VersionsFilter { before: Some(1), ..filter.clone() };
     assert_eq!(versions(ledger, "r", first).await, []);
+    let bounded = VersionsFilter { before: Some(5), from: 3, ..filter.clone() };
+    assert_eq!(versions(ledger, "r", bounded).await, made[1..3]);
     let prefixed = VersionsFilter { prefix: "a/".into(), ..filter.clone() };
     let found: Vec<_> =
         versions(ledger, "r", prefixed).await.iter().map(|one| one.version.unwrap_or(0)).collect();

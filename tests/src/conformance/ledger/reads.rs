@@ -248,6 +248,7 @@ fn rejection(resource: &str, reason: &str, number: u32) -> Rejection {
         superseded_ms: number.is_multiple_of(3).then_some(-5),
         owner: number.is_multiple_of(3).then(|| "o'\"ö".into()),
         request_id: format!("req-{number}"),
+        times: 1,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fence_core::ports::{Ledger, Page};
+use fence_core::ports::{Ledger, Page, RejectionFilter};
 
 use super::build::*;
 use crate::conformance::Operator;
@@ -49,13 +49,83 @@ async fn pages(ledger: &dyn Ledger) -> Duration {
         ("held-", Some("held-05"), true),
     ] {
         let page = Page { prefix: prefix.into(), after: after.map(str::to_owned), limit: 20 };
-        let mut shortest = Duration::MAX;
-        for _ in 0..5 {
-            let began = Instant::now();
+        together += shortest(async || {
             ledger.resources(page.clone(), held).await.expect("a page");
-            shortest = shortest.min(began.elapsed());
-        }
-        together += shortest.max(Duration::from_micros(100));
+        })
+        .await;
     }
     together
+}
+
+/// Objects under another prefix cost a page nothing.
+pub async fn a_page_of_objects_costs_what_it_holds(ledger: &dyn Ledger, operator: &Operator) {
+    let ann = held(ledger, "r", 10).await;
+    for number in 0..20 {
+        apply(ledger, put(&ann, &format!("held-{number:02}"), "x")).await;
+    }
+    apply(ledger, put(&ann, "free", "x")).await;
+    let before = objects(ledger).await;
+    let columns = "version, generation, content_type, size, sha256, written_at, body";
+    let copies = format!(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MANY})
+         INSERT INTO objects (resource, key, {columns})
+         SELECT resource, 'free-' || i, {columns} FROM objects CROSS JOIN n WHERE key = 'free'"
+    );
+    operator.execute(&copies).await;
+    let after = objects(ledger).await;
+    assert!(after < before * ROOM, "{after:?} after {before:?}");
+}
+
+async fn objects(ledger: &dyn Ledger) -> Duration {
+    let mut together = Duration::ZERO;
+    for (prefix, after) in [
+        ("held-1", None),
+        ("held-", Some("held-05")),
+        ("free-9999", Some("free-99998")),
+        ("g", None),
+    ] {
+        let page = Page { prefix: prefix.into(), after: after.map(str::to_owned), limit: 20 };
+        together += shortest(async || {
+            ledger.objects(&name("r"), page.clone()).await.expect("a page");
+        })
+        .await;
+    }
+    together
+}
+
+/// Those of other reasons cost nothing, however many there are.
+pub async fn rejections_of_a_reason_cost_what_they_are(ledger: &dyn Ledger, operator: &Operator) {
+    let columns = "at, resource, key, reason, token, request_id";
+    let at = match operator {
+        Operator::Sqlite(_) => "0",
+        Operator::Postgres(_) => "to_timestamp(0)",
+    };
+    let copies = |many: u32, reason: &str| {
+        format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {many})
+             INSERT INTO rejections ({columns})
+             SELECT {at}, 'r', 'k', 'fence-token-{reason}', 7, 'req-' || i FROM n"
+        )
+    };
+    let list = async || {
+        let reason = Some("fence-token-broken".into());
+        let filter = RejectionFilter { reason, limit: 100, ..RejectionFilter::default() };
+        assert_eq!(ledger.rejections(filter).await.expect("a page").len(), 20);
+    };
+    operator.execute(&copies(20, "broken")).await;
+    let before = shortest(list).await;
+    operator.execute(&copies(2 * MANY, "stale")).await;
+    let after = shortest(list).await;
+    assert!(after < before * ROOM, "{after:?} after {before:?}");
+}
+
+/// How long a call takes: the shortest of a few times, and no less than can be measured.
+async fn shortest(call: impl AsyncFn()) -> Duration {
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let began = Instant::now();
+        call().await;
+        shortest = shortest.min(began.elapsed());
+    }
+    shortest.max(Duration::from_micros(100))
 }

@@ -131,7 +131,61 @@ fn rejection(i: usize) -> Rejection {
         superseded_ms: None,
         owner: None,
         request_id: format!("req-{i}"),
+        times: 1,
     }
+}
+
+/// Of one resource, so many seconds after a full minute.
+fn made_up(resource: &str, second: u32, i: usize) -> Rejection {
+    let at = format!("\"2026-01-02T03:{:02}:{:02}Z\"", second / 60, second % 60);
+    Rejection {
+        at: serde_json::from_str(&at).expect("a time"),
+        resource: name(resource),
+        reason: "fence-token-unknown".into(),
+        ..rejection(i)
+    }
+}
+
+/// Anybody can make up tokens: writes with them are counted by resource and minute, and have room of their own.
+pub async fn unknown_tokens_push_no_other_rejection_out(ledger: &dyn Ledger) {
+    ledger.record_rejections(Arc::from([rejection(0)])).await.expect("kept");
+    let all: Vec<Rejection> =
+        (1..=90).map(|i| made_up(if i % 2 == 0 { "a" } else { "b" }, 20 + i, i as usize)).collect();
+    ledger.record_rejections(Arc::from(&all[..40])).await.expect("kept");
+    ledger.record_rejections(Arc::from([rejection(91)])).await.expect("kept");
+    ledger.record_rejections(Arc::from(&all[40..])).await.expect("kept");
+    let listed = async || {
+        let filter = RejectionFilter { limit: 1000, ..RejectionFilter::default() };
+        let mut found: Vec<_> = ledger
+            .rejections(filter)
+            .await
+            .expect("read")
+            .into_iter()
+            .map(|(_, one)| (one.request_id, one.resource.to_string(), one.times))
+            .collect();
+        found.sort();
+        found
+    };
+    let row = |id: &str, resource: &str, times| (id.to_owned(), resource.to_owned(), times);
+    // Seconds 21 to 59 are of the first minute, 60 to 110 of the second; each entry is that of its first write.
+    let counted = [
+        row("req-0", "r", 1),
+        row("req-1", "b", 20),
+        row("req-2", "a", 19),
+        row("req-40", "a", 26),
+        row("req-41", "b", 25),
+        row("req-91", "r", 1),
+    ];
+    assert_eq!(listed().await, counted);
+    assert_eq!(sweep(ledger, Retention { rejections_max: 40, ..keep_all() }).await, 0);
+    assert_eq!(sweep(ledger, Retention { rejections_max: 20, ..keep_all() }).await, 2);
+    let kept: Vec<_> = listed().await.into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(kept, ["req-0", "req-40", "req-41", "req-91"]);
+    let others: Vec<Rejection> = (200..500).map(|i| made_up(&format!("x-{i}"), 5, i)).collect();
+    ledger.record_rejections(Arc::from(others)).await.expect("kept");
+    assert_eq!(sweep(ledger, Retention { rejections_max: 20, ..keep_all() }).await, 300);
+    let kept: Vec<_> = listed().await.into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(kept, ["req-0", "req-498", "req-499", "req-91"]);
 }
 
 /// Only the newest are kept.
