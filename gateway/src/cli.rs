@@ -58,6 +58,13 @@ enum Command {
     /// gateways; and for a data directory that was restored in part or from an older copy, while
     /// no gateway uses it. Ends with 1, and changes nothing, if nothing calls for it.
     Refence(Refence),
+    /// Set for all gateways of a Postgres ledger what they must have alike
+    ///
+    /// How long things are kept, `rollback_horizon`, `failover` and `require_lock_id`, as this command is told them
+    /// by flags, environment and file. The first gateway on a ledger brings them; after that a gateway with others
+    /// does not start. Beside running gateways, each of which keeps things for the longer of the two times until
+    /// it is started with the new settings.
+    Agree(Agree),
     /// Copy a data directory, also while a gateway uses it
     ///
     /// Into DIR, which must be new or empty: the ledger as of one moment, the blobs that it points at, and the
@@ -95,6 +102,16 @@ struct Refence {
     /// Also if nothing calls for it
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+struct Agree {
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
 
     #[command(flatten)]
     flags: Flags,
@@ -209,6 +226,15 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             let mut told = String::new();
             block_on(async {
                 told = wiring::refence(&config, &reason, force).await?;
+                Ok(())
+            })?;
+            print(&told)?;
+        }
+        Command::Agree(Agree { reason, flags }) => {
+            let config = start(&flags)?;
+            let mut told = String::new();
+            block_on(async {
+                told = wiring::agree(&config, &reason).await?;
                 Ok(())
             })?;
             print(&told)?;

@@ -24,7 +24,8 @@ CREATE TABLE fencegate.write_guard (
     timeline   text    NOT NULL,
     system_id  bigint  NOT NULL,
     halted     text,                      -- why nothing may be written until a re-fence
-    refenced_at timestamptz               -- the last time
+    refenced_at timestamptz,              -- the last time
+    adoptions  bigint NOT NULL DEFAULT 0  -- rises with each timeline that was taken over without a re-fence
 );
 
 -- What may be stored, as domains where it is about one value: they are checked when a value is stored, not, as
@@ -279,8 +280,8 @@ BEGIN
         RAISE EXCEPTION 'the floor never falls' USING ERRCODE = 'FG011';
     END IF;
     IF TG_TABLE_NAME = 'write_guard' THEN
-        IF NEW.generation < OLD.generation THEN
-            RAISE EXCEPTION 'the generation never falls' USING ERRCODE = 'FG011';
+        IF NEW.generation < OLD.generation OR NEW.adoptions < OLD.adoptions THEN
+            RAISE EXCEPTION 'generation and adoptions never fall' USING ERRCODE = 'FG011';
         END IF;
     END IF;
     IF TG_TABLE_NAME = 'seal_guard' THEN

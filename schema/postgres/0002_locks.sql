@@ -4,7 +4,8 @@
 --
 -- SQLSTATE FG001: the ledger must be re-fenced, by what its own guard says. FG002: the epoch moved.
 -- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows. FG005: a session that
--- no gateway has prepared. FG006: the server may forget what it acknowledges.
+-- no gateway has prepared. FG006: the server may forget what it acknowledges. FG007: what
+-- the caller knows is of another timeline.
 
 -- Refuses a session that is not as a gateway has prepared it: through a pooler that moves sessions an act may come
 -- to one of somebody else, whose commits do not wait for the disk. And a server whose settings were changed since, so
@@ -44,6 +45,12 @@ BEGIN
     IF p_timeline <> substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) THEN
         RAISE EXCEPTION 'the ledger is on timeline %, not %: it was promoted or restored',
             fencegate.current_timeline(), p_timeline USING ERRCODE = 'FG001';
+    END IF;
+    -- What the caller has seen of the timeline before must be held against the position at which that ended,
+    -- not against this one. Each session of a gateway says which timeline it knows.
+    IF coalesce(current_setting('fencegate.timeline', true), '') NOT IN ('', p_timeline) THEN
+        RAISE EXCEPTION 'the ledger has passed to timeline % since this session began', p_timeline
+            USING ERRCODE = 'FG007';
     END IF;
     IF p_system_id <> fencegate.current_system_id() THEN
         RAISE EXCEPTION 'the ledger was moved to another database system'

@@ -1,5 +1,16 @@
 -- Disasters: a mint that lost its place (a new epoch), and a ledger that may have lost commits (a
--- re-fence). Both raise the base above every token that was ever sealed.
+-- re-fence). Both raise the base above every token that was ever sealed. And what is none: a ledger on a new
+-- timeline that has lost nothing (an adoption), by which nothing is raised.
+
+-- The adoptions, for gateways that have missed one.
+CREATE TABLE fencegate.adoptions (
+    number      bigint PRIMARY KEY,       -- write_guard.adoptions since
+    generation  bigint NOT NULL,
+    former      text NOT NULL,            -- the timeline before
+    timeline    text NOT NULL,
+    left_at     bigint NOT NULL,          -- where the timeline before ended, as a position to insert at
+    adopted_at  timestamptz NOT NULL
+);
 
 -- Asked for about once a second, and by both acts.
 CREATE FUNCTION fencegate.highest_token() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
@@ -29,34 +40,40 @@ BEGIN
 END $$;
 
 -- Where the ledger stands, also when it must be re-fenced. A position that was inserted once and is
--- flushed later ends with a whole record, so no crash takes it back.
-CREATE FUNCTION fencegate.place()
+-- flushed later ends with a whole record, so no crash takes it back. left_at is where the timeline ended that the
+-- caller knew, whose adoptions are p_adoptions: what was seen of it beyond that is not here.
+CREATE FUNCTION fencegate.place(p_adoptions bigint DEFAULT NULL)
 RETURNS TABLE (
-    epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, floor bigint,
-    highest bigint, system_id bigint, timeline text, inserted bigint, flushed bigint, called_for text,
-    halted text, standbys text)
+    epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, adoptions bigint,
+    adopted_at bigint, left_at bigint, floor bigint, highest bigint, system_id bigint, timeline text,
+    known_timeline text, inserted bigint, flushed bigint, called_for text, halted text, standbys text, agreed text)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT s.epoch, s.nonce, s.base, s.open, s.ledger, w.generation, greatest(s.floor, w.floor),
-           fencegate.highest_token(), fencegate.current_system_id(), fencegate.current_timeline(),
-           (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
+    SELECT s.epoch, s.nonce, s.base, s.open, s.ledger, w.generation, w.adoptions,
+           coalesce((SELECT a.left_at FROM fencegate.adoptions a
+                     WHERE a.number = w.adoptions AND a.generation = w.generation), 0),
+           (SELECT a.left_at FROM fencegate.adoptions a WHERE a.number = p_adoptions + 1),
+           greatest(s.floor, w.floor), fencegate.highest_token(), fencegate.current_system_id(),
+           fencegate.current_timeline(), w.timeline, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
            (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
            fencegate.refence_called_for(), coalesce(s.halted, w.halted),
-           current_setting('synchronous_standby_names')
+           current_setting('synchronous_standby_names'),
+           (SELECT coalesce(jsonb_object_agg(a.name, a.value), '{}')::text FROM fencegate.agreed a)
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 END $$;
 
--- Keeps that this server lost commits, unless it was re-fenced since: what was seen in an earlier
--- generation says nothing about this one.
-CREATE FUNCTION fencegate.halt_at(p_generation bigint, p_why text)
+-- Keeps that this server lost commits, unless it was re-fenced or adopted since: what was seen of an earlier
+-- line says nothing about this one.
+CREATE FUNCTION fencegate.halt_at(p_generation bigint, p_adoptions bigint, p_why text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM fencegate.assert_session();
     -- Waits for acts and for a re-fence that are under way; the next statement sees what they did.
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
-    IF p_generation = (SELECT w.generation FROM fencegate.write_guard w) THEN
+    IF EXISTS (SELECT FROM fencegate.write_guard w
+               WHERE w.generation = p_generation AND w.adoptions = p_adoptions) THEN
         PERFORM fencegate.halt(p_why);
     END IF;
 END $$;
@@ -129,4 +146,98 @@ BEGIN
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
+END $$;
+
+-- The file in which Postgres keeps where this server's history left each earlier timeline; NULL on the first one.
+-- Reading it takes a right that only superusers have. docs/postgres.md tells them how to lend it, by making this very
+-- function their own: so it calls nothing that somebody else could change.
+CREATE FUNCTION fencegate.timeline_history() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN pg_read_file('pg_wal/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '.history',
+                        0, 1048576, true);
+END $$;
+
+-- Where the history of this server left a timeline, NULL if it does not come from it. As a position to insert at,
+-- which is what everybody remembers: behind the header of a page where the last record ended with the page before.
+CREATE FUNCTION fencegate.left_at(p_timeline text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    block   bigint := current_setting('wal_block_size')::bigint;
+    segment bigint := pg_size_bytes(current_setting('wal_segment_size'));
+    ended   bigint;
+BEGIN
+    -- Lines of a timeline in decimal, a position, and a reason for people.
+    SELECT (l.parts[2]::pg_lsn - '0/0'::pg_lsn)::bigint INTO ended
+    FROM regexp_matches(fencegate.timeline_history(),
+                        '^[ \t]*([0-9]+)[ \t]+([0-9A-Fa-f]+/[0-9A-Fa-f]+)', 'gn') l (parts)
+    WHERE lpad(upper(to_hex(l.parts[1]::bigint)), 8, '0') = p_timeline;
+    RETURN ended + CASE WHEN ended % segment = 0 THEN 40 WHEN ended % block = 0 THEN 24 ELSE 0 END;
+END $$;
+
+-- Adopts a new timeline that has lost nothing of the one before: the guards know it from here on, and nothing else
+-- changes. Only where the operators have declared that a failover loses nothing (failover = lossless), and only if
+-- nothing known speaks against it: of the same system, the history of this server comes from the timeline that
+-- the guards know, which ended no earlier than the mint has seen the ledger flushed (p_witnessed), and than this
+-- gateway has (p_seen). Not by where the server is now: it goes on from where it was promoted, and is soon beyond.
+--
+-- 'adopted'; 'moved' if nothing calls for it any more, or this server is not the one that was looked at before the
+-- mint was asked; else 'unproven' and why, and nothing has changed. Waits for everything under way, as a re-fence
+-- does: of the two, the one that comes second finds nothing to do.
+CREATE FUNCTION fencegate.adopt(
+    p_seen bigint, p_witnessed bigint, p_generation bigint, p_adoptions bigint, p_system_id bigint,
+    p_former text, p_timeline text)
+RETURNS TABLE (verdict text, why text) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    seals   fencegate.seal_guard;
+    writes  fencegate.write_guard;
+    ended   bigint;
+    known   bigint := greatest(p_witnessed, p_seen);
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
+    END IF;
+    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
+    SELECT * INTO seals FROM fencegate.seal_guard;
+    SELECT * INTO writes FROM fencegate.write_guard;
+
+    verdict := 'moved';
+    IF fencegate.refence_called_for() IS NULL
+       OR (writes.generation, writes.adoptions) <> (p_generation, p_adoptions)
+       OR (writes.timeline, fencegate.current_timeline()) <> (p_former, p_timeline)
+       OR fencegate.current_system_id() <> p_system_id THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    verdict := 'unproven';
+    IF NOT EXISTS (SELECT FROM fencegate.agreed a WHERE a.name = 'failover' AND a.value = 'lossless') THEN
+        why := 'nobody has declared that a failover loses nothing';
+    ELSIF seals.halted IS NOT NULL OR writes.halted IS NOT NULL THEN
+        why := coalesce(seals.halted, writes.halted);
+    ELSIF p_system_id <> seals.system_id OR p_system_id <> writes.system_id THEN
+        why := 'the ledger was moved to another database system';
+    ELSIF seals.timeline <> p_former THEN
+        why := format('its guards know timelines %s and %s', seals.timeline, p_former);
+    ELSE
+        BEGIN
+            ended := fencegate.left_at(p_former);
+            IF ended IS NULL THEN
+                why := format('timeline %s does not come from timeline %s', p_timeline, p_former);
+            ELSIF ended < known THEN
+                why := format('it left timeline %s at position %s, but %s was seen flushed: it has lost commits',
+                              p_former, ended, known);
+            END IF;
+        EXCEPTION WHEN insufficient_privilege THEN
+            why := 'the gateways'' role may not read the history of the timeline (docs/postgres.md tells how to let it)';
+        END;
+    END IF;
+    IF why IS NULL THEN
+        verdict := 'adopted';
+        UPDATE fencegate.seal_guard SET timeline = p_timeline;
+        UPDATE fencegate.write_guard g SET timeline = p_timeline, adoptions = g.adoptions + 1;
+        INSERT INTO fencegate.adoptions (number, generation, former, timeline, left_at, adopted_at)
+        VALUES (p_adoptions + 1, p_generation, p_former, p_timeline, ended, clock_timestamp());
+        PERFORM fencegate.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL, NULL,
+            format('timeline %s ended at position %s; %s was seen flushed', p_former, ended, known), NULL);
+    END IF;
+    RETURN NEXT;
 END $$;

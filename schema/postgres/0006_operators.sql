@@ -2,7 +2,7 @@
 
 CREATE DOMAIN fencegate.audit_action AS text CONSTRAINT audit_action_known CHECK (VALUE IN (
     'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'fence',
-    'resolve', 'refence', 'epoch'));
+    'resolve', 'refence', 'epoch', 'adopt', 'agree'));
 CREATE DOMAIN fencegate.audit_reason AS text CONSTRAINT audit_reason_short CHECK (
     octet_length(VALUE) BETWEEN 1 AND 1024);
 CREATE DOMAIN fencegate.request_id AS text CONSTRAINT request_id_short CHECK (octet_length(VALUE) <= 128);
@@ -39,6 +39,52 @@ RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token, reason, request_id)
     VALUES (p_at, p_action, p_resource, p_owner, p_previous_owner, p_token, p_reason, p_request_id);
+END $$;
+
+-- What all gateways of this ledger have alike, by the names of the settings. The values are theirs to read, but for
+-- `failover` and `require_lock_id`, which the acts and guard() go by.
+CREATE TABLE fencegate.agreed (
+    name  text COLLATE "C" PRIMARY KEY CONSTRAINT agreed_name_short CHECK (octet_length(name) BETWEEN 1 AND 64),
+    value text NOT NULL CONSTRAINT agreed_value_short CHECK (octet_length(value) <= 64)
+);
+
+-- Returns what is agreed. What is not yet, is from now on as the caller has it: of several that come first at once,
+-- one is first.
+CREATE FUNCTION fencegate.agree_first(p_names text[], p_values text[])
+RETURNS TABLE (name text, value text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+    IF (SELECT count(*) FROM fencegate.agreed a WHERE a.name = ANY (p_names)) < cardinality(p_names) THEN
+        LOCK TABLE fencegate.agreed IN SHARE ROW EXCLUSIVE MODE;
+        INSERT INTO fencegate.agreed (name, value) SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN QUERY SELECT a.name, a.value FROM fencegate.agreed a ORDER BY a.name;
+END $$;
+
+-- Sets what is agreed, at an operator's wish; returns what changed by that.
+CREATE FUNCTION fencegate.agree(p_names text[], p_values text[], p_reason text)
+RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    changes text;
+BEGIN
+    LOCK TABLE fencegate.agreed IN SHARE ROW EXCLUSIVE MODE;
+    RETURN QUERY
+    SELECT u.name, a.value, u.value FROM unnest(p_names, p_values) u (name, value)
+    LEFT JOIN fencegate.agreed a ON a.name = u.name
+    WHERE a.value IS DISTINCT FROM u.value ORDER BY u.name;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT string_agg(format('%s %s -> %s', u.name, coalesce(a.value, 'unset'), u.value), ', ' ORDER BY u.name)
+    INTO changes FROM unnest(p_names, p_values) u (name, value)
+    LEFT JOIN fencegate.agreed a ON a.name = u.name WHERE a.value IS DISTINCT FROM u.value;
+    INSERT INTO fencegate.agreed AS a (name, value)
+    SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+    PERFORM fencegate.audit(clock_timestamp(), 'agree', NULL, NULL, NULL, NULL,
+                            left(p_reason || ': ' || changes, 256), NULL);
 END $$;
 
 -- Mark: freeze or protect a resource, or lift that, at an operator's wish. Its lock stays what it is.

@@ -47,6 +47,13 @@ BEGIN
             'Use the token of the answer that granted the lock.');
     END IF;
 
+    IF array_position(ids, NULL) IS NOT NULL
+       AND EXISTS (SELECT FROM fencegate.agreed a WHERE a.name = 'require_lock_id' AND a.value = 'on') THEN
+        PERFORM fencegate.refuse('FG412', 'lock-id-missing: the ids of the locks are needed beside their tokens',
+            'The gateways of this ledger refuse writes without X-Lock-Id (require_lock_id), and so does this.',
+            'Give the id of the answer that granted the lock.');
+    END IF;
+
     -- The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
     -- with the transaction, and with a savepoint that is rolled back, as the locks do.
     IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN

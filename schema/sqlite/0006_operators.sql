@@ -5,7 +5,7 @@ CREATE TABLE audit (
     at             INTEGER NOT NULL,
     action         TEXT    NOT NULL CHECK (action IN (
                        'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect',
-                       'unprotect', 'fence', 'resolve', 'refence', 'epoch')),
+                       'unprotect', 'fence', 'resolve', 'refence', 'epoch', 'adopt', 'agree')),
     resource       TEXT,
     owner          TEXT,
     previous_owner TEXT,

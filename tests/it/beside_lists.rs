@@ -1,6 +1,5 @@
 //! Lists that do not come to an end: operators and single locks do not stand behind them. And long histories: a page
 //! looks through a part of them.
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use fence_core::wire::VersionList;

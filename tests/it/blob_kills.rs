@@ -124,6 +124,9 @@ async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
     gateway.set_env("FENCEGATE_UPLOADS_KEPT", "1100ms");
     // What the store was told last may still be under way in it when the upload is given up.
     gateway.set_env("FENCEGATE_REDELETE_AFTER", "2s");
+    if setup == SetUp::Clustered {
+        gateway.agree().await;
+    }
     gateway.kill9();
     gateway.restart().await;
     let client = gateway.client();

@@ -1,6 +1,8 @@
 //! All tests over real servers, in one binary.
 
 mod admin_door;
+mod adoption;
+mod agreed;
 mod azure_leases;
 mod backup;
 mod beside_lists;
@@ -74,6 +76,7 @@ mod refusals;
 mod rig;
 mod room;
 mod schedules;
+mod schedules_adoption;
 mod schedules_blobs;
 mod schedules_commits;
 mod schedules_disasters;

@@ -21,17 +21,17 @@ use crate::commands::fencegate;
 use crate::outages::promptly;
 
 /// A primary with an asynchronous standby, behind a proxy, and an etcd.
-struct Site {
-    etcd: Etcd,
-    primary: Postgres,
-    standby: Postgres,
-    proxy: ChaosProxy,
-    url: String,
-    prefix: String,
+pub struct Site {
+    pub etcd: Etcd,
+    pub primary: Postgres,
+    pub standby: Postgres,
+    pub proxy: ChaosProxy,
+    pub url: String,
+    pub prefix: String,
 }
 
 impl Site {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let (etcd, primary) = tokio::join!(Etcd::dedicated(), Postgres::dedicated());
         let database = primary.database_name().await;
         let standby = primary.standby().await;
@@ -41,13 +41,13 @@ impl Site {
         Self { etcd, primary, standby, proxy, url, prefix }
     }
 
-    fn gateway(&self, refence: &str) -> Settings {
+    pub fn gateway(&self, refence: &str) -> Settings {
         Gateway::clustered(&self.url, &self.etcd.endpoint(), &self.prefix)
             .flag("--refence", refence)
     }
 
     /// The standby takes the primary's place.
-    async fn fail_over(&self) {
+    pub async fn fail_over(&self) {
         self.primary.kill9().await;
         self.standby.promote().await;
         self.proxy.retarget(self.standby.port());
@@ -64,15 +64,15 @@ impl Site {
 }
 
 /// What the standby knows, what it does not, and who took over on the primary alone.
-struct Locks {
-    known: Lock,
-    taken_over: Lock,
-    unknown: Lock,
+pub struct Locks {
+    pub known: Lock,
+    pub taken_over: Lock,
+    pub unknown: Lock,
 }
 
 /// Locks before and after the standby stops following. On the standby, the token of `known` is the
 /// last of `job:1`: without a guard its late holder would be admitted there.
-async fn locks(site: &Site, client: &Client) -> Locks {
+pub async fn locks(site: &Site, client: &Client) -> Locks {
     let known = client.acquire("job:1", "1s").await;
     client.put("job:1", "k", "by the old holder").under(&known).send().await.expect(201);
     site.standby.caught_up(&site.primary).await;
@@ -98,7 +98,7 @@ impl Locks {
     }
 
     /// Sends a late write under each of them; returns the codes of the refusals.
-    async fn late(&self, client: &Client) -> Vec<String> {
+    pub async fn late(&self, client: &Client) -> Vec<String> {
         let mut codes = Vec::new();
         for lock in self.all() {
             let late = promptly(client.put(lock.resources[0].as_str(), "k", "late").under(lock));
@@ -110,7 +110,7 @@ impl Locks {
     }
 
     /// Waits until the answer to each of them is this one; no other but 503 is given before.
-    async fn until_late(&self, client: &Client, code: &str) {
+    pub async fn until_late(&self, client: &Client, code: &str) {
         eventually(&format!("late writes are {code}"), async || {
             let codes = self.late(client).await;
             let before = ["ledger-unavailable", "outcome-unknown", "refence-required"];
@@ -354,13 +354,13 @@ async fn a_waiter_gets_its_lock_when_a_refence_voids_the_one_before_it() {
 }
 
 /// What the gateways have put into etcd.
-async fn witness(etcd: &Etcd, prefix: &str) -> Option<Value> {
+pub async fn witness(etcd: &Etcd, prefix: &str) -> Option<Value> {
     let found = etcd.client().await.get(format!("{prefix}/witness"), None).await.expect("read");
     serde_json::from_slice(found.kvs().first()?.value()).ok()
 }
 
 /// Waits until the gateway answers at all: one whose ledger must be re-fenced is not ready.
-async fn listening(gateway: &Gateway) {
+pub async fn listening(gateway: &Gateway) {
     eventually("the gateway answers", async || {
         gateway.client().get("/healthz").try_send().await.ok()
     })

@@ -81,6 +81,7 @@ impl Rig {
                 redelete: LONG,
             },
             uploads_max: 4,
+            terms: Default::default(),
             refencing: None,
             drained: Arc::from([]),
         };

@@ -4,12 +4,17 @@
 use std::sync::Arc;
 
 use fence_core::Refusal;
-use fence_core::ports::{Ledger, LedgerError, Patience, REFENCE_JUMP, Refence, SealVerdict};
+use fence_core::ports::{Ledger, LedgerError, Line, Patience, REFENCE_JUMP, Refence, SealVerdict};
 use uuid::Uuid;
 
 use crate::forced::{Ground, R, applied, commit, put, refused, run, sealing};
 
 const REFENCE: &str = "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+
+/// A line without adoptions.
+fn line(generation: i64) -> Line {
+    Line { generation, adoptions: 0 }
+}
 
 fn asked(forced: bool) -> Refence {
     Refence {
@@ -93,9 +98,9 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
         assert_eq!(ledger.place().await.unwrap().called_for, None);
     }
     // What was seen in another generation says nothing about this one.
-    one.halt(7, "long ago").await.unwrap();
+    one.halt(line(7), "long ago").await.unwrap();
     assert_eq!(ground.written(put(R, 1, "x")).await.version, Some(1));
-    one.halt(0, "it has lost commits").await.unwrap();
+    one.halt(line(0), "it has lost commits").await.unwrap();
     let halted = Err(LedgerError::RefenceRequired("it has lost commits".into()));
     for ledger in [&one, &other] {
         assert_eq!(ledger.epoch().await, halted);
@@ -111,7 +116,7 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
     let place = one.place().await.unwrap();
     assert_eq!((place.called_for, place.generation), (None, 1));
     assert_eq!(one.epoch().await, Ok(epoch.clone()));
-    one.halt(0, "late news of the old generation").await.unwrap();
+    one.halt(line(0), "late news of the old generation").await.unwrap();
     assert_eq!(one.refence(asked(false)).await, Ok(epoch), "nothing calls for it any more");
 }
 
@@ -144,7 +149,7 @@ async fn a_halt_comes_before_the_acts_that_begin_after_it() {
     let before = ground.commit_later(put(R, 1, "before"));
     ground.waiting(1).await;
     let other = ground.other_ledger();
-    let halt = tokio::spawn(async move { other.halt(0, "the test says so").await });
+    let halt = tokio::spawn(async move { other.halt(line(0), "the test says so").await });
     ground.kept_waiting(&halt, 2).await;
     let patient = ground.other_ledger();
     let item = put("other", 2, "after");

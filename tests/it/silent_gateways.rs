@@ -1,5 +1,4 @@
 //! Callers in line whose gateway is gone: all of them leave at once.
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::time::Duration;
 

@@ -240,6 +240,12 @@ impl Gateway {
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
+    /// Agrees what its settings are for all gateways of its ledger.
+    pub async fn agree(&self) {
+        let (code, told, log) = self.run(&["agree", "--reason", "test"]).await;
+        assert_eq!(code, Some(0), "{told}{log}");
+    }
+
     /// Sets an environment variable for its next start.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.settings.env.push((name.to_owned(), value.to_owned()));

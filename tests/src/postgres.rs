@@ -332,7 +332,7 @@ pub fn database_in(url: &str) -> &str {
 
 /// The directory of `initdb` and `postgres`: that of the `PATH`, or the newest that Debian put
 /// under `/usr/lib/postgresql`.
-fn binaries() -> PathBuf {
+pub fn binaries() -> PathBuf {
     let mut installed: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()

@@ -11,7 +11,7 @@ use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
     CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor,
     EventsHead, EventsPage, Garbage, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict,
     Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence,
     Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution,
     Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem,
@@ -482,8 +482,8 @@ impl Ledger for ScriptedLedger {
         self.memory.place().await
     }
 
-    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
-        self.memory.halt(generation, why).await
+    async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
+        self.memory.halt(line, why).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

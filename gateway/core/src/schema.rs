@@ -219,7 +219,7 @@ forms! {
     Count => version()
         .description(Some("A number from 0 to 2^63-1."));
     /// A part of the gateway.
-    Part => words(["gateway", "ledger", "mint", "blobs"])
+    Part => words(["gateway", "ledger", "mint", "blobs", "settings"])
         .description(Some("A part of the gateway."));
     /// That nobody knows.
     Unknown => words(["unknown"])

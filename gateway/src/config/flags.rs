@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use figment::value::{Dict, Value};
 
 use super::upstreams::from_pairs;
-use super::{LogFormat, RefenceMode, RequireLockId};
+use super::{Failover, LogFormat, RefenceMode, RequireLockId};
 
 /// Settings on the command line. Each wins over the environment, which wins over the file.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -63,6 +63,11 @@ pub struct Flags {
     /// [default: auto]
     #[arg(long, value_name = "HOW")]
     pub refence: Option<RefenceMode>,
+
+    /// Declare that a failover of Postgres loses nothing that was acknowledged, so that tokens stay good where
+    /// that is not contradicted [default: lossy]
+    #[arg(long, value_name = "HOW")]
+    pub failover: Option<Failover>,
 
     /// Refuse writes that do not name their lock beside its token; auto: while the gateway listens to
     /// others than this machine [default: auto]
@@ -132,6 +137,7 @@ impl Flags {
             ("etcd", list(&self.etcd)),
             ("etcd_prefix", self.etcd_prefix.clone().map(Value::from)),
             ("refence", refence.map(Value::from)),
+            ("failover", self.failover.map(|failover| Value::from(failover.as_str()))),
             ("require_lock_id", require_lock_id.map(Value::from)),
             ("upstreams", upstreams),
             ("metrics_prefix", list(&self.metrics_prefix)),

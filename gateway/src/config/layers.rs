@@ -51,6 +51,7 @@ pub const SETTINGS: &[(&str, Kind)] = &[
     ("etcd_key_file", Kind::Text),
     ("insecure_backends", Kind::Truth),
     ("refence", Kind::Text),
+    ("failover", Kind::Text),
     ("require_lock_id", Kind::Text),
     ("blobs", Kind::Text),
     ("inline_bytes_max", Kind::Number),

@@ -84,6 +84,8 @@ pub struct Config {
     pub insecure_backends: bool,
     /// Who re-fences a Postgres that may have lost commits.
     pub refence: RefenceMode,
+    /// Whether a failover of Postgres may lose what was acknowledged.
+    pub failover: Failover,
     /// Whether writers must name their lock beside its token.
     pub require_lock_id: RequireLockId,
     /// Where large payloads go; a folder in the data directory by default.
@@ -191,6 +193,26 @@ pub enum RefenceMode {
     Manual,
 }
 
+/// Whether a failover of Postgres may lose what was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Failover {
+    /// For all that is known: all tokens are void after it.
+    Lossy,
+    /// Never: commits wait for a standby, and no other is promoted, or the same disk is started again.
+    Lossless,
+}
+
+impl Failover {
+    /// The word in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lossy => "lossy",
+            Self::Lossless => "lossless",
+        }
+    }
+}
+
 /// Whether writers must name their lock beside its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -224,6 +246,7 @@ impl Default for Config {
             etcd_key_file: None,
             insecure_backends: false,
             refence: RefenceMode::Auto,
+            failover: Failover::Lossy,
             require_lock_id: RequireLockId::Auto,
             blobs: None,
             inline_bytes_max: 256 * 1024,

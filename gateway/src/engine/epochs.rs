@@ -115,7 +115,7 @@ impl Epochs {
         let place = self.ledger.place().await?;
         head.check_owner(place.epoch.ledger)?;
         if let Some(why) = head.witness.as_ref().and_then(|witness| witness.lost(&place)) {
-            self.ledger.halt(place.generation, &why).await?;
+            self.ledger.halt(place.line(), &why).await?;
             return Err(EngineError::RefenceRequired(why));
         }
         Ok(place)

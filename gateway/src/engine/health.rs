@@ -70,7 +70,8 @@ impl Engine {
             (Err(_), Ok(_)) => Ok(()),
             (_, Err(error)) => Err(error.to_string()),
         };
-        Readiness { ledger: ledger.map(drop), mint, blobs }
+        let settings = self.inner.agreement.trouble().map_or(Ok(()), Err);
+        Readiness { ledger: ledger.map(drop), mint, blobs, settings }
     }
 
     /// What the ledger says of itself. Not in line with other queries: it is asked when they are stuck, too.

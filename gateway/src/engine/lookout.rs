@@ -8,9 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ErrorCode;
-use fence_core::ports::{DrainedUpstream, Head, Ledger, Mint, MintError, Place, Runtime, Witness};
+use fence_core::ports::{
+    Adopted, DrainedUpstream, Head, Ledger, Mint, MintError, Place, Runtime, Witness,
+};
 use tokio_util::sync::CancellationToken;
 
+use super::adopting;
+use super::agreement::Agreement;
 use super::epochs::Epochs;
 use super::error::EngineError;
 use super::refencing;
@@ -37,10 +41,14 @@ pub(super) struct Lookout {
     pub(super) refencing: Refencing,
     /// To be forgotten when the ledger is not what it was.
     pub(super) refusals: Arc<Refusals>,
+    /// What all gateways have agreed on.
+    pub(super) agreement: Arc<Agreement>,
     /// The upstreams that a re-fence puts in doubt.
     pub(super) drained: Arc<[DrainedUpstream]>,
     /// Where the ledger stood a moment ago.
     pub(super) last: Option<Place>,
+    /// Why the ledger could not be adopted, as it was logged last.
+    pub(super) unproven: Option<String>,
     /// What trouble was logged last, so that it is logged once.
     pub(super) said: Option<ErrorCode>,
 }
@@ -78,13 +86,16 @@ impl Lookout {
     /// 1. The mint, then the ledger: what the mint has seen of the ledger, the ledger must have.
     /// 2. The ledger has lost commits: that is stored, so that every gateway refuses, and leads to a
     ///    re-fence.
-    /// 3. Else the mint is told how far the ledger is, and is itself held against the ledger.
+    /// 3. The ledger is on a new timeline: it is adopted, if it is declared and proven that nothing was lost; else it
+    ///    is re-fenced.
+    /// 4. Else the mint is told how far the ledger is, and is itself held against the ledger.
     async fn look(&mut self) -> Result<(), EngineError> {
         let head = self.mint.head().await;
         let mut place = self.ledger.place().await?;
+        self.agreement.heard(&place.agreed);
         let last = self.last.replace(place.clone());
         if place.called_for.is_some()
-            || last.as_ref().is_none_or(|last| last.generation != place.generation)
+            || last.as_ref().is_none_or(|last| last.line() != place.line())
         {
             self.refusals.forget();
         }
@@ -94,20 +105,24 @@ impl Lookout {
             && let Some(why) = witness.lost(&place)
             // What calls for a re-fence here does not say yet that another server is the ledger by now.
             && (place.called_for.is_none()
-                || (witness.generation > place.generation
+                || (witness.line() > place.line()
                     && place.called_for.as_ref() != Some(&why)))
         {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
             self.refusals.forget();
-            self.ledger.halt(place.generation, &why).await?;
+            self.ledger.halt(place.line(), &why).await?;
             place.called_for = Some(why);
         }
         if let Some(why) = &place.called_for {
             if last.is_none_or(|last| last.called_for.is_none()) {
                 tracing::warn!(why, how = ?self.refencing, "the ledger must be re-fenced");
             }
+            if adopting::may_be_adopted(&place) && self.adopt().await? {
+                return Ok(());
+            }
             return self.refence(head).await;
         }
+        self.unproven = None;
         if last.as_ref().is_none_or(|last| last.generation < place.generation) {
             // Somebody else re-fenced, and may not have known of them.
             self.ledger.register_upstreams(&self.drained).await?;
@@ -118,9 +133,30 @@ impl Lookout {
         self.compare(&head, last.as_ref(), &place).await
     }
 
+    /// Adopts the ledger's new timeline if that is proven to have lost nothing; says whether there is nothing left
+    /// to do. Also where an operator is to re-fence: nothing is voided by it.
+    async fn adopt(&mut self) -> Result<bool, EngineError> {
+        match adopting::adopt(&self.ledger, &self.mint).await? {
+            Adopted::Done | Adopted::Moved => {
+                self.last = None;
+                Ok(true)
+            }
+            Adopted::Unproven(why) => {
+                if self.unproven.as_ref() != Some(&why) {
+                    tracing::warn!(
+                        why,
+                        "the new timeline is not adopted: it is not proven that nothing was lost"
+                    );
+                    self.unproven = Some(why);
+                }
+                Ok(false)
+            }
+        }
+    }
+
     /// Re-fences if that is this gateway's to do.
     ///
-    /// Not where the mint has seen a later generation: most likely this is an old primary, and another
+    /// Not where the mint has seen a later line: most likely this is an old primary, and another
     /// server was re-fenced in its place. Gateways on either would take turns in voiding each other's
     /// tokens.
     async fn refence(&mut self, head: Result<Head, MintError>) -> Result<(), EngineError> {
@@ -128,11 +164,14 @@ impl Lookout {
             return Ok(());
         }
         let (known, place) = (head?.witness, self.ledger.place().await?);
-        if known.is_some_and(|witness| witness.generation > place.generation) {
-            return Err(EngineError::RefenceRequired(
-                "another server was re-fenced since; if this is the right one, run fencegate refence"
-                    .into(),
-            ));
+        if let Some(known) = known.filter(|witness| witness.line() > place.line()) {
+            let how = match known.generation > place.generation {
+                true => "re-fenced",
+                false => "adopted",
+            };
+            return Err(EngineError::RefenceRequired(format!(
+                "another server was {how} since; if this is the right one, run fencegate refence"
+            )));
         }
         // A ledger that went back may have lost them, and what it does not know it would not doubt.
         self.ledger.register_upstreams(&self.drained).await?;
@@ -156,8 +195,8 @@ impl Lookout {
         }
         let mut witness = Witness::following(head.witness.as_ref(), place);
         let inserted = last.filter(|last| {
-            (last.generation, last.system_id, &last.timeline)
-                == (place.generation, place.system_id, &place.timeline)
+            (last.line(), last.system_id, &last.timeline)
+                == (place.line(), place.system_id, &place.timeline)
         });
         if let Some(last) = inserted
             && last.inserted <= place.flushed

@@ -49,6 +49,8 @@ pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
 /// Re-fences by this gateway.
 pub(super) const REFENCES: &str = "fencegate_refences_total";
+/// Adoptions by this gateway.
+pub(super) const ADOPTIONS: &str = "fencegate_adoptions_total";
 /// Rows that the sweeper removed or settled.
 pub(super) const SWEPT: &str = "fencegate_swept_rows_total";
 /// For how long the sweeper has been at it without catching up.
@@ -116,6 +118,10 @@ pub fn describe() {
     describe_counter!(
         REFENCES,
         "Re-fences by this gateway, each of which voided all tokens granted before"
+    );
+    describe_counter!(
+        ADOPTIONS,
+        "New timelines of the ledger that this gateway took over, with all tokens"
     );
     describe_counter!(
         UNDELIVERED,

@@ -4,6 +4,8 @@
 //! way regardless. Clock, ids and spawning come in from outside.
 
 mod acquired;
+mod adopting;
+pub mod agreement;
 mod batcher;
 mod blobs;
 mod burials;
@@ -38,6 +40,7 @@ mod watch;
 mod writes;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -49,6 +52,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use acquired::Acquired;
+use agreement::Agreement;
 use batcher::Batcher;
 pub use blobs::{
     Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
@@ -104,6 +108,9 @@ pub struct Settings {
     /// Who re-fences a ledger that may have lost commits; `None` for one whose files tell at start,
     /// and which is not looked after.
     pub refencing: Option<Refencing>,
+    /// What this gateway has of the settings that all gateways of a ledger have alike, as [`agreement::terms`] tells
+    /// them; empty where there is but one.
+    pub terms: BTreeMap<String, String>,
     /// The upstreams whose guarantee is `drained`, so that a re-fence puts them in doubt. They are
     /// registered with the ledger before the engine starts.
     pub drained: Arc<[DrainedUpstream]>,
@@ -118,6 +125,8 @@ pub struct Readiness {
     pub mint: Result<(), String>,
     /// The blob store, or why it does not. Without it only large objects cannot be written or read.
     pub blobs: Result<(), String>,
+    /// The settings, or in what they differ from those that all gateways have agreed on.
+    pub settings: Result<(), String>,
 }
 
 /// The engine; cheap to clone.
@@ -147,6 +156,7 @@ struct Inner {
     watches: Watches,
     feed: Feed,
     health: OnceLock<Health>,
+    agreement: Arc<Agreement>,
     closing: CancellationToken,
 }
 
@@ -155,6 +165,11 @@ impl Engine {
     /// its caller is still there or not.
     pub fn holding(&self, held: Arc<dyn Any + Send + Sync>) -> Self {
         Self { inner: Arc::clone(&self.inner), held: Some(held) }
+    }
+
+    /// Whether all gateways have agreed that a write must name its lock beside its token.
+    pub fn requires_lock_id(&self) -> bool {
+        self.inner.agreement.requires_lock_id()
     }
 
     /// Acquires a lock, waits for it, or says who holds it.

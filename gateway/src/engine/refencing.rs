@@ -42,7 +42,7 @@ pub(super) async fn refence(
     if before.called_for.is_none()
         && let Some(lost) = head.witness.as_ref().and_then(|witness| witness.lost(&before))
     {
-        ledger.halt(before.generation, &lost).await?;
+        ledger.halt(before.line(), &lost).await?;
         before.called_for = Some(lost);
     }
     let nonce = runtime.ids.lock().0;

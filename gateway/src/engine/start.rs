@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::agreement::Agreement;
 use super::batcher::{self, Batcher, Limits};
 use super::blobs;
 use super::burials::Burials;
@@ -122,12 +123,13 @@ impl Engine {
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
         let drains = Drains { ledger: Arc::clone(&ledger), line, runtime: runtime.clone() };
         let upstreams = start.upstreams(&ledger, &drains, settings.request_timeout);
-        sweeper::start(Arc::clone(&ledger), &runtime, &settings, drains, closing.clone());
-        let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &closing);
+        let agreement = start.sweeper(&ledger, &settings, drains);
+        let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &agreement, &closing);
         let looked = CancellationToken::new();
-        start.lookout(&ledger, &mint, epochs, &settings, refusals, looked.clone());
-        let retention = settings.retention.clone();
-        let watches = Watches::new(Arc::clone(&ledger), &runtime, retention, closing.clone());
+        let told = Told { refusals, agreement: Arc::clone(&agreement) };
+        start.lookout(&ledger, &mint, epochs, &settings, told, looked.clone());
+        let kept = Arc::clone(&agreement);
+        let watches = Watches::new(Arc::clone(&ledger), &runtime, kept, closing.clone());
         let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
         let inner = Inner {
             ledger,
@@ -148,10 +150,17 @@ impl Engine {
             watches,
             feed,
             health: OnceLock::new(),
+            agreement,
             closing,
         };
         Self { inner: Arc::new(inner), held: None }
     }
+}
+
+/// What hears of what the lookout finds.
+struct Told {
+    refusals: Arc<Refusals>,
+    agreement: Arc<Agreement>,
 }
 
 /// Starts batchers that share runtime, limits and end.
@@ -173,7 +182,7 @@ impl Starter {
         mint: &Arc<dyn Mint>,
         epochs: Arc<Epochs>,
         settings: &Settings,
-        refusals: Arc<Refusals>,
+        told: Told,
         looked: CancellationToken,
     ) {
         let Some(refencing) = settings.refencing else { return looked.cancel() };
@@ -183,12 +192,33 @@ impl Starter {
             epochs,
             runtime: self.runtime.clone(),
             refencing,
-            refusals,
+            refusals: told.refusals,
+            agreement: told.agreement,
             drained: Arc::clone(&settings.drained),
             last: None,
+            unproven: None,
             said: None,
         };
         lookout.start(looked, self.closing.clone());
+    }
+
+    /// The sweeper, and what it and others keep by.
+    fn sweeper(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        settings: &Settings,
+        drains: Drains,
+    ) -> Arc<Agreement> {
+        let (retention, times) = (settings.retention.clone(), settings.blob_times);
+        let agreement = Arc::new(Agreement::new(retention, times, settings.terms.clone()));
+        let sweeping = sweeper::Sweeping {
+            ledger: Arc::clone(ledger),
+            agreement: Arc::clone(&agreement),
+            interval: settings.sweep_interval,
+            drains,
+        };
+        sweeping.start(&self.runtime, self.closing.clone());
+        agreement
     }
 
     fn upstreams(&self, ledger: &Arc<dyn Ledger>, drains: &Drains, timeout: Duration) -> Upstreams {

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fence_core::ports::{Grant, Ledger, LedgerError, LockRecord, Retention, Runtime};
+use fence_core::ports::{Grant, Ledger, LedgerError, LockRecord, Runtime};
 use fence_core::{LockId, LockState, ResourceName};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::agreement::Agreement;
 use super::error::EngineError;
 
 /// The most watchers of one gateway; more are turned away.
@@ -43,7 +44,7 @@ pub(super) struct Watches {
 struct Hub {
     ledger: Arc<dyn Ledger>,
     runtime: Runtime,
-    retention: Retention,
+    agreement: Arc<Agreement>,
     closing: CancellationToken,
     poked: Notify,
     /// The number of watched locks, so that an act that concerns nobody costs nothing.
@@ -80,13 +81,13 @@ impl Watches {
     pub(super) fn new(
         ledger: Arc<dyn Ledger>,
         runtime: &Runtime,
-        retention: Retention,
+        agreement: Arc<Agreement>,
         closing: CancellationToken,
     ) -> Self {
         let hub = Hub {
             ledger,
             runtime: runtime.clone(),
-            retention,
+            agreement,
             closing,
             poked: Notify::new(),
             watched: AtomicUsize::new(0),
@@ -235,7 +236,7 @@ impl Hub {
         }
         // A break shows only once it is stored, and nobody else may come by soon to store it.
         if !due.is_empty() {
-            self.ledger.sweep(&self.retention).await?;
+            self.ledger.sweep(&self.agreement.retention()).await?;
         }
         for ids in due.chunks(BATCH_MAX) {
             for (id, record) in ids.iter().zip(self.ledger.locks(ids).await?) {

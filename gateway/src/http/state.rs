@@ -87,5 +87,12 @@ pub struct AppState {
     pub doors: Arc<Doors>,
 }
 
+impl AppState {
+    /// Whether a write must name its lock beside the token: by this gateway's settings, or as all have agreed since.
+    pub fn requires_lock_id(&self) -> bool {
+        self.requires_lock_id || self.engine.requires_lock_id()
+    }
+}
+
 /// The state as handlers get it.
 pub type App = Arc<AppState>;

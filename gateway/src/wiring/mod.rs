@@ -1,5 +1,6 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+mod agree;
 mod backup;
 mod blobs;
 mod descriptors;
@@ -7,6 +8,7 @@ mod doors;
 mod refence;
 mod scrub;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,7 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
+pub use agree::agree;
 pub use backup::{Backup, backup};
 pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
@@ -183,6 +186,7 @@ async fn open_shared(
         );
     }
     let version = postgres::migrate(&options).await?;
+    agree::hold_to(&ledger, &agree::terms(config)).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
     let mint = Arc::new(mint);
@@ -396,21 +400,29 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         waiters_max: config.waiters_max,
         batch_max: config.batch_max,
         committers,
-        retention: Retention {
-            keys: config.keys_kept,
-            ended_locks: config.ended_locks_kept,
-            buried: config.buried_kept,
-            rejections_max: config.rejections_max,
-            rows_per_pass: SWEEP_ROWS_MAX,
-        },
+        retention: retention(config),
         sweep_interval: config.sweep_interval,
         blob_times: blobs::times(config),
         uploads_max: config.uploads_max,
+        terms: match config.is_shared() {
+            true => agree::terms(config),
+            false => BTreeMap::new(),
+        },
         refencing: config.is_shared().then_some(match config.refence {
             RefenceMode::Auto => Refencing::Auto,
             RefenceMode::Manual => Refencing::Manual,
         }),
         drained: proxy::drained(&config.upstreams),
+    }
+}
+
+fn retention(config: &Config) -> Retention {
+    Retention {
+        keys: config.keys_kept,
+        ended_locks: config.ended_locks_kept,
+        buried: config.buried_kept,
+        rejections_max: config.rejections_max,
+        rows_per_pass: SWEEP_ROWS_MAX,
     }
 }
 

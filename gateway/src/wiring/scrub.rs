@@ -43,6 +43,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     let mut _data_dir = None;
     let mut witness: Option<Arc<dyn Mint>> = None;
     let mut falls = Vec::new();
+    let mut rollback_horizon = config.rollback_horizon;
     let ledger: Arc<dyn Ledger> = match &config.postgres {
         Some(url) => {
             let ledger = PgLedger::new(PgSettings {
@@ -53,6 +54,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
             ledger.check().await.context("cannot use the Postgres server")?;
             falls = ledger.falls().await.context("cannot read the history of the ledger")?;
             if fix {
+                rollback_horizon = super::agree::horizon(config, &ledger).await?;
                 let clock = Arc::clone(&runtime.clock);
                 let mint = EtcdMint::connect(&super::etcd_settings(config), clock)?;
                 witness = Some(Arc::new(mint));
@@ -91,7 +93,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
         blobs: Arc::new(blobs),
         clock: runtime.clock,
         witness,
-        rollback_horizon: config.rollback_horizon,
+        rollback_horizon,
         deep,
         fix,
     };

@@ -13,6 +13,7 @@ mod faults;
 mod ledger;
 mod line;
 mod mutants;
+mod patroni;
 mod payload;
 mod report;
 mod run;
@@ -61,6 +62,11 @@ enum Command {
         #[arg(long)]
         mutant: Option<String>,
     },
+    /// Go through switchovers, restarts and kills of a Postgres that Patroni runs, and judge
+    ///
+    /// Installs Patroni, from the registry of Python, unless it is there. Exits as `run` does; with `lossless`
+    /// no token may be void, without it all must be.
+    Patroni(patroni::Plan),
     /// List the kinds of faults
     Faults,
     /// List the mutants
@@ -85,6 +91,12 @@ async fn main() -> ExitCode {
 async fn carry_out(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Client(settings) => client::live(settings).await,
+        Command::Patroni(plan) => {
+            let report = patroni::run(&plan).await?;
+            print!("\n{report}");
+            println!("\nhistory, report and logs: {}", plan.out.display());
+            return Ok(report.is_clean());
+        }
         Command::Faults => {
             for fault in Fault::value_variants() {
                 let value = fault.to_possible_value();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::BufWriter;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +43,7 @@ const GOODPUT_WITHIN: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(2);
 const COUNTED_FIRST: Duration = Duration::from_secs(20);
 /// How long what was left behind by clients that are gone may take.
-const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+pub const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
 /// What is wanted.
 pub struct Plan {
@@ -78,7 +79,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     if let Some(mutant) = plan.mutant {
         site.mutate(mutant.edits).await;
     }
-    let operator = Operator::start(&book, &site);
+    let operator = Operator::start(&book, &site.fronts());
     let crew = Crew::start(&book, &site.fronts(), plan.seed);
     let mut scene = Scene { site, crew, book: book.clone() };
     let mut log = Log::default();
@@ -87,12 +88,12 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     }
 
     println!("{:>6.1} s  peace", began.elapsed().as_secs_f64());
-    scene.all_are_served(&mut log).await;
+    all_are_served(&book, &mut log.trouble).await;
     let Scene { mut site, crew, .. } = scene;
     log.trouble.extend(crew.end().await);
     operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
-    look_at_everything(&site, &book, &mut log).await?;
+    look_at_everything(&site.fronts(), site.objects().await?, &book, &mut log.trouble).await;
     let mut refences = 0;
     for (number, node) in site.nodes.iter_mut().enumerate() {
         node.gateway.term();
@@ -280,21 +281,21 @@ impl Scene {
         let book = self.book.clone();
         Client::of(number, &self.site.fronts(), Some(gateway), move |line| book.write(line))
     }
+}
 
-    /// Waits until somebody was granted a lock on each resource and wrote under it, since all is well.
-    async fn all_are_served(&self, log: &mut Log) {
-        self.book.healed(stories::resources());
-        let began = Instant::now();
-        loop {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            let left = self.book.not_served(stories::resources());
-            if left.is_empty() {
-                return;
-            }
-            if began.elapsed() > BACK_WITHIN {
-                log.trouble.push(format!("in the end: {left:?}"));
-                return;
-            }
+/// Waits until somebody was granted a lock on each resource and wrote under it, since all is well.
+pub async fn all_are_served(book: &Book, trouble: &mut Vec<String>) {
+    book.healed(stories::resources());
+    let began = Instant::now();
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let left = book.not_served(stories::resources());
+        if left.is_empty() {
+            return;
+        }
+        if began.elapsed() > BACK_WITHIN {
+            trouble.push(format!("in the end: {left:?}"));
+            return;
         }
     }
 }
@@ -321,21 +322,26 @@ async fn supervise(nodes: &mut [Node], trouble: &mut Vec<String>) {
 const PROVEN: [&str; GATEWAYS] = ["proof-0", "proof-1", "proof-2"];
 
 /// An operator, in a task of its own.
-struct Operator {
+pub struct Operator {
     task: JoinHandle<()>,
     stop: Arc<AtomicBool>,
 }
 
 impl Operator {
-    fn start(book: &Book, site: &Site) -> Self {
+    /// Starts it, as a caller of these gateways.
+    pub fn start(book: &Book, fronts: &[SocketAddr]) -> Self {
         let (book, stop) = (book.clone(), Arc::new(AtomicBool::new(false)));
-        let client = Client::of(OPERATOR, &site.fronts(), None, move |line| book.write(line));
+        let client = Client::of(OPERATOR, fronts, None, move |line| book.write(line));
         let told = Arc::clone(&stop);
         let task = tokio::spawn(async move { client.operate(&told).await });
         Self { task, stop }
     }
 
-    async fn end(self) -> Result<()> {
+    /// Lets it finish what it is at.
+    ///
+    /// # Errors
+    /// It has panicked.
+    pub async fn end(self) -> Result<()> {
         self.stop.store(true, Ordering::SeqCst);
         self.task.await.context("the operator")
     }
@@ -355,13 +361,18 @@ async fn prove_all(provers: &mut [Client]) -> Duration {
 }
 
 /// Asks what became of all that is unknown, and of all requests to the upstream, and reads all objects that are there.
-async fn look_at_everything(site: &Site, book: &Book, log: &mut Log) -> Result<()> {
+pub async fn look_at_everything(
+    fronts: &[SocketAddr],
+    objects: Vec<Object>,
+    book: &Book,
+    trouble: &mut Vec<String>,
+) {
     let writer = book.clone();
-    let mut last = Client::of(LAST, &site.fronts(), None, move |line| writer.write(line));
+    let mut last = Client::of(LAST, fronts, None, move |line| writer.write(line));
     for operation in book.unknown().into_iter().chain(book.forwarded()) {
         last.look_up(operation).await;
     }
-    for Object { resource, key, .. } in site.objects().await? {
+    for Object { resource, key, .. } in objects {
         let mut found = None;
         for _ in 0..3 {
             found = last.read(&resource, &key).await;
@@ -370,10 +381,9 @@ async fn look_at_everything(site: &Site, book: &Book, log: &mut Log) -> Result<(
             }
         }
         if !matches!(found, Some(Answer::Value { .. })) {
-            log.trouble.push(format!("{resource}/{key} is there, but a reader was told {found:?}"));
+            trouble.push(format!("{resource}/{key} is there, but a reader was told {found:?}"));
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -341,6 +341,10 @@ fn slow_down(site: &Site, sync: Duration) -> String {
 async fn set_horizon(site: &mut Site, horizon: &str) {
     for node in &mut site.nodes {
         node.gateway.set_env("FENCEGATE_ROLLBACK_HORIZON", horizon);
+    }
+    // None starts with another one than all have.
+    site.nodes[0].gateway.agree().await;
+    for node in &mut site.nodes {
         node.gateway.kill9();
         node.gateway.restart().await;
     }

@@ -2,6 +2,7 @@
 //! breaks naive designs, and makes the test fail that is named here, which passes on the function as it is.
 //! `docs/proof.md` has the list.
 
+mod adoptions;
 mod blobs;
 mod commits;
 mod events;
@@ -47,12 +48,13 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 8] = [
+const THEMES: [(&str, &[Mutant]); 9] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
     ("the short ways", plain::MUTANTS),
     ("guards, epochs, re-fences", guards::MUTANTS),
+    ("adoptions", adoptions::MUTANTS),
     ("drained upstreams", upstreams::MUTANTS),
     ("events", events::MUTANTS),
     ("blobs", blobs::MUTANTS),

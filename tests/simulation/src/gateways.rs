@@ -195,6 +195,7 @@ fn settings() -> Settings {
             redelete: Duration::from_secs(6),
         },
         uploads_max: 8,
+        terms: Default::default(),
         refencing: Some(Refencing::Auto),
         drained: Arc::from([upstream]),
     }

@@ -162,7 +162,14 @@ pub async fn odd_traces_do_no_harm(mint: &dyn Mint) {
 }
 
 fn witness(base: i64, flushed: i64) -> Witness {
-    Witness { generation: 1, base, system_id: 2, timeline: "00000003".into(), flushed }
+    Witness {
+        generation: 1,
+        adoptions: 2,
+        base,
+        system_id: 2,
+        timeline: "00000003".into(),
+        flushed,
+    }
 }
 
 fn carry(nonce: Uuid) -> Carry {

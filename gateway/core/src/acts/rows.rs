@@ -72,13 +72,17 @@ impl Guard {
         Place {
             epoch: self.as_epoch(),
             generation: self.generation,
+            adoptions: 0,
+            adopted_at: 0,
             floor: self.floor,
             highest,
             system_id: 0,
             timeline: String::new(),
+            known_timeline: String::new(),
             inserted: 0,
             flushed: 0,
             called_for: None,
+            agreed: BTreeMap::new(),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict, Object,
     OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
@@ -400,7 +400,7 @@ impl Ledger for MemoryLedger {
     }
 
     /// A ledger in one process loses nothing but with the process.
-    async fn halt(&self, _: i64, _: &str) -> Result<(), LedgerError> {
+    async fn halt(&self, _: Line, _: &str) -> Result<(), LedgerError> {
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! What a ledger and a mint remember of each other, so that either notices what the other lost.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -44,6 +47,51 @@ pub struct Refence {
     pub seen: Option<Stand>,
 }
 
+/// How often the ledger passed to a server that was taken as it is. A later one is greater: what stands on an earlier
+/// line is not the ledger any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// Rises with each re-fence, which voids all tokens.
+    pub generation: i64,
+    /// Rises with each adoption, which voids none.
+    pub adoptions: i64,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.adoptions {
+            0 => write!(f, "generation {}", self.generation),
+            adoptions => write!(f, "generation {}, adoption {adoptions}", self.generation),
+        }
+    }
+}
+
+/// What an adoption goes by: a new timeline that has lost nothing of the one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoption {
+    /// The line before, as the ledger and the mint know it.
+    pub line: Line,
+    /// The database system.
+    pub system_id: i64,
+    /// The timeline that the ledger was on.
+    pub former: String,
+    /// The one that it is on now.
+    pub timeline: String,
+    /// How far the mint has seen the ledger on the former one.
+    pub witnessed: i64,
+}
+
+/// What an adoption came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adopted {
+    /// The ledger goes on, on its new timeline; no token is void.
+    Done,
+    /// Nothing calls for it any more, or the server is not where it was seen: look again.
+    Moved,
+    /// It is not proven that nothing was lost; why.
+    Unproven(String),
+}
+
 /// On which line of history a ledger is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stand {
@@ -56,6 +104,11 @@ pub struct Stand {
 }
 
 impl Place {
+    /// How often it passed to a server that was taken as it is.
+    pub fn line(&self) -> Line {
+        Line { generation: self.generation, adoptions: self.adoptions }
+    }
+
     /// On which line of history it is.
     pub fn stand(&self) -> Stand {
         Stand {
@@ -73,6 +126,10 @@ pub struct Place {
     pub epoch: Epoch,
     /// Rises with each re-fence.
     pub generation: i64,
+    /// Rises with each adoption.
+    pub adoptions: i64,
+    /// Where the timeline before the last adoption ended; 0 if there was none in this generation.
+    pub adopted_at: i64,
     /// Tokens up to this one are void.
     pub floor: i64,
     /// The highest token that was ever sealed; 0 for none.
@@ -81,12 +138,16 @@ pub struct Place {
     pub system_id: i64,
     /// Its timeline; empty for a ledger that has none.
     pub timeline: String,
+    /// The timeline that its guards know: another one after a promotion.
+    pub known_timeline: String,
     /// The position up to which it has written its log; 0 for a ledger that has none.
     pub inserted: i64,
     /// The position up to which the disk has it.
     pub flushed: i64,
     /// Why it must be re-fenced, if it must.
     pub called_for: Option<String>,
+    /// What all its gateways have agreed on, by the names of the settings; empty where there is but one gateway.
+    pub agreed: BTreeMap<String, String>,
 }
 
 /// How far a ledger has been, kept in the mint: a ledger that is behind it has lost commits.
@@ -94,6 +155,9 @@ pub struct Place {
 pub struct Witness {
     /// The generation of the ledger.
     pub generation: i64,
+    /// How often it was adopted.
+    #[serde(default)]
+    pub adoptions: i64,
     /// The base of its epoch.
     pub base: i64,
     /// Its database system.
@@ -110,6 +174,7 @@ impl Witness {
         let same = old.filter(|old| old.is_of(place));
         Self {
             generation: place.generation,
+            adoptions: place.adoptions,
             base: old.map_or(0, |old| old.base).max(place.epoch.base),
             system_id: place.system_id,
             timeline: place.timeline.clone(),
@@ -125,8 +190,24 @@ impl Witness {
                 place.generation, self.generation
             ));
         }
+        if self.line() > place.line() {
+            return Some(format!(
+                "the ledger is of {}, but {} was seen: another server was adopted in its place",
+                place.line(),
+                self.line()
+            ));
+        }
         if self.generation < place.generation {
             return None;
+        }
+        if self.adoptions < place.adoptions {
+            // Raised for the server before, and perhaps after the adoption had looked.
+            return (self.flushed > place.adopted_at).then(|| {
+                format!(
+                    "the ledger was adopted at position {}, but {} was seen flushed before: it has lost commits",
+                    place.adopted_at, self.flushed
+                )
+            });
         }
         if !self.is_of(place) {
             return Some(format!(
@@ -142,8 +223,13 @@ impl Witness {
         })
     }
 
+    /// Of which line of the ledger it is.
+    pub fn line(&self) -> Line {
+        Line { generation: self.generation, adoptions: self.adoptions }
+    }
+
     fn is_of(&self, place: &Place) -> bool {
-        self.generation == place.generation
+        self.line() == place.line()
             && self.system_id == place.system_id
             && self.timeline == place.timeline
     }

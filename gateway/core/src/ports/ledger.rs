@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::act::{LedgerError, Patience};
 use super::commits::Commits;
-use super::disasters::{Epoch, Place, Refence};
+use super::disasters::{Adopted, Adoption, Epoch, Line, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
 use super::locks::{
     BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
@@ -221,8 +221,15 @@ pub trait Ledger: Uploads + Commits + Intents {
     /// Where the ledger stands, also while it must be re-fenced.
     async fn place(&self) -> Result<Place, LedgerError>;
 
-    /// Refuses all acts until a re-fence, if the ledger is still in this generation.
-    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError>;
+    /// Refuses all acts until a re-fence, if the ledger is still on this line.
+    async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError>;
+
+    /// Goes on, with all that it holds, on a new timeline that is proven to have lost nothing of the one before. A
+    /// ledger without timelines has nothing to adopt.
+    async fn adopt(&self, adoption: &Adoption) -> Result<Adopted, LedgerError> {
+        let _ = adoption;
+        Ok(Adopted::Unproven("this ledger has no timelines".into()))
+    }
 
     /// Removes what has been kept long enough and stores breaks that have come due. Returns the
     /// number of rows touched.

@@ -112,6 +112,10 @@ actions! {
     Refence, "refence";
     /// A new epoch of the mint began.
     Epoch, "epoch";
+    /// A new timeline of the ledger was adopted, which had lost nothing.
+    Adopt, "adopt";
+    /// An operator set what all gateways have alike.
+    Agree, "agree";
 }
 
 impl AuditAction {

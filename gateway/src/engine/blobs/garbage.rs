@@ -9,6 +9,7 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 
 use super::store::Store;
+use crate::engine::agreement::Agreement;
 use crate::engine::{EngineError, metrics};
 
 /// Deletions under way at a time.
@@ -22,7 +23,7 @@ const BATCHES_MAX: usize = 100;
 pub struct Collector {
     pub ledger: Arc<dyn Ledger>,
     pub store: Arc<Store>,
-    pub times: BlobTimes,
+    pub agreement: Arc<Agreement>,
 }
 
 impl Collector {
@@ -55,16 +56,17 @@ impl Collector {
     /// 3. The ledger notes it: garbage is deleted a second time after a while (rule 3).
     async fn pass(&self, closing: &CancellationToken) -> Result<(), EngineError> {
         let ours = self.store.ours().await.ok();
+        let times = self.agreement.blob_times();
         for _ in 0..BATCHES_MAX {
             if closing.is_cancelled() {
                 break;
             }
             let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
-            let tidied = self.ledger.tidy_blobs(self.times, limit, ours.is_some()).await?;
+            let tidied = self.ledger.tidy_blobs(times, limit, ours.is_some()).await?;
             ::metrics::counter!(metrics::UPLOADS_GIVEN_UP).increment(tidied.uploads);
             let handed_out = tidied.garbage.len() as u64;
             if let Some(blobs) = ours {
-                self.collect(blobs, tidied.garbage, closing).await?;
+                self.collect(blobs, tidied.garbage, times, closing).await?;
             }
             if handed_out < BATCH && tidied.uploads < BATCH && tidied.versions < BATCH {
                 break;
@@ -78,6 +80,7 @@ impl Collector {
         &self,
         blobs: &Arc<dyn Blobs>,
         garbage: Vec<Garbage>,
+        times: BlobTimes,
         closing: &CancellationToken,
     ) -> Result<(), EngineError> {
         let deleted: Vec<Garbage> = stream::iter(garbage)
@@ -88,7 +91,7 @@ impl Collector {
             .collect()
             .await;
         if !deleted.is_empty() {
-            self.ledger.blobs_deleted(&deleted, self.times).await?;
+            self.ledger.blobs_deleted(&deleted, times).await?;
             ::metrics::counter!(metrics::BLOBS_DELETED).increment(deleted.len() as u64);
             tracing::debug!(deleted = deleted.len(), "collected garbage");
         }

@@ -19,6 +19,7 @@ use fence_core::ports::{Blobs, Ledger, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::agreement::Agreement;
 use super::{EngineError, Settings};
 use garbage::Collector;
 use readers::Readers;
@@ -39,13 +40,14 @@ impl Parts {
         blobs: Option<Arc<dyn Blobs>>,
         runtime: &Runtime,
         settings: &Settings,
+        agreement: &Arc<Agreement>,
         closing: &CancellationToken,
     ) -> Self {
         let store = Arc::new(Store::new(blobs, Arc::clone(ledger)));
         let collector = Collector {
             ledger: Arc::clone(ledger),
             store: Arc::clone(&store),
-            times: settings.blob_times,
+            agreement: Arc::clone(agreement),
         };
         collector.start(runtime, settings.sweep_interval, closing.clone());
         let grace = settings.blob_times.reader_grace;

@@ -32,7 +32,7 @@ impl FromRequestParts<App> for Fenced {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        fence_token(&parts.headers, app.requires_lock_id).map(Self)
+        fence_token(&parts.headers, app.requires_lock_id()).map(Self)
     }
 }
 

@@ -72,6 +72,7 @@ pub async fn readyz(
         part("ledger", state.ledger),
         part("mint", state.mint),
         part("blobs", state.blobs),
+        part("settings", state.settings),
     ];
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok((status, Json(wire::Readiness { ready, parts })).into_response())

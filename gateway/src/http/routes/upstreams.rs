@@ -132,7 +132,7 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 /// What the ledger has to admit.
 fn wish(app: &App, upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
     let resource = upstream.resource(path).map_err(|why| path_invalid(&why))?;
-    let token = fence_token(&parts.headers, app.requires_lock_id)?;
+    let token = fence_token(&parts.headers, app.requires_lock_id())?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
     Ok(Forward {
         upstream: upstream.name.clone(),

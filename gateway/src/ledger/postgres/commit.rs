@@ -25,7 +25,7 @@ pub(super) struct CommitRow {
     created: bool,
     #[sqlx(flatten)]
     grant: GrantColumns,
-    flushed: i64,
+    pub(super) flushed: i64,
 }
 
 /// Distinct values in the order in which they were first seen, named by position from 1.
@@ -129,7 +129,6 @@ pub(super) async fn commit(
     let Some(rows) = rows else {
         return Ok(items.iter().map(|_| WriteVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let earlier = earlier(sessions, &rows).await?;
     let verdicts = rows.into_iter().zip(items).map(|(row, item)| verdict(row, item, &earlier));
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
@@ -207,7 +206,7 @@ async fn commit_any(
     .bind(keeps_versions)
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle_act(session, answer).await
+    sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
 /// The operations that were found to have taken effect earlier. They never change, so reading them

@@ -101,10 +101,9 @@ impl Commits for PgLedger {
         .bind(self.keeps_versions)
         .fetch_all(&mut session.connection);
         let answer = sessions.answer(call).await;
-        let Some(rows) = sessions.settle_act(session, answer).await? else {
+        let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
             return Ok(CommitVerdict::Busy);
         };
-        rows.iter().for_each(|row| sessions.saw(row.flushed));
         self.verdict(rows, &item).await.map_err(unreadable)
     }
 }

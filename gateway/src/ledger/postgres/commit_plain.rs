@@ -89,7 +89,7 @@ impl<'a> Puts<'a> {
         };
         let answer = sessions.answer(query.fetch_all(&mut session.connection)).await;
         let is_applied = matches!(answer, Err(Failure::Duplicate(_)));
-        let rows = match sessions.settle_act(session, answer).await {
+        let rows = match sessions.settle_seen(session, answer, |row| row.flushed).await {
             Err(_) if is_applied => return Ok(Tried::NotPlain),
             Ok(Some(rows)) => rows,
             Ok(None) => return Ok(Tried::Decided(None)),

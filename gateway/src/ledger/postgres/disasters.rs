@@ -1,11 +1,13 @@
 //! Disasters, as calls of `schema/postgres/0005_disasters.sql`.
 
-use fence_core::ports::{Epoch, LedgerError, Place, Refence};
+use std::collections::BTreeMap;
+
+use fence_core::ports::{Adopted, Adoption, Epoch, LedgerError, Line, Place, Refence};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::locks::{EpochRow, busy};
-use super::session::{Sessions, harmless};
+use super::session::{Sessions, Stood, harmless};
 
 pub(super) async fn switch_epoch(
     sessions: &Sessions,
@@ -38,7 +40,7 @@ pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Ep
         .bind(refence.number)
         .bind(refence.known_base)
         // What this gateway has seen, too: the ledger may have forgotten it.
-        .bind(refence.known_generation.max(sessions.generation()))
+        .bind(refence.known_generation.max(sessions.line().map_or(0, |line| line.generation)))
         .bind(&refence.why)
         .bind(refence.forced)
         .bind(refence.seen.as_ref().map(|seen| seen.generation))
@@ -58,60 +60,104 @@ struct PlaceRow {
     #[sqlx(flatten)]
     epoch: EpochRow,
     generation: i64,
+    adoptions: i64,
+    adopted_at: i64,
+    left_at: Option<i64>,
     floor: i64,
     highest: i64,
     system_id: i64,
     timeline: String,
+    known_timeline: String,
     inserted: i64,
     flushed: i64,
     called_for: Option<String>,
     halted: Option<String>,
     standbys: String,
+    agreed: String,
 }
 
 /// Where the ledger stands. On the way this gateway forgets what it held against the ledger, if that
 /// was re-fenced since; if not, and it could not tell the others yet, it tells them.
 pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let mut session = sessions.take().await?;
-    let before = session.generation;
-    let call = sqlx::query_as::<_, PlaceRow>("SELECT * FROM fencegate.place()")
+    let before = session.line;
+    let call = sqlx::query_as::<_, PlaceRow>("SELECT * FROM fencegate.place($1)")
+        .bind(before.map(|line| line.adoptions))
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
-    let untold = sessions.stands(before, row.generation, called_for.is_some());
+    let agreed: BTreeMap<String, String> = serde_json::from_str(&row.agreed)
+        .map_err(|error| LedgerError::Defect(format!("what is agreed: {error}")))?;
+    let line = Line { generation: row.generation, adoptions: row.adoptions };
+    let stood = Stood {
+        line,
+        timeline: &row.known_timeline,
+        left_at: row.left_at,
+        called_for: called_for.is_some(),
+    };
+    let untold = sessions.stands(before, &stood);
     // Another gateway may have found it out.
-    sessions.tells(row.generation, row.halted);
+    sessions.tells(line, row.halted);
     sessions.waits_for(row.standbys);
     if let Some(why) = untold {
-        sessions.tell_others(row.generation, &why).await;
+        sessions.tell_others(line, &why).await;
         called_for = Some(why);
     }
     Ok(Place {
         epoch: row.epoch.into(),
         generation: row.generation,
+        adoptions: row.adoptions,
+        adopted_at: row.adopted_at,
         floor: row.floor,
         highest: row.highest,
         system_id: row.system_id,
         timeline: row.timeline,
+        known_timeline: row.known_timeline,
         inserted: row.inserted,
         flushed: row.flushed,
         called_for,
+        agreed,
     })
 }
 
-pub(super) async fn halt(
-    sessions: &Sessions,
-    generation: i64,
-    why: &str,
-) -> Result<(), LedgerError> {
+pub(super) async fn halt(sessions: &Sessions, line: Line, why: &str) -> Result<(), LedgerError> {
     // First here: a primary that was cut off from its synchronous standby cannot store it any more.
-    sessions.doubt(generation, why);
+    sessions.doubt(line, why);
     let mut session = sessions.take().await?;
-    let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
-        .bind(generation)
+    let call = sqlx::query("SELECT fencegate.halt_at($1, $2, $3)")
+        .bind(line.generation)
+        .bind(line.adoptions)
         .bind(why)
         .execute(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle(session, answer.map(drop)).map_err(harmless)
+}
+
+/// Not an act like the others: it is for a ledger on which those are refused. Sent again it finds that nothing calls
+/// for it any more.
+pub(super) async fn adopt(
+    sessions: &Sessions,
+    adoption: &Adoption,
+) -> Result<Adopted, LedgerError> {
+    let mut session = sessions.take().await?;
+    // What was seen on another line says nothing of the timeline that is left here.
+    let seen = if session.line == Some(adoption.line) { sessions.seen() } else { 0 };
+    let act = "SELECT verdict, why FROM fencegate.adopt($1, $2, $3, $4, $5, $6, $7)";
+    let call = sqlx::query_as::<_, (String, Option<String>)>(act)
+        .bind(seen)
+        .bind(adoption.witnessed)
+        .bind(adoption.line.generation)
+        .bind(adoption.line.adoptions)
+        .bind(adoption.system_id)
+        .bind(&adoption.former)
+        .bind(&adoption.timeline)
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let (verdict, why) = sessions.settle(session, answer).map_err(harmless)?;
+    match verdict.as_str() {
+        "adopted" => Ok(Adopted::Done),
+        "moved" => Ok(Adopted::Moved),
+        _ => Ok(Adopted::Unproven(why.unwrap_or(verdict))),
+    }
 }

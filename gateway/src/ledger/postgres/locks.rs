@@ -71,7 +71,7 @@ pub(super) struct SealRow {
     taken_resources: Option<Vec<String>>,
     taken_held_ms: Option<Vec<i64>>,
     unconfirmed: Option<bool>,
-    flushed: i64,
+    pub(super) flushed: i64,
 }
 
 impl SealRow {
@@ -166,7 +166,6 @@ pub(super) async fn seal(
     let Some(rows) = rows else {
         return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
@@ -202,7 +201,7 @@ async fn seal_any(
     .bind(items.iter().map(|item| item.waits).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle_act(session, answer).await
+    sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
 /// What `fencegate.renew` returns per item.
@@ -272,10 +271,9 @@ pub(super) async fn renew(
         .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let verdicts = rows.into_iter().zip(items).map(|(row, item)| row.verdict(item.lock));
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
@@ -288,7 +286,7 @@ pub(super) struct ReleaseRow {
     resources: Option<Vec<String>>,
     number: Option<i64>,
     waited_for: Option<bool>,
-    flushed: i64,
+    pub(super) flushed: i64,
 }
 
 pub(super) async fn release(
@@ -303,7 +301,6 @@ pub(super) async fn release(
     let Some(rows) = rows else {
         return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let verdict = |row: ReleaseRow| {
         Ok(match row.verdict.as_str() {
             "released" => {
@@ -344,7 +341,7 @@ async fn release_any(
             .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
             .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle_act(session, answer).await
+    sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
 /// What `fencegate.break_locks` returns per item.
@@ -376,10 +373,9 @@ pub(super) async fn break_locks(
     .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| BreakVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let verdict = |(row, item): (&BreakRow, &BreakItem)| {
         let trace = |number| Ended { resource: item.resource.clone(), number };
         Ok(match row.verdict.as_str() {

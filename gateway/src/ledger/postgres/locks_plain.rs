@@ -66,7 +66,9 @@ impl<'a> Seals<'a> {
         .bind(self.column(|item| item.waits))
         .fetch_all(&mut session.connection);
         let answer = sessions.answer(call).await;
-        let Some(rows) = sessions.settle_act(session, answer).await? else { return Ok(None) };
+        let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
+            return Ok(None);
+        };
         let mut placed: Vec<_> = self.items.iter().map(|(at, _)| *at).zip(rows).collect();
         placed.sort_unstable_by_key(|(at, _)| *at);
         Ok(Some(placed.into_iter().map(|(_, row)| row).collect()))
@@ -97,5 +99,5 @@ pub(super) async fn release(
         .bind(ids)
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle_act(session, answer).await
+    sessions.settle_seen(session, answer, |row| row.flushed).await
 }

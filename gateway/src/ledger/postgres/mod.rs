@@ -3,6 +3,7 @@
 //! No transaction is ever held open from here, and no connection is shared: whoever takes a
 //! session owns it until the server has answered, and a session whose answer did not come is closed.
 
+mod agreed;
 mod commit;
 mod commit_many;
 mod commit_plain;
@@ -25,16 +26,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Epoch, EventCursor,
-    EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
-    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
-    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem,
-    WriteVerdict,
+    Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
+    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Line,
+    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
 
+pub use agreed::Change;
 pub use migrate::migrate;
 pub use order::Fall;
 pub use session::{PgSettings, Sessions, Unusable};
@@ -276,8 +278,12 @@ impl Ledger for PgLedger {
         disasters::place(&self.sessions).await
     }
 
-    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
-        disasters::halt(&self.sessions, generation, why).await
+    async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
+        disasters::halt(&self.sessions, line, why).await
+    }
+
+    async fn adopt(&self, adoption: &Adoption) -> Result<Adopted, LedgerError> {
+        disasters::adopt(&self.sessions, adoption).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

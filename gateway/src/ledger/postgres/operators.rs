@@ -31,10 +31,9 @@ pub(super) async fn mark(
         .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| MarkVerdict::Busy).collect());
     };
-    rows.iter().for_each(|row| sessions.saw(row.flushed));
     let verdict = |row: &MarkRow| {
         Ok(match row.verdict.as_str() {
             "changed" => MarkVerdict::Marked { changed: true },

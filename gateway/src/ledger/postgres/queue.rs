@@ -83,11 +83,10 @@ pub(super) async fn join(
     .bind(items.iter().map(waiters_max).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    let Some(rows) = sessions.settle_act(session, answer).await? else {
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.1).await? else {
         return Ok(items.iter().map(|_| JoinVerdict::Busy).collect());
     };
-    let verdict = |(word, flushed): (String, i64)| {
-        sessions.saw(flushed);
+    let verdict = |(word, _): (String, i64)| {
         Ok(match word.as_str() {
             "waiting" => JoinVerdict::Waiting,
             "free" => JoinVerdict::Free,

@@ -22,10 +22,10 @@ use crate::ledger::{did, digest, end, metadata, object_key, resource_name, span,
 macro_rules! fetch {
     ($sessions:expr, $method:ident, $query:expr) => {{
         let session = $sessions.take_for_read().await?;
-        let generation = session.generation;
+        let line = session.line;
         let read = $crate::ledger::postgres::reads::fetch_on!($sessions, session, $method, $query);
         match read {
-            Ok(read) => $sessions.still_present(generation).map(|()| read),
+            Ok(read) => $sessions.still_present(line).map(|()| read),
             Err(error) => Err(error),
         }
     }};

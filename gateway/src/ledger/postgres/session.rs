@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fence_core::ports::LedgerError;
+use fence_core::ports::{LedgerError, Line};
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{ConnectOptions, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,9 +30,9 @@ pub struct PgSettings {
 pub struct Session {
     /// The connection.
     pub connection: PgConnection,
-    /// The generation of the ledger as it was known when the session was taken.
-    pub generation: Option<i64>,
-    /// The highest position that was seen flushed in that generation: a server that is behind it has lost
+    /// The line of the ledger as it was known when the session was taken.
+    pub line: Option<Line>,
+    /// The highest position that was seen flushed on that line: a server that is behind it has lost
     /// commits. Of the same moment: one from before a re-fence would be held against the ledger after it.
     pub seen: i64,
     _permit: OwnedSemaphorePermit,
@@ -41,12 +41,16 @@ pub struct Session {
 /// What this gateway holds against the server.
 #[derive(Debug, Default)]
 struct Standing {
-    /// The generation of the ledger, once it was read. What is held against one generation does not
+    /// The line of the ledger, once it was read. What is held against one generation does not
     /// count in the next: the ledger was re-fenced in between.
-    generation: Option<i64>,
-    /// Why this server must not be acted on any more in this generation.
+    line: Option<Line>,
+    /// The timeline that the ledger's guards know on this line; empty before it was read.
+    timeline: String,
+    /// Where the timeline of the line before ended, if this gateway saw that one, too.
+    left_at: Option<i64>,
+    /// Why this server must not be acted on any more on this line.
     halted: Option<String>,
-    /// Why nothing is read from it as the present, in this generation: the ledger or the mint says that it lost
+    /// Why nothing is read from it as the present, on this line: the ledger or the mint says that it lost
     /// commits, or was replaced. Acts ask the ledger each time.
     doubted: Option<String>,
     /// Why the server that was asked last says of itself that it must be re-fenced. Another one that the address
@@ -95,16 +99,16 @@ impl Sessions {
             .map_err(|_| LedgerError::Unavailable("the ledger is closed".into()))?;
         // Looked at before: while this connects, the address may move and the ledger be re-fenced, and the
         // connection still lead to the server before.
-        let (generation, seen) = {
+        let (line, seen, timeline) = {
             let standing = self.standing();
-            (standing.generation, self.flushed.load(Ordering::Acquire))
+            (standing.line, self.flushed.load(Ordering::Acquire), standing.timeline.clone())
         };
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => self.connect().await?,
+            None => self.connect(&timeline).await?,
         };
-        Ok(Session { connection, generation, seen, _permit: permit })
+        Ok(Session { connection, line, seen, _permit: permit })
     }
 
     /// Ends a call: keeps the session if the server has answered, closes it if not.
@@ -127,6 +131,10 @@ impl Sessions {
             Err(Failure::Behind(why)) => {
                 self.idle().clear();
                 Err(LedgerError::RefenceRequired(why))
+            }
+            Err(Failure::Passed(why)) => {
+                self.idle().clear();
+                Err(LedgerError::Unavailable(why))
             }
             Err(Failure::Answered(error)) => {
                 self.keep(session);
@@ -156,7 +164,7 @@ impl Sessions {
     /// Keeps a connection for the next call. One that is from before a re-fence may lead to a server that was
     /// replaced, and is closed.
     fn keep(&self, session: Session) {
-        if session.generation == self.standing().generation {
+        if session.line == self.standing().line {
             self.idle().push(session.connection);
         }
     }
@@ -175,18 +183,20 @@ impl Sessions {
         }
     }
 
-    /// That what was read in this generation is still the present, now that it was read: while it was,
+    /// That what was read on this line is still the present, now that it was read: while it was,
     /// something may have come to be held against the server.
     ///
     /// # Errors
     /// It may not be.
-    pub fn still_present(&self, generation: Option<i64>) -> Result<(), LedgerError> {
+    pub fn still_present(&self, line: Option<Line>) -> Result<(), LedgerError> {
         if let Some(why) = self.held_against() {
             return Err(LedgerError::RefenceRequired(why));
         }
-        match self.standing().generation == generation {
+        match self.standing().line == line {
             true => Ok(()),
-            false => Err(LedgerError::Unavailable("the ledger was re-fenced meanwhile".into())),
+            false => Err(LedgerError::Unavailable(
+                "the ledger was re-fenced or adopted meanwhile".into(),
+            )),
         }
     }
 
@@ -214,25 +224,26 @@ impl Sessions {
         session: Session,
         answer: Result<T, Failure>,
     ) -> Result<Option<T>, LedgerError> {
-        let generation = session.generation;
+        let line = session.line;
         let behind = match &answer {
             Err(Failure::Behind(why)) => Some(why.clone()),
             _ => None,
         };
         let refused = matches!(&answer, Err(Failure::Answered(LedgerError::RefenceRequired(_))));
+        let passed = matches!(&answer, Err(Failure::Passed(_)));
         let answer = match answer {
             Err(Failure::RowLocked) => self.settle(session, Ok(None)),
             answer => self.settle(session, answer.map(Some)),
         };
-        if refused && self.held_against().is_none() {
+        if passed || (refused && self.held_against().is_none()) {
             // If another gateway found it out, reads here must know before the caller of this act does.
             let _ = place(self).await;
         }
         let Some(why) = behind else { return answer };
         let first = {
             let mut standing = self.standing();
-            if standing.generation != generation {
-                let why = "the ledger was re-fenced meanwhile; nothing was applied";
+            if standing.line != line {
+                let why = "the ledger was re-fenced or adopted meanwhile; nothing was applied";
                 return Err(LedgerError::Unavailable(why.into()));
             }
             let first = standing.halted.is_none();
@@ -241,20 +252,34 @@ impl Sessions {
         };
         if first {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
-            if let Some(generation) = generation {
-                self.tell_others(generation, &why).await;
+            if let Some(line) = line {
+                self.tell_others(line, &why).await;
             }
         }
         answer
     }
 
-    /// Stores what this gateway holds against the server in this generation, unless it was re-fenced
+    /// Ends an act whose rows say which position it made durable, and remembers that.
+    pub async fn settle_seen<T>(
+        &self,
+        session: Session,
+        answer: Result<Vec<T>, Failure>,
+        flushed: impl Fn(&T) -> i64,
+    ) -> Result<Option<Vec<T>>, LedgerError> {
+        let line = session.line;
+        let rows = self.settle_act(session, answer).await?;
+        rows.iter().flatten().for_each(|row| self.saw(line, flushed(row)));
+        Ok(rows)
+    }
+
+    /// Stores what this gateway holds against the server on this line, unless it was re-fenced or adopted
     /// since.
-    pub async fn tell_others(&self, generation: i64, why: &str) {
+    pub async fn tell_others(&self, line: Line, why: &str) {
         let told = async {
             let mut session = self.take().await?;
-            let call = sqlx::query("SELECT fencegate.halt_at($1, $2)")
-                .bind(generation)
+            let call = sqlx::query("SELECT fencegate.halt_at($1, $2, $3)")
+                .bind(line.generation)
+                .bind(line.adoptions)
                 .bind(why)
                 .execute(&mut session.connection);
             let answer = self.answer(call).await;
@@ -265,49 +290,71 @@ impl Sessions {
         }
     }
 
-    /// Takes note of the generation in which the ledger stands, and of whether the ledger itself calls
-    /// for a re-fence. In one that is new to this gateway, nothing is held against it any more, and the
-    /// position may be a lower one. One that is older than what was seen `before` the ledger was asked means
-    /// that it went back; one that is only older than what is known by now was overtaken by another answer.
+    /// Takes note of where the ledger stands, and of whether it calls for a re-fence itself.
+    ///
+    /// 1. On a line that is older than what was seen `before` the ledger was asked, it went back; on one that is only
+    ///    older than what is known by now, the answer was overtaken by another one.
+    /// 2. In a generation that is new to this gateway, nothing is held against it any more, and the position may be a
+    ///    lower one.
+    /// 3. After an adoption, what was seen of the timeline before must lie before the position at which that ended;
+    ///    else the server lacks what this gateway knows to have been acknowledged.
+    ///
     /// Returns what is held against it although it does not say so.
-    pub fn stands(&self, before: Option<i64>, generation: i64, called_for: bool) -> Option<String> {
+    pub fn stands(&self, before: Option<Line>, stand: &Stood<'_>) -> Option<String> {
+        let line = stand.line;
         let mut standing = self.standing();
-        let known = standing.generation;
-        let newer = known.is_none_or(|known| generation > known);
-        standing.generation = known.max(Some(generation));
-        if let Some(known) = before.filter(|before| *before > generation) {
-            standing.halted.get_or_insert_with(|| {
-                format!("the ledger is in generation {generation}, but {known} was seen")
-            });
+        let known = standing.line;
+        let newer = known.is_none_or(|known| line > known);
+        standing.line = known.max(Some(line));
+        if let Some(known) = before.filter(|before| *before > line) {
+            standing
+                .halted
+                .get_or_insert_with(|| format!("the ledger is in {line}, but {known} was seen"));
         }
         if newer {
-            self.flushed.store(0, Ordering::Release);
+            let adopted = known.filter(|known| known.generation == line.generation);
             standing.halted = None;
+            match adopted {
+                None => self.flushed.store(0, Ordering::Release),
+                Some(_) => {
+                    let seen = self.flushed.load(Ordering::Acquire);
+                    standing.halted = lost_at(stand.left_at, seen);
+                }
+            }
+            standing.left_at = stand.left_at.filter(|_| adopted.is_some());
             standing.doubted = None;
             standing.told = None;
             self.idle().clear();
-            if known.is_some() {
-                tracing::warn!(
-                    generation,
+            match (known, adopted) {
+                (None, _) => {}
+                (_, None) => tracing::warn!(
+                    generation = line.generation,
                     "the ledger was re-fenced; what was held against it is over"
-                );
+                ),
+                (_, Some(_)) => tracing::warn!(
+                    timeline = stand.timeline,
+                    "the ledger was adopted on a new timeline; all tokens stay good"
+                ),
             }
         }
-        standing.halted.clone().filter(|_| !called_for)
+        if standing.line == Some(line) {
+            stand.timeline.clone_into(&mut standing.timeline);
+        }
+        standing.halted.clone().filter(|_| !stand.called_for)
     }
 
-    /// Holds it against the server that it lost commits, or was replaced, unless it was re-fenced since.
-    pub fn doubt(&self, generation: i64, why: &str) {
+    /// Holds it against the server that it lost commits, or was replaced, unless it was re-fenced or adopted since.
+    pub fn doubt(&self, line: Line, why: &str) {
         let mut standing = self.standing();
-        if standing.generation == Some(generation) {
+        if standing.line == Some(line) {
             standing.doubted = Some(why.to_owned());
         }
     }
 
-    /// Takes note of whether the server that was asked just now says in this generation that it must be re-fenced.
-    pub fn tells(&self, generation: i64, halted: Option<String>) {
+    /// Takes note of whether the server that was asked just now says on this line that it must be re-fenced.
+    pub fn tells(&self, line: Line, halted: Option<String>) {
         let mut standing = self.standing();
-        if standing.generation == Some(generation) {
+        if standing.line == Some(line) {
             standing.told = halted;
         }
     }
@@ -324,9 +371,14 @@ impl Sessions {
         }
     }
 
-    /// The highest generation that this gateway has seen.
-    pub fn generation(&self) -> i64 {
-        self.standing().generation.unwrap_or(0)
+    /// The latest line that this gateway has seen.
+    pub fn line(&self) -> Option<Line> {
+        self.standing().line
+    }
+
+    /// The highest position that this gateway has seen flushed on the latest line.
+    pub fn seen(&self) -> i64 {
+        self.flushed.load(Ordering::Acquire)
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -352,22 +404,36 @@ impl Sessions {
         }
     }
 
-    /// Remembers a position that the server says is flushed.
-    pub fn saw(&self, flushed: i64) {
-        self.flushed.fetch_max(flushed, Ordering::AcqRel);
+    /// Remembers a position that the server says is flushed, in a session of this line. An answer that is only read
+    /// after the ledger was adopted counts as what was seen before does; after a re-fence, it says nothing.
+    fn saw(&self, line: Option<Line>, flushed: i64) {
+        let mut standing = self.standing();
+        if standing.line == line || standing.line.is_none() {
+            self.flushed.fetch_max(flushed, Ordering::AcqRel);
+        } else if standing.line.map(|line| line.generation) == line.map(|line| line.generation)
+            && standing.halted.is_none()
+        {
+            standing.halted = lost_at(standing.left_at, flushed);
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PgConnection>> {
         self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    async fn connect(&self) -> Result<PgConnection, LedgerError> {
-        self.try_connect(false).await.map_err(|error| LedgerError::Unavailable(error.to_string()))
+    async fn connect(&self, timeline: &str) -> Result<PgConnection, LedgerError> {
+        self.try_connect(timeline, false)
+            .await
+            .map_err(|error| LedgerError::Unavailable(error.to_string()))
     }
 
-    /// A new connection, prepared. With `closely` it is held against a second one, which tells poolers that move
-    /// nobody as long as nobody else is there.
-    async fn try_connect(&self, closely: bool) -> Result<PgConnection, ConnectError> {
+    /// A new connection, prepared for that timeline. With `closely` it is held against a second one, which tells
+    /// poolers that move nobody as long as nobody else is there.
+    async fn try_connect(
+        &self,
+        timeline: &str,
+        closely: bool,
+    ) -> Result<PgConnection, ConnectError> {
         let limit = self.settings.timeout.min(Duration::from_secs(2));
         let options = &self.settings.options;
         let connecting = async {
@@ -378,7 +444,7 @@ impl Sessions {
             {
                 return Err(ConnectError::Pooler);
             }
-            prepare(&mut connection, self.settings.timeout).await?;
+            prepare(&mut connection, self.settings.timeout, timeline).await?;
             Ok::<_, ConnectError>(connection)
         };
         tokio::time::timeout(limit, connecting).await.unwrap_or(Err(ConnectError::Late))
@@ -386,7 +452,7 @@ impl Sessions {
 
     /// Whether the server can be used: a connection to it is made, and ended.
     pub async fn check(&self) -> Result<(), Unusable> {
-        match self.try_connect(true).await {
+        match self.try_connect("", true).await {
             Ok(connection) => {
                 self.idle().push(connection);
                 Ok(())
@@ -394,6 +460,27 @@ impl Sessions {
             Err(error) => Err(Unusable { may_pass: error.may_pass(), text: error.to_string() }),
         }
     }
+}
+
+/// What a look at the ledger has found.
+pub struct Stood<'a> {
+    /// On which line it is.
+    pub line: Line,
+    /// The timeline that its guards know.
+    pub timeline: &'a str,
+    /// Where the timeline ended that this gateway knew when it asked, if the ledger was adopted since.
+    pub left_at: Option<i64>,
+    /// Whether it says itself that it must be re-fenced.
+    pub called_for: bool,
+}
+
+/// Why a ledger has lost commits whose timeline before ended there, if it has. What is not known of it is no reason:
+/// who saw more than one adoption pass unseen has been told the first of them.
+fn lost_at(left_at: Option<i64>, seen: i64) -> Option<String> {
+    let left_at = left_at.filter(|left_at| seen > *left_at)?;
+    Some(format!(
+        "the ledger was adopted at position {left_at}, but {seen} was seen flushed before: it has lost commits"
+    ))
 }
 
 /// Why a server cannot be used.
@@ -460,9 +547,16 @@ pub async fn pin_path(connection: &mut PgConnection) -> Result<(), sqlx::Error> 
 /// Sets limits on a new connection, has its statements planned once, by index, whatever the tables held
 /// when they were planned, and refuses a server that may forget what it acknowledged.
 ///
+/// `timeline` is the one that the gateway knows the ledger to be on, if it does: acts on another one are refused,
+/// until it was looked at.
+///
 /// Without bitmap scans: one of them looks at every row that an index entry leads to, and an index scan marks the
 /// entries of rows that are dead, so that the next one passes them by. Rows that are written often have many.
-async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), ConnectError> {
+async fn prepare(
+    connection: &mut PgConnection,
+    limit: Duration,
+    timeline: &str,
+) -> Result<(), ConnectError> {
     if !notices::listen() {
         return Err(ConnectError::Deaf);
     }
@@ -474,9 +568,11 @@ async fn prepare(connection: &mut PgConnection, limit: Duration) -> Result<(), C
                 set_config('default_transaction_isolation', 'read committed', false),
                 set_config('plan_cache_mode', 'force_generic_plan', false),
                 set_config('enable_seqscan', 'off', false),
-                set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)",
+                set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false),
+                set_config('fencegate.timeline', $2, false)",
     )
     .bind(ms)
+    .bind(timeline)
     .execute(&mut *connection)
     .await?;
     let (commit, encoding, fsync, pages, standbys, recovery): (
@@ -527,6 +623,8 @@ const FALLEN_BEHIND: &str = "FG004";
 /// What is answered in a session that is not the one that was prepared: the schema says so; or a statement is
 /// missing, or there under a name that should be free.
 const MOVED: [&str; 3] = ["FG005", "26000", "42P05"];
+/// What it raises in a session from before the ledger passed to another timeline.
+const PASSED_ON: &str = "FG007";
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -535,6 +633,8 @@ pub enum Failure {
     Answered(LedgerError),
     /// The server is behind a position that this gateway has seen: rolled back.
     Behind(String),
+    /// The ledger has passed to another timeline since this session began: rolled back.
+    Passed(String),
     /// The server gave up waiting for a row that somebody else has locked: rolled back.
     RowLocked,
     /// A unique id that is there already, or that somebody else was using at the same moment: rolled back. The
@@ -560,6 +660,7 @@ impl From<sqlx::Error> for Failure {
                     Some(pg) if MOVED.contains(&pg.code()) => {
                         Self::Moved(format!("{}; {POOLER}", pg.message()))
                     }
+                    Some(pg) if pg.code() == PASSED_ON => Self::Passed(pg.message().to_owned()),
                     Some(pg) if pg.code() == UNIQUE_VIOLATION => {
                         Self::Duplicate(pg.message().to_owned())
                     }
@@ -626,11 +727,44 @@ mod tests {
             connections_max: 1,
             timeout: Duration::from_secs(1),
         });
-        assert_eq!(sessions.stands(None, 1, false), None);
-        assert_eq!(sessions.stands(Some(1), 2, false), None);
-        assert_eq!(sessions.stands(Some(1), 1, false), None);
-        assert_eq!(sessions.generation(), 2);
-        let why = sessions.stands(Some(2), 1, false);
-        assert_eq!(why.as_deref(), Some("the ledger is in generation 1, but 2 was seen"));
+        let stands =
+            |before, generation| sessions.stands(line(before?, 0), &stood(generation, 0, None));
+        assert_eq!(sessions.stands(None, &stood(1, 0, None)), None);
+        assert_eq!(stands(Some(1), 2), None);
+        assert_eq!(stands(Some(1), 1), None);
+        assert_eq!(sessions.line(), line(2, 0));
+        let why = stands(Some(2), 1);
+        let told = "the ledger is in generation 1, but generation 2 was seen";
+        assert_eq!(why.as_deref(), Some(told));
+    }
+
+    fn line(generation: i64, adoptions: i64) -> Option<Line> {
+        Some(Line { generation, adoptions })
+    }
+
+    fn stood(generation: i64, adoptions: i64, left_at: Option<i64>) -> Stood<'static> {
+        let line = Line { generation, adoptions };
+        Stood { line, timeline: "00000002", left_at, called_for: false }
+    }
+
+    /// What an act has seen must be there after an adoption, whenever its answer is read.
+    #[test]
+    fn an_adoption_that_lacks_what_was_seen_is_held_against_the_server() {
+        let why = |known: i64, late: Option<i64>| {
+            let sessions = Sessions::new(PgSettings {
+                options: PgConnectOptions::new(),
+                connections_max: 1,
+                timeout: Duration::from_secs(1),
+            });
+            sessions.stands(None, &stood(1, 0, None));
+            sessions.saw(line(1, 0), known);
+            let found = sessions.stands(line(1, 0), &stood(1, 1, Some(100)));
+            late.into_iter().for_each(|flushed| sessions.saw(line(1, 0), flushed));
+            found.or(sessions.held_against())
+        };
+        assert_eq!(why(100, None), None);
+        assert_eq!(why(100, Some(100)), None);
+        assert!(why(101, None).is_some_and(|why| why.contains("100, but 101 was seen")));
+        assert!(why(5, Some(101)).is_some_and(|why| why.contains("100, but 101 was seen")));
     }
 }

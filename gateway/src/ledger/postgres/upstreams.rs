@@ -115,10 +115,10 @@ impl Intents for PgLedger {
         .bind(items.iter().map(|item| delay_ms(item.max_effect_delay)).collect::<Vec<_>>())
         .fetch_all(&mut session.connection);
         let answer = self.sessions.answer(call).await;
-        let Some(rows) = self.sessions.settle_act(session, answer).await? else {
+        let Some(rows) = self.sessions.settle_seen(session, answer, |row| row.flushed).await?
+        else {
             return Ok(items.iter().map(|_| IntentVerdict::Busy).collect());
         };
-        rows.iter().for_each(|row| self.sessions.saw(row.flushed));
         rows.into_iter().map(OpenRow::verdict).collect::<Result<_, _>>().map_err(unreadable)
     }
 

@@ -32,7 +32,7 @@ use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, Clock,
     CommitItem, CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Listener, LockRecord, MarkItem, MarkVerdict, Object,
+    JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict, Object,
     OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
@@ -573,7 +573,7 @@ impl Ledger for SqliteLedger {
     }
 
     /// What this process has committed, it does not lose; copies are told by their marks.
-    async fn halt(&self, _: i64, _: &str) -> Result<(), LedgerError> {
+    async fn halt(&self, _: Line, _: &str) -> Result<(), LedgerError> {
         Ok(())
     }
 

@@ -377,6 +377,17 @@ impl Client {
         Some(self.acquire(&[on], Duration::ZERO).await?.token)
     }
 
+    /// Takes a lock, to keep it: nobody else wants it, so its token stays good beyond its ttl.
+    pub async fn hold(&mut self, on: &str) -> Option<Held> {
+        self.acquire(&[on], Duration::from_secs(1)).await
+    }
+
+    /// Writes under a lock that was taken to keep it.
+    pub async fn write_under(&mut self, on: &str, held: &Held) -> Option<Answer> {
+        let wish = self.put(on, held.token);
+        self.write(&wish, Some(held.lock)).await
+    }
+
     /// Takes a lock, writes under it and gives it back; whether all of it worked.
     pub async fn prove(&mut self, on: &str) -> bool {
         let Some(held) = self.acquire(&[on], Duration::from_secs(1)).await else {

@@ -184,6 +184,7 @@ fn settings() -> Settings {
             redelete: LONG,
         },
         uploads_max: 4,
+        terms: Default::default(),
         refencing: None,
         drained: Arc::from([]),
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Clock, Effect, Epoch, Ledger as _, LedgerError, OperationRecord, Place, Refence, Stand,
+    Clock, Effect, Epoch, Ledger as _, LedgerError, Line, OperationRecord, Place, Refence, Stand,
 };
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
@@ -196,6 +196,7 @@ impl LedgerServer {
                 true => String::new(),
                 false => state.timeline.to_string(),
             },
+            known_timeline: state.guard.timeline.to_string(),
             inserted: position,
             flushed: position,
             called_for,
@@ -203,8 +204,8 @@ impl LedgerServer {
         })
     }
 
-    fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
-        if now(self.memory().place())?.generation == generation {
+    fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
+        if now(self.memory().place())?.line() == line {
             self.state().guard.halted = Some(why.to_owned());
         }
         Ok(())

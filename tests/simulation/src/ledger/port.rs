@@ -10,7 +10,7 @@ use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, CloseItem,
     CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor,
     EventsHead, EventsPage, Garbage, IdempotencyKey, Intent, IntentFilter, IntentItem,
-    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Listener, LockRecord,
+    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord,
     MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
     ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
     RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
@@ -288,12 +288,10 @@ impl Ledger for SimulatedLedger {
         self.ask(move |server, timeline| server.act(timeline, false, |_| server.place())).await
     }
 
-    async fn halt(&self, generation: i64, why: &str) -> Result<(), LedgerError> {
+    async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
         let why = why.to_owned();
-        self.ask(move |server, timeline| {
-            server.act(timeline, false, |_| server.halt(generation, &why))
-        })
-        .await
+        self.ask(move |server, timeline| server.act(timeline, false, |_| server.halt(line, &why)))
+            .await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -1,0 +1,198 @@
+//! What all gateways of a ledger have alike, and what one of them does while it runs with something else.
+//!
+//! A gateway starts only with what is agreed. While it runs, an operator may agree something else: until it is started
+//! again it then keeps everything for the longer of the two times, so that of two gateways the one that keeps less
+//! never decides.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fence_core::ports::{BlobTimes, Retention};
+
+/// Whether the operators have declared that a failover of the ledger loses nothing.
+pub const FAILOVER: &str = "failover";
+/// The word for it.
+pub const LOSSLESS: &str = "lossless";
+/// Whether writers must name their lock beside its token.
+pub const REQUIRE_LOCK_ID: &str = "require_lock_id";
+const KEYS: &str = "keys_kept";
+const ENDED_LOCKS: &str = "ended_locks_kept";
+const BURIED: &str = "buried_kept";
+const REJECTIONS: &str = "rejections_max";
+const UPLOADS: &str = "uploads_kept";
+const READERS: &str = "reader_grace";
+const HORIZON: &str = "rollback_horizon";
+const VERSIONS: &str = "versions_kept";
+const REDELETE: &str = "redelete_after";
+
+/// The settings that are agreed, as text under their names: times as `7days`, truths as `on` and `off`.
+pub fn terms(
+    retention: &Retention,
+    times: &BlobTimes,
+    failover: &str,
+    requires_lock_id: bool,
+) -> BTreeMap<String, String> {
+    let time = |time: Duration| humantime::format_duration(time).to_string();
+    [
+        (KEYS, time(retention.keys)),
+        (ENDED_LOCKS, time(retention.ended_locks)),
+        (BURIED, time(retention.buried)),
+        (REJECTIONS, retention.rejections_max.to_string()),
+        (UPLOADS, time(times.upload)),
+        (READERS, time(times.reader_grace)),
+        (HORIZON, time(times.rollback_horizon)),
+        (VERSIONS, time(times.versions)),
+        (REDELETE, time(times.redelete)),
+        (FAILOVER, failover.to_owned()),
+        (REQUIRE_LOCK_ID, if requires_lock_id { "on" } else { "off" }.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Each setting in which `ours` differs from what is agreed, in words. What is agreed and not known here is of a newer
+/// gateway, and nothing to this one.
+pub fn differences(
+    ours: &BTreeMap<String, String>,
+    agreed: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let differs = |(name, ours): (&String, &String)| {
+        let agreed = agreed.get(name).filter(|agreed| *agreed != ours)?;
+        Some(format!("{name} is {ours} here and {agreed} by agreement"))
+    };
+    ours.iter().filter_map(differs).collect()
+}
+
+/// What this gateway keeps, given what is agreed.
+#[derive(Debug)]
+pub struct Agreement {
+    retention: Retention,
+    times: BlobTimes,
+    /// What it was started with; empty where nothing is agreed, since there is but one gateway.
+    ours: BTreeMap<String, String>,
+    /// What the ledger said last.
+    agreed: Mutex<BTreeMap<String, String>>,
+}
+
+impl Agreement {
+    /// With these settings, which are agreed as far as is known.
+    pub fn new(retention: Retention, times: BlobTimes, ours: BTreeMap<String, String>) -> Self {
+        Self { retention, times, ours, agreed: Mutex::default() }
+    }
+
+    /// Takes note of what the ledger says, and says once in the log if that is something else than before.
+    pub fn heard(&self, agreed: &BTreeMap<String, String>) {
+        let mut known = self.agreed();
+        if *known == *agreed {
+            return;
+        }
+        let (before, now) = (differences(&self.ours, &known), differences(&self.ours, agreed));
+        agreed.clone_into(&mut known);
+        if !now.is_empty() {
+            tracing::warn!(
+                differences = now.join("; "),
+                "the gateways of this ledger have agreed on other settings; the longer times are kept \
+                 until this gateway is started with them"
+            );
+        } else if !before.is_empty() {
+            tracing::info!("this gateway's settings are those that are agreed again");
+        }
+    }
+
+    /// In what this gateway differs from what is agreed; `None` if in nothing.
+    pub fn trouble(&self) -> Option<String> {
+        let differences = differences(&self.ours, &self.agreed());
+        (!differences.is_empty()).then(|| differences.join("; "))
+    }
+
+    /// How long the sweeper keeps what: never shorter than agreed.
+    pub fn retention(&self) -> Retention {
+        let agreed = self.agreed();
+        let most = agreed.get(REJECTIONS).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Retention {
+            keys: longer(&agreed, KEYS, self.retention.keys),
+            ended_locks: longer(&agreed, ENDED_LOCKS, self.retention.ended_locks),
+            buried: longer(&agreed, BURIED, self.retention.buried),
+            rejections_max: self.retention.rejections_max.max(most),
+            rows_per_pass: self.retention.rows_per_pass,
+        }
+    }
+
+    /// How long blobs are kept: never shorter than agreed.
+    pub fn blob_times(&self) -> BlobTimes {
+        let agreed = self.agreed();
+        BlobTimes {
+            upload: longer(&agreed, UPLOADS, self.times.upload),
+            reader_grace: longer(&agreed, READERS, self.times.reader_grace),
+            rollback_horizon: longer(&agreed, HORIZON, self.times.rollback_horizon),
+            versions: longer(&agreed, VERSIONS, self.times.versions),
+            redelete: longer(&agreed, REDELETE, self.times.redelete),
+        }
+    }
+
+    /// Whether it is agreed that writers name their lock.
+    pub fn requires_lock_id(&self) -> bool {
+        self.agreed().get(REQUIRE_LOCK_ID).is_some_and(|value| value == "on")
+    }
+
+    fn agreed(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The longer of what is agreed and this time.
+fn longer(agreed: &BTreeMap<String, String>, name: &str, ours: Duration) -> Duration {
+    let agreed = agreed.get(name).and_then(|text| humantime::parse_duration(text).ok());
+    agreed.map_or(ours, |agreed| agreed.max(ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn retention(keys: Duration, rejections_max: i64) -> Retention {
+        Retention { keys, ended_locks: HOUR, buried: DAY, rejections_max, rows_per_pass: 10 }
+    }
+
+    fn times(rollback_horizon: Duration, versions: Duration) -> BlobTimes {
+        let upload = 2 * HOUR;
+        BlobTimes { upload, reader_grace: HOUR, rollback_horizon, versions, redelete: HOUR }
+    }
+
+    #[test]
+    fn whoever_keeps_less_than_is_agreed_keeps_what_is_agreed() {
+        let (mine, my_times) = (retention(HOUR, 5), times(Duration::ZERO, 9 * DAY));
+        let ours = terms(&mine, &my_times, "lossy", false);
+        let agreement = Agreement::new(mine, my_times, ours.clone());
+        assert_eq!(agreement.trouble(), None);
+        assert_eq!(agreement.retention().keys, HOUR);
+        agreement.heard(&ours);
+        assert_eq!((agreement.trouble(), agreement.requires_lock_id()), (None, false));
+
+        let mut agreed = terms(&retention(7 * DAY, 9), &times(DAY, DAY), "lossless", true);
+        agreed.insert("of_a_newer_gateway".into(), "1".into());
+        agreement.heard(&agreed);
+        let kept = agreement.retention();
+        assert_eq!((kept.keys, kept.ended_locks, kept.rejections_max), (7 * DAY, HOUR, 9));
+        let kept = agreement.blob_times();
+        // Of these the gateway itself keeps more than is agreed.
+        assert_eq!((kept.rollback_horizon, kept.versions), (DAY, 9 * DAY));
+        assert!(agreement.requires_lock_id());
+        let trouble = agreement.trouble().unwrap();
+        for told in [
+            "keys_kept is 1h here and 7days by agreement",
+            "rollback_horizon is 0s here and 1day by agreement",
+            "versions_kept is 9days here and 1day by agreement",
+            "rejections_max is 5 here and 9 by agreement",
+            "failover is lossy here and lossless by agreement",
+            "require_lock_id is off here and on by agreement",
+        ] {
+            assert!(trouble.contains(told), "{trouble}");
+        }
+        assert_eq!(trouble.split("; ").count(), 6, "{trouble}");
+    }
+}

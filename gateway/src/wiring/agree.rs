@@ -1,0 +1,90 @@
+//! What all gateways of a ledger have alike: a start holds its settings to that, and `fencegate agree` sets it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use fence_core::ports::Ledger as _;
+
+use crate::config::Config;
+use crate::engine::agreement::{self, Agreement};
+use crate::ledger::postgres::{self, Change, PgLedger, PgSettings};
+
+/// What this gateway brings, by the names of the settings.
+pub(super) fn terms(config: &Config) -> BTreeMap<String, String> {
+    agreement::terms(
+        &super::retention(config),
+        &super::blobs::times(config),
+        config.failover.as_str(),
+        config.requires_lock_id(),
+    )
+}
+
+/// Refuses a gateway whose settings are not those that are agreed. The first one on a ledger brings them.
+///
+/// # Errors
+/// It has others, or the ledger does not answer.
+pub(super) async fn hold_to(
+    ledger: &PgLedger,
+    terms: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    let agreed = ledger.agree_first(terms).await.context("cannot read what the gateways agreed")?;
+    let differences = agreement::differences(terms, &agreed);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "all gateways of a ledger must have these settings alike: {}. Set them here as they are agreed, or agree \
+         what is set here for all gateways by: fencegate agree --reason TEXT",
+        differences.join("; ")
+    );
+}
+
+/// Agrees the settings of this command for all gateways; returns what there is to tell.
+///
+/// # Errors
+/// There is but one gateway, or the ledger does not answer.
+pub async fn agree(config: &Config, reason: &str) -> anyhow::Result<String> {
+    ensure!(!reason.trim().is_empty(), "--reason must say why");
+    let Some(url) = &config.postgres else {
+        bail!(
+            "a data directory has one gateway, whose settings hold as they are: there is nothing to agree on"
+        );
+    };
+    let options = super::postgres_options(url)?;
+    let ledger = PgLedger::new(PgSettings {
+        options: options.clone(),
+        connections_max: super::POSTGRES_CONNECTIONS_MAX,
+        timeout: config.request_timeout,
+    });
+    ledger.check().await.context("cannot use the Postgres server")?;
+    postgres::migrate(&options).await?;
+    let agreed = ledger.agree(&terms(config), reason).await;
+    Ok(told(&agreed.context("cannot change what is agreed")?))
+}
+
+fn told(changes: &[Change]) -> String {
+    if changes.is_empty() {
+        return "These settings are agreed already; nothing changed.\n".to_owned();
+    }
+    let line = |Change { name, former, value }: &Change| {
+        format!("{name}: {} -> {value}\n", former.as_deref().unwrap_or("not agreed"))
+    };
+    let lines: String = changes.iter().map(line).collect();
+    lines
+        + "Start every gateway again with these settings. Until then each keeps what it has for the longer of the \
+           two times.\n"
+}
+
+/// How far back a failover or a restore may bring the ledger: as far as is agreed, if that is further than what this
+/// command was told.
+///
+/// # Errors
+/// The ledger does not answer.
+pub(super) async fn horizon(config: &Config, ledger: &PgLedger) -> anyhow::Result<Duration> {
+    let place = ledger.place().await.context("cannot read what the gateways agreed")?;
+    let terms = terms(config);
+    let agreement = Agreement::new(super::retention(config), super::blobs::times(config), terms);
+    agreement.heard(&place.agreed);
+    Ok(agreement.blob_times().rollback_horizon)
+}
