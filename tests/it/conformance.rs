@@ -381,6 +381,7 @@ on_every_ledger! {
         a_refused_seal_makes_no_resource
         objects_are_listed_in_byte_order
         an_unknown_operation_is_unknown
+        keys_are_known_once_they_took_effect
         rejections_are_listed_newest_first
     }
     tidying {

@@ -428,6 +428,10 @@ impl Ledger for ScriptedLedger {
         self.memory.operation_by_key(resource, key).await
     }
 
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Answer<bool> {
+        self.memory.known_keys(keys).await
+    }
+
     async fn versions(
         &self,
         resource: &ResourceName,

@@ -1,8 +1,9 @@
-//! Reads of objects, batched like everything else: many readers, one round trip.
+//! Reads of objects and lookups of idempotency keys, batched like everything else: many readers, one round trip.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fence_core::ResourceName;
 use fence_core::ports::{Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
 
 use super::batcher::Act;
@@ -30,5 +31,27 @@ impl Act for Read {
         _: Patience,
     ) -> Result<Vec<ReadVerdict>, LedgerError> {
         self.ledger.read(items).await
+    }
+}
+
+/// Whether keys took effect, as the act of a batcher: in a line of their own, so that late writes stand in no other.
+pub(super) struct KnownKey {
+    pub(super) ledger: Arc<dyn Ledger>,
+}
+
+#[async_trait]
+impl Act for KnownKey {
+    type Item = (ResourceName, String);
+    type Verdict = bool;
+    type Lane = ();
+
+    const NAME: &'static str = "known_keys";
+    const DROPS_ABANDONED: bool = true;
+    const GATHERS: bool = true;
+
+    fn lane(_: &Self::Item) {}
+
+    async fn run(&self, items: Arc<[Self::Item]>, _: Patience) -> Result<Vec<bool>, LedgerError> {
+        self.ledger.known_keys(&items).await
     }
 }

@@ -34,8 +34,6 @@ const HOLD: Duration = Duration::from_millis(250);
 const STORM: Duration = Duration::from_secs(1);
 /// Answers that are held up at once; those beyond go out as fast as they can.
 const HELD_MAX: usize = 2_048;
-/// Lookups of idempotency keys at once.
-const LOOKUPS_MAX: usize = 2;
 /// Counters of seals; resources share them.
 const SLOTS: usize = 1_024;
 
@@ -94,8 +92,6 @@ pub(super) struct Refusals {
     memory: Mutex<Memory>,
     seals: Vec<AtomicU64>,
     held: Semaphore,
-    /// Room for lookups of keys, apart from all other queries.
-    pub(super) lookups: Arc<Semaphore>,
 }
 
 /// Whether a refusal stays one, whatever happens but a re-fence.
@@ -120,7 +116,6 @@ impl Refusals {
             memory: Mutex::default(),
             seals: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             held: Semaphore::new(HELD_MAX),
-            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
         })
     }
 
@@ -157,12 +152,18 @@ impl Refusals {
         let mut memory = self.memory();
         let kept = memory.find(&(resource.clone(), token))?;
         let age = now.saturating_sub(kept.asked.at);
-        let holds = match kept.refusal {
-            Refusal::Released | Refusal::Broken => age < ENDED_KEPT && kept.asked.seals == seals,
-            _ => age < KEPT,
-        };
-        if !holds {
-            return None;
+        match kept.refusal {
+            Refusal::Released | Refusal::Broken => {
+                if age >= ENDED_KEPT || kept.asked.seals != seals {
+                    return None;
+                }
+            }
+            _ if age >= KEPT => {
+                // This caller asks for all others, who must not ask at the same moment.
+                kept.asked.at = now;
+                return None;
+            }
+            _ => {}
         }
         let again = now.saturating_sub(kept.told_at) < STORM;
         kept.told_at = now;
@@ -271,9 +272,11 @@ impl Engine {
         let began = clock.elapsed();
         let Some((refusal, again)) = refusals.find(first, token) else { return Ok(None) };
         if let Some(key) = key {
-            let lookups = resources.iter().map(|resource| self.key_is_known(resource, key));
+            let lookups = resources.iter().map(|resource| {
+                self.inner.writes.lookups.submit((resource.clone(), key.to_owned()))
+            });
             for known in join_all(lookups).await {
-                if known? {
+                if known.map_err(|failure| EngineError::unread(failure, "keys"))? {
                     return Ok(None);
                 }
             }
@@ -288,14 +291,6 @@ impl Engine {
         }
         ::metrics::counter!(metrics::REFUSED_AGAIN).increment(1);
         Ok(Some(refusal))
-    }
-
-    async fn key_is_known(&self, resource: &ResourceName, key: &str) -> Result<bool, EngineError> {
-        let (ledger, lookups) =
-            (Arc::clone(&self.inner.ledger), Arc::clone(&self.inner.writes.refusals.lookups));
-        let (resource, key) = (resource.clone(), key.to_owned());
-        let call = async move { Ok(ledger.operation_by_key(&resource, &key).await?.is_some()) };
-        self.detached(Some(lookups), call).await
     }
 }
 

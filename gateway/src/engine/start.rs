@@ -22,7 +22,7 @@ use super::grants::{self, Grants, Look};
 use super::line::Line;
 use super::locks::{Break, Locks, Release, Renew};
 use super::lookout::Lookout;
-use super::reads::Read;
+use super::reads::{KnownKey, Read};
 use super::refusals::Refusals;
 use super::rejections::Rejections;
 use super::traces::Traces;
@@ -247,6 +247,7 @@ impl Starter {
             committers: (0..committers.max(1)).map(committer).collect(),
             rejections: Rejections::start(Arc::clone(ledger), &runtime, closing),
             refusals: Arc::clone(refusals),
+            lookups: self.batcher(KnownKey { ledger: Arc::clone(ledger) }),
             under_way: UnderWay::default(),
             runtime,
         }

@@ -18,6 +18,7 @@ use super::batcher::{Act, Batcher, Failure};
 use super::blobs::{UploadHead, Uploaded};
 use super::error::EngineError;
 use super::metrics;
+use super::reads::KnownKey;
 use super::refusals::Refusals;
 use super::rejections::Rejections;
 use super::under_way::UnderWay;
@@ -156,6 +157,7 @@ pub(super) struct Writes {
     pub(super) committers: Vec<Batcher<Commit>>,
     pub(super) rejections: Rejections,
     pub(super) refusals: Arc<Refusals>,
+    pub(super) lookups: Batcher<KnownKey>,
     pub(super) under_way: UnderWay,
     pub(super) runtime: Runtime,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fence_core::wire::Lock;
 use fence_tests::client::object_path;
 use rand::rngs::StdRng;
@@ -45,6 +45,33 @@ impl Caller for Same {
         let text = || String::from_utf8_lossy(answer.body).into_owned();
         ensure!(self.wanted.contains(&answer.status), "{}: {}", answer.status, text());
         Ok(())
+    }
+}
+
+/// Sends one and the same late write again and again, whatever it is told; it is not to be admitted.
+pub struct Late(Same);
+
+impl Late {
+    /// Over a connection of its own.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn new(address: SocketAddr, request: Arc<[u8]>) -> Result<Self> {
+        Ok(Self(Same::new(address, request, 412..413).await?))
+    }
+}
+
+impl Caller for Late {
+    async fn call(&mut self) -> Result<()> {
+        let answer = self.0.connection.ask(&self.0.request).await?;
+        match answer.status {
+            412 => Ok(()),
+            503 => {
+                tokio::time::sleep(PAUSE).await;
+                Ok(())
+            }
+            status => bail!("{status}: {}", String::from_utf8_lossy(answer.body)),
+        }
     }
 }
 

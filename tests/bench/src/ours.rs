@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 
-use crate::callers::{Locker, Same};
+use crate::callers::{Late, Locker, Same};
 use crate::http::request;
 use crate::ledgers::Ledger;
 use crate::line;
-use crate::load::{Measured, Pace, measure};
+use crate::load::{Caller as _, Measured, Pace, measure};
 use crate::paths::Path;
 use crate::prepared::{MANY, Prepared};
 use crate::sample::{Meter, Sample};
@@ -84,8 +84,12 @@ pub async fn ours(
             good
         }
         Path::Zombies => {
-            let each = prepared.zombies.iter().map(|put| Same::new(at, Arc::clone(put), 412..413));
-            let zombies = try_join_all(each).await?;
+            let each = prepared.zombies.iter().map(|put| Late::new(at, Arc::clone(put)));
+            let mut zombies = try_join_all(each).await?;
+            // They are storming already: each of them was refused once.
+            for zombie in zombies.iter_mut().take(prepared.stale.len()) {
+                zombie.call().await?;
+            }
             let (good, zombies) = tokio::join!(
                 good_alone(servers, prepared, lasts),
                 measure(zombies, Pace::Closed, warm_up(lasts), lasts),

@@ -282,6 +282,11 @@ impl Ledger for MemoryLedger {
         Ok(row.and_then(|row| state.rows.operation(row.operation, resource).cloned()))
     }
 
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Result<Vec<bool>, LedgerError> {
+        let state = self.state();
+        Ok(keys.iter().map(|key| state.rows.keys.contains_key(key)).collect())
+    }
+
     async fn versions(
         &self,
         resource: &ResourceName,

@@ -166,6 +166,9 @@ pub trait Ledger: Uploads + Commits + Intents {
         key: &str,
     ) -> Result<Option<Applied>, LedgerError>;
 
+    /// Which of these idempotency keys took effect on their resources.
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Result<Vec<bool>, LedgerError>;
+
     /// The writes of a resource that have a version, newest first.
     async fn versions(
         &self,

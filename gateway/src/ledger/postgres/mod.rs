@@ -221,6 +221,10 @@ impl Ledger for PgLedger {
         reads::operation_by_key(&self.sessions, resource, key).await
     }
 
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Result<Vec<bool>, LedgerError> {
+        reads::known_keys(&self.sessions, keys).await
+    }
+
     async fn versions(
         &self,
         resource: &ResourceName,

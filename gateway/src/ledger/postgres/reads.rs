@@ -461,6 +461,22 @@ pub(super) async fn operation_by_key(
     row.map(OperationRow::applied).transpose()
 }
 
+pub(super) async fn known_keys(
+    sessions: &Sessions,
+    keys: &[(ResourceName, String)],
+) -> Result<Vec<bool>, LedgerError> {
+    let (resources, keys): (Vec<&str>, Vec<&str>) =
+        keys.iter().map(|(resource, key)| (resource.as_str(), key.as_str())).unzip();
+    let query = sqlx::query_scalar::<_, bool>(
+        "SELECT EXISTS (SELECT FROM fencegate.idempotency_keys k
+                        WHERE k.resource = w.resource AND k.key = w.key)
+         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (resource, key, i) ORDER BY w.i",
+    )
+    .bind(resources)
+    .bind(keys);
+    fetch!(sessions, fetch_all, query)
+}
+
 pub(super) async fn record_rejections(
     sessions: &Sessions,
     rejections: &[Rejection],

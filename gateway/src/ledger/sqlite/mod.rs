@@ -494,6 +494,10 @@ impl Ledger for SqliteLedger {
         self.read_operation_by_key(resource, key).await
     }
 
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Result<Vec<bool>, LedgerError> {
+        self.read_known_keys(keys).await
+    }
+
     async fn versions(
         &self,
         resource: &ResourceName,

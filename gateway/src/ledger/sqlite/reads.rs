@@ -226,6 +226,23 @@ impl SqliteLedger {
         Ok(rows.into_iter().find(|applied| applied.resource == *name))
     }
 
+    pub(super) async fn read_known_keys(
+        &self,
+        keys: &[(ResourceName, String)],
+    ) -> Result<Vec<bool>, LedgerError> {
+        let wanted = serde_json::to_string(keys).unwrap_or_default();
+        let mut reader = self.reader().await?;
+        let known: Result<Vec<bool>, _> = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM idempotency_keys k
+                            WHERE k.resource = w.value ->> 0 AND k.key = w.value ->> 1)
+             FROM json_each(?1) w ORDER BY w.key",
+        )
+        .bind(wanted)
+        .fetch_all(&mut *reader)
+        .await;
+        self.keep(reader, known)
+    }
+
     pub(super) async fn list_rejections(
         &self,
         filter: &RejectionFilter,

@@ -231,6 +231,11 @@ impl Ledger for SimulatedLedger {
         self.look_up(move |memory| now(memory.operation_by_key(&resource, &key))).await
     }
 
+    async fn known_keys(&self, keys: &[(ResourceName, String)]) -> Result<Vec<bool>, LedgerError> {
+        let keys = keys.to_vec();
+        self.look_up(move |memory| now(memory.known_keys(&keys))).await
+    }
+
     async fn versions(
         &self,
         resource: &ResourceName,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fence_core::ports::{
     Grant, Ledger, LockRecord, Page, Payload, ReadItem, Rejection, RejectionFilter, SealItem,
-    SealKind,
+    SealKind, WriteItem,
 };
-use fence_core::{LockEnd, LockState, Supersession, Token};
+use fence_core::{LockEnd, LockState, Refusal, Supersession, Token};
 
 use super::build::*;
 
@@ -233,6 +233,22 @@ pub async fn an_unknown_operation_is_unknown(ledger: &dyn Ledger) {
     held(ledger, "r", 10).await;
     assert_eq!(ledger.operation(operation_id()).await.expect("read"), None);
     assert_eq!(ledger.operation_by_key(&name("r"), "once").await.expect("read"), None);
+}
+
+/// Each by itself, in the order that was asked for; keys are of one resource each.
+pub async fn keys_are_known_once_they_took_effect(ledger: &dyn Ledger) {
+    let (ann, bob) = (held(ledger, "r", 10).await, held(ledger, "s", 11).await);
+    apply(ledger, WriteItem { idempotency: keyed("o'\"nce", "x"), ..put(&ann, "k", "x") }).await;
+    let refused = put(&bob, "k", "x");
+    let refused =
+        WriteItem { idempotency: keyed("late", "x"), resource_version: Some(9), ..refused };
+    assert_eq!(refusal(ledger, refused).await, Refusal::VersionMismatch);
+    let asked =
+        [("s", "o'\"nce"), ("r", "o'\"nce"), ("s", "late"), ("r", "o'\"nce"), ("never", "k")];
+    let asked: Vec<_> = asked.iter().map(|(one, key)| (name(one), (*key).to_owned())).collect();
+    let known = ledger.known_keys(&asked).await.expect("read");
+    assert_eq!(known, [false, true, false, true, false]);
+    assert_eq!(ledger.known_keys(&[]).await.expect("read"), [false; 0]);
 }
 
 /// Refused writes of one resource.
