@@ -153,13 +153,13 @@ impl Refusals {
         let kept = memory.find(&(resource.clone(), token))?;
         let age = now.saturating_sub(kept.asked.at);
         match kept.refusal {
-            Refusal::Released | Refusal::Broken => {
-                if age >= ENDED_KEPT || kept.asked.seals != seals {
-                    return None;
-                }
+            Refusal::Released | Refusal::Broken
+                if age >= ENDED_KEPT || kept.asked.seals != seals =>
+            {
+                return None;
             }
-            _ if age >= KEPT => {
-                // This caller asks for all others, who must not ask at the same moment.
+            // This caller asks for all others, who must not ask at the same moment.
+            Refusal::Void | Refusal::Stale { .. } if age >= KEPT => {
                 kept.asked.at = now;
                 return None;
             }
