@@ -195,6 +195,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
     END IF;
+    PERFORM fencegate.assert_session();
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     SELECT * INTO seals FROM fencegate.seal_guard;
     SELECT * INTO writes FROM fencegate.write_guard;

@@ -173,7 +173,8 @@ async fn a_standby_that_lacks_what_was_acknowledged_is_not_adopted() {
         tokio::join!(gateway(&site, "lossless").start(), gateway(&site, "lossless").start());
     let client = one.client();
     let locks: Locks = locks(&site, &client).await;
-    witnessed(&site, 0).await;
+    // So that whoever comes first knows of it.
+    all_witnessed(&site).await;
     let gateways = [&one, &other];
     gateways.iter().for_each(|gateway| gateway.pause());
     site.primary.kill9().await;

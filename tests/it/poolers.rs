@@ -157,7 +157,8 @@ async fn code(ground: &Ground, done: &str, act: &str) -> Option<String> {
 pub async fn no_act_goes_on_in_a_session_that_nobody_prepared() {
     let ground = Ground::new().await;
     let refence = "fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
-    let rest = [refence.to_owned(), "fencegate.halt_at(0, 'test')".to_owned()];
+    let adopt = "fencegate.adopt(0, 0, 0, 0, 0, '00000001', '00000002')";
+    let rest = [refence, adopt, "fencegate.halt_at(0, 0, 'test')"].map(str::to_owned);
     for act in acts(0).iter().chain(&rest) {
         let moved = Some("FG005".to_owned());
         assert_eq!(code(&ground, "SELECT 1", act).await, moved, "{act}");
