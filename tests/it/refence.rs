@@ -165,7 +165,11 @@ async fn after_a_failover_nothing_is_written_until_an_operator_refences() {
         locks.until_late(client, "refence-required").await;
         let new = promptly(client.lock(&json!({ "resource": "job:3" }))).await;
         new.refused(503, "refence-required");
-        client.get("/readyz").send().await.expect(503);
+        // It is known a moment later.
+        eventually("it is not ready", async || {
+            (client.get("/readyz").send().await.status == 503).then_some(())
+        })
+        .await;
     }
     // Looked at again and again, it stays so.
     pause(3000).await;
@@ -181,7 +185,11 @@ async fn after_a_failover_nothing_is_written_until_an_operator_refences() {
     for client in [&client, &idle.client()] {
         locks.until_late(client, "fence-token-void").await;
         locks.all_void(client).await;
-        client.get("/readyz").query("grants", "1").send().await.expect(200);
+        eventually("it is ready", async || {
+            let ready = client.get("/readyz").query("grants", "1").send().await;
+            (ready.status == 200).then_some(())
+        })
+        .await;
     }
     gateway.logged("the ledger was re-fenced").await;
     let again = site.refence(&[]).await;

@@ -1,10 +1,11 @@
 //! Reads of objects and lookups of idempotency keys, batched like everything else: many readers, one round trip.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ResourceName;
-use fence_core::ports::{Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
+use fence_core::ports::{Clock, Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
 
 use super::batcher::Act;
 
@@ -37,7 +38,12 @@ impl Act for Read {
 /// Whether keys took effect, as the act of a batcher: in a line of their own, so that late writes stand in no other.
 pub(super) struct KnownKey {
     pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) clock: Arc<dyn Clock>,
 }
+
+/// How long a batch of keys waits, in which the next gathers: whoever asks was told before that its token is bad, and
+/// the ledger is there for others.
+const LATE: Duration = Duration::from_millis(10);
 
 #[async_trait]
 impl Act for KnownKey {
@@ -52,6 +58,7 @@ impl Act for KnownKey {
     fn lane(_: &Self::Item) {}
 
     async fn run(&self, items: Arc<[Self::Item]>, _: Patience) -> Result<Vec<bool>, LedgerError> {
+        self.clock.sleep(LATE).await;
         self.ledger.known_keys(&items).await
     }
 }

@@ -247,7 +247,10 @@ impl Starter {
             committers: (0..committers.max(1)).map(committer).collect(),
             rejections: Rejections::start(Arc::clone(ledger), &runtime, closing),
             refusals: Arc::clone(refusals),
-            lookups: self.batcher(KnownKey { ledger: Arc::clone(ledger) }),
+            lookups: self.batcher(KnownKey {
+                ledger: Arc::clone(ledger),
+                clock: Arc::clone(&runtime.clock),
+            }),
             under_way: UnderWay::default(),
             runtime,
         }

@@ -20,6 +20,8 @@ use crate::servers::{Servers, warm_up};
 /// Good writes in a second while stale ones are refused, and how many times as many those are.
 const GOOD_PER_SECOND: f64 = 300.0;
 const STALE_PER_GOOD: f64 = 10.0;
+/// Who send those: so many that each is done with one, which may be answered late, before the next is due.
+const STALE: usize = 1_000;
 /// Callers who write to the ledger of many resources.
 const SOME: usize = 16;
 
@@ -70,7 +72,7 @@ pub async fn ours(
             measure(lockers, Pace::Closed, warm_up(lasts), lasts).await
         }
         Path::Goodput => {
-            let each = (0..MANY).map(|number| {
+            let each = (0..STALE).map(|number| {
                 let put = &prepared.stale[number % prepared.stale.len()];
                 Same::new(at, Arc::clone(put), 412..413)
             });
