@@ -52,6 +52,9 @@ enum Command {
         /// From which faults are drawn; by chance, if not said
         #[arg(long)]
         seed: Option<u64>,
+        /// Also judge whether the clients get as much done as before within 10 s of each fault; for a quiet machine
+        #[arg(long)]
+        goodput: bool,
         /// Only these kinds, with commas between them; `faults` lists them
         #[arg(long, value_delimiter = ',')]
         faults: Vec<Fault>,
@@ -112,7 +115,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 println!("{:<26} {}", mutant.name, mutant.what);
             }
         }
-        Command::Run { minutes, seed, faults, out, mutant } => {
+        Command::Run { minutes, seed, goodput, faults, out, mutant } => {
             ensure!((0.0..=1000.0).contains(&minutes), "--minutes is between 0 and 1000");
             let find = |name: String| {
                 let found = mutants::ALL.iter().find(|mutant| mutant.name == name);
@@ -122,6 +125,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
             let plan = Plan {
                 lasts: Duration::from_secs_f64(minutes * 60.0),
                 seed: seed.unwrap_or_else(|| rand::random_range(0..1_000_000)),
+                goodput,
                 faults: if faults.is_empty() { all() } else { faults },
                 out,
                 mutant: mutant.map(find).transpose()?,

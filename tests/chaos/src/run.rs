@@ -51,6 +51,8 @@ pub struct Plan {
     pub lasts: Duration,
     /// From which they are drawn.
     pub seed: u64,
+    /// Whether goodput is judged after each fault.
+    pub goodput: bool,
     /// Of which kinds.
     pub faults: Vec<Fault>,
     /// Where the history and the report are kept.
@@ -193,8 +195,11 @@ impl Scene {
         let mut schedule = Schedule::new(plan);
         let mut provers: Vec<Client> = (0..GATEWAYS).map(|gateway| self.prover(gateway)).collect();
         prove_all(&mut provers).await;
-        let wanted = GOODPUT_SHARE * self.goodput(COUNTED_FIRST).await;
-        println!("goodput must come back to {wanted:.0} calls/s after each fault");
+        let mut wanted = 0.0;
+        if plan.goodput {
+            wanted = GOODPUT_SHARE * self.goodput(COUNTED_FIRST).await;
+            println!("goodput must come back to {wanted:.0} calls/s after each fault");
+        }
         let until = Instant::now() + plan.lasts;
         while !schedule.kinds.is_empty() && (Instant::now() < until || !schedule.had_all()) {
             let quiet = Duration::from_millis(schedule.rng.random_range(200..1200));
@@ -220,9 +225,9 @@ impl Scene {
                 back = prove_all(&mut provers) => back,
                 () = supervise(&mut self.site.nodes, &mut log.trouble) => BACK_WITHIN,
             };
-            let goodput = match back >= BACK_WITHIN {
-                true => None,
-                false => self.goodput_is_back(wanted).await,
+            let goodput = match plan.goodput && back < BACK_WITHIN {
+                true => self.goodput_is_back(wanted).await,
+                false => None,
             };
             let names: Vec<String> =
                 struck.iter().map(|one| format!("{} {}", one.fault, one.where_to)).collect();
@@ -232,14 +237,16 @@ impl Scene {
                 tally.count += 1;
                 let back_ms = u64::try_from(back.as_millis()).unwrap_or(u64::MAX);
                 tally.back_within_ms = tally.back_within_ms.max(back_ms);
-                let goodput_ms =
-                    goodput.map_or(GOODPUT_WITHIN + COUNTED, |(after, _)| back + after);
+                let never = if plan.goodput { GOODPUT_WITHIN + COUNTED } else { Duration::ZERO };
+                let goodput_ms = goodput.map_or(never, |(after, _)| back + after);
                 let goodput_ms = u64::try_from(goodput_ms.as_millis()).unwrap_or(u64::MAX);
                 tally.goodput_within_ms = tally.goodput_within_ms.max(goodput_ms);
             }
             if back >= BACK_WITHIN {
                 log.trouble.push(format!("at {at:.1} s, {names}: after {back:?}"));
-            } else if goodput.is_none_or(|(after, _)| back + after > GOODPUT_WITHIN + COUNTED) {
+            } else if plan.goodput
+                && goodput.is_none_or(|(after, _)| back + after > GOODPUT_WITHIN + COUNTED)
+            {
                 log.trouble.push(format!(
                     "at {at:.1} s, {names}: goodput was not back to {wanted:.0} calls/s after {} s",
                     GOODPUT_WITHIN.as_secs()
@@ -398,6 +405,7 @@ mod tests {
             let plan = Plan {
                 lasts: Duration::ZERO,
                 seed,
+                goodput: false,
                 faults: Fault::value_variants().to_vec(),
                 out: PathBuf::new(),
                 mutant: None,
