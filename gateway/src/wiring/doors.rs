@@ -43,15 +43,15 @@ enum AdminListener {
 /// # Errors
 /// Which of it cannot be listened to, and why.
 pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
-    let listen = async |address| {
-        let listener = TcpListener::bind(address).await;
+    let listen = |address, connections_max| {
+        let listener = http::listen_on(address, connections_max);
         listener.with_context(|| format!("cannot listen on {address}"))
     };
-    let main = listen(config.listen).await?;
+    let main = listen(config.listen, config.connections_max)?;
     let mut admin = Vec::new();
     for at in &config.admin_listen {
         admin.push(match at {
-            AdminAddress::Tcp(address) => AdminListener::Tcp(listen(*address).await?),
+            AdminAddress::Tcp(address) => AdminListener::Tcp(listen(*address, ADMIN_CONNECTIONS)?),
             AdminAddress::Unix(path) => {
                 let (listener, file) = bind_socket(path).await?;
                 AdminListener::Unix(listener, file)

@@ -5,7 +5,24 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+
+/// Listens on an address. So many connections may stand there before they are accepted, or as many as the kernel lets
+/// (`net.core.somaxconn`). What comes beyond is dropped without a word: its caller takes itself for connected, and the
+/// kernels try again later and later, up to a minute.
+///
+/// # Errors
+/// The address cannot be had.
+pub fn listen_on(address: SocketAddr, pending_max: usize) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // The connections of a gateway that has just ended do not keep the next one out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(u32::try_from(pending_max).unwrap_or(u32::MAX))
+}
 
 /// Something that connections come from.
 pub trait Listen: Send {
@@ -39,5 +56,33 @@ impl Listen for UnixListener {
     async fn accept(&mut self) -> io::Result<(UnixStream, Option<SocketAddr>, Option<IpAddr>)> {
         let (stream, _) = Self::accept(self).await?;
         Ok((stream, None, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::try_join_all;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    /// More than a listener takes by default, before the first is accepted.
+    #[tokio::test]
+    async fn a_burst_of_callers_stands_at_the_door_and_none_is_dropped() {
+        const BURST: usize = 1_500;
+        let kernel = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let burst = BURST.min(kernel.trim().parse().unwrap());
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+        let mut listener = listen_on("127.0.0.1:0".parse().unwrap(), BURST).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connecting = try_join_all((0..burst).map(|_| TcpStream::connect(address)));
+        let connected = tokio::time::timeout(Duration::from_secs(30), connecting).await;
+        let callers = connected.expect("none is dropped").unwrap();
+        for _ in &callers {
+            Listen::accept(&mut listener).await.unwrap();
+        }
     }
 }

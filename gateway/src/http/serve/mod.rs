@@ -39,7 +39,7 @@ mod listen;
 
 pub use closed::describe;
 pub(super) use closed::{Reason, count_closed};
-pub use listen::Listen;
+pub use listen::{Listen, listen_on};
 
 /// The ends of the connection that a request came on, as far as it tells.
 #[derive(Debug, Clone, Copy)]
