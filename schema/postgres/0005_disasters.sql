@@ -117,9 +117,6 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     raised bigint;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
-    END IF;
     PERFORM fencegate.assert_session();
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     IF (p_forced OR fencegate.refence_called_for() IS NOT NULL)
@@ -192,9 +189,6 @@ DECLARE
     ended   bigint;
     known   bigint := greatest(p_witnessed, p_seen);
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'the acts need READ COMMITTED' USING ERRCODE = 'FG003';
-    END IF;
     PERFORM fencegate.assert_session();
     LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
     SELECT * INTO seals FROM fencegate.seal_guard;

@@ -72,6 +72,18 @@ impl Door {
         Self { rig, routes }
     }
 
+    /// From now on no list is answered before the gate has a permit for it. Counts those that were asked for.
+    fn gated_lists(&self) -> (Arc<AtomicUsize>, Arc<Semaphore>) {
+        let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let (asking, until) = (Arc::clone(&asked), Arc::clone(&gate));
+        self.rig.ledger.on_list(move || {
+            asking.fetch_add(1, Ordering::SeqCst);
+            let until = Arc::clone(&until);
+            async move { until.acquire().await.unwrap().forget() }.boxed()
+        });
+        (asked, gate)
+    }
+
     fn call(&self, from: Option<&str>, mut request: Request<Body>) -> Call {
         let peer = from.map(|ip| SocketAddr::new(ip.parse().unwrap(), 40_000));
         request.extensions_mut().insert(Ends::of(peer, None, &Proxies::default()));
@@ -208,13 +220,7 @@ async fn places_in_line() {
 #[tokio::test]
 async fn queries() {
     let door = Door::new();
-    let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-    let (asking, until) = (Arc::clone(&asked), Arc::clone(&gate));
-    door.rig.ledger.on_list(move || {
-        asking.fetch_add(1, Ordering::SeqCst);
-        let until = Arc::clone(&until);
-        async move { until.acquire().await.unwrap().forget() }.boxed()
-    });
+    let (asked, gate) = door.gated_lists();
     let until_asked = async |times: usize| {
         eventually("the ledger is asked", async || {
             (asked.load(Ordering::SeqCst) == times).then_some(())
@@ -241,12 +247,7 @@ async fn queries() {
     }
     assert_eq!(asked.load(Ordering::SeqCst), 22);
     // More than a line has room for.
-    let gate = Arc::new(Semaphore::new(0));
-    let until = Arc::clone(&gate);
-    door.rig.ledger.on_list(move || {
-        let until = Arc::clone(&until);
-        async move { until.acquire().await.unwrap().forget() }.boxed()
-    });
+    let (_asked, _gate) = door.gated_lists();
     let line: Vec<_> = (0..32).map(|_| held(door.list(ONE))).collect();
     refused(&door.list(ONE).await);
     drop(held(door.list(OTHER)));
@@ -258,13 +259,7 @@ async fn queries() {
 async fn metrics_are_read_once_for_all_who_ask() {
     let door = Door::new();
     door.rig.granted(R).await;
-    let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-    let (asking, until) = (Arc::clone(&asked), Arc::clone(&gate));
-    door.rig.ledger.on_list(move || {
-        asking.fetch_add(1, Ordering::SeqCst);
-        let until = Arc::clone(&until);
-        async move { until.acquire().await.unwrap().forget() }.boxed()
-    });
+    let (asked, gate) = door.gated_lists();
     let metrics = || door.call(None, Request::get("/metrics").body(Body::empty()).unwrap());
     let first = tokio::spawn(metrics());
     eventually("the ledger is asked", async || (asked.load(Ordering::SeqCst) == 1).then_some(()))

@@ -1,8 +1,9 @@
 //! Names that users choose: resources and object keys. Refused, never repaired.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::is_nfc;
 
@@ -37,10 +38,9 @@ pub enum NameError {
 /// The name of a resource: what a lock covers and whose writers are ordered.
 ///
 /// 1 to 256 bytes of `A-Z a-z 0-9 . _ ~ - : @ # + = ,`, not `.` or `..`. Upper and lower case are
-/// different names. No slash, because proxies mangle `%2F`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ResourceName(String);
+/// different names. No slash, because proxies mangle `%2F`. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceName(Arc<str>);
 
 impl ResourceName {
     /// Checks the name.
@@ -56,7 +56,7 @@ impl ResourceName {
         if name == "." || name == ".." {
             return Err(NameError::Dots);
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     /// The name as text.
@@ -68,10 +68,9 @@ impl ResourceName {
 /// The key of an object inside a resource.
 ///
 /// 1 to 1024 bytes of UTF-8 in NFC, without control or format characters and without empty, `.`
-/// or `..` segments.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ObjectKey(String);
+/// or `..` segments. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey(Arc<str>);
 
 impl ObjectKey {
     /// Checks the key.
@@ -90,7 +89,13 @@ impl ObjectKey {
                     | GeneralCategory::Unassigned
             )
         };
-        if key.chars().any(hidden) {
+        // Most keys are ASCII, where little can be wrong.
+        let is_ascii = key.is_ascii();
+        let is_hidden = match is_ascii {
+            true => key.bytes().any(|byte| byte.is_ascii_control()),
+            false => key.chars().any(hidden),
+        };
+        if is_hidden {
             return Err(NameError::Control);
         }
         for segment in key.split('/') {
@@ -100,10 +105,10 @@ impl ObjectKey {
                 _ => {}
             }
         }
-        if !is_nfc(&key) {
+        if !is_ascii && !is_nfc(&key) {
             return Err(NameError::NotNfc);
         }
-        Ok(Self(key))
+        Ok(Self(key.into()))
     }
 
     /// The key as text.
@@ -128,6 +133,12 @@ macro_rules! text {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:?}", self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -174,6 +185,8 @@ mod tests {
             "a\u{200d}b",
             "a\u{ad}b",
             "a\u{2028}b",
+            "a\u{7f}b",
+            "a\tb",
         ] {
             assert!(ObjectKey::new(bad).is_err(), "{bad:?}");
         }

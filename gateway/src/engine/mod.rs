@@ -286,10 +286,10 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
         let record = Record {
-            resource: request.resource.clone(),
-            key: request.effect.key().cloned(),
+            resource: &request.resource,
+            key: request.effect.key(),
             token: request.token,
-            request_id: request.request_id.clone(),
+            request_id: &request.request_id,
         };
         self.refuse_known(&record, request.idempotency_key.as_deref(), true).await?;
         let outcome = self.inner.writes.write(request).await;

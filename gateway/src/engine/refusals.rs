@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ impl Memory {
 pub(super) struct Refusals {
     runtime: Runtime,
     memory: Mutex<Memory>,
+    /// Whether anything was ever kept: most gateways refuse nothing for days.
+    is_used: AtomicBool,
     seals: Vec<AtomicU64>,
     held: Semaphore,
 }
@@ -114,6 +116,7 @@ impl Refusals {
         Arc::new(Self {
             runtime: runtime.clone(),
             memory: Mutex::default(),
+            is_used: AtomicBool::new(false),
             seals: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             held: Semaphore::new(HELD_MAX),
         })
@@ -138,6 +141,7 @@ impl Refusals {
             return;
         }
         let told_at = self.runtime.clock.elapsed();
+        self.is_used.store(true, Ordering::Release);
         let mut memory = self.memory();
         if memory.forgotten == asked.forgotten {
             let kept = Kept { refusal: refusal.clone(), asked, told_at };
@@ -147,6 +151,9 @@ impl Refusals {
 
     /// What the ledger would say of a write with this token, if that is known, and whether it was said a moment ago.
     fn find(&self, resource: &ResourceName, token: Token) -> Option<(Refusal, bool)> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
         let now = self.runtime.clock.elapsed();
         let seals = self.seals(resource).load(Ordering::Acquire);
         let mut memory = self.memory();
@@ -226,11 +233,11 @@ impl Engine {
     /// late.
     pub(super) async fn refuse_known(
         &self,
-        record: &Record,
+        record: &Record<'_>,
         key: Option<&str>,
         may_wait: bool,
     ) -> Result<(), WriteFailure> {
-        let resources = std::slice::from_ref(&record.resource);
+        let resources = std::slice::from_ref(record.resource);
         let known = self.known(resources, record.token, key, may_wait).await;
         let Some(error) = known.transpose() else { return Ok(()) };
         let error = error.map_or_else(|error| error, EngineError::Refused);
@@ -269,8 +276,8 @@ impl Engine {
         let refusals = &self.inner.writes.refusals;
         let Some(first) = resources.first() else { return Ok(None) };
         let clock = &self.inner.runtime.clock;
-        let began = clock.elapsed();
         let Some((refusal, again)) = refusals.find(first, token) else { return Ok(None) };
+        let began = clock.elapsed();
         if let Some(key) = key {
             let lookups = resources.iter().map(|resource| {
                 self.inner.writes.lookups.submit((resource.clone(), key.to_owned()))

@@ -287,15 +287,12 @@ impl Engine {
     pub async fn admit(&self, request: Forward) -> Result<Admitted, WriteFailure> {
         let upstreams = &self.inner.upstreams;
         let operation = self.inner.runtime.ids.operation();
-        let record = Record {
-            resource: request.resource.clone(),
-            key: None,
-            token: request.token,
-            request_id: request.request_id,
-        };
+        let resource = request.resource.clone();
+        let (token, request_id) = (request.token, &request.request_id);
+        let record = Record { resource: &resource, key: None, token, request_id };
         // Not held up: it has its share of what may be in flight to the upstream.
         self.refuse_known(&record, None, false).await?;
-        let asked = self.inner.writes.refusals.asking(&request.resource);
+        let asked = self.inner.writes.refusals.asking(&resource);
         let drained = request.drained;
         let item = IntentItem {
             operation,
@@ -330,7 +327,7 @@ impl Engine {
             }
             Some(IntentVerdict::Refused(refusal)) => {
                 let writes = &self.inner.writes;
-                writes.refusals.keep(&record.resource, record.token, &refusal, asked);
+                writes.refusals.keep(&resource, token, &refusal, asked);
                 writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))
             }

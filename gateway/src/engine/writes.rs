@@ -168,17 +168,13 @@ impl Writes {
         let began = self.runtime.clock.elapsed();
         let operation = self.runtime.ids.operation();
         let (item, request_id) = item(operation, request);
+        let (resource, key, token) =
+            (item.resource.clone(), item.effect.key().cloned(), item.token);
         let mark =
             item.idempotency.as_ref().map(|one| self.under_way.mark(&item.resource, &one.key));
         let is_second = matches!(mark, Some(None));
-        let record = Record {
-            resource: item.resource.clone(),
-            key: item.effect.key().cloned(),
-            token: item.token,
-            request_id,
-        };
-        let asked = self.refusals.asking(&item.resource);
-        let verdict = self.committer(&item.resource).submit(item).await;
+        let asked = self.refusals.asking(&resource);
+        let verdict = self.committer(&resource).submit(item).await;
         let took = self.runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
         let outcome = match verdict {
@@ -186,7 +182,13 @@ impl Writes {
                 Ok(WriteOutcome { applied, replayed })
             }
             Ok(WriteVerdict::Refused(refusal)) => {
-                self.refusals.keep(&record.resource, record.token, &refusal, asked);
+                self.refusals.keep(&resource, token, &refusal, asked);
+                let record = Record {
+                    resource: &resource,
+                    key: key.as_ref(),
+                    token,
+                    request_id: &request_id,
+                };
                 self.reject(&record, &refusal);
                 Err(EngineError::Refused(refusal))
             }
@@ -221,20 +223,20 @@ impl Writes {
     }
 
     /// Keeps a refusal for the operator, off the hot path.
-    pub(super) fn reject(&self, record: &Record, refusal: &Refusal) {
+    pub(super) fn reject(&self, record: &Record<'_>, refusal: &Refusal) {
         let reason = refusal.code().as_str();
         metrics::count_rejection(refusal.code());
         let at = self.runtime.clock.now();
         let mut rejection = Rejection {
             at,
             resource: record.resource.clone(),
-            key: record.key.clone(),
+            key: record.key.cloned(),
             reason: reason.to_owned(),
             token: Some(record.token),
             grants_behind: None,
             superseded_ms: None,
             owner: None,
-            request_id: record.request_id.clone(),
+            request_id: record.request_id.to_owned(),
             times: 1,
         };
         if let Refusal::Stale { at: superseded, grants_behind, owner, .. } = refusal {
@@ -254,21 +256,21 @@ impl Writes {
 }
 
 /// What the operator's record needs of a write.
-pub(super) struct Record {
-    pub(super) resource: ResourceName,
-    pub(super) key: Option<ObjectKey>,
+pub(super) struct Record<'write> {
+    pub(super) resource: &'write ResourceName,
+    pub(super) key: Option<&'write ObjectKey>,
     pub(super) token: Token,
-    pub(super) request_id: String,
+    pub(super) request_id: &'write str,
 }
 
-impl Record {
+impl<'write> Record<'write> {
     /// Of a write whose body has not been read.
-    pub(super) fn of(head: &UploadHead) -> Self {
+    pub(super) fn of(head: &'write UploadHead) -> Self {
         Self {
-            resource: head.resource.clone(),
-            key: Some(head.key.clone()),
+            resource: &head.resource,
+            key: Some(&head.key),
             token: head.token,
-            request_id: head.request_id.clone(),
+            request_id: &head.request_id,
         }
     }
 }

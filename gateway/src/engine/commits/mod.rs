@@ -258,10 +258,10 @@ impl Engine {
         refusal: &Refusal,
     ) {
         let record = Record {
-            resource: resource.clone(),
-            key: step.and_then(|step| step.key().cloned()),
+            resource,
+            key: step.and_then(CommitStep::key),
             token: head.token,
-            request_id: head.request_id.clone(),
+            request_id: &head.request_id,
         };
         self.inner.writes.reject(&record, refusal);
     }
