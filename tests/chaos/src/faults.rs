@@ -58,6 +58,12 @@ pub enum Fault {
     StandbyPromoted,
     /// The same, and etcd is restored from an old snapshot before anybody has seen the standby
     BothRestored,
+    /// Patroni hands over to another node in good order
+    PatroniSwitchover,
+    /// Patroni restarts the primary
+    PatroniRestart,
+    /// The node of the primary is killed, its Patroni too
+    PatroniKill,
     /// The store stands still
     StoreStop,
     /// The store is killed
@@ -117,7 +123,10 @@ impl Fault {
             | Self::BackendStop
             | Self::DiskSlow
             | Self::StandbyStop
-            | Self::StandbyKill => Part::Postgres,
+            | Self::StandbyKill
+            | Self::PatroniSwitchover
+            | Self::PatroniRestart
+            | Self::PatroniKill => Part::Postgres,
             Self::StoreStop | Self::StoreKill => Part::Store,
             Self::EdgeSlow
             | Self::EdgeHalfOpen
@@ -130,6 +139,22 @@ impl Fault {
             | Self::DiskFull
             | Self::StandbyPromoted
             | Self::BothRestored => Part::All,
+        }
+    }
+
+    /// Whether it can be had where Patroni runs Postgres, or where it does not. What a cluster brings back by itself
+    /// is not also brought back by hand.
+    pub fn happens(self, to_patroni: bool) -> bool {
+        match self {
+            Self::PatroniSwitchover | Self::PatroniRestart | Self::PatroniKill => to_patroni,
+            Self::PostgresStop
+            | Self::PostgresKill
+            | Self::DiskFull
+            | Self::StandbyStop
+            | Self::StandbyKill
+            | Self::StandbyPromoted
+            | Self::BothRestored => !to_patroni,
+            _ => true,
         }
     }
 

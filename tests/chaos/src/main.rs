@@ -9,6 +9,7 @@ mod book;
 mod client;
 mod crew;
 mod crowd;
+mod database;
 mod faults;
 mod ledger;
 mod line;
@@ -30,6 +31,7 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::faults::Fault;
 use crate::run::Plan;
+use crate::site::Patroni;
 
 /// Breaks real servers under a Fencegate, and judges what its callers were told.
 #[derive(Parser)]
@@ -55,6 +57,13 @@ enum Command {
         /// Also judge whether the clients get as much done as before within 10 s of each fault; for a quiet machine
         #[arg(long)]
         goodput: bool,
+        /// Let Patroni run Postgres, installed from the registry of Python unless it is there, and tell the gateways
+        /// this of its failovers; its events are among the faults then, and what it does by itself is not
+        #[arg(long, value_name = "FAILOVER")]
+        patroni: Option<patroni::Failover>,
+        /// Where Patroni is installed, if it is not there yet
+        #[arg(long, default_value = "target/tools")]
+        tools: PathBuf,
         /// Only these kinds, with commas between them; `faults` lists them
         #[arg(long, value_delimiter = ',')]
         faults: Vec<Fault>,
@@ -115,8 +124,12 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 println!("{:<26} {}", mutant.name, mutant.what);
             }
         }
-        Command::Run { minutes, seed, goodput, faults, out, mutant } => {
+        Command::Run { minutes, seed, goodput, patroni, tools, faults, out, mutant } => {
             ensure!((0.0..=1000.0).contains(&minutes), "--minutes is between 0 and 1000");
+            for fault in &faults {
+                let so = if patroni.is_some() { "with" } else { "without" };
+                ensure!(fault.happens(patroni.is_some()), "{fault} does not happen {so} --patroni");
+            }
             let find = |name: String| {
                 let found = mutants::ALL.iter().find(|mutant| mutant.name == name);
                 found.with_context(|| format!("no mutant is named {name:?}"))
@@ -128,6 +141,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 goodput,
                 faults: if faults.is_empty() { all() } else { faults },
                 out,
+                patroni: patroni.map(|failover| Patroni { tools, failover }),
                 mutant: mutant.map(find).transpose()?,
             };
             let report = run::run(&plan).await?;

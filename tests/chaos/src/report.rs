@@ -30,6 +30,10 @@ pub struct Report {
     pub seconds: u64,
     /// The mutant that was switched on, if any.
     pub mutant: Option<&'static str>,
+    /// New timelines of Postgres that were proven to have lost nothing.
+    pub adoptions: usize,
+    /// How often all tokens were void from then on.
+    pub refences: usize,
     /// All faults.
     pub faults_total: u64,
     /// By kind.
@@ -106,6 +110,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {fault:<20} not on this machine: {why}")?;
         }
         writeln!(f, "\n{} calls, {} takeovers", self.calls, self.takeovers)?;
+        writeln!(f, "{} re-fences, {} timelines adopted", self.refences, self.adoptions)?;
         for (asked, by_outcome) in &self.outcomes {
             let all: u64 = by_outcome.values().sum();
             writeln!(f, "  {asked:<10} {all:>8}")?;

@@ -24,9 +24,10 @@ use crate::crew::Crew;
 use crate::faults::{Fault, Part};
 use crate::ledger::Object;
 use crate::mutants::Mutant;
+use crate::patroni::is_void;
 use crate::report::{Report, Tally, takeovers};
 use crate::scene::Scene;
-use crate::site::{GATEWAYS, Node, Site};
+use crate::site::{GATEWAYS, Node, Patroni, Site};
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
 pub const PROVERS: u32 = 40_000;
@@ -45,6 +46,10 @@ const COUNTED_FIRST: Duration = Duration::from_secs(20);
 /// How long what was left behind by clients that are gone may take.
 pub const SETTLES_WITHIN: Duration = Duration::from_secs(3);
 
+/// What a gateway logs once it has adopted a timeline, and once it has re-fenced the ledger.
+pub const ADOPTED: &str = "it was adopted, no token is void";
+pub const REFENCED: &str = "the ledger was re-fenced: all tokens up to the floor";
+
 /// What is wanted.
 pub struct Plan {
     /// How long faults go on.
@@ -57,6 +62,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// Where the history and the report are kept.
     pub out: PathBuf,
+    /// That Patroni runs Postgres, and how.
+    pub patroni: Option<Patroni>,
     /// What is made wrong on purpose.
     pub mutant: Option<&'static Mutant>,
 }
@@ -77,9 +84,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let began = Instant::now();
     println!("seed {}: starting the servers", plan.seed);
     let book = Book::default();
-    let site = Site::start(&book).await?;
+    let site = Site::start(&book, plan.patroni.as_ref()).await?;
     if let Some(mutant) = plan.mutant {
-        site.mutate(mutant.edits).await;
+        site.mutate(mutant.edits).await?;
     }
     let operator = Operator::start(&book, &site.fronts());
     let crew = Crew::start(&book, &site.fronts(), plan.seed);
@@ -96,7 +103,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
     look_at_everything(&site.fronts(), site.objects().await?, &book, &mut log.trouble).await;
-    let mut refences = 0;
+    let (mut adoptions, mut refences) = (0, 0);
     for (number, node) in site.nodes.iter_mut().enumerate() {
         node.gateway.term();
         let status = node.gateway.wait_for_exit().await;
@@ -107,10 +114,13 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         }
         let panics = said.lines().filter(|line| line.contains("panicked at"));
         log.trouble.extend(panics.map(|line| format!("gateway {number}: {line}")));
-        refences += said.matches("the ledger was re-fenced: all tokens up to the floor").count();
+        adoptions += said.matches(ADOPTED).count();
+        refences += said.matches(REFENCED).count();
     }
+    site.database.keep_logs(&plan.out)?;
     let rollbacks = book.rollbacks();
-    if refences > rollbacks {
+    // A failover that is not declared to lose nothing, or cannot be proven to, is taken for one that does.
+    if refences > rollbacks && plan.patroni.is_none() {
         log.trouble
             .push(format!("{refences} re-fences, but the ledger went back {rollbacks} times"));
     }
@@ -118,7 +128,10 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let wishes = book.wishes();
     let held = site.held(&wishes).await?;
     log.trouble.extend(held.misplaced(&wishes));
-    let (history, outcomes) = book.close(held);
+    let (mut history, outcomes) = book.close(held);
+    if plan.patroni.is_some() {
+        history.records.retain(|record| !is_void(record));
+    }
     let codes = outcomes.values().flat_map(BTreeMap::keys);
     let unreadable = codes.filter(|code| code.starts_with("unreadable") || *code == "no-code");
     log.trouble.extend(unreadable.cloned());
@@ -130,6 +143,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         seed: plan.seed,
         seconds: began.elapsed().as_secs(),
         mutant: plan.mutant.map(|mutant| mutant.name),
+        adoptions,
+        refences,
         faults_total: log.faults.values().map(|tally| tally.count).sum(),
         faults: log.faults,
         unavailable: unavailable.collect(),
@@ -153,8 +168,9 @@ struct Schedule {
 
 impl Schedule {
     fn new(plan: &Plan) -> Self {
-        let kinds = plan.faults.iter().copied().filter(|fault| fault.unavailable().is_none());
-        let kinds: Vec<Fault> = kinds.collect();
+        let kinds = plan.faults.iter().copied();
+        let kinds = kinds.filter(|fault| fault.happens(plan.patroni.is_some()));
+        let kinds: Vec<Fault> = kinds.filter(|fault| fault.unavailable().is_none()).collect();
         let mut rng = StdRng::seed_from_u64(plan.seed);
         let mut first = kinds.clone();
         first.shuffle(&mut rng);
@@ -408,6 +424,7 @@ mod tests {
                 goodput: false,
                 faults: Fault::value_variants().to_vec(),
                 out: PathBuf::new(),
+                patroni: None,
                 mutant: None,
             };
             let mut schedule = Schedule::new(&plan);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fence_tests::chaos::{ChaosProxy, Direction};
+use fence_tests::postgres::Postgres;
 use fence_tests::process::signal;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -13,9 +14,10 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 use crate::book::Book;
 use crate::crew::{Crew, PROCESSES};
 use crate::crowd::Crowd;
+use crate::database::{Database, new_disk};
 use crate::faults::{Fault, Part};
 use crate::line::moment;
-use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site, new_disk};
+use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site};
 
 /// How soon a process sees that its clock was set.
 const CLOCK_READ_AGAIN: Duration = Duration::from_millis(2200);
@@ -32,9 +34,14 @@ enum Edge {
 }
 
 impl Edge {
-    fn any(rng: &mut StdRng) -> Self {
+    fn any(site: &Site, rng: &mut StdRng) -> Self {
         let gateway = rng.random_range(0..GATEWAYS);
-        match rng.random_range(0..6) {
+        let kinds = match site.database {
+            Database::Pair(_) => 6,
+            // Its nodes follow each other without a proxy.
+            Database::Patroni(_) => 5,
+        };
+        match rng.random_range(0..kinds) {
             0 => Self::ClientGateway(gateway),
             1 => Self::GatewayPostgres(gateway),
             2 => Self::GatewayEtcd(gateway),
@@ -51,7 +58,10 @@ impl Edge {
             Self::GatewayEtcd(gateway) => site.nodes[gateway].etcd.iter().collect(),
             Self::GatewayStore(gateway) => vec![&site.nodes[gateway].store],
             Self::EtcdPeers(member) => vec![&site.peers[member]],
-            Self::Replication => vec![&site.replication],
+            Self::Replication => match &site.database {
+                Database::Pair(pair) => vec![&pair.replication],
+                Database::Patroni(_) => Vec::new(),
+            },
         }
     }
 }
@@ -158,10 +168,13 @@ impl Scene {
             }
             Fault::EtcdRestored => restore_etcd(site).await,
             Fault::EtcdWiped => wipe_etcd(site).await,
-            Fault::PostgresStop => site.primary.pause(),
-            Fault::PostgresKill => site.primary.kill9().await,
+            Fault::PostgresStop => site.database.as_pair()?.primary.pause(),
+            Fault::PostgresKill => site.database.as_pair()?.primary.kill9().await,
+            Fault::PatroniSwitchover | Fault::PatroniRestart | Fault::PatroniKill => {
+                site.database.as_managed()?.strike(fault).await?;
+            }
             Fault::BackendsTerminated => {
-                let ended = site.primary.terminate_backends(site.database()).await;
+                let ended = end_backends(site).await?;
                 (struck.where_to, struck.lasts) = (format!("{ended} of them"), Duration::ZERO);
             }
             Fault::BackendStop => {
@@ -174,14 +187,11 @@ impl Scene {
                 struck.where_to = slow_down(site, ms(rng, 50, 250));
             }
             Fault::DiskFull => {
-                if let Some(disk) = site.primary.disk() {
-                    disk.fill();
-                }
-                need_more_log(site).await;
+                fill_disk(&site.database.as_pair()?.primary).await;
                 struck.lasts = ms(rng, 1500, 4000);
             }
-            Fault::StandbyStop => site.standby.pause(),
-            Fault::StandbyKill => site.standby.kill9().await,
+            Fault::StandbyStop => site.database.as_pair()?.standby.pause(),
+            Fault::StandbyKill => site.database.as_pair()?.standby.kill9().await,
             Fault::StandbyPromoted => self.promote(false, rng).await?,
             Fault::BothRestored => self.promote(true, rng).await?,
             Fault::StoreStop => site.store.pause(),
@@ -191,7 +201,7 @@ impl Scene {
             | Fault::EdgeOneWay
             | Fault::EdgeReset
             | Fault::EdgeRefused => {
-                let edge = Edge::any(rng);
+                let edge = Edge::any(site, rng);
                 struck.where_to = strike_edge(site, edge, fault, rng).await;
                 struck.edge = Some(edge);
             }
@@ -224,22 +234,27 @@ impl Scene {
             Fault::EtcdStop => site.etcd[target].resume(),
             Fault::EtcdKill => site.etcd[target].spawn(),
             Fault::EtcdRestored | Fault::EtcdWiped | Fault::BackendsTerminated => {}
-            Fault::PostgresStop => site.primary.resume(),
-            Fault::PostgresKill => site.revive_postgres().await,
+            Fault::PostgresStop => site.database.as_pair()?.primary.resume(),
+            Fault::PostgresKill => site.database.as_pair()?.revive().await,
+            Fault::PatroniSwitchover | Fault::PatroniRestart | Fault::PatroniKill => {
+                site.database.as_managed()?.mend().await?;
+            }
             Fault::BackendStop => signal("CONT", &struck.pids),
             Fault::DiskSlow => site.syncs.slow_down(Duration::ZERO),
             Fault::DiskFull => {
-                if let Some(disk) = site.primary.disk() {
+                let pair = site.database.as_pair()?;
+                if let Some(disk) = pair.primary.disk() {
                     disk.free();
                 }
                 // Postgres gives up where it cannot even write its log.
-                site.revive_postgres().await;
+                pair.revive().await;
             }
-            Fault::StandbyStop => site.standby.resume(),
-            Fault::StandbyKill => site.standby.start().await,
+            Fault::StandbyStop => site.database.as_pair()?.standby.resume(),
+            Fault::StandbyKill => site.database.as_pair()?.standby.start().await,
             Fault::StandbyPromoted | Fault::BothRestored => {
-                let (port, disk) = (site.replication.port(), new_disk().await);
-                site.standby = site.primary.standby_through(port, disk).await;
+                let pair = site.database.as_pair()?;
+                let (port, disk) = (pair.replication.port(), new_disk().await);
+                pair.standby = pair.primary.standby_through(port, disk).await;
             }
             Fault::StoreStop => site.store.resume(),
             Fault::StoreKill => site.store.restart().await,
@@ -271,18 +286,19 @@ impl Scene {
     /// 4. With `both`, etcd goes back as well: of the last grants neither knows any more.
     /// 5. The standby is a primary, and the gateways reach it.
     async fn promote(&mut self, both: bool, rng: &mut StdRng) -> Result<()> {
-        let site = &mut self.site;
-        site.standby.caught_up(&site.primary).await;
-        site.standby.stop_following().await;
+        let pair = self.site.database.as_pair()?;
+        pair.standby.caught_up(&pair.primary).await;
+        pair.standby.stop_following().await;
         let behind = Duration::from_millis(rng.random_range(200..3000));
         tokio::time::sleep(behind).await;
-        site.primary.kill9().await;
+        pair.primary.kill9().await;
         let died_at = moment();
         if both {
-            restore_etcd(site).await;
+            restore_etcd(&self.site).await;
         }
-        site.standby.promote().await;
-        let mut connection = site.standby.connect(site.database()).await;
+        let pair = self.site.database.as_pair()?;
+        pair.standby.promote().await;
+        let mut connection = pair.standby.connect(&pair.ledger).await;
         let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
             .fetch_one(&mut connection)
             .await?;
@@ -291,11 +307,11 @@ impl Scene {
             .await?;
         let kept = kept.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
         self.book.rollback(died_at, generation, kept.collect::<Result<_>>()?);
-        let port = site.standby.port();
-        site.replication.retarget(port);
-        site.nodes.iter().for_each(|node| node.postgres.retarget(port));
+        let port = pair.standby.port();
+        pair.replication.retarget(port);
+        self.site.nodes.iter().for_each(|node| node.postgres.retarget(port));
         // The old primary goes with its disk once the new one has a standby.
-        std::mem::swap(&mut site.primary, &mut site.standby);
+        std::mem::swap(&mut pair.primary, &mut pair.standby);
         Ok(())
     }
 }
@@ -320,9 +336,12 @@ async fn begin_etcd(site: &Site) {
     }
 }
 
-/// Makes Postgres write so much log that it needs new files, for which there is no space. It gives up over it.
-async fn need_more_log(site: &Site) {
-    let url = site.primary.url("postgres");
+/// Fills the disk, and makes Postgres write so much log that it needs new files. It gives up over it.
+async fn fill_disk(primary: &Postgres) {
+    if let Some(disk) = primary.disk() {
+        disk.fill();
+    }
+    let url = primary.url("postgres");
     let Ok(mut connection) = PgConnection::connect(&url).await else { return };
     let more = "SELECT pg_logical_emit_message(false, 'chaos', repeat('x', 8000000))";
     for _ in 0..60 {
@@ -350,13 +369,19 @@ async fn set_horizon(site: &mut Site, horizon: &str) {
     }
 }
 
+/// Ends all connections to the ledger; returns how many there were.
+async fn end_backends(site: &Site) -> Result<i64> {
+    let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    Ok(sqlx::query_scalar(others).fetch_one(&mut site.database.connect().await?).await?)
+}
+
 /// A process of Postgres that has a connection of a gateway.
 async fn some_backend(site: &Site, rng: &mut StdRng) -> Result<Vec<u32>> {
-    let mut connection = site.primary.connect("postgres").await;
-    let pids: Vec<i32> = sqlx::query_scalar("SELECT pid FROM pg_stat_activity WHERE datname = $1")
-        .bind(site.database())
-        .fetch_all(&mut connection)
-        .await?;
+    let others = "SELECT pid FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let mut connection = site.database.connect().await?;
+    let pids: Vec<i32> = sqlx::query_scalar(others).fetch_all(&mut connection).await?;
     Ok(pids.choose(rng).and_then(|pid| u32::try_from(*pid).ok()).into_iter().collect())
 }
 

@@ -1,5 +1,5 @@
-//! The servers of a run, as one would have them: three members of etcd, Postgres with a standby, a store, three
-//! gateways, and a proxy on every edge between them.
+//! The servers of a run, as one would have them: three members of etcd, Postgres with a standby or under Patroni, a
+//! store, three gateways, and a proxy on every edge between them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,28 +7,25 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use fence_tests::chaos::ChaosProxy;
-use fence_tests::disk::Disk;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::mutants::{Edit, mutate};
-use fence_tests::postgres::Postgres;
-use fence_tests::process::{eventually, free_port, loopback};
+use fence_tests::process::{free_port, loopback};
 use fence_tests::slow_disk::SlowDisk;
 use fence_tests::stores::{Kind, Store};
 use fence_tests::upstream::Upstream;
 use futures::future::join_all;
-use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use crate::book::Book;
+use crate::database::Database;
 use crate::ledger::{Held, Object};
+use crate::patroni::Failover;
 use crate::upstream;
 
 /// How many gateways there are.
 pub const GATEWAYS: usize = 3;
 const MEMBERS: usize = 3;
-/// The size of a disk under Postgres.
-const DISK_MIB: u64 = 1024;
 /// How long replaced blobs are kept for a standby that is behind: longer than one is ever behind here.
 pub const ROLLBACK_HORIZON: &str = "20s";
 
@@ -55,6 +52,14 @@ impl Node {
     }
 }
 
+/// That Patroni runs Postgres, and how.
+pub struct Patroni {
+    /// Where it is installed, if it is not there yet.
+    pub tools: PathBuf,
+    /// What the gateways are told of a failover.
+    pub failover: Failover,
+}
+
 /// All servers.
 pub struct Site {
     /// The members of etcd.
@@ -62,12 +67,8 @@ pub struct Site {
     /// To each member, from the others.
     pub peers: Vec<ChaosProxy>,
     /// Postgres.
-    pub primary: Postgres,
-    /// Its standby.
-    pub standby: Postgres,
-    /// From the standby to the primary.
-    pub replication: ChaosProxy,
-    /// How long the disks under both sync.
+    pub database: Database,
+    /// How long the disks under it sync.
     pub syncs: SlowDisk,
     /// The S3 server.
     pub store: Store,
@@ -75,7 +76,6 @@ pub struct Site {
     pub nodes: Vec<Node>,
     /// The last snapshot of etcd.
     pub snapshot: PathBuf,
-    database: String,
     _upstream: Upstream,
     _clocks: TempDir,
 }
@@ -84,11 +84,11 @@ pub struct Site {
 #[derive(Clone, Copy)]
 struct Servers<'a> {
     etcd: &'a [Etcd],
-    primary: &'a Postgres,
+    database: &'a Database,
     store: &'a Store,
     upstream: &'a Upstream,
-    database: &'a str,
     prefix: &'a str,
+    failover: &'static str,
 }
 
 /// What shifts the wall clock of a program, if it is installed.
@@ -100,8 +100,11 @@ pub fn clock_shifter() -> Option<PathBuf> {
 }
 
 impl Site {
-    /// Starts all of them.
-    pub async fn start(book: &Book) -> Result<Self> {
+    /// Starts all of them; with `patroni` on a cluster that it runs.
+    ///
+    /// # Errors
+    /// What does not start.
+    pub async fn start(book: &Book, patroni: Option<&Patroni>) -> Result<Self> {
         let mut ports = Vec::new();
         let mut peers = Vec::new();
         for _ in 0..MEMBERS {
@@ -111,10 +114,15 @@ impl Site {
             peers.push(proxy);
         }
         let syncs = SlowDisk::new();
-        let (etcd, primary) = tokio::join!(Etcd::cluster_of(&ports), Self::new_postgres(&syncs));
-        let database = primary.database_name().await;
-        let replication = ChaosProxy::start(primary.port()).await;
-        let standby = primary.standby_through(replication.port(), new_disk().await).await;
+        let database = async {
+            match patroni {
+                Some(patroni) => Database::patroni(&patroni.tools, &syncs).await,
+                None => Ok(Database::pair(&syncs).await),
+            }
+        };
+        let (etcd, database) = tokio::join!(Etcd::cluster_of(&ports), database);
+        let database = database?;
+        let failover = patroni.map_or(Failover::Lossy, |patroni| patroni.failover).name();
         let store = Store::start(Kind::S3).await;
         let upstream = upstream::start(book).await;
         let clocks = TempDir::new()?;
@@ -124,11 +132,11 @@ impl Site {
             let clock = clocks.path().join(number.to_string());
             let servers = Servers {
                 etcd: &etcd,
-                primary: &primary,
+                database: &database,
                 store: &store,
                 upstream: &upstream,
-                database: &database,
                 prefix: &prefix,
+                failover,
             };
             nodes.push(Self::node(&servers, clock).await?);
         }
@@ -136,33 +144,27 @@ impl Site {
         Ok(Self {
             etcd,
             peers,
-            primary,
-            standby,
-            replication,
+            database,
             syncs,
             store,
             nodes,
             snapshot,
-            database,
             _upstream: upstream,
             _clocks: clocks,
         })
     }
 
-    async fn new_postgres(syncs: &SlowDisk) -> Postgres {
-        Postgres::on_with(new_disk().await, syncs.env().to_vec()).await
-    }
-
     async fn node(servers: &Servers<'_>, clock: PathBuf) -> Result<Node> {
-        let Servers { etcd, primary, store, upstream, database, prefix } = *servers;
-        let postgres = ChaosProxy::start(primary.port()).await;
+        let Servers { etcd, database, store, upstream, prefix, failover } = *servers;
+        let postgres = database.proxy().await;
         let to_etcd = join_all(etcd.iter().map(|member| ChaosProxy::start(member.port()))).await;
         let address = store.address().context("the store listens")?;
         let to_store = ChaosProxy::start(address.port()).await;
         let endpoints: Vec<_> = to_etcd.iter().map(ChaosProxy::endpoint).collect();
-        let url = primary.url_through(postgres.port(), database);
+        let url = database.url_through(postgres.port());
         let mut settings = Gateway::clustered(&url, &endpoints.join(","), prefix)
             .flag("--refence", "auto")
+            .flag("--failover", failover)
             .flag("--blobs", &store.url())
             .flag("--inline-bytes-max", "4096")
             .flag("--log", "warn")
@@ -197,17 +199,16 @@ impl Site {
         self.nodes.iter().map(|node| loopback(node.front.port())).collect()
     }
 
-    /// The database of the ledger.
-    pub fn database(&self) -> &str {
-        &self.database
-    }
-
     /// Makes a function of the ledger wrong.
-    pub async fn mutate(&self, edits: &[Edit]) {
-        let mut connection = self.primary.connect(&self.database).await;
+    ///
+    /// # Errors
+    /// A ledger that cannot be reached.
+    pub async fn mutate(&self, edits: &[Edit]) -> Result<()> {
+        let mut connection = self.database.connect().await?;
         for edit in edits {
             mutate(&mut connection, *edit).await;
         }
+        Ok(())
     }
 
     /// The objects that are there now.
@@ -215,20 +216,7 @@ impl Site {
     /// # Errors
     /// A ledger that cannot be read.
     pub async fn objects(&self) -> Result<Vec<Object>> {
-        let url = self.primary.url(&self.database);
-        Object::all(&mut PgConnection::connect(&url).await.context("the ledger")?).await
-    }
-
-    /// Has Postgres take connections, however often it has to be started for that.
-    pub async fn revive_postgres(&self) {
-        let url = self.primary.url("postgres");
-        eventually("Postgres takes connections", async || {
-            if !self.primary.is_running() {
-                self.primary.spawn();
-            }
-            PgConnection::connect(&url).await.ok()?.close().await.ok()
-        })
-        .await;
+        Object::all(&mut self.database.connect().await?).await
     }
 
     /// What the ledger holds.
@@ -236,13 +224,6 @@ impl Site {
     /// # Errors
     /// A ledger that cannot be read.
     pub async fn held(&self, wishes: &crate::book::Wishes) -> Result<Held> {
-        let url = self.primary.url(&self.database);
-        let mut connection = PgConnection::connect(&url).await.context("the ledger")?;
-        Held::read(&mut connection, wishes).await
+        Held::read(&mut self.database.connect().await?, wishes).await
     }
-}
-
-/// A disk for a Postgres, where one can be had.
-pub async fn new_disk() -> Option<Disk> {
-    if Disk::is_available() { Some(Disk::new(DISK_MIB).await) } else { None }
 }

@@ -99,19 +99,65 @@ pub struct Primary {
     pub timeline: i64,
 }
 
+impl Primary {
+    /// Makes a database.
+    ///
+    /// # Errors
+    /// Postgres refuses.
+    pub async fn create(&self, database: &str) -> Result<()> {
+        let url = format!("postgres://postgres@127.0.0.1:{}/postgres", self.port);
+        let mut connection = PgConnection::connect(&url).await?;
+        let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {database}"));
+        sqlx::raw_sql(create).execute(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+}
+
 /// A cluster.
 pub struct Cluster {
     program: PathBuf,
+    /// What is in the environment of Patroni and Postgres besides.
+    env: Vec<(&'static str, String)>,
     nodes: Vec<Node>,
+    asked: Asked,
+}
+
+/// Whom one asks which node is the primary; cheap to clone.
+#[derive(Clone)]
+pub struct Asked {
     http: reqwest::Client,
+    /// Of each node, the port of its Patroni and that of its Postgres.
+    addresses: Vec<(u16, u16)>,
+}
+
+impl Asked {
+    /// The node that says that it is the primary and has the key of the leader.
+    pub async fn primary(&self) -> Option<Primary> {
+        for (node, (rest, port)) in self.addresses.iter().copied().enumerate() {
+            let url = format!("http://127.0.0.1:{rest}/primary");
+            let Ok(answer) = self.http.get(url).send().await else { continue };
+            if answer.status() == 200
+                && let Ok(state) = answer.json::<serde_json::Value>().await
+                && let Some(timeline) = state["timeline"].as_i64()
+            {
+                return Some(Primary { node, port, timeline });
+            }
+        }
+        None
+    }
 }
 
 impl Cluster {
-    /// Starts so many nodes on this etcd, one of which becomes the primary.
+    /// Starts so many nodes on this etcd, with this in their environment, one of which becomes the primary.
     ///
     /// # Errors
     /// It does not come up.
-    pub async fn start(program: PathBuf, count: usize, etcd: &str) -> Result<Self> {
+    pub async fn start(
+        program: PathBuf,
+        count: usize,
+        etcd: &str,
+        env: &[(&'static str, String)],
+    ) -> Result<Self> {
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
         let node = |number| Node {
             home: Home::new("patroni"),
@@ -119,7 +165,10 @@ impl Cluster {
             rest: free_port(),
             port: free_port(),
         };
-        let mut cluster = Self { program, nodes: (0..count).map(node).collect(), http };
+        let nodes: Vec<Node> = (0..count).map(node).collect();
+        let addresses = nodes.iter().map(|node| (node.rest, node.port)).collect();
+        let asked = Asked { http, addresses };
+        let mut cluster = Self { program, env: env.to_vec(), nodes, asked };
         for number in 0..count {
             cluster.configure(number, etcd)?;
             cluster.spawn(number)?;
@@ -151,7 +200,7 @@ impl Cluster {
                     "synchronous_mode": true, "synchronous_mode_strict": true,
                     "postgresql": {
                         "use_pg_rewind": true,
-                        "parameters": { "wal_log_hints": "on", "max_connections": 200,
+                        "parameters": { "wal_log_hints": "on", "max_connections": 400,
                                         "wal_keep_size": "256MB" },
                     },
                 },
@@ -178,7 +227,7 @@ impl Cluster {
     }
 
     fn spawn(&mut self, number: usize) -> Result<()> {
-        let program = self.program.clone();
+        let (program, env) = (self.program.clone(), self.env.clone());
         let node = &mut self.nodes[number];
         let config = node.home.path().join("patroni.yml");
         let log = File::options().create(true).append(true).open(node.home.path().join("log"))?;
@@ -186,7 +235,7 @@ impl Cluster {
         let setpriv = find_program("setpriv", &[]).context("setpriv is not installed")?;
         let directory = node.home.path().to_owned();
         let configure = |command: &mut Command| {
-            command.current_dir(directory).stdout(log).stderr(errors);
+            command.current_dir(directory).envs(env).stdout(log).stderr(errors);
         };
         if is_root() {
             node.home.spawn(&setpriv, |command| {
@@ -203,19 +252,29 @@ impl Cluster {
         Ok(())
     }
 
+    /// Whom one asks which node is the primary.
+    pub fn asked(&self) -> Asked {
+        self.asked.clone()
+    }
+
     /// The node that says that it is the primary and has the key of the leader.
     pub async fn primary(&self) -> Option<Primary> {
-        for (number, node) in self.nodes.iter().enumerate() {
-            let url = format!("http://127.0.0.1:{}/primary", node.rest);
-            let Ok(answer) = self.http.get(url).send().await else { continue };
-            if answer.status() == 200
-                && let Ok(state) = answer.json::<serde_json::Value>().await
-                && let Some(timeline) = state["timeline"].as_i64()
-            {
-                return Some(Primary { node: number, port: node.port, timeline });
+        self.asked.primary().await
+    }
+
+    /// Waits until there is a primary.
+    ///
+    /// # Errors
+    /// Not in time.
+    pub async fn led(&self) -> Result<Primary> {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(primary) = self.primary().await {
+                return Ok(primary);
             }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        None
+        bail!("the cluster has no primary:\n{}", self.tails())
     }
 
     /// How many nodes a primary could be replaced by without a loss.
@@ -223,7 +282,7 @@ impl Cluster {
         let mut count = 0;
         for node in &self.nodes {
             let url = format!("http://127.0.0.1:{}/synchronous", node.rest);
-            let answer = self.http.get(url).send().await;
+            let answer = self.asked.http.get(url).send().await;
             count += usize::from(answer.is_ok_and(|answer| answer.status() == 200));
         }
         count
@@ -245,10 +304,15 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        let logs: Vec<_> = self.nodes.iter().map(|node| node.home.path().join("log")).collect();
-        let logs = logs.iter().map(|log| fs::read_to_string(log).unwrap_or_default());
+        bail!("the cluster does not settle:\n{}", self.tails())
+    }
+
+    /// What its nodes have logged last.
+    fn tails(&self) -> String {
+        let logs = self.nodes.iter().map(|node| node.home.path().join("log"));
+        let logs = logs.map(|log| fs::read_to_string(log).unwrap_or_default());
         let tails = logs.map(|log| log.lines().rev().take(15).collect::<Vec<_>>().join("\n"));
-        bail!("the cluster does not settle:\n{}", tails.collect::<Vec<_>>().join("\n---\n"))
+        tails.collect::<Vec<_>>().join("\n---\n")
     }
 
     /// How many nodes there are.
@@ -303,7 +367,7 @@ impl Cluster {
     async fn post(&self, node: &Node, what: &str, body: &serde_json::Value) -> Result<()> {
         let url = format!("http://127.0.0.1:{}/{what}", node.rest);
         // It answers when it is done.
-        let request = self.http.post(url).json(body).timeout(PATIENCE);
+        let request = self.asked.http.post(url).json(body).timeout(PATIENCE);
         let answer = request.send().await.with_context(|| format!("{what} on {}", node.name))?;
         let (status, said) = (answer.status(), answer.text().await.unwrap_or_default());
         ensure!(status.is_success(), "{what} on {}: {status} {said}", node.name);

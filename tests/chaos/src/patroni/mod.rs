@@ -22,12 +22,12 @@ use serde::Serialize;
 use sqlx::{Connection as _, PgConnection};
 use tokio::sync::Mutex;
 
-use self::cluster::{Cluster, Primary, install};
+pub use self::cluster::{Cluster, Primary, install};
 use crate::book::Book;
 use crate::client::{Client, Held};
 use crate::crew::Crew;
 use crate::ledger::{self, Object};
-use crate::run::{Operator, SETTLES_WITHIN, all_are_served, look_at_everything};
+use crate::run::{ADOPTED, Operator, REFENCED, SETTLES_WITHIN, all_are_served, look_at_everything};
 use crate::upstream;
 
 /// How many gateways there are.
@@ -70,6 +70,16 @@ pub enum Failover {
     Lossy,
     /// They lose nothing.
     Lossless,
+}
+
+impl Failover {
+    /// The value of the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lossy => "lossy",
+            Self::Lossless => "lossless",
+        }
+    }
 }
 
 /// What happens to the primary.
@@ -190,21 +200,17 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let program = install(&plan.tools)?;
     println!("starting the servers");
     let (book, etcd) = (Book::default(), Etcd::dedicated().await);
-    let cluster = Cluster::start(program, plan.nodes.into(), &etcd.endpoint()).await?;
+    let cluster = Cluster::start(program, plan.nodes.into(), &etcd.endpoint(), &[]).await?;
     let primary = cluster.settled(cluster.size()).await?;
-    execute(primary.port, "postgres", &format!("CREATE DATABASE {DATABASE}")).await?;
+    primary.create(DATABASE).await?;
     let proxy = Arc::new(ChaosProxy::start(primary.port).await);
     let store = Store::start(Kind::S3).await;
     let fronted = upstream::start(&book).await;
     let mut gateways = Vec::new();
     for _ in 0..GATEWAYS {
         let url = format!("postgres://postgres@127.0.0.1:{}/{DATABASE}", proxy.port());
-        let failover = match plan.failover {
-            Failover::Lossy => "lossy",
-            Failover::Lossless => "lossless",
-        };
         let mut settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix())
-            .flag("--failover", failover)
+            .flag("--failover", plan.failover.name())
             .flag("--blobs", &store.url())
             .flag("--inline-bytes-max", "4096")
             .flag("--log", "warn");
@@ -246,8 +252,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         if !status.success() || said.contains("panicked at") {
             trouble.push(format!("gateway {number} ended with {status}, or has panicked"));
         }
-        adoptions += said.matches("it was adopted, no token is void").count();
-        refences += said.matches("the ledger was re-fenced: all tokens up to the floor").count();
+        adoptions += said.matches(ADOPTED).count();
+        refences += said.matches(REFENCED).count();
     }
     cluster.keep_logs(&plan.out)?;
     let wishes = book.wishes();
@@ -271,7 +277,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
 /// A write that was refused because its token is void. To the checkers that is no reason unless the ledger went back, and
 /// if they were told that it did, they would excuse losses. Here it voids tokens and loses nothing; should such a write
 /// have had an effect, nobody has asked for it.
-fn is_void(record: &Record) -> bool {
+pub fn is_void(record: &Record) -> bool {
     let Record::Call(call) = record else { return false };
     let answer = call.answered.as_ref().map(|answered| &answered.answer);
     matches!(answer, Some(Answer::Refused { code }) if code == "fence-token-void")
@@ -395,11 +401,4 @@ async fn all_go_on(holders: &mut [Holder]) -> Option<usize> {
     let until = Instant::now() + BACK_WITHIN;
     let each = join_all(holders.iter_mut().map(|holder| holder.goes_on(until))).await;
     each.into_iter().map(|voided| voided.map(usize::from)).sum()
-}
-
-async fn execute(port: u16, database: &str, sql: &str) -> Result<()> {
-    let url = format!("postgres://postgres@127.0.0.1:{port}/{database}");
-    let mut connection = PgConnection::connect(&url).await?;
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut connection).await?;
-    Ok(connection.close().await?)
 }
