@@ -245,7 +245,7 @@ pub struct WriteParams {
     /// Strictly increasing under one token: a delayed duplicate of an earlier write is refused.
     #[param(rename = "X-Fence-Seq")]
     sequence: Option<schema::Count>,
-    /// The write takes effect once under this key, whoever sends it how often; kept for 7 days.
+    /// The write takes effect once under this key, whoever sends it how often; kept for 7 days unless the settings say otherwise.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<schema::IdempotencyKey>,
     /// The version that the resource must be at.
@@ -289,7 +289,7 @@ pub struct CommitParams {
     /// Strictly increasing under one token, on each of the resources.
     #[param(rename = "X-Fence-Seq")]
     sequence: Option<schema::Count>,
-    /// The commit takes effect once under this key, whoever sends it how often; kept for 7 days, on each
+    /// The commit takes effect once under this key, whoever sends it how often; kept for 7 days unless the settings say otherwise, on each
     /// of the resources.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<schema::IdempotencyKey>,

@@ -55,7 +55,7 @@ fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 
 /// Look at your own lock
 ///
-/// As it stands, or how it ended, for 24 hours. With `wait` the answer comes when that changes.
+/// As it stands, or how it ended, for 24 hours unless the settings say otherwise. With `wait` the answer comes when that changes.
 #[utoipa::path(
     get, path = "/locks/{id}", operation_id = "getLock", tag = "locks",
     params(("id" = fence_core::LockId, Path, description = "The lock's id."), Look),
