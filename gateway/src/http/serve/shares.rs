@@ -113,3 +113,26 @@ async fn a_connection_without_a_request_is_closed() {
     sleep(Duration::from_millis(300)).await;
     assert!(is_served(&mut kept).await);
 }
+
+/// Two heads that do not end, which together are larger than what there is for all: the second is closed, and it alone.
+#[tokio::test]
+async fn heads_that_do_not_end_share_what_there_is_for_all() {
+    let limits = Limits { connections_max: 2, ..Limits::default() };
+    let server = Server::start(limits, Proxies::default());
+    // Both fit into it as one head does, each for itself.
+    let begun =
+        format!("GET /ok HTTP/1.1\r\nx-long: {}", "x".repeat(head_bytes_max(&limits) - 16 * 1024));
+    let mut first = server.connect(None);
+    first.write_all(begun.as_bytes()).await.unwrap();
+    let mut second = server.connect(None);
+    let _ = second.write_all(begun.as_bytes()).await;
+    let mut answer = Vec::new();
+    let ended = timeout(Duration::from_secs(10), second.read_to_end(&mut answer)).await;
+    ended.expect("it is closed").ok();
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    drop(first);
+    // Its end is seen in a moment; then there is room.
+    while !is_served(&mut server.connect(None)).await {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
