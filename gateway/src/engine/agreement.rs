@@ -5,6 +5,7 @@
 //! never decides.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,12 +74,14 @@ pub struct Agreement {
     ours: BTreeMap<String, String>,
     /// What the ledger said last.
     agreed: Mutex<BTreeMap<String, String>>,
+    /// Whether lock ids are required by that: each write asks.
+    lock_ids: AtomicBool,
 }
 
 impl Agreement {
     /// With these settings, which are agreed as far as is known.
     pub fn new(retention: Retention, times: BlobTimes, ours: BTreeMap<String, String>) -> Self {
-        Self { retention, times, ours, agreed: Mutex::default() }
+        Self { retention, times, ours, agreed: Mutex::default(), lock_ids: AtomicBool::new(false) }
     }
 
     /// Takes note of what the ledger says, and says once in the log if that is something else than before.
@@ -89,6 +92,8 @@ impl Agreement {
         }
         let (before, now) = (differences(&self.ours, &known), differences(&self.ours, agreed));
         agreed.clone_into(&mut known);
+        let lock_ids = agreed.get(REQUIRE_LOCK_ID).is_some_and(|value| value == "on");
+        self.lock_ids.store(lock_ids, Ordering::Release);
         if !now.is_empty() {
             tracing::warn!(
                 differences = now.join("; "),
@@ -133,7 +138,7 @@ impl Agreement {
 
     /// Whether it is agreed that writers name their lock.
     pub fn requires_lock_id(&self) -> bool {
-        self.agreed().get(REQUIRE_LOCK_ID).is_some_and(|value| value == "on")
+        self.lock_ids.load(Ordering::Acquire)
     }
 
     fn agreed(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
