@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fence_core::ports::{Ledger as _, Mint as _, SealVerdict};
+use fence_core::ports::{Ledger as _, LedgerError, Mint as _, SealVerdict};
 use fence_core::{LockId, LockState};
 use fence_tests::process::eventually;
 use fence_tests::scripted::{Step, lost, rolled_back};
@@ -365,6 +365,25 @@ async fn a_lock_that_another_gateway_took_since_is_refused() {
         let Err(EngineError::Held(holder)) = answer else { panic!("{answer:?}") };
         assert_eq!(holder.owner, "bob");
     }
+}
+
+/// The answer to a grant without a look was lost, it is found to be sealed, and then nothing more can be done: it is
+/// not said that nothing was.
+#[tokio::test]
+async fn a_grant_that_was_sealed_and_cannot_be_come_back_to_is_unknown() {
+    let rig = Rig::new();
+    let first = rig.granted(R).await;
+    rig.engine.release(first.lock).await.unwrap();
+    let (_, mut seal) = counter();
+    rig.ledger.on_seal(move |_, _| match seal() {
+        0 => Step::act_but(lost()),
+        1 => Step::act(),
+        _ => Step::fail(LedgerError::RefenceRequired("it went back".into())),
+    });
+    let mine = LockId(random_id());
+    let answer = rig.acquire(R, Some(mine)).await;
+    assert!(matches!(answer, Err(EngineError::OutcomeUnknown { .. })), "{answer:?}");
+    assert_eq!(rig.memory().lock(mine).await.unwrap().unwrap().grant.lock, mine);
 }
 
 /// The mint is asked once: a caller does not wait for it twice, even if it is back by then.

@@ -212,7 +212,7 @@ impl Grants {
     async fn look_and_seal(&self, request: Acquire) -> Result<Acquired, EngineError> {
         let until = self.runtime.clock.elapsed() + request.wait;
         let was_freed = self.freed.take(&request.resources);
-        let mut pending = Pending {
+        let pending = Pending {
             proposed: request.id.is_some(),
             reentry: false,
             item: SealItem {
@@ -232,14 +232,28 @@ impl Grants {
         if was_freed {
             match seal(&self.grants, pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued) => {}
-                // A re-entry for which the hint was old: it goes again without a number, which restarts its ttl.
-                Ok(SealVerdict::Again(grant)) if pending.proposed && !grant.unconfirmed => {}
+                // A re-entry for which the hint was old: it goes again without a number, which restarts its ttl. Or
+                // this very call was sealed and the answer to that was lost: that nothing was is never said again.
+                Ok(SealVerdict::Again(grant)) if pending.proposed && !grant.unconfirmed => {
+                    return self.look(pending, None, until).await.map_err(unknown);
+                }
                 Err(error @ (EngineError::MintUnavailable(_) | EngineError::MintRegressed(_))) => {
                     no_number = Some(error)
                 }
                 verdict => return self.sealed(pending, verdict?, until).await,
             }
         }
+        self.look(pending, no_number, until).await
+    }
+
+    /// Looks first; `no_number` says why the mint gave none a moment ago.
+    async fn look(
+        &self,
+        mut pending: Pending,
+        no_number: Option<EngineError>,
+        until: Duration,
+    ) -> Result<Acquired, EngineError> {
+        let (waits, proposed) = (pending.item.waits.is_some(), pending.proposed);
         let found = self.looks.submit(pending.item.resources.clone()).await;
         let found = found.map_err(|failure| EngineError::unread(failure, "locks"))?;
         let in_the_way = match found {
@@ -248,10 +262,10 @@ impl Grants {
             Found::Queued => Some(EngineError::Queued),
         };
         if let Some(error) = in_the_way {
-            if request.wait.is_zero() && request.id.is_none() {
+            if !waits && !proposed {
                 return Err(error);
             }
-            if !request.wait.is_zero() {
+            if waits {
                 return self.wait(pending, None, until).await;
             }
             // Held, but perhaps by this very id; or free by now, and then it needs a number.
@@ -297,6 +311,14 @@ impl Grants {
             }
             verdict => acquired(verdict),
         }
+    }
+}
+
+/// What is told of a failure to come back to a lock that stands under the caller's id.
+fn unknown(error: EngineError) -> EngineError {
+    match error.code().status() {
+        500.. => EngineError::OutcomeUnknown { operation: None },
+        _ => error,
     }
 }
 

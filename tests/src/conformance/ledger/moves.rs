@@ -72,7 +72,8 @@ pub struct Mover {
     number: i64,
     locks: Vec<LockId>,
     seals: Vec<SealItem>,
-    operations: Vec<OperationId>,
+    /// With their resources.
+    operations: Vec<(OperationId, usize)>,
     intents: Vec<OperationId>,
     commits: Vec<OperationId>,
     blobs: Vec<BlobId>,
@@ -362,14 +363,14 @@ impl Mover {
     }
 
     fn write(&mut self, standing: &Standing) -> WriteItem {
-        let resource = self.below(4);
-        let version = standing.fences[resource].1;
+        // A gateway makes an id for one write: what comes under it again is about the same resource.
         let known = self.recent(|mover| &mover.operations, 12).filter(|_| self.chance(15));
-        let operation = known.unwrap_or_else(|| {
-            let id = OperationId(self.id());
-            self.operations.push(id);
-            id
+        let (operation, resource) = known.unwrap_or_else(|| {
+            let new = (OperationId(self.id()), self.below(4));
+            self.operations.push(new);
+            new
         });
+        let version = standing.fences[resource].1;
         let lock = self.chance(15).then(|| self.lock(95));
         WriteItem {
             operation,
@@ -561,6 +562,7 @@ impl Mover {
 
     /// The ids that the run has used.
     pub fn known(&self) -> (&[LockId], Vec<OperationId>) {
-        (&self.locks, [self.operations.as_slice(), &self.commits].concat())
+        let writes = self.operations.iter().map(|(id, _)| *id);
+        (&self.locks, writes.chain(self.commits.iter().copied()).collect())
     }
 }
