@@ -74,7 +74,7 @@ pub struct Agreement {
     ours: BTreeMap<String, String>,
     /// What the ledger said last.
     agreed: Mutex<BTreeMap<String, String>>,
-    /// Whether lock ids are required by that: each write asks.
+    /// Whether it requires lock ids; kept apart because each write asks.
     lock_ids: AtomicBool,
 }
 

@@ -232,8 +232,9 @@ impl Grants {
         if was_freed {
             match seal(&self.grants, pending.clone()).await {
                 Ok(SealVerdict::Held(_) | SealVerdict::Queued) => {}
-                // A re-entry for which the hint was old: it goes again without a number, which restarts its ttl. Or
-                // this very call was sealed and the answer to that was lost: that nothing was is never said again.
+                // The hint was old, and this is a re-entry: it goes again without a number, which restarts its ttl. Or
+                // this very call sealed the lock and the answer was lost. So no failure from here on may say that
+                // nothing was done.
                 Ok(SealVerdict::Again(grant)) if pending.proposed && !grant.unconfirmed => {
                     return self.look(pending, None, until).await.map_err(unknown);
                 }
@@ -314,7 +315,7 @@ impl Grants {
     }
 }
 
-/// What is told of a failure to come back to a lock that stands under the caller's id.
+/// What a caller is told whose lock may have been sealed by this very call: a failure does not tell whether it was.
 fn unknown(error: EngineError) -> EngineError {
     match error.code().status() {
         500.. => EngineError::OutcomeUnknown { operation: None },

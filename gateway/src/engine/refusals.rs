@@ -90,7 +90,7 @@ impl Memory {
 pub(super) struct Refusals {
     runtime: Runtime,
     memory: Mutex<Memory>,
-    /// Whether anything was ever kept: most gateways refuse nothing for days.
+    /// Whether anything was ever kept. Until then a write need not look.
     is_used: AtomicBool,
     seals: Vec<AtomicU64>,
     held: Semaphore,

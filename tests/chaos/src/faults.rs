@@ -142,8 +142,8 @@ impl Fault {
         }
     }
 
-    /// Whether it can be had where Patroni runs Postgres, or where it does not. What a cluster brings back by itself
-    /// is not also brought back by hand.
+    /// Whether it is among the faults of a run in which Patroni runs Postgres, or does not. A run with Patroni leaves out
+    /// what Patroni itself would react to, such as a primary that was stopped by hand.
     pub fn happens(self, to_patroni: bool) -> bool {
         match self {
             Self::PatroniSwitchover | Self::PatroniRestart | Self::PatroniKill => to_patroni,

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// Listens on an address. So many connections may stand there before they are accepted, or as many as the kernel lets
-/// (`net.core.somaxconn`). What comes beyond is dropped without a word: its caller takes itself for connected, and the
-/// kernels try again later and later, up to a minute.
+/// Listens on an address, with a backlog of `pending_max` connections, or of what the kernel allows
+/// (`net.core.somaxconn`). The kernel drops what comes beyond without a word: the caller believes that it is connected,
+/// and its packets are sent again at growing intervals, for up to a minute.
 ///
 /// # Errors
 /// The address cannot be had.
