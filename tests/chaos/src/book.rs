@@ -14,7 +14,7 @@ use crate::client::process_of;
 use crate::ledger::Held;
 use crate::line::{Line, NOT_TOLD, moment};
 use crate::payload::bytes_of;
-use crate::run::PROVERS;
+use crate::steady::is_steady;
 
 /// What an outcome is counted under.
 pub type Outcomes = BTreeMap<String, BTreeMap<String, u64>>;
@@ -36,7 +36,7 @@ struct Pages {
     wishes: Wishes,
     asked: u64,
     grants: u64,
-    /// Calls of client processes that were answered with what they asked for.
+    /// Calls of steady callers that were answered with what they asked for.
     good: u64,
     /// Since when it is looked at who is served, and the places of the calls that were answered since.
     healed: Option<(u64, Vec<usize>)>,
@@ -149,7 +149,7 @@ impl Book {
         (pages.asked, pages.grants)
     }
 
-    /// How many calls of client processes were answered with what they asked for.
+    /// How many calls of steady callers were answered with what they asked for.
     pub fn good_so_far(&self) -> u64 {
         self.pages().good
     }
@@ -196,7 +196,7 @@ impl Pages {
             answered.answer,
             Answer::Failed { .. } | Answer::Refused { .. } | Answer::Unknown { .. }
         );
-        self.good += u64::from(is_good && process_of(number) < u64::from(PROVERS));
+        self.good += u64::from(is_good && is_steady(process_of(number)));
         if let Some((since, places)) = &mut self.healed
             && answered.at > *since
         {

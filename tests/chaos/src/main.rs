@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod scene;
 mod site;
+mod steady;
 mod upstream;
 
 use std::path::PathBuf;
@@ -54,7 +55,8 @@ enum Command {
         /// From which faults are drawn; by chance, if not said
         #[arg(long)]
         seed: Option<u64>,
-        /// Also judge whether the clients get as much done as before within 10 s of each fault; for a quiet machine
+        /// Also judge whether callers at a steady pace get as much done as before within 10 s of each fault; for a
+        /// quiet machine
         #[arg(long)]
         goodput: bool,
         /// Let Patroni run Postgres, installed from the registry of Python unless it is there, and tell the gateways

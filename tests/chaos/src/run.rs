@@ -28,16 +28,17 @@ use crate::patroni::is_void;
 use crate::report::{Report, Tally, takeovers};
 use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Patroni, Site};
+use crate::steady::Steady;
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
-pub const PROVERS: u32 = 40_000;
+const PROVERS: u32 = 40_000;
 /// The number of the operator.
 const OPERATOR: u32 = 40_900;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
 const BACK_WITHIN: Duration = Duration::from_micros(HEALED_WITHIN_US);
-/// So much of what the clients got done before anything broke they must get done again, and so soon.
+/// So much of what steady callers got done before anything broke they must get done again, and so soon.
 const GOODPUT_SHARE: f64 = 0.9;
 const GOODPUT_WITHIN: Duration = Duration::from_secs(10);
 /// How long it is counted at a time, and how long before anything breaks.
@@ -90,6 +91,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     }
     let operator = Operator::start(&book, &site.fronts());
     let crew = Crew::start(&book, &site.fronts(), plan.seed);
+    let steady = plan.goodput.then(|| Steady::start(&book, &site.fronts()));
     let mut scene = Scene { site, crew, book: book.clone() };
     let mut log = Log::default();
     if let Err(error) = scene.break_things(plan, began, &mut log).await {
@@ -100,6 +102,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     all_are_served(&book, &mut log.trouble).await;
     let Scene { mut site, crew, .. } = scene;
     log.trouble.extend(crew.end().await);
+    if let Some(steady) = steady {
+        steady.end().await?;
+    }
     operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
     look_at_everything(&site.fronts(), site.objects().await?, &book, &mut log.trouble).await;
@@ -280,7 +285,7 @@ impl Scene {
         Ok(())
     }
 
-    /// How many calls of clients in a second are answered with what they ask for.
+    /// How many calls of steady callers in a second are answered with what they ask for.
     async fn goodput(&self, counted: Duration) -> f64 {
         let (began, before) = (Instant::now(), self.book.good_so_far());
         tokio::time::sleep(counted).await;

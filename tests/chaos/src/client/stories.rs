@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fence_history::{Answer, Change, FencedWrite};
+use tokio::time::Interval;
 
 use super::{Client, Held};
 use crate::line::moment;
@@ -397,5 +398,18 @@ impl Client {
         let written = self.write(&wish, Some(held.lock)).await;
         let released = self.release(&held).await;
         matches!(written, Some(Answer::Written { .. })) && released == Some(Answer::Done)
+    }
+
+    /// Takes a lock, writes under it and gives it back, each at a tick; what was refused is left alone.
+    pub async fn take_a_turn(&mut self, on: &str, pace: &mut Interval) {
+        pace.tick().await;
+        let Some(held) = self.acquire(&[on], Duration::ZERO).await else { return };
+        for _ in 0..2 {
+            pace.tick().await;
+            let wish = self.put(on, held.token);
+            self.write(&wish, Some(held.lock)).await;
+        }
+        pace.tick().await;
+        self.release(&held).await;
     }
 }
