@@ -195,13 +195,15 @@ impl Managed {
         }
     }
 
-    /// Waits until there is a primary again, and starts the node that was killed.
+    /// Waits until there is a primary again, starts the node that was killed, and waits until the primary commits: before
+    /// that nobody could store anything.
     ///
     /// # Errors
-    /// There is none in time.
+    /// Not in time.
     pub async fn mend(&mut self) -> Result<()> {
         self.cluster.led().await?;
-        self.killed.take().map_or(Ok(()), |node| self.cluster.revive(node))
+        self.killed.take().map_or(Ok(()), |node| self.cluster.revive(node))?;
+        self.cluster.commits().await.map(drop)
     }
 }
 

@@ -12,11 +12,14 @@ use fence_tests::postgres::binaries;
 use fence_tests::process::{Home, find_program, free_port, signal};
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
+use tokio::time::timeout;
 
 /// What is installed, from the registry of Python.
 const WANTED: &str = "patroni[etcd3]==4.1.5\npsycopg[binary]==3.3.9\n";
 /// How long anything may take that the cluster does by itself; a dead leader keeps its key for 20 s.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a commit may take that is to show that there are any.
+const COMMITS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Installs Patroni below this directory, unless it is there; returns its program.
 ///
@@ -277,6 +280,24 @@ impl Cluster {
         bail!("the cluster has no primary:\n{}", self.tails())
     }
 
+    /// Waits until there is a primary that commits. One that was just promoted waits for a standby that keeps what it
+    /// commits, and that may have to be rewound first.
+    ///
+    /// # Errors
+    /// Not in time.
+    pub async fn commits(&self) -> Result<Primary> {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(primary) = self.primary().await
+                && timeout(COMMITS_WITHIN, commit(primary.port)).await == Ok(Some(()))
+            {
+                return Ok(primary);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        bail!("the cluster does not commit:\n{}", self.tails())
+    }
+
     /// How many nodes a primary could be replaced by without a loss.
     async fn in_sync(&self) -> usize {
         let mut count = 0;
@@ -386,6 +407,15 @@ pub async fn timeline(port: u16) -> Result<i64> {
     let file: String = sqlx::query_scalar(file).fetch_one(&mut connection).await?;
     connection.close().await?;
     Ok(i64::from_str_radix(&file[..8], 16)?)
+}
+
+/// Commits something that leaves nothing behind but a record in the log.
+async fn commit(port: u16) -> Option<()> {
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let mut connection = PgConnection::connect(&url).await.ok()?;
+    let record = "SELECT pg_logical_emit_message(true, 'chaos', 'commits')";
+    sqlx::query(record).execute(&mut connection).await.ok()?;
+    connection.close().await.ok()
 }
 
 /// How many standbys stream from this primary.
