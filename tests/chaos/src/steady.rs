@@ -1,5 +1,5 @@
-//! Steady callers: each asks for the same at the same pace, whatever happens. So what they are given in a second is
-//! the goodput; that of the other clients changes by chance, with the stories that they happen to be in.
+//! Steady callers: each asks for the same at the same pace, whatever happens. So goodput is what they are given in a
+//! second. What other clients are given changes by chance, with what they happen to be doing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::book::Book;
 use crate::client::Client;
 
-/// The number of those of the first gateway among the processes of clients; the next ones have the next.
-const NUMBERS: u32 = 40_100;
+/// Their numbers among the processes of clients: the first gateway's callers have the first, and so on.
+const NUMBERS: std::ops::Range<u32> = 40_100..40_200;
 /// How many call each gateway, each on a resource of its own, and how often.
 const CALLERS: usize = 8;
 const PACE: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether a process is one of steady callers.
 pub fn is_steady(process: u64) -> bool {
-    (u64::from(NUMBERS)..u64::from(NUMBERS) + 100).contains(&process)
+    u32::try_from(process).is_ok_and(|process| NUMBERS.contains(&process))
 }
 
 /// All steady callers, until they are told to end.
@@ -36,7 +36,7 @@ impl Steady {
     /// Starts them, as callers of these gateways.
     pub fn start(book: &Book, fronts: &[SocketAddr]) -> Self {
         let (mut lives, stop) = (Vec::new(), Arc::new(AtomicBool::new(false)));
-        for (gateway, number) in (0..fronts.len()).zip(NUMBERS..) {
+        for (gateway, number) in (0..fronts.len()).zip(NUMBERS) {
             let book = book.clone();
             let one = Client::of(number, fronts, Some(gateway), move |line| book.write(line));
             for (caller, client) in one.and_others(CALLERS, PATIENCE).into_iter().enumerate() {
@@ -62,7 +62,7 @@ impl Steady {
 
 async fn live(mut client: Client, on: String, stop: Arc<AtomicBool>) {
     let mut pace: Interval = interval(PACE);
-    // Whoever had to wait does not make up for it: nobody asks for more than before.
+    // A call that took long is not made up for: otherwise callers would ask for more than before after each fault.
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stop.load(Ordering::SeqCst) {
         client.take_a_turn(&on, &mut pace).await;
