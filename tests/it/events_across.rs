@@ -89,7 +89,7 @@ async fn events_come_from_another_gateway() {
         take_over(&other, &resource).await;
         let began = Instant::now();
         let lost = events.expect("lost").await;
-        assert_eq!(lost.superseded_by, Some(Supersession::Grant));
+        assert_eq!(lost.superseded_by, Some(Supersession::Grant.into()));
         slowest = slowest.max(began.elapsed());
     }
     eprintln!("the slowest event came {slowest:?} after the answer to its cause");

@@ -83,7 +83,7 @@ async fn a_fence_and_a_lock_take_turns(setup: SetUp) {
     assert!(forced.token > lock.token);
     let late = client.put("job:1", "k", "late").under(&lock).send().await;
     let late = late.refused(412, "fence-token-stale");
-    assert_eq!(late.problem().superseded_by, Some(Supersession::Fence));
+    assert_eq!(late.problem().superseded_by, Some(Supersession::Fence.into()));
     client.renew(&lock, None).send().await.refused(409, "lock-superseded");
     client.put("job:1", "k", "fence").token(forced.token).send().await.expect(200);
 
@@ -94,7 +94,7 @@ async fn a_fence_and_a_lock_take_turns(setup: SetUp) {
     let lock = client.acquire("job:1", "1s").await;
     let late = client.put("job:1", "k", "late").token(forced.token).send().await;
     let late = late.refused(412, "fence-token-stale");
-    assert_eq!(late.problem().superseded_by, Some(Supersession::Grant));
+    assert_eq!(late.problem().superseded_by, Some(Supersession::Grant.into()));
     client.put("job:1", "k", "lock").under(&lock).send().await.expect(200);
     // An expired lock is in nobody's way.
     until_state(&client, "job:1", "expired").await;
@@ -113,7 +113,7 @@ async fn a_fence_is_looked_at_and_released_like_a_lock(setup: SetUp) {
         (own.token, own.state.as_str(), own.owner.as_str()),
         (fenced.token, "expired", "mine")
     );
-    assert_eq!((own.ttl_ms, own.expires_in_ms, own.ended), (Some(0), Some(0), None));
+    assert_eq!((own.ttl_ms, own.expires_in_ms, &own.ended), (Some(0), Some(0), &None));
 
     client.renew(&own, Some("10m")).send().await.refused(404, "lock-not-found");
     let transfer = client.post(format!("{at}/transfer"), &json!({ "owner": "heir" }));

@@ -123,7 +123,7 @@ async fn what_waits_for_it_too_long_was_not_applied_and_is_told_so() {
     }
     run(&mut guarded, "COMMIT").await;
     let view: Resource = client.get(resource_path("job:1")).send().await.expect(200).parse();
-    assert_eq!((view.version, view.state), (0, LockState::Expired), "nothing was applied");
+    assert_eq!((view.version, view.state), (0, LockState::Expired.into()), "nothing was applied");
     client.put("job:1", "k", "x").under(&lock).idempotency_key("once").send().await.expect(201);
 }
 

@@ -26,11 +26,12 @@ fn poll(client: &Client, lock: &Lock, wait: &str, since: Option<&str>) -> Call {
 }
 
 /// What the lock is called: how it ended, or else its state.
-fn word(lock: &Lock) -> &'static str {
-    lock.ended.map_or(lock.state.as_str(), |how| how.as_str())
+fn word(lock: &Lock) -> String {
+    let word = lock.ended.as_ref().map_or(lock.state.as_str(), |how| how.as_str());
+    word.to_owned()
 }
 
-async fn told(call: Call) -> (&'static str, Duration) {
+async fn told(call: Call) -> (String, Duration) {
     let began = Instant::now();
     let lock: Lock = call.send().await.expect(200).parse();
     (word(&lock), began.elapsed())

@@ -124,7 +124,7 @@ async fn a_lock_is_handed_over_in_one_act(setup: SetUp) {
     );
     let late = client.put("b", "k", "late").under(&old).send().await;
     let late = late.refused(412, "fence-token-stale").problem();
-    assert_eq!(late.superseded_by, Some(Supersession::Transfer));
+    assert_eq!(late.superseded_by, Some(Supersession::Transfer.into()));
     client.put("b", "k", "by the heir").under(&new).send().await.expect(201);
     client.renew(&old, None).send().await.refused(409, "lock-superseded");
     client.renew(&new, None).send().await.expect(200);

@@ -45,7 +45,7 @@ async fn a_lock_in_redis_that_lapses_is_fenced(setup: SetUp) {
 
     // A wakes up, still sure of its lock: its write is late, and so is its fence.
     let late = put(&a, "by A, late").send().await.refused(412, "fence-token-stale");
-    assert_eq!(late.problem().superseded_by, Some(Supersession::Fence));
+    assert_eq!(late.problem().superseded_by, Some(Supersession::Fence.into()));
     for _ in 0..2 {
         let late = fence(&client, "A", a_order).send().await.refused(412, "fence-order-stale");
         assert_eq!(late.problem().resource.as_deref(), Some("job:1"));

@@ -36,7 +36,7 @@ async fn a_stalled_holder_cannot_overwrite_its_successor(setup: SetUp) {
     let late = late.refused(412, "fence-token-stale");
     assert_eq!(late.must_have("x-fence-verdict"), "refused");
     let problem = late.problem();
-    assert_eq!(problem.superseded_by, Some(Supersession::Grant));
+    assert_eq!(problem.superseded_by, Some(Supersession::Grant.into()));
     assert_eq!(problem.superseded_at, Some(b.acquired_at));
     assert_eq!(problem.presented_token, Some(a.token.to_string()));
     assert_eq!(problem.resource.as_deref(), Some("job:1"));

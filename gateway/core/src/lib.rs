@@ -5,25 +5,19 @@
 //! reference that every real adapter is compared with.
 
 pub mod acts;
-pub mod code;
-pub mod etag;
-pub mod lock;
 pub mod memory;
-pub mod metadata;
 pub mod mutants;
-pub mod names;
 pub mod ports;
 pub mod queue;
 pub mod rule;
-#[cfg(feature = "openapi")]
-pub mod schema;
-pub mod token;
-pub mod wire;
 
-pub use code::ErrorCode;
-pub use etag::EntityTag;
-pub use lock::{LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
-pub use metadata::Metadata;
-pub use names::{NameError, ObjectKey, ResourceName};
+/// Requests and answers as JSON.
+pub use fencegate_wire::json as wire;
+#[cfg(feature = "openapi")]
+pub use fencegate_wire::schema;
+pub use fencegate_wire::{
+    EntityTag, ErrorCode, LockEnd, LockId, LockState, MaxHold, Metadata, NameError, ObjectKey,
+    OperationId, ResourceName, Supersession, Token, TokenError, Ttl, Word,
+};
+pub use fencegate_wire::{code, etag, lock, metadata, names, token};
 pub use rule::Refusal;
-pub use token::{Token, TokenError};

@@ -163,7 +163,7 @@ impl Problem {
 
     fn superseded(mut self, refusal: &Refusal) -> Self {
         if let Refusal::Stale { by, at, .. } = refusal {
-            self.0.document.superseded_by = *by;
+            self.0.document.superseded_by = by.map(Into::into);
             self.0.document.superseded_at = *at;
         }
         self

@@ -67,63 +67,7 @@ pub enum MarkVerdict {
     Busy,
 }
 
-macro_rules! actions {
-    ($($(#[doc = $doc:literal])+ $variant:ident, $word:literal;)+) => {
-        /// What was done, in the audit.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum AuditAction {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        impl AuditAction {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The word in ledgers, queries and answers.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-    };
-}
-
-actions! {
-    /// A lock was granted.
-    Grant, "grant";
-    /// A lock was handed over.
-    Transfer, "transfer";
-    /// An operator broke a lock, or set a time for it.
-    Break, "break";
-    /// That time came.
-    Broken, "broken";
-    /// An operator froze the resource.
-    Freeze, "freeze";
-    /// An operator unfroze it.
-    Unfreeze, "unfreeze";
-    /// An operator protected it from deletion.
-    Protect, "protect";
-    /// An operator lifted that.
-    Unprotect, "unprotect";
-    /// A fence was raised for a lock that is kept elsewhere.
-    Fence, "fence";
-    /// An operator took it upon himself that what was forwarded to an upstream has no effect any more.
-    Resolve, "resolve";
-    /// The ledger was re-fenced.
-    Refence, "refence";
-    /// A new epoch of the mint began.
-    Epoch, "epoch";
-    /// A new timeline of the ledger was adopted, which had lost nothing.
-    Adopt, "adopt";
-    /// An operator set what all gateways have alike.
-    Agree, "agree";
-}
-
-impl AuditAction {
-    /// From its word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|action| action.as_str() == word)
-    }
-}
+pub use fencegate_wire::AuditAction;
 
 /// One entry of the audit. It is written by the act itself, and never changed or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]

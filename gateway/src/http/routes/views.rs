@@ -18,7 +18,7 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         resources: grant.resources,
         token: grant.token,
         owner: grant.owner,
-        state: grant.state,
+        state: grant.state.into(),
         metadata: grant.metadata,
         ttl_ms: (!grant.ttl.is_infinite()).then(|| grant.ttl.as_ms()),
         expires_in_ms: left(grant.remaining_ms),
@@ -40,7 +40,7 @@ fn lock_record(record: LockRecord) -> wire::Lock {
     match record.ended {
         None => lock,
         Some((end, at)) => {
-            let (ended, ended_at) = (Some(end), Some(at));
+            let (ended, ended_at) = (Some(end.into()), Some(at));
             wire::Lock { expires_in_ms: Some(0), frozen: None, ended, ended_at, ..lock }
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
     let over = matches!(view.state, LockState::Released | LockState::Broken);
     wire::Resource {
         resource: view.resource,
-        state: view.state,
+        state: view.state.into(),
         owner: view.owner,
         acquired_at: view.acquired_at,
         age_ms: view.age_ms,
@@ -78,7 +78,7 @@ pub(super) fn object(object: Object) -> wire::ObjectEntry {
 pub(super) fn applied(applied: Applied) -> wire::Operation {
     wire::Operation {
         operation: applied.operation,
-        outcome: wire::OperationOutcome::Applied,
+        outcome: wire::OperationOutcome::Applied.into(),
         kind: Some(applied.kind),
         resource: Some(applied.resource.to_string()),
         key: applied.key.map(|key| key.to_string()),
@@ -97,7 +97,7 @@ fn committed(id: OperationId, rows: Vec<Applied>) -> wire::Operation {
     let first = rows.first();
     wire::Operation {
         operation: id,
-        outcome: wire::OperationOutcome::Applied,
+        outcome: wire::OperationOutcome::Applied.into(),
         kind: first.map(|applied| applied.kind.clone()),
         resource: None,
         key: None,
@@ -129,7 +129,7 @@ pub(super) fn operation(id: OperationId, record: OperationRecord) -> wire::Opera
 fn bare(operation: OperationId, outcome: wire::OperationOutcome) -> wire::Operation {
     wire::Operation {
         operation,
-        outcome,
+        outcome: outcome.into(),
         kind: None,
         resource: None,
         key: None,
@@ -170,7 +170,7 @@ fn forwarded(record: ForwardRecord) -> wire::Operation {
         owner: Some(record.owner),
         forward: Some(wire::ForwardRecord {
             upstream: record.upstream,
-            state,
+            state: state.into(),
             opened_at: record.opened_at,
             closed_at,
             status,

@@ -250,7 +250,7 @@ fn event(news: News, record: &LockRecord, reason: Option<String>) -> Event {
         state: word(record).to_owned(),
         expires_in_ms: views::left(record.grant.remaining_ms),
         due: record.break_due.map(|due| due.at),
-        superseded_by: record.superseded_by,
+        superseded_by: record.superseded_by.map(Into::into),
         reason,
     };
     // INVARIANT: a struct of strings and numbers always serializes, and to one line.

@@ -14,7 +14,7 @@ use crate::names::{ObjectKey, ResourceName};
 pub const COMMIT_RESOURCES_MAX: usize = super::LOCK_RESOURCES_MAX;
 
 /// The part named `operations` of `POST /commit`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommitRequest {
@@ -24,7 +24,7 @@ pub struct CommitRequest {
     pub operations: Vec<CommitOperation>,
     /// The version that each of these resources must be at, before the commit.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Versions, required = false))]
-    #[serde(default, deserialize_with = "versions")]
+    #[serde(default, deserialize_with = "versions", skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: BTreeMap<ResourceName, i64>,
 }
 
@@ -40,7 +40,7 @@ pub enum CommitVerb {
 }
 
 /// One operation of a commit.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommitOperation {
@@ -53,15 +53,19 @@ pub struct CommitOperation {
     pub key: ObjectKey,
     /// Of a put: the name of the part that has its bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::PartName>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// Of a put: its content type; by default that of the part, or `application/octet-stream`.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::ContentType>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// As the header `If-Match`: the object carries one of these tags, or with `*`: it exists.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Tags>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_match: Option<String>,
     /// Of a put, as the header `If-None-Match`; only `*`: the object does not exist.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Star>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_none_match: Option<String>,
 }
 

@@ -8,30 +8,37 @@ use crate::lock::{LockEnd, LockId, LockState, MaxHold, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
 use crate::token::Token;
+use crate::word::Word;
 
 /// `POST /locks`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AcquireRequest {
     /// The resource to lock; or else `resources`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceName>,
     /// The resources to lock, all or none, in any order; 1 to 32, each once.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<ResourceName>>, min_items = 1, max_items = 32))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Vec<ResourceName>>,
     /// How long the lock lasts without renewal: `1s` to `24h`, or `infinite`: until it is released or
     /// broken. A new lock gets `30s` if it is left out, and one that was granted before under this `id`
     /// keeps the ttl it has. A new infinite lock expires after 60 s unless it is renewed, or this call is
     /// sent again with its `id`, before that: see `confirm_within_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
     /// How long it may be held in all, however often it is renewed: `1s` to `30d`. It is set by the call
     /// that is granted; the same call again changes nothing about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_hold: Option<MaxHold>,
     /// A few words on the lock, shown to its holder: at most 16 strings, 4096 bytes of JSON in all,
     /// keys of 1 to 64 bytes, values of at most 1024. They are those of the call that is granted; the
     /// same call again changes nothing about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// Whether to refuse resources that were never locked before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[serde(default)]
     pub only_if_exists: bool,
     /// A name for the holder, shown to everybody; at most 256 bytes.
@@ -41,11 +48,12 @@ pub struct AcquireRequest {
     /// A random UUID of the caller's choice. With it the call can be repeated: the same id gets
     /// the same lock and token. A `ttl` in the repetition takes the place of the lock's own at once, also
     /// from or to `infinite`; without one its own starts again.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<LockId>,
     /// How long to wait in line if it is held: up to `50s`; by default not at all. With an `id` the
     /// place in line is kept for 10 s after that, and the same call takes it up again.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Wait>))]
-    #[serde(default, deserialize_with = "optional_duration")]
+    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub wait: Option<std::time::Duration>,
 }
 
@@ -64,7 +72,8 @@ pub struct Lock {
     /// The holder's name for itself.
     pub owner: String,
     /// What it is doing.
-    pub state: LockState,
+    #[cfg_attr(feature = "openapi", schema(value_type = LockState))]
+    pub state: Word<LockState>,
     /// What the holder noted on it.
     #[serde(default)]
     pub metadata: Metadata,
@@ -98,7 +107,8 @@ pub struct Lock {
     pub lapsed_ms: Option<i64>,
     /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<LockEnd>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<LockEnd>))]
+    pub ended: Option<Word<LockEnd>>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -159,7 +169,8 @@ pub struct LockEvent {
     pub due: Option<Timestamp>,
     /// What put a newer token in its place, if it was superseded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub superseded_by: Option<Supersession>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Supersession>))]
+    pub superseded_by: Option<Word<Supersession>>,
     /// Why, in the words of the operator who broke the lock, or is about to, or froze a resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -176,16 +187,17 @@ pub struct NotReleased {
 }
 
 /// `POST /locks/{id}/renew`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
     /// A new ttl, or `infinite`; without one the old is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
 }
 
 /// `POST /locks/renew`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewManyRequest {
@@ -193,11 +205,12 @@ pub struct RenewManyRequest {
     #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 1000))]
     pub ids: Vec<LockId>,
     /// A new ttl for all of them; without one each keeps its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
 }
 
 /// `POST /locks/{id}/transfer`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
@@ -206,6 +219,7 @@ pub struct TransferRequest {
     pub owner: String,
     /// The id of the successor's lock, a random UUID. With it the call can be repeated: the same
     /// id gets the same answer again.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<LockId>,
 }
 
@@ -233,7 +247,7 @@ pub struct RenewManyAnswer {
 }
 
 /// `POST /resources/{resource}/fence`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FenceRequest {
@@ -242,8 +256,10 @@ pub struct FenceRequest {
     /// The number that your own lock gave you, growing with each holder: digits as a string, or an
     /// integer; 1 to 2^63-1. Not above the last one: nothing changes. Without it the last caller
     /// wins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// Whether to fence off the holder of a live lock of this gateway.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[serde(default)]
     pub force: bool,
     /// A name for the caller, shown to everybody; at most 256 bytes.
@@ -255,6 +271,12 @@ pub struct FenceRequest {
 /// The number of a lock that is not ours: 1 to 2^63-1, as digits or as an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order(pub i64);
+
+impl Serialize for Order {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
 
 impl<'de> Deserialize<'de> for Order {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -11,9 +11,9 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::AuditAction;
+use crate::json::{LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, Order, REASON_BYTES_MAX, WAIT_MAX};
 use crate::names::{KEY_BYTES_MAX, RESOURCE_BYTES_MAX};
-use crate::ports::AuditAction;
-use crate::wire::{LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, Order, REASON_BYTES_MAX, WAIT_MAX};
 use crate::{
     EntityTag, ErrorCode, LockId, MaxHold, Metadata, ObjectKey, OperationId, ResourceName, Token,
     Ttl,

@@ -1,10 +1,11 @@
 //! The words for locks: ids, ttl, states and how a lock ends.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::{Uuid, Variant};
 
 /// The id of a lock: a random UUID, the holder's key to it, shown to nobody else.
@@ -109,6 +110,27 @@ impl Ttl {
     }
 }
 
+impl Serialize for Ttl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.is_infinite() {
+            true => serializer.serialize_str("infinite"),
+            false => serializer.collect_str(&DurationText(self.0)),
+        }
+    }
+}
+
+impl FromStr for Ttl {
+    type Err = TtlError;
+
+    /// Reads `infinite`, or a whole number and a unit, as requests have it.
+    fn from_str(text: &str) -> Result<Self, TtlError> {
+        match text {
+            "infinite" => Ok(Self::INFINITE),
+            _ => whole(text).map_err(|_| TtlError).and_then(Self::new),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Ttl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -158,10 +180,49 @@ impl MaxHold {
     }
 }
 
+impl Serialize for MaxHold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&DurationText(self.0))
+    }
+}
+
+impl FromStr for MaxHold {
+    type Err = MaxHoldError;
+
+    /// Reads a whole number and a unit, as requests have it.
+    fn from_str(text: &str) -> Result<Self, MaxHoldError> {
+        whole(text).map_err(|_| MaxHoldError).and_then(Self::new)
+    }
+}
+
 impl<'de> Deserialize<'de> for MaxHold {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let duration = requested_duration(deserializer)?;
         Self::new(duration).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A duration as requests have it: whole milliseconds and their unit. What is less than a millisecond is cut
+/// off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DurationText(pub Duration);
+
+impl fmt::Display for DurationText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0.as_millis())
+    }
+}
+
+/// A text is not a whole number and a unit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a duration such as 500ms, 30s, 5m, 2h or 1d: a whole number and a unit")]
+pub struct DurationError(String);
+
+impl FromStr for DurationText {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        whole(text).map(Self)
     }
 }
 
@@ -182,7 +243,7 @@ pub fn requested_duration<'de, D: Deserializer<'de>>(
     whole(&text).map_err(serde::de::Error::custom)
 }
 
-fn whole(text: &str) -> Result<Duration, String> {
+fn whole(text: &str) -> Result<Duration, DurationError> {
     let read = || {
         let end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (digits, unit) = text.split_at(end);
@@ -199,11 +260,7 @@ fn whole(text: &str) -> Result<Duration, String> {
         plain.then_some(())?;
         number.checked_mul(unit_ms).map(Duration::from_millis)
     };
-    read().ok_or_else(|| {
-        format!(
-            "{text:?} is not a duration such as 500ms, 30s, 5m, 2h or 1d: a whole number and a unit"
-        )
-    })
+    read().ok_or_else(|| DurationError(text.to_owned()))
 }
 
 /// What a lock is doing, as everybody may see it.
@@ -302,3 +359,14 @@ impl Supersession {
         [Self::Grant, Self::Transfer, Self::Fence].into_iter().find(|by| by.as_str() == word)
     }
 }
+
+macro_rules! text {
+    ($($word:ident)+) => {$(
+        impl From<$word> for &'static str {
+            fn from(word: $word) -> Self {
+                word.as_str()
+            }
+        }
+    )+};
+}
+text!(LockState LockEnd Supersession);

@@ -16,6 +16,11 @@ macro_rules! codes {
             /// All codes, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
+            /// The code from its text; `None` for one that a newer gateway has.
+            pub fn parse(code: &str) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+
             /// The code as text.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code,)+ }

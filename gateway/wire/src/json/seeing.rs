@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::lock::{OperationId, Supersession};
+use crate::word::Word;
 
 /// A write that was refused.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// `grant`, `transfer`, `break`, `broken` (a break came due), `freeze`, `unfreeze`, `protect`,
     /// `unprotect`, `fence`, `resolve`, `refence` or `epoch`.
-    #[cfg_attr(feature = "openapi", schema(value_type = crate::ports::AuditAction))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::AuditAction))]
     pub action: String,
     /// The resource; absent if it was done to the whole ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +148,8 @@ pub struct Problem {
     pub presented_token: Option<String>,
     /// What superseded the token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub superseded_by: Option<Supersession>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Supersession>))]
+    pub superseded_by: Option<Word<Supersession>>,
     /// When the token was superseded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]

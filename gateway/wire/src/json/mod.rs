@@ -28,10 +28,29 @@ pub const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(50);
 /// The most ids in one renewal of many.
 pub const RENEW_IDS_MAX: usize = 1000;
 
-fn optional_duration<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<std::time::Duration>, D::Error> {
-    let text: Option<String> = serde::Deserialize::deserialize(deserializer)?;
-    let text = text.map(serde::de::value::StringDeserializer::new);
-    text.map(crate::lock::requested_duration).transpose()
+/// A duration that may be left out: a whole number and a unit; sent in milliseconds.
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::value::StringDeserializer};
+
+    use crate::lock;
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => serializer.collect_str(&lock::DurationText(*duration)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        let text = text.map(StringDeserializer::new);
+        text.map(lock::requested_duration).transpose()
+    }
 }

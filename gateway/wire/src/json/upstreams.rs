@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::lock::OperationId;
+use crate::word::Word;
 
 /// How far a request to a drained upstream got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +31,8 @@ pub struct ForwardRecord {
     /// The upstream.
     pub upstream: String,
     /// How far it got.
-    pub state: ForwardState,
+    #[cfg_attr(feature = "openapi", schema(value_type = ForwardState))]
+    pub state: Word<ForwardState>,
     /// When it was admitted.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub opened_at: Timestamp,
@@ -111,7 +113,7 @@ pub struct IntentList {
 }
 
 /// `POST /admin/intents/resolve`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResolveDoubtsRequest {

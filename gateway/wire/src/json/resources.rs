@@ -6,16 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::optional_duration;
 use crate::lock::{LockState, OperationId};
 use crate::names::ResourceName;
+use crate::word::Word;
 
 /// `POST /resources/{resource}/break`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
     /// Break at the latest in this time, or when the lock expires if that is sooner; now by
     /// default. At most `24h`.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Delay>))]
-    #[serde(default, deserialize_with = "optional_duration")]
+    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub after: Option<std::time::Duration>,
     /// Why, for the record; 1 to 1024 bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::schema::Reason))]
@@ -23,7 +24,7 @@ pub struct BreakRequest {
 }
 
 /// `POST /resources/{resource}/freeze` and the like
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MarkRequest {
@@ -39,7 +40,8 @@ pub struct Resource {
     /// Its name.
     pub resource: ResourceName,
     /// What its lock is doing.
-    pub state: LockState,
+    #[cfg_attr(feature = "openapi", schema(value_type = LockState))]
+    pub state: Word<LockState>,
     /// The owner of the lock granted last.
     pub owner: String,
     /// When that lock was granted.
@@ -151,7 +153,8 @@ pub struct Operation {
     /// Its id.
     pub operation: OperationId,
     /// What became of it.
-    pub outcome: OperationOutcome,
+    #[cfg_attr(feature = "openapi", schema(value_type = OperationOutcome))]
+    pub outcome: Word<OperationOutcome>,
     /// `put`, `delete`, `delete_all` or `commit`; `forward` if it went to an upstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Kind>))]
