@@ -1,0 +1,8 @@
+//! What the client decides, without I/O and without a clock: milliseconds and answers come in, decisions
+//! come out. The vectors of all clients run against these.
+
+pub mod acquiring;
+pub mod backoff;
+pub mod lease;
+pub mod leaving;
+pub mod settling;

@@ -1,0 +1,397 @@
+//! Objects as streams, which go on where they broke off, and downloads into files.
+
+use std::fs::TryLockError;
+use std::future::IntoFuture;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _};
+use reqwest::StatusCode;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+
+use super::object::{ObjectHead, sha256_of};
+use super::{Target, is_absent};
+use crate::client::Client;
+use crate::clock::{draw, now_ms, sleep_until_ms};
+use crate::error::{Details, Error};
+use crate::hooks::Event;
+use crate::machine::backoff::Backoff;
+use crate::transport::answer::{Answer, causes};
+use crate::transport::request::Request;
+
+/// How often a stream goes on after a break.
+const RESUMES_MAX: u32 = 5;
+
+impl Client {
+    /// Reads an object of any size, piece by piece. A connection that breaks is made again, up to five times,
+    /// and the stream goes on where it was.
+    ///
+    /// # Errors
+    /// Those of [`Client::get`], but for the limit; in the middle also [`Error::Changed`], if the connection
+    /// broke and the object is another by now.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// # let lock = client.lock("scans:7").acquire().await?;
+    /// # lock.put("1.bin", vec![0; 300_000]).await?;
+    /// use tokio::io::AsyncReadExt;
+    ///
+    /// let mut reader = client.open("scans:7", "1.bin").await?;
+    /// let mut bytes = Vec::new();
+    /// reader.read_to_end(&mut bytes).await?;
+    /// assert_eq!(bytes.len(), 300_000);
+    /// # Ok(()) }
+    /// ```
+    pub fn open(&self, resource: &str, key: &str) -> Open {
+        Open { target: Target::new(self, resource, key) }
+    }
+
+    /// Reads an object into a file: into `<path>.part` beside it, which takes the place of `path` once it is
+    /// whole and on disk. If it fails, `path` is as it was.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`]; [`Error::Misuse`] if the file cannot be written, or another download is
+    /// writing it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// # let lock = client.lock("scans:7").acquire().await?;
+    /// # lock.put("1.bin", "110").await?;
+    /// # let folder = tempfile::tempdir()?; let path = folder.path().join("1.bin");
+    /// let head = client.download("scans:7", "1.bin", &path).await?;
+    /// assert_eq!(std::fs::metadata(&path)?.len(), head.size);
+    /// # Ok(()) }
+    /// ```
+    pub async fn download(
+        &self,
+        resource: &str,
+        key: &str,
+        path: impl AsRef<Path>,
+    ) -> Result<ObjectHead, Error> {
+        let path = path.as_ref().to_owned();
+        let reader = self.open(resource, key).await?;
+        let unwritable = |error| Error::misuse(format!("cannot write {}: {error}", path.display()));
+        let part = part_of(&path).map_err(unwritable)?;
+        let claimed = part.clone();
+        let file = blocking(move || claim(&claimed)).await.map_err(unwritable)?;
+        // It is open, and so locked, until its fate is decided.
+        let mut file = tokio::fs::File::from_std(file);
+        let stored = match write(reader, &mut file).await {
+            Ok(head) => {
+                let (from, to) = (part.clone(), path.clone());
+                let put = blocking(move || put_in_place(&from, &to)).await;
+                put.map(|()| head).map_err(unwritable)
+            }
+            Err(Stopped::Reading(error)) => Err(error),
+            Err(Stopped::Writing(error)) => Err(unwritable(error)),
+        };
+        if stored.is_err() {
+            let _gone = tokio::fs::remove_file(&part).await;
+        }
+        stored
+    }
+}
+
+/// An object to open; made by [`Client::open`].
+#[must_use = "nothing is read before it is awaited"]
+pub struct Open {
+    target: Result<Target, Error>,
+}
+
+impl Open {
+    /// The object as the write with this version of the resource left it, while that is kept.
+    pub fn version(mut self, version: i64) -> Self {
+        self.target = self.target.and_then(|target| target.at(version));
+        self
+    }
+}
+
+impl IntoFuture for Open {
+    type Output = Result<Reader, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let unasked = || Error::GatewayFault(Details::local("304 without having been asked"));
+        async move {
+            let target = self.target?;
+            open(&target, None, target.inner.call_until_ms()).await?.ok_or_else(unasked)
+        }
+        .boxed()
+    }
+}
+
+/// Opens it; `None` if its tag is `known`.
+pub(super) async fn open(
+    target: &Target,
+    known: Option<&str>,
+    until_ms: u64,
+) -> Result<Option<Reader>, Error> {
+    let request = Request::get(target.path());
+    let request = match known {
+        Some(etag) => request.header("if-none-match", etag),
+        None => request,
+    };
+    let answer = target.inner.call("get", &request, until_ms).await?;
+    match answer.status {
+        StatusCode::OK => Reader::new(target.clone(), answer).map(Some),
+        StatusCode::NOT_MODIFIED => Ok(None),
+        status => Err(unexpected(status)),
+    }
+}
+
+fn unexpected(status: StatusCode) -> Error {
+    Error::GatewayFault(Details::local(format!("an answer that makes no sense here: {status}")))
+}
+
+/// The bytes of an object: a `Stream` of pieces, and `AsyncRead`. Their number is checked at the end, and
+/// their SHA-256 if the gateway sent it: bytes are good only once the end has come without an error.
+pub struct Reader {
+    head: ObjectHead,
+    pieces: BoxStream<'static, Result<Bytes, Error>>,
+    /// Of a piece, what `AsyncRead` had no room for.
+    rest: Bytes,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reader({:?}, {} bytes)", self.head.key, self.head.size)
+    }
+}
+
+impl Reader {
+    fn new(target: Target, answer: Answer) -> Result<Self, Error> {
+        let head = target.head(&answer.headers)?;
+        let digest = answer.header("repr-digest").and_then(sha256_of);
+        let source = Source {
+            target,
+            head: head.clone(),
+            digest: digest.map(|digest| (digest, Sha256::new())),
+            answer: Some(answer),
+            broke: String::new(),
+            at: 0,
+            skip: 0,
+            resumes: 0,
+            backoff: Backoff::default(),
+        };
+        let pieces = stream::try_unfold(source, async |mut source: Source| {
+            let piece = source.next().await?;
+            Ok(piece.map(|piece| (piece, source)))
+        });
+        Ok(Self { head, pieces: pieces.boxed(), rest: Bytes::new() })
+    }
+
+    /// What the gateway says of the object.
+    pub fn head(&self) -> &ObjectHead {
+        &self.head
+    }
+
+    pub(super) fn into_head(self) -> ObjectHead {
+        self.head
+    }
+}
+
+impl Stream for Reader {
+    type Item = Result<Bytes, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.rest))));
+        }
+        self.pieces.poll_next_unpin(context)
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            match ready!(self.pieces.poll_next_unpin(context)) {
+                Some(Ok(piece)) => self.rest = piece,
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let len = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Where the bytes come from.
+struct Source {
+    target: Target,
+    head: ObjectHead,
+    /// What the digest is to be, and what it is so far.
+    digest: Option<([u8; 32], Sha256)>,
+    /// `None`: it broke off.
+    answer: Option<Answer>,
+    broke: String,
+    /// How many bytes were given out.
+    at: u64,
+    /// How many bytes of this answer were given out before.
+    skip: u64,
+    resumes: u32,
+    backoff: Backoff,
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        while self.at < self.head.size {
+            let Some(answer) = &mut self.answer else {
+                self.resume().await?;
+                continue;
+            };
+            let broke = match tokio::time::timeout(answer.idle, answer.response.chunk()).await {
+                Ok(Ok(Some(piece))) => match self.take(piece)? {
+                    piece if piece.is_empty() => continue,
+                    piece => return Ok(Some(piece)),
+                },
+                Ok(Ok(None)) => "it ended early".to_owned(),
+                Ok(Err(error)) => causes(&error),
+                Err(_) => "it stood still".to_owned(),
+            };
+            (self.answer, self.broke) = (None, broke);
+        }
+        let is_good = |(digest, hasher): ([u8; 32], Sha256)| hasher.finalize()[..] == digest;
+        if self.digest.take().is_none_or(is_good) {
+            return Ok(None);
+        }
+        let text = "the bytes are not those that the gateway has: their SHA-256 is another";
+        Err(Error::GatewayFault(Details::local(text)))
+    }
+
+    fn take(&mut self, mut piece: Bytes) -> Result<Bytes, Error> {
+        let known = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
+        let piece = piece.split_off(known);
+        self.skip -= known as u64;
+        self.at += piece.len() as u64;
+        if self.at > self.head.size {
+            let text =
+                format!("the answer has more than the {} bytes of the object", self.head.size);
+            return Err(Error::GatewayFault(Details::local(text)));
+        }
+        if let Some((_, hasher)) = &mut self.digest {
+            hasher.update(&piece);
+        }
+        Ok(piece)
+    }
+
+    /// Asks for the rest, if it is of the same object.
+    async fn resume(&mut self) -> Result<(), Error> {
+        let inner = self.target.inner.clone();
+        if self.resumes == RESUMES_MAX || !inner.retries {
+            let (times, why) = (self.resumes + 1, &self.broke);
+            let details =
+                *Details::local(format!("the answer broke off, the {times}. time: {why}"));
+            return Err(Error::Unavailable(Box::new(Details {
+                retryable: true,
+                attempts: times,
+                ..details
+            })));
+        }
+        self.resumes += 1;
+        let (attempt, detail) = (self.resumes, self.broke.clone());
+        inner.hooks.tell(&Event::Retry { call: "get", attempt, detail });
+        let pause_ms = self.backoff.next(draw(), None, u64::MAX).unwrap_or_default();
+        sleep_until_ms(now_ms() + pause_ms).await;
+        let request =
+            Request::get(self.target.path()).header("range", &format!("bytes={}-", self.at));
+        let request = request.header("if-range", &self.head.etag);
+        let answer = match inner.call("get", &request, inner.call_until_ms()).await {
+            Ok(answer) => answer,
+            Err(error) if is_absent(&error) => return Err(changed()),
+            Err(error) => return Err(error),
+        };
+        if answer.header("etag") != Some(&*self.head.etag) {
+            return Err(changed());
+        }
+        let begins = format!("bytes {}-", self.at);
+        let continues =
+            answer.header("content-range").is_some_and(|range| range.starts_with(&begins));
+        match answer.status {
+            StatusCode::PARTIAL_CONTENT if continues => self.skip = 0,
+            // Something on the way knows no ranges.
+            StatusCode::OK => self.skip = self.at,
+            status => return Err(unexpected(status)),
+        }
+        self.answer = Some(answer);
+        Ok(())
+    }
+}
+
+fn changed() -> Error {
+    Error::Changed(Details::local("the object changed after its answer had broken off"))
+}
+
+/// Why a download ended early.
+enum Stopped {
+    Reading(Error),
+    Writing(io::Error),
+}
+
+async fn write(mut reader: Reader, file: &mut tokio::fs::File) -> Result<ObjectHead, Stopped> {
+    while let Some(piece) = reader.next().await {
+        let piece = piece.map_err(Stopped::Reading)?;
+        file.write_all(&piece).await.map_err(Stopped::Writing)?;
+    }
+    file.flush().await.map_err(Stopped::Writing)?;
+    file.sync_all().await.map_err(Stopped::Writing)?;
+    Ok(reader.into_head())
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+fn part_of(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+    let mut name = name.to_owned();
+    name.push(".part");
+    Ok(path.with_file_name(name))
+}
+
+/// The file `<path>.part`, empty, and ours alone.
+fn claim(part: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    loop {
+        let file = options.open(part)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another download is writing it"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Another download may have put it in its place before we had the lock.
+        let is_same = |found: std::fs::Metadata| {
+            file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
+        };
+        if std::fs::metadata(part).is_ok_and(is_same) {
+            file.set_len(0)?;
+            return Ok(file);
+        }
+    }
+}
+
+fn put_in_place(part: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(part, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,70 @@
+//! What a client shows in `Authorization`: a fixed text, a file that may be replaced, or a function.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use reqwest::header::HeaderValue;
+
+use crate::error::{Details, Error};
+
+type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
+
+/// A bearer token, asked for before each request, and once again after a 401 (CC1).
+#[derive(Clone)]
+pub struct Credential(Source);
+
+#[derive(Clone)]
+enum Source {
+    Text(Arc<str>),
+    File(Arc<PathBuf>),
+    Asked(Arc<Ask>),
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+impl Credential {
+    /// Always the same.
+    pub fn text(token: impl Into<String>) -> Self {
+        Self(Source::Text(token.into().into()))
+    }
+
+    /// The contents of a file, read before each request: whoever rotates it only has to replace it.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Source::File(Arc::new(path.into())))
+    }
+
+    /// What a function gives; it should remember what is still good.
+    pub fn from_fn<F, R>(ask: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<String, String>> + Send + 'static,
+    {
+        Self(Source::Asked(Arc::new(move || Box::pin(ask()))))
+    }
+
+    /// The header.
+    pub(crate) async fn header(&self) -> Result<HeaderValue, Error> {
+        let denied = |text: String| Error::Denied(Details::local(text));
+        let token = match &self.0 {
+            Source::Text(token) => token.to_string(),
+            Source::File(path) => match tokio::fs::read_to_string(path.as_path()).await {
+                Ok(text) => text.trim().to_owned(),
+                Err(error) => {
+                    return Err(denied(format!("cannot read {}: {error}", path.display())));
+                }
+            },
+            Source::Asked(ask) => {
+                ask().await.map_err(|error| denied(format!("no credential: {error}")))?
+            }
+        };
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| denied("the credential holds what a header cannot".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
