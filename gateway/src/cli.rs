@@ -13,9 +13,9 @@ use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, ConfigError, Flags};
 use crate::drill::{self, Outcome};
-use crate::{http, telemetry, wiring};
+use crate::{dev, http, telemetry, wiring};
 
 /// Something went wrong while running.
 const FAILED: u8 = 1;
@@ -46,6 +46,15 @@ enum Command {
     ///
     /// TERM or INT stops it once requests in flight are done; a second one stops it at once.
     Serve(Flags),
+    /// Run a gateway in memory, for tests
+    ///
+    /// It writes no files and needs no servers. On a free port of 127.0.0.1, unless --listen names another; when it
+    /// is ready it prints one line of JSON, {"url": "http://127.0.0.1:PORT", "pid": N}. Everything is gone when it
+    /// ends: when its standard input does (unless that is a terminal), or on TERM or INT, with 0.
+    ///
+    /// Settings come from flags and environment as those of `serve`, but the file only if it is named. Warnings alone
+    /// are logged unless --log, FENCEGATE_LOG or RUST_LOG say otherwise.
+    Dev(Flags),
     /// Bring the ledger's schema up to date, as `serve` does on its own
     Migrate(Flags),
     /// Show the effective settings, with secrets hidden, and what they promise
@@ -215,7 +224,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(flags) => {
             let config = start(&flags)?;
-            block_on(serve(config))?;
+            block_on(until_signal(async |soft, hard| wiring::serve(config, soft, hard).await))?;
+        }
+        Command::Dev(flags) => {
+            let config = begin(Config::load_dev(&flags))?;
+            block_on(until_signal(async |soft, hard| dev::run(config, soft, hard).await))?;
         }
         Command::Migrate(flags) => {
             let config = start(&flags)?;
@@ -280,7 +293,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 
 /// Loads the settings, starts logging, and begins with what there is to be warned of.
 fn start(flags: &Flags) -> Result<Config, Failure> {
-    let (config, warnings) = Config::load(flags).map_err(Failure::misused)?;
+    begin(Config::load(flags))
+}
+
+fn begin(loaded: Result<(Config, Vec<String>), ConfigError>) -> Result<Config, Failure> {
+    let (config, warnings) = loaded.map_err(Failure::misused)?;
     telemetry::start(&config)?;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
@@ -317,7 +334,10 @@ fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<
     result
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+/// Runs a gateway with what tells it to stop, softly and at once.
+async fn until_signal(
+    run: impl AsyncFnOnce(CancellationToken, CancellationToken) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     // Caught before anything starts, so that a signal during the start drains as well.
     let signals = [SignalKind::terminate(), SignalKind::interrupt()]
         .map(|kind| Ok((signal(kind)?, kind.as_raw_value())));
@@ -326,7 +346,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let stop = stop_on_signal(terminate?, interrupt?, soft.clone(), hard.clone());
     #[expect(clippy::disallowed_methods, reason = "outlives the start and end of all else")]
     let watcher = tokio::spawn(stop);
-    let result = wiring::serve(config, soft, hard).await;
+    let result = run(soft, hard).await;
     watcher.abort();
     result
 }
@@ -355,7 +375,7 @@ async fn stop_on_signal(
 }
 
 /// Prints to standard output; a reader that has gone away is no error.
-fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

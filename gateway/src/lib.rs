@@ -7,6 +7,7 @@ pub mod blobs;
 pub mod cli;
 pub mod config;
 pub mod data_dir;
+mod dev;
 pub mod drill;
 pub mod engine;
 pub mod http;

@@ -23,6 +23,7 @@ mod crowds;
 mod cut_connections;
 mod deadlocks;
 mod deliveries;
+mod dev;
 mod disasters;
 mod doors;
 mod drill;

@@ -1,6 +1,6 @@
 //! Where settings come from, each source as a layer that remembers its name for error texts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use figment::error::Kind as Trouble;
 use figment::providers::{Format as _, Toml};
@@ -102,6 +102,43 @@ impl Provider for Layer {
     fn data(&self) -> Result<Map<Profile, Dict>, Error> {
         Ok(Profile::Default.collect(self.values.clone()))
     }
+}
+
+/// The variables of this process that begin with `FENCEGATE_`.
+pub(super) fn own_variables() -> Result<Vec<(String, String)>, ConfigError> {
+    let ours = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        name.starts_with(ENV_PREFIX).then(|| match value.into_string() {
+            Ok(value) => Ok((name.clone(), value)),
+            Err(_) => Err(ConfigError(format!("{name} is not valid UTF-8"))),
+        })
+    });
+    ours.collect()
+}
+
+/// The file that a flag or the environment names.
+pub(super) fn named_file(env: &[(String, String)], flags: &Flags) -> Option<PathBuf> {
+    let variable = || env.iter().find(|(name, _)| name == ENV_CONFIG);
+    flags.config.clone().or_else(|| variable().map(|(_, value)| PathBuf::from(value)))
+}
+
+/// Lays the file, the environment and the flags over what there is.
+pub(super) fn over(
+    mut figment: Figment,
+    from: Option<&Path>,
+    env: impl Iterator<Item = (String, String)>,
+    given: &Flags,
+) -> Result<Figment, ConfigError> {
+    if let Some(path) = from {
+        figment = figment.merge(file(path)?);
+    }
+    Ok(figment.merge(environment(env)?).merge(flags(given)))
+}
+
+/// Defaults other than those of `serve`.
+pub(super) fn defaults(of: &str, values: &[(&str, &str)]) -> Layer {
+    let values = values.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+    Layer { source: format!("the defaults of {of}"), values: values.collect() }
 }
 
 /// Reads a TOML file.

@@ -2,6 +2,7 @@
 
 mod backends;
 mod check;
+mod dev;
 mod flags;
 mod fronting;
 mod layers;
@@ -289,21 +290,8 @@ impl Config {
     /// Loads the settings from the file, the environment and the flags of this process; also what there is
     /// to be warned of.
     pub fn load(flags: &Flags) -> Result<(Self, Vec<String>), ConfigError> {
-        let env: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| {
-                let name = name.into_string().ok()?;
-                name.starts_with(layers::ENV_PREFIX).then(|| match value.into_string() {
-                    Ok(value) => Ok((name.clone(), value)),
-                    Err(_) => Err(ConfigError(format!("{name} is not valid UTF-8"))),
-                })
-            })
-            .collect::<Result<_, _>>()?;
-        let named = flags.config.clone().or_else(|| {
-            env.iter()
-                .find(|(name, _)| name == layers::ENV_CONFIG)
-                .map(|(_, value)| PathBuf::from(value))
-        });
-        let file = match named {
+        let env = layers::own_variables()?;
+        let file = match layers::named_file(&env, flags) {
             Some(file) => Some(file),
             None => Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()),
         };
@@ -319,14 +307,14 @@ impl Config {
         env: impl Iterator<Item = (String, String)>,
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
-        let mut figment = Figment::new();
-        if let Some(file) = file {
-            figment = figment.merge(layers::file(file)?);
-        }
-        figment = figment.merge(layers::environment(env)?).merge(layers::flags(flags));
+        Self::of(&layers::over(Figment::new(), file, env, flags)?)
+    }
+
+    /// The settings that these layers come to, checked.
+    fn of(figment: &Figment) -> Result<Self, ConfigError> {
         let mut config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
         config.upstreams.iter_mut().for_each(Upstream::complete);
-        config.check(&figment)?;
+        config.check(figment)?;
         Ok(config)
     }
 

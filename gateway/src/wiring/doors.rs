@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,16 @@ pub(super) struct Listeners {
 enum AdminListener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
+}
+
+impl Listeners {
+    /// Where requests are taken; with port 0 in the settings the port that was free.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
+        self.main.local_addr().context("cannot read the own address")
+    }
 }
 
 /// Listens to all that the settings name.
@@ -153,7 +164,7 @@ pub(super) async fn serve(
     close: &CancellationToken,
     hard: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let address = listeners.main.local_addr().context("cannot read the own address")?;
+    let address = listeners.address()?;
     let ends = || (close.clone(), hard.clone());
     let mut doors: Vec<BoxFuture<'static, io::Result<()>>> = Vec::new();
     for listener in listeners.admin {

@@ -5,16 +5,18 @@ mod backup;
 mod blobs;
 mod descriptors;
 mod doors;
+mod memory;
 mod refence;
 mod scrub;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use fence_core::ports::{Ledger, Mint, Retention, Runtime};
+use fence_core::ports::{Blobs, Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,7 @@ use crate::runtime;
 
 pub use agree::agree;
 pub use backup::{Backup, backup};
+pub use memory::dev;
 pub use refence::refence;
 pub use scrub::{Scrubbed, scrub};
 
@@ -53,8 +56,27 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 struct Parts {
     ledger: Arc<dyn Ledger>,
     mint: Arc<dyn Mint>,
+    /// The blob store, if it is not the one of the settings.
+    blobs: Option<Arc<dyn Blobs>>,
     committers: usize,
     embedded: Option<Arc<Embedded>>,
+}
+
+/// What every gateway begins with.
+struct Base {
+    metrics: PrometheusHandle,
+    tasks: TaskTracker,
+    /// Cancelled when a task has panicked that others rely on.
+    broken: CancellationToken,
+    runtime: Runtime,
+}
+
+impl Base {
+    fn new() -> anyhow::Result<Self> {
+        let (tasks, broken) = (TaskTracker::new(), CancellationToken::new());
+        let runtime = runtime::watched_runtime(tasks.clone(), broken.clone());
+        Ok(Self { metrics: recorder()?, tasks, broken, runtime })
+    }
 }
 
 /// The files of the embedded set-up, and the right to them.
@@ -78,17 +100,29 @@ pub async fn serve(
     soft: CancellationToken,
     hard: CancellationToken,
 ) -> anyhow::Result<()> {
-    let metrics = recorder()?;
-    let tasks = TaskTracker::new();
-    let broken = CancellationToken::new();
-    let runtime = runtime::watched_runtime(tasks.clone(), broken.clone());
-    let parts = open(&config, &runtime, &soft).await?;
+    let base = Base::new()?;
+    let parts = open(&config, &base.runtime, &soft).await?;
+    run(config, base, parts, (soft, hard), |_| Ok(())).await
+}
+
+/// Runs a gateway on these parts; `ready` hears where it listens, once it takes requests.
+async fn run(
+    config: Config,
+    base: Base,
+    parts: Parts,
+    (soft, hard): (CancellationToken, CancellationToken),
+    ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let Base { metrics, tasks, broken, runtime } = base;
     let settings = settings(&config, parts.committers);
     let mint = Arc::clone(&parts.mint);
     // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
     let registered = parts.ledger.register_upstreams(&settings.drained).await;
     registered.context("cannot register upstreams")?;
-    let blobs = blobs::open(&config, &parts.ledger, &runtime, &soft).await?;
+    let blobs = match &parts.blobs {
+        Some(blobs) => Some(Arc::clone(blobs)),
+        None => blobs::open(&config, &parts.ledger, &runtime, &soft).await?,
+    };
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
 
@@ -106,6 +140,7 @@ pub async fn serve(
     let doors = doors::build(&config, &engine, metrics, &soft)?;
     stop_if_broken(&broken, hard.clone());
     let drain = Drain::start(&runtime, &config, &soft, &hard);
+    ready(listeners.address()?)?;
     doors::serve(listeners, doors, &drain.close, &hard).await?;
     // Their intents are closed before the engine's queues are.
     tokio::select! {
@@ -191,7 +226,13 @@ async fn open_shared(
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
     let mint = Arc::new(mint);
     watch_etcd(Arc::clone(&mint), runtime, soft.clone());
-    Ok(Parts { ledger: Arc::new(ledger), mint, committers: config.committers, embedded: None })
+    Ok(Parts {
+        ledger: Arc::new(ledger),
+        mint,
+        blobs: None,
+        committers: config.committers,
+        embedded: None,
+    })
 }
 
 /// Waits for a Postgres that is not there yet, or not yet a primary, for so long. What waiting cannot change is said
@@ -281,6 +322,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     Ok(Parts {
         ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
         mint: Arc::clone(&mint) as Arc<dyn Mint>,
+        blobs: None,
         // One writer: a second committer would only halve the batches.
         committers: 1,
         embedded: Some(Arc::new(Embedded { ledger, mint, _data_dir: data_dir })),

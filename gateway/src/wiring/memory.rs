@@ -1,0 +1,45 @@
+//! A gateway on parts in memory, for tests: whatever it was told is gone when it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
+use fence_core::ports::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::{Base, Parts, run};
+use crate::config::Config;
+
+/// Runs a gateway in memory until `soft` is cancelled and everything in flight is done, or `hard` is. `ready` hears
+/// where it listens, once it takes requests.
+///
+/// # Errors
+/// As [`serve`](super::serve), and whatever `ready` fails with.
+pub async fn dev(
+    config: Config,
+    soft: CancellationToken,
+    hard: CancellationToken,
+    ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let base = Base::new()?;
+    let parts = open(&config, &base.runtime);
+    run(config, base, parts, (soft, hard), ready).await
+}
+
+/// The adapters that all others are held against.
+fn open(config: &Config, runtime: &Runtime) -> Parts {
+    let clock = &runtime.clock;
+    let ledger = MemoryLedger::new(Arc::clone(clock), runtime.ids.lock().0);
+    let ledger = match config.versions_kept.is_zero() {
+        true => ledger,
+        false => ledger.keeping_versions(),
+    };
+    Parts {
+        ledger: Arc::new(ledger),
+        mint: Arc::new(MemoryMint::default()),
+        blobs: Some(Arc::new(MemoryBlobs::new(Arc::clone(clock)))),
+        // One mutex: a second committer would only halve the batches.
+        committers: 1,
+        embedded: None,
+    }
+}
