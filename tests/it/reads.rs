@@ -1,7 +1,10 @@
 //! Reads over real HTTP: bytes, headers, ranges, conditions.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use fence_tests::client::object_path;
 use reqwest::Method;
+use sha2::{Digest as _, Sha256};
 
 use crate::setup::{SetUp, on_both};
 
@@ -10,6 +13,7 @@ on_both!(
     a_range_is_a_part_of_the_object,
     conditions_save_the_transfer_of_what_the_reader_has,
     what_is_not_there_is_told_apart,
+    reads_say_the_digest_of_the_whole_object,
 );
 
 async fn an_object_comes_back_as_it_was_put(setup: SetUp) {
@@ -118,4 +122,37 @@ async fn what_is_not_there_is_told_apart(setup: SetUp) {
     conditional.send().await.refused(404, "object-not-found");
     let head = client.call(Method::HEAD, object_path("job:1", "k")).send().await;
     assert_eq!((head.status.as_u16(), head.text().as_str()), (404, ""));
+}
+
+async fn reads_say_the_digest_of_the_whole_object(setup: SetUp) {
+    let gateway = setup.start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    // In the ledger, and in the blob store.
+    for length in [0, 10, 300_000] {
+        let body = vec![b'x'; length];
+        let expected = format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(&body)));
+        client.put("job:1", "k", body).under(&lock).send().await;
+        let (get, head) =
+            (client.read("job:1", "k"), client.call(Method::HEAD, object_path("job:1", "k")));
+        let whole = get.clone().send().await.expect(200);
+        let tag = whole.must_have("etag").to_owned();
+        let mut answers = vec![
+            head.clone().send().await.expect(200),
+            get.clone().header("if-none-match", &tag).send().await.expect(304),
+            head.header("if-none-match", &tag).send().await.expect(304),
+        ];
+        if length > 0 {
+            answers.push(get.header("range", "bytes=1-2").send().await.expect(206));
+        }
+        for answer in std::iter::once(&whole).chain(&answers) {
+            assert_eq!(answer.must_have("repr-digest"), expected, "{}", answer.status);
+        }
+        // What was read can be said again of what is written.
+        let again = client.put("job:1", "k", whole.body.clone()).under(&lock);
+        again.header("repr-digest", &expected).send().await.expect(200);
+    }
+    let outside = client.read("job:1", "k").header("range", "bytes=999999-").send().await;
+    assert_eq!(outside.refused(416, "range-not-satisfiable").header("repr-digest"), None);
+    client.read("job:1", "none").send().await.refused(404, "object-not-found");
 }

@@ -211,6 +211,14 @@ fn headers() -> BTreeMap<&'static str, Header> {
                 number(),
             ),
         ),
+        (
+            "Repr-Digest",
+            header(
+                true,
+                "The SHA-256 of the whole object, also with a part of it (RFC 9530): `sha-256=:...:`, in base64.",
+                text("^sha-256=:[A-Za-z0-9+/]{43}=:$"),
+            ),
+        ),
         ("ETag", header(true, "The object's tag.", EntityTag::schema())),
         (
             "Idempotent-Replayed",

@@ -158,6 +158,7 @@ fn cors(state: &AppState) -> Option<CorsLayer> {
         header::LOCATION,
         header::RETRY_AFTER,
         header::CONTENT_RANGE,
+        HeaderName::from_static("repr-digest"),
         HeaderName::from_static("x-request-id"),
         HeaderName::from_static("x-fence-token"),
         HeaderName::from_static("x-fence-verdict"),

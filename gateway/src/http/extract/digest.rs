@@ -1,5 +1,5 @@
 //! `Content-MD5`, `Repr-Digest` and `Content-Digest`: what a client says of its body, checked against what
-//! arrived. Bodies come without an encoding, so the last two mean the same here.
+//! arrived; and what the gateway says of an object. Bodies come without an encoding, so the last two mean the same here.
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
@@ -112,6 +112,11 @@ impl Digests {
     }
 }
 
+/// `Repr-Digest` of an object, whatever part of it is sent.
+pub fn repr_digest(sha256: &[u8; 32]) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(sha256))
+}
+
 /// Refuses digests where there is nothing that they could be held against.
 ///
 /// # Errors
@@ -174,6 +179,11 @@ mod tests {
         digests.update(b"lo");
         assert!(digests.check(&sha256).is_ok());
         assert!(parse("content-md5", MD5).unwrap().check(&sha256).is_err());
+    }
+
+    #[test]
+    fn what_is_said_of_an_object_is_what_a_client_says() {
+        assert_eq!(repr_digest(&Sha256::digest(b"hello").into()), SHA_256);
     }
 
     #[test]

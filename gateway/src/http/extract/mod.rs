@@ -18,7 +18,7 @@ pub use body::{
 };
 pub use conditions::{ReadAnswer, ReadConditions, WriteConditions};
 pub use described::Described;
-pub use digest::{Digests, no_digest};
+pub use digest::{Digests, no_digest, repr_digest};
 pub use headers::{
     FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_content_type, is_idempotency_key,
     single,

@@ -13,7 +13,7 @@ use super::views;
 use crate::engine::{Content, Fetched, Standings, Wanted};
 use crate::http::extract::{
     Asker, InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after,
-    select,
+    repr_digest, select,
 };
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ReadParams, ReadProblems, ResourceProblems};
@@ -32,17 +32,20 @@ use crate::http::state::App;
             content_type = "*/*", body = String, headers(
             ("ETag" = String, description = "The object's tag."),
             ("X-Resource-Version" = i64, description = "The version of the resource."),
+            ("Repr-Digest" = String, description = "The SHA-256 of the whole object."),
             ("Accept-Ranges" = String, description = "`bytes`"),
         )),
         (status = 206, description = "The bytes of the range.",
             content_type = "*/*", body = String, headers(
             ("ETag" = String, description = "The object's tag."),
             ("X-Resource-Version" = i64, description = "The version of the resource."),
+            ("Repr-Digest" = String, description = "The SHA-256 of the whole object."),
             ("Content-Range" = String, description = "Such as `bytes 0-99/1234`."),
         )),
         (status = 304, description = "The caller has the object already.", headers(
             ("ETag" = String, description = "The object's tag."),
             ("X-Resource-Version" = i64, description = "The version of the resource."),
+            ("Repr-Digest" = String, description = "The SHA-256 of the whole object."),
         )),
         ReadProblems,
     )
@@ -97,11 +100,13 @@ impl AtVersion {
         (status = 200, description = "It is there; the headers are those of a get.", headers(
             ("ETag" = String, description = "The object's tag."),
             ("X-Resource-Version" = i64, description = "The version of the resource."),
+            ("Repr-Digest" = String, description = "The SHA-256 of the whole object."),
             ("Accept-Ranges" = String, description = "`bytes`"),
         )),
         (status = 304, description = "The caller has the object already.", headers(
             ("ETag" = String, description = "The object's tag."),
             ("X-Resource-Version" = i64, description = "The version of the resource."),
+            ("Repr-Digest" = String, description = "The SHA-256 of the whole object."),
         )),
         ReadProblems,
     )
@@ -214,6 +219,7 @@ fn size(object: &Object) -> u64 {
 fn facts(object: &Object, resource_version: i64) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::ETAG, text(object.tag));
+    headers.insert(HeaderName::from_static("repr-digest"), text(repr_digest(&object.sha256)));
     headers.insert(HeaderName::from_static("x-resource-version"), resource_version.into());
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
