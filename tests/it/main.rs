@@ -102,6 +102,7 @@ mod sql_races;
 mod standby_blobs;
 mod standby_waits;
 mod starts;
+mod status;
 mod story;
 mod stuck_rows;
 mod tenants;

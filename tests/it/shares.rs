@@ -65,6 +65,7 @@ impl Door {
             exported: Exported::of(&["r".into()]),
             draining: CancellationToken::new(),
             guarantee: "strict",
+            ground: Default::default(),
             requires_lock_id: false,
             upstreams: fencegate::http::proxy::Upstreams::default(),
             doors: Arc::default(),

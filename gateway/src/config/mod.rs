@@ -342,6 +342,11 @@ impl Config {
         !self.addresses().any(|address| is_open(&address))
     }
 
+    /// Whether nobody but this machine is meant to reach the gateway: not through a proxy on it either.
+    pub fn is_private(&self) -> bool {
+        self.is_local() && self.server_names.is_empty() && self.trusted_proxies.is_empty()
+    }
+
     /// All addresses that are listened to.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let admin = self.admin_listen.iter().filter_map(|at| match at {

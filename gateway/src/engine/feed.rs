@@ -85,6 +85,11 @@ impl Feed {
         step
     }
 
+    /// How many read.
+    pub(super) fn readers(&self) -> usize {
+        self.inner.readers.load(Ordering::Acquire)
+    }
+
     /// A place among the readers.
     fn enter(&self) -> Result<Place, EngineError> {
         let place = Place { inner: Arc::clone(&self.inner) };

@@ -1,10 +1,10 @@
 //! Which parts work, from what is known of them: each is asked in the background, so that an answer is there at once
 //! whatever hangs. Asking begins with the first question and then goes on, so that later answers are never old.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fence_core::ports::{Epoch, Head, Runtime};
+use fence_core::ports::{Epoch, EventCursor, Head, Runtime};
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use super::{Engine, EngineError, Readiness, Standing};
 
 /// How often ledger and mint are asked.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the store is asked, which may cost money.
+/// How often the store is asked, which may cost money, and what nobody waits for.
 const ASK_STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a question waits for a fresh answer before it goes by the last one.
 const FRESH: Duration = Duration::from_millis(100);
@@ -25,6 +25,8 @@ pub(super) struct Health {
     ledger: Probe<Epoch>,
     mint: Probe<Head>,
     blobs: Probe<()>,
+    /// Asked only where somebody wants to know.
+    events: OnceLock<Probe<EventCursor>>,
 }
 
 /// What is known of a part.
@@ -72,6 +74,26 @@ impl Engine {
         };
         let settings = self.inner.agreement.trouble().map_or(Ok(()), Err);
         Readiness { ledger: ledger.map(drop), mint, blobs, settings }
+    }
+
+    /// The epoch and the end of the feed, as far as the ledger says so. Answers within 100 ms.
+    pub(super) async fn heights(&self) -> (Option<i64>, Option<EventCursor>) {
+        let health = self.inner.health.get_or_init(|| Health::start(self));
+        let events = health.events.get_or_init(|| {
+            let asking = self.clone();
+            let ask = move || -> BoxFuture<'static, _> { Box::pin(asking.clone().ask_events()) };
+            let (runtime, closing) = (&self.inner.runtime, &self.inner.closing);
+            let silent = EngineError::LedgerUnavailable;
+            Probe::start("the feed of events", ask, ASK_STORE_INTERVAL, silent, runtime, closing)
+        });
+        let (epoch, last) = futures::join!(health.ledger.look(), events.look());
+        (epoch.ok().map(|epoch| epoch.number), last.ok())
+    }
+
+    async fn ask_events(self) -> Result<EventCursor, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let begin = EventCursor { generation: 0, number: 0 };
+        self.detached(None, async move { Ok(ledger.events(begin, 0).await?.last) }).await
     }
 
     /// What the ledger says of itself. Not in line with other queries: it is asked when they are stuck, too.
@@ -133,6 +155,7 @@ impl Health {
                 runtime,
                 closing,
             ),
+            events: OnceLock::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Every method may be dropped at any await: it only waits on channels, and what it started goes its
 //! way regardless. Clock, ids and spawning come in from outside.
 
+mod about;
 mod acquired;
 mod adopting;
 pub mod agreement;
@@ -48,9 +49,11 @@ use fence_core::ports::{
     BlobTimes, BreakItem, DrainedUpstream, Grant, Ledger, Mint, ResourceView, Retention, Runtime,
 };
 use fence_core::{LockId, LockState, ResourceName, Ttl};
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use about::About;
 pub use acquired::Acquired;
 use agreement::Agreement;
 use batcher::Batcher;
@@ -157,6 +160,7 @@ struct Inner {
     feed: Feed,
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
+    started_at: Timestamp,
     closing: CancellationToken,
 }
 

@@ -134,6 +134,7 @@ impl Engine {
         let inner = Inner {
             ledger,
             mint,
+            started_at: runtime.clock.now(),
             runtime,
             settings,
             grants,

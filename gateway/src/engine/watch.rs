@@ -96,6 +96,11 @@ impl Watches {
         Self { hub: Arc::new(hub) }
     }
 
+    /// How many watch a lock.
+    pub(super) fn watchers(&self) -> usize {
+        self.hub.state().watchers
+    }
+
     /// Begins to watch a lock, and resolves once it was read: to `None` if it is unknown.
     pub(super) fn watch(
         &self,

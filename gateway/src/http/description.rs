@@ -15,6 +15,7 @@ use utoipa::openapi::{Components, Content, ContentBuilder, OpenApi, OpenApiVersi
 use super::problem::PROBLEM_JSON;
 
 const REQUEST_ID: &str = "X-Request-Id";
+const VERSION: &str = "Fencegate-Version";
 const VERDICT: &str = "X-Fence-Verdict";
 const EVENT_STREAM: &str = "text/event-stream";
 
@@ -77,6 +78,7 @@ fn complete(operation: &mut Operation, verdict: Verdict, components: &mut Compon
         let problem = answer.content.contains_key(PROBLEM_JSON);
         let wanted = [
             (true, REQUEST_ID),
+            (true, VERSION),
             (data && if problem { verdict.of_problems } else { verdict.of_answers }, VERDICT),
             (problem && fenced, "X-Operation-Id"),
             (status == "416", "Content-Range"),
@@ -171,6 +173,14 @@ fn headers() -> BTreeMap<&'static str, Header> {
                 true,
                 "The id of the request: the caller's, or a new one.",
                 text("^[!-~]{1,128}$"),
+            ),
+        ),
+        (
+            VERSION,
+            header(
+                true,
+                "The version of the gateway that answers.",
+                text(r"^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"),
             ),
         ),
         (

@@ -40,7 +40,7 @@ pub use tap::{Watched, watched};
 
 use routes::{
     audit, commits, feed, fences, health, intents, locks, objects, operations, operators,
-    rejections, resources, upstreams, watching, writes,
+    rejections, resources, status, upstreams, watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -83,6 +83,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(intents::resolve_doubts))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
+        .routes(routes!(status::status))
         .routes(routes!(health::metrics))
         .routes(routes!(health::openapi))
         .routes(routes!(health::error_page))
@@ -160,6 +161,7 @@ fn cors(state: &AppState) -> Option<CorsLayer> {
         header::CONTENT_RANGE,
         HeaderName::from_static("repr-digest"),
         HeaderName::from_static("x-request-id"),
+        HeaderName::from_static("fencegate-version"),
         HeaderName::from_static("x-fence-token"),
         HeaderName::from_static("x-fence-verdict"),
         HeaderName::from_static("x-fence-guarantee"),

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
-use crate::http::routes::Exported;
+use crate::http::routes::{Exported, Ground};
 
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +79,8 @@ pub struct AppState {
     pub draining: CancellationToken,
     /// What a 2xx promises, for `X-Fence-Guarantee`.
     pub guarantee: &'static str,
+    /// What the gateway stands on.
+    pub ground: Ground,
     /// Whether a write must name its lock beside the token.
     pub requires_lock_id: bool,
     /// The upstreams that are fronted.

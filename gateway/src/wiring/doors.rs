@@ -20,7 +20,7 @@ use crate::http::middleware::Doors;
 use crate::http::peers::Proxies;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
-use crate::http::routes::Exported;
+use crate::http::routes::{Exported, Ground};
 use crate::http::{self, AppState, Door, Limits};
 
 /// Connections behind all of `admin_listen` together.
@@ -126,6 +126,7 @@ pub(super) fn build(
     config: &Config,
     engine: &Engine,
     metrics: PrometheusHandle,
+    ground: Ground,
     draining: &CancellationToken,
 ) -> anyhow::Result<Served> {
     let proxies = Proxies::new(config.trusted_proxies.iter().map(|Network(network)| *network));
@@ -140,6 +141,7 @@ pub(super) fn build(
             exported: exported.clone(),
             draining: draining.clone(),
             guarantee: "strict",
+            ground: ground.clone(),
             requires_lock_id: config.requires_lock_id(),
             upstreams: upstreams.clone(),
             doors: Arc::clone(&names),

@@ -35,6 +35,7 @@ fn open(config: &Config, runtime: &Runtime) -> Parts {
         false => ledger.keeping_versions(),
     };
     Parts {
+        kinds: ["memory", "memory"],
         ledger: Arc::new(ledger),
         mint: Arc::new(MemoryMint::default()),
         blobs: Some(Arc::new(MemoryBlobs::new(Arc::clone(clock)))),

@@ -22,11 +22,13 @@ use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::blobs::BlobsUrl;
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
 use crate::engine::{self, Engine, Refencing};
 use crate::http;
 use crate::http::proxy;
+use crate::http::routes::Ground;
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
@@ -54,6 +56,8 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// What the gateway stands on, and what must live as long as it does.
 struct Parts {
+    /// The words for ledger and mint.
+    kinds: [&'static str; 2],
     ledger: Arc<dyn Ledger>,
     mint: Arc<dyn Mint>,
     /// The blob store, if it is not the one of the settings.
@@ -123,6 +127,7 @@ async fn run(
         Some(blobs) => Some(Arc::clone(blobs)),
         None => blobs::open(&config, &parts.ledger, &runtime, &soft).await?,
     };
+    let ground = ground(&config, &parts, blobs.is_some());
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
 
@@ -137,7 +142,7 @@ async fn run(
         keep_marking(&runtime, files, soft.clone());
         stop_if_disk_fails(&runtime, &config, files, hard.clone());
     }
-    let doors = doors::build(&config, &engine, metrics, &soft)?;
+    let doors = doors::build(&config, &engine, metrics, ground, &soft)?;
     stop_if_broken(&broken, hard.clone());
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     ready(listeners.address()?)?;
@@ -227,6 +232,7 @@ async fn open_shared(
     let mint = Arc::new(mint);
     watch_etcd(Arc::clone(&mint), runtime, soft.clone());
     Ok(Parts {
+        kinds: ["postgres", "etcd"],
         ledger: Arc::new(ledger),
         mint,
         blobs: None,
@@ -320,6 +326,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
     let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
     Ok(Parts {
+        kinds: ["sqlite", "embedded"],
         ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
         mint: Arc::clone(&mint) as Arc<dyn Mint>,
         blobs: None,
@@ -456,6 +463,23 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         }),
         drained: proxy::drained(&config.upstreams),
     }
+}
+
+/// What the gateway says of what it stands on.
+fn ground(config: &Config, parts: &Parts, has_blobs: bool) -> Ground {
+    let [ledger, mint] = parts.kinds;
+    let blobs = match config.blobs_url() {
+        _ if parts.blobs.is_some() => "memory",
+        _ if !has_blobs => "none",
+        BlobsUrl::Folder(_) => "folder",
+        BlobsUrl::S3 { .. } => "s3",
+        BlobsUrl::Azure { .. } => "azure",
+    };
+    // Names of other machines and folders are nobody's business who is not on this one; of a gateway in memory the
+    // text would say what is not so.
+    let shown = config.is_private() && parts.blobs.is_none();
+    let settings = shown.then(|| config.show().ok()).flatten();
+    Ground { ledger, mint, blobs, settings }
 }
 
 fn retention(config: &Config) -> Retention {

@@ -221,6 +221,15 @@ forms! {
     /// A part of the gateway.
     Part => words(["gateway", "ledger", "mint", "blobs", "settings"])
         .description(Some("A part of the gateway."));
+    /// What keeps the ledger.
+    LedgerKind => words(["postgres", "sqlite", "memory"])
+        .description(Some("What keeps the ledger."));
+    /// What numbers grants.
+    MintKind => words(["etcd", "embedded", "memory"])
+        .description(Some("What numbers grants."));
+    /// What keeps large payloads.
+    BlobsKind => words(["folder", "s3", "azure", "none", "memory"])
+        .description(Some("What keeps large payloads."));
     /// That nobody knows.
     Unknown => words(["unknown"])
         .description(Some("What became of the request is not known."));

@@ -139,6 +139,16 @@ const BATCH_SHARE: u32 = 4;
 /// How often a batch that was rolled back is sent again as it was.
 const BATCH_TRIES: u32 = 3;
 
+/// How long a caller waits for a verdict at most: in line, and then for what is under way.
+pub(super) fn answer_within(timeout: Duration) -> Duration {
+    timeout + under_way(timeout)
+}
+
+/// How long what is under way is waited for once the time in line is up.
+fn under_way(timeout: Duration) -> Duration {
+    LAST_WORD.max(timeout * UNDER_WAY)
+}
+
 struct Shared<A: Act> {
     act: A,
     runtime: Runtime,
@@ -214,7 +224,7 @@ impl<A: Act> Batcher<A> {
         let patience = |way| match way {
             Way::Taken => Duration::ZERO,
             Way::Lost => LAST_WORD,
-            Way::Sent => LAST_WORD.max(self.timeout * UNDER_WAY),
+            Way::Sent => under_way(self.timeout),
         };
         while self.runtime.clock.elapsed().saturating_sub(began) < patience(way(state)) {
             match self.runtime.within(PAUSE_MIN, &mut verdict).await {

@@ -148,6 +148,11 @@ impl Line {
         self.bell.notify_one();
     }
 
+    /// How many locks are waited for here.
+    pub(in crate::engine) fn waiters(&self) -> usize {
+        self.seats().by_lock.len()
+    }
+
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }

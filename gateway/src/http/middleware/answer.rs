@@ -19,6 +19,7 @@ use super::request_id::RequestId;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
 use crate::http::proxy::Forwarded;
+use crate::http::routes::VERSION;
 
 /// How long requests took, by route, method and class of status.
 const DURATION: &str = "fencegate_http_request_duration_seconds";
@@ -59,6 +60,8 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
     let headers = response.headers_mut();
     contain(headers, forwarded || line.is_read_of_object());
     headers.insert(HeaderName::from_static("x-request-id"), id.as_header());
+    let version = HeaderValue::from_static(VERSION);
+    headers.insert(HeaderName::from_static("fencegate-version"), version);
     // Tokens and lock ids are in answers; only reads of objects and upstreams say what may be kept.
     if !forwarded {
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -15,9 +15,11 @@ pub mod operators;
 mod puts;
 pub mod rejections;
 pub mod resources;
+pub mod status;
 pub mod upstreams;
 mod views;
 pub mod watching;
 pub mod writes;
 
 pub use exported::Exported;
+pub use status::{Ground, VERSION};

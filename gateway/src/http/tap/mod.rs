@@ -25,6 +25,7 @@ use super::middleware::{Framing, RequestId, note};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::rate::Least;
 use super::receipt::Receipt;
+use super::routes::VERSION;
 use super::serve::{Reason, count_closed};
 pub(super) use heads::Heads;
 use watcher::Watcher;
@@ -314,7 +315,8 @@ pub(super) fn lone_answer(code: ErrorCode, detail: &str) -> Vec<u8> {
     let body = problem.render(id.as_str());
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
-         connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nx-request-id: {}\r\n\r\n",
+         connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\
+         fencegate-version: {VERSION}\r\nx-request-id: {}\r\n\r\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or_default(),
         body.len(),

@@ -8,6 +8,7 @@ mod events;
 mod locks;
 mod resources;
 mod seeing;
+mod status;
 mod upstreams;
 
 pub use commits::*;
@@ -15,6 +16,7 @@ pub use events::*;
 pub use locks::*;
 pub use resources::*;
 pub use seeing::*;
+pub use status::*;
 pub use upstreams::*;
 
 /// The longest owner, in bytes.

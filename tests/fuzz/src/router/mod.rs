@@ -99,6 +99,7 @@ impl World {
             exported: Exported::default(),
             draining: CancellationToken::new(),
             guarantee: "strict",
+            ground: Default::default(),
             requires_lock_id: false,
             upstreams: Upstreams::default(),
             doors: Arc::default(),
