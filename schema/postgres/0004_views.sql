@@ -14,7 +14,10 @@ SELECT f.resource,
        fencegate.micros(f.acquired_at) AS acquired_us,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
+       fencegate.millis(clock_timestamp() - f.renewed_at) AS renewed_ms,
+       f.ttl_ms,
        fencegate.millis(least(f.deadline, f.break_due) - clock_timestamp()) AS remaining_ms,
+       fencegate.millis(f.break_due - clock_timestamp()) AS breaks_in_ms,
        f.version, f.objects, f.grants, f.token, f.frozen, f.protected,
        (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f

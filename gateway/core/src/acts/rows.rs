@@ -62,7 +62,7 @@ impl Guard {
         let live =
             matches!(view.state, LockState::Leased | LockState::Breaking | LockState::Draining);
         match live && fence.token.get() <= self.floor {
-            true => ResourceView { state: LockState::Expired, ..view },
+            true => ResourceView { state: LockState::Expired, breaks_in_ms: None, ..view },
             false => view,
         }
     }
@@ -166,8 +166,12 @@ impl FenceRow {
 
     /// Time left until it expires or is broken, whichever comes first.
     pub fn left_ms(&self, now: Now) -> i64 {
-        let due = self.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond());
-        self.remaining_ms(now).min(due.unwrap_or(i64::MAX))
+        self.remaining_ms(now).min(self.breaks_in_ms(now).unwrap_or(i64::MAX))
+    }
+
+    /// Time left until a break comes due, if there is to be one.
+    fn breaks_in_ms(&self, now: Now) -> Option<i64> {
+        self.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond())
     }
 
     /// The fence as the rule sees it.
@@ -194,14 +198,18 @@ impl FenceRow {
 
     /// The resource, as everybody may see it.
     pub fn view(&self, resource: &ResourceName, waiting: usize, now: Now) -> ResourceView {
+        let state = self.state(now);
         ResourceView {
             resource: resource.clone(),
-            state: self.state(now),
+            state,
             owner: self.owner.clone(),
             acquired_at: self.acquired_at,
             renewed_at: self.renewed_at,
             age_ms: self.held_ms(now),
+            renewed_ms: millis_between(self.renewed_at, now.wall),
+            ttl: self.ttl,
             remaining_ms: self.left_ms(now),
+            breaks_in_ms: self.breaks_in_ms(now).filter(|_| state == LockState::Breaking),
             version: self.version,
             objects: self.objects,
             frozen: self.frozen.clone(),

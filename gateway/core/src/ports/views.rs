@@ -88,8 +88,16 @@ pub struct ResourceView {
     pub renewed_at: Timestamp,
     /// How long ago it was granted.
     pub age_ms: i64,
+    /// How long ago it was granted or last renewed.
+    pub renewed_ms: i64,
+    /// How far ahead its deadline was set then, unless it may be held for less; of an infinite lock that is not
+    /// confirmed yet what it has until then.
+    pub ttl: Ttl,
     /// How long until it expires; negative once it has.
     pub remaining_ms: i64,
+    /// How long until an operator's break comes due, while it is being broken; 0 or less once that only has to be
+    /// stored.
+    pub breaks_in_ms: Option<i64>,
     /// The version of the resource.
     pub version: i64,
     /// How many objects it has.

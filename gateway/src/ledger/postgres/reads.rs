@@ -174,7 +174,10 @@ struct ViewRow {
     acquired_us: i64,
     renewed_us: i64,
     age_ms: i64,
+    renewed_ms: i64,
+    ttl_ms: i64,
     remaining_ms: i64,
+    breaks_in_ms: Option<i64>,
     version: i64,
     objects: i64,
     grants: i64,
@@ -186,14 +189,18 @@ struct ViewRow {
 
 impl ViewRow {
     fn view(self) -> Result<ResourceView, LedgerError> {
+        let state = state(&self.state)?;
         Ok(ResourceView {
             resource: resource_name(self.resource)?,
-            state: state(&self.state)?,
+            state,
             owner: self.owner,
             acquired_at: time(self.acquired_us),
             renewed_at: time(self.renewed_us),
             age_ms: self.age_ms.max(0),
+            renewed_ms: self.renewed_ms.max(0),
+            ttl: Ttl::from_ms(self.ttl_ms),
             remaining_ms: self.remaining_ms,
+            breaks_in_ms: self.breaks_in_ms.filter(|_| state == LockState::Breaking),
             version: self.version,
             objects: self.objects,
             frozen: self.frozen,

@@ -49,9 +49,18 @@ pub struct Resource {
     pub acquired_at: Timestamp,
     /// How long ago that was, in milliseconds.
     pub age_ms: i64,
+    /// How long ago it was granted or last renewed, in milliseconds.
+    pub renewed_ms_ago: i64,
+    /// How long it lasts from a renewal, in milliseconds; `null` if it does not expire. Of an infinite lock that
+    /// is not confirmed yet, the time it has for that; 0 for a fence without a lock.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub ttl_ms: Option<i64>,
     /// Time left, in milliseconds; 0 once expired or ended; `null` if it does not expire.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub expires_in_ms: Option<i64>,
+    /// In how many milliseconds an operator's break comes due; absent while none is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaks_in_ms: Option<i64>,
     /// The version of the resource: the number of its last committed write.
     pub version: i64,
     /// How many objects it has.

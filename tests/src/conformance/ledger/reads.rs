@@ -6,7 +6,7 @@ use fence_core::ports::{
     Grant, Ledger, LockRecord, Page, Payload, ReadItem, Rejection, RejectionFilter, SealItem,
     SealKind, WriteItem,
 };
-use fence_core::{LockEnd, LockState, Refusal, Supersession, Token};
+use fence_core::{LockEnd, LockState, Refusal, Supersession, Token, Ttl};
 
 use super::build::*;
 
@@ -164,6 +164,42 @@ pub async fn a_resource_shows_what_its_lock_is_doing(ledger: &dyn Ledger) {
     let lapsed = ledger.resource(&name("r")).await.expect("read").expect("locked");
     assert_eq!(lapsed.state, LockState::Expired);
     assert!(lapsed.remaining_ms < 0);
+}
+
+/// How long its lock lasts from a renewal, how long ago that was, and when a break comes due, alone and in lists.
+pub async fn a_resource_says_how_long_its_lock_lasts(ledger: &dyn Ledger) {
+    let view = async |resource: &str| {
+        let view = ledger.resource(&name(resource)).await.expect("read").expect("locked");
+        let listed = only(ledger.resources(page(resource, None, 9), false).await.expect("read"));
+        assert_eq!(
+            (listed.ttl, listed.breaks_in_ms.is_some()),
+            (view.ttl, view.breaks_in_ms.is_some())
+        );
+        assert!(listed.renewed_ms >= view.renewed_ms);
+        view
+    };
+    let ann = held(ledger, "r", 10).await;
+    let fresh = view("r").await;
+    assert_eq!((fresh.ttl, fresh.breaks_in_ms), (long(), None));
+    crate::conformance::pause(40).await;
+    let old = view("r").await;
+    assert!(old.renewed_ms >= fresh.renewed_ms + 30 && old.renewed_ms <= old.age_ms, "{old:?}");
+    renew_for(ledger, ann.lock, Some(Ttl::from_ms(7_000))).await;
+    let renewed = view("r").await;
+    assert_eq!(renewed.ttl, Ttl::from_ms(7_000));
+    assert!(renewed.renewed_ms < 30 && renewed.age_ms >= 40, "{renewed:?}");
+
+    break_one(ledger, &ann, 5_000).await;
+    let breaking = view("r").await;
+    assert!(breaking.breaks_in_ms.is_some_and(|left| (4_000..=5_000).contains(&left)));
+    break_one(ledger, &ann, 0).await;
+    assert_eq!(view("r").await.breaks_in_ms, None);
+
+    // An infinite lock has a minute until it is confirmed.
+    let eve = granted(ledger, SealItem { ttl: Some(Ttl::INFINITE), ..seal(["s"], 20) }).await;
+    assert_eq!(view("s").await.ttl, Ttl::UNCONFIRMED);
+    renew_one(ledger, eve.lock).await;
+    assert!(view("s").await.ttl.is_infinite());
 }
 
 /// In byte order, by prefix, after a name, up to a limit.
