@@ -210,6 +210,7 @@ CREATE TABLE fencegate.waiters (
     lock_id    uuid   NOT NULL UNIQUE,    -- the id that the lock will have
     resources  text[] NOT NULL,
     owner      text   NOT NULL,
+    joined_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     gateway    uuid   NOT NULL,           -- that serves its caller
     kept_until timestamptz,               -- until when the place is kept, if the caller is gone
     called_at  timestamptz                -- when it was told that it is its turn

@@ -182,8 +182,8 @@ BEGIN
             verdict := 'full';
         ELSE
             verdict := 'waiting';
-            INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
-            VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_gateway[i])
+            INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway, joined_at)
+            VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_gateway[i], t)
             RETURNING * INTO waiter;
             INSERT INTO fencegate.waiter_resources (resource, ticket, place)
             SELECT n.name, waiter.ticket, 1 + coalesce(
@@ -302,6 +302,24 @@ BEGIN
     END IF;
     RETURN 1 + ahead;
 END $$;
+
+-- Who is in line for a resource behind this ticket, in order, at most so many. Present is whose call is waiting at a
+-- gateway that is alive; the place of another is only kept. Those before the page are counted by the index alone.
+CREATE FUNCTION fencegate.waiters_of(p_resource text, p_after bigint, p_limit bigint)
+RETURNS TABLE (ticket bigint, owner text, since_us bigint, "position" bigint, present boolean)
+LANGUAGE sql VOLATILE AS $$
+    SELECT q.ticket, w.owner, fencegate.micros(w.joined_at),
+           (SELECT count(*) FROM fencegate.waiter_resources a
+            WHERE a.resource = p_resource AND a.ticket <= p_after) + row_number() OVER (ORDER BY q.ticket),
+           w.kept_until IS NULL AND EXISTS (
+               SELECT FROM fencegate.gateways g
+               WHERE g.id = w.gateway AND g.seen_at > clock_timestamp() - interval '5 seconds')
+    FROM (SELECT r.ticket FROM fencegate.waiter_resources r
+          WHERE r.resource = p_resource AND r.ticket > p_after
+          ORDER BY r.ticket LIMIT p_limit) q
+    CROSS JOIN LATERAL (SELECT * FROM fencegate.waiters o WHERE o.ticket = q.ticket LIMIT 1) w
+    ORDER BY q.ticket
+$$;
 
 -- Removes waiters whose place was kept long enough, at most p_rows of them, and those whose gateway is gone: all at
 -- once, up to far more, since each act on what they wait for walks past all of them. Says how many.

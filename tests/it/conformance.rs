@@ -189,6 +189,10 @@ on_every_ledger! {
         a_refused_rerun_of_a_fence_is_buried
         fences_and_locks_are_sealed_in_one_batch
     }
+    lines {
+        a_line_is_shown_in_its_order
+        a_line_shows_who_is_away
+    }
     queues {
         what_is_free_is_not_waited_for
         the_first_in_line_is_the_next_holder

@@ -58,6 +58,7 @@ mod http_problems;
 mod idempotency;
 mod kill9;
 mod lifecycle;
+mod lines;
 mod lock_terms;
 mod locks;
 mod log_lines;

@@ -10,12 +10,12 @@ use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
     CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor,
-    EventsHead, EventsPage, Garbage, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution,
-    Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing, Tidied, UploadItem,
-    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    EventsHead, EventsPage, Garbage, InLine, Intent, IntentFilter, IntentItem, IntentVerdict,
+    Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
+    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -391,6 +391,10 @@ impl Ledger for ScriptedLedger {
 
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         self.memory.position(lock).await
+    }
+
+    async fn waiters(&self, resource: &ResourceName, page: LinePage) -> Answer<InLine> {
+        self.memory.waiters(resource, page).await
     }
 
     async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {

@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::lock::LockId;
 use crate::names::ResourceName;
+use crate::ports::{InLine, LinePage};
 
 /// A gateway without heartbeat for this long is taken for dead, and its waiters are passed over.
 pub const HEARTBEAT_MS_MAX: i64 = 5_000;
@@ -30,6 +32,8 @@ pub struct Waiter {
     pub resources: Vec<ResourceName>,
     /// Who waits.
     pub owner: String,
+    /// Since when.
+    pub since: Timestamp,
     /// The gateway that serves its caller.
     pub gateway: Uuid,
     /// Until when the place is kept, if the caller is gone.
@@ -100,6 +104,21 @@ impl Queue {
         let before: BTreeSet<i64> =
             lines.flat_map(|line| line.range(..waiter.ticket)).copied().collect();
         Some(before.len() + 1)
+    }
+
+    /// Who is in line for a resource, present or not, in order.
+    pub fn in_line(&self, resource: &ResourceName, page: LinePage, now_ms: i64) -> Vec<InLine> {
+        let tickets = self.lines.get(resource).into_iter().flatten();
+        let numbered = (1..).zip(tickets.filter_map(|ticket| self.waiters.get(ticket)));
+        let behind = numbered.filter(|(_, waiter)| page.after.is_none_or(|at| waiter.ticket > at));
+        let seen = behind.map(|(position, waiter)| InLine {
+            ticket: waiter.ticket,
+            owner: waiter.owner.clone(),
+            since: waiter.since,
+            position,
+            present: waiter.kept_until_ms.is_none() && self.is_alive(waiter.gateway, now_ms),
+        });
+        seen.take(usize::try_from(page.limit).unwrap_or(0)).collect()
     }
 
     /// The first waiter in line for a resource, before this ticket if one is given, that is present,
@@ -189,6 +208,11 @@ impl Queue {
             .get(&waiter.gateway)
             .is_some_and(|beat| beat.able && beat.at_ms + HEARTBEAT_MS_MAX > now_ms)
             && waiter.kept_until_ms.is_none_or(|until| until > now_ms)
+    }
+
+    fn is_alive(&self, gateway: Uuid, now_ms: i64) -> bool {
+        let beat = self.gateways.get(&gateway);
+        beat.is_some_and(|beat| beat.at_ms + HEARTBEAT_MS_MAX > now_ms)
     }
 
     /// Adds a waiter at the end. Its ticket is given here.
@@ -319,6 +343,7 @@ mod tests {
             ticket: 0,
             resources: names.iter().map(|name| ResourceName::new(*name).unwrap()).collect(),
             owner: "w".into(),
+            since: Timestamp::UNIX_EPOCH,
             gateway,
             kept_until_ms: None,
             called_at_ms: None,

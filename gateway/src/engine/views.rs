@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Applied, LedgerError, LockRecord, Object, OperationRecord, Page, Rejection, RejectionFilter,
-    ResourceView,
+    Applied, InLine, LedgerError, LinePage, LockRecord, Object, OperationRecord, Page, Rejection,
+    RejectionFilter, ResourceView,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
@@ -68,6 +68,17 @@ impl Engine {
         self.resource(resource.clone()).await?;
         let ledger = Arc::clone(&self.inner.ledger);
         self.query(async move { ledger.objects(&resource, page).await }).await
+    }
+
+    /// Who is in line for a resource, in order.
+    pub async fn waiters(
+        &self,
+        resource: ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, EngineError> {
+        self.resource(resource.clone()).await?;
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.waiters(&resource, page).await }).await
     }
 
     /// What became of a write; `None` if the ledger holds no trace of it.

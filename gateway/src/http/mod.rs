@@ -39,7 +39,7 @@ pub use state::{App, AppState, Limits};
 pub use tap::{Watched, watched};
 
 use routes::{
-    audit, commits, feed, fences, health, intents, locks, objects, operations, operators,
+    audit, commits, feed, fences, health, intents, line, locks, objects, operations, operators,
     rejections, resources, status, upstreams, watching, writes,
 };
 
@@ -54,6 +54,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(locks::transfer))
         .routes(routes!(resources::list))
         .routes(routes!(resources::get, writes::delete_all))
+        .routes(routes!(line::waiters))
         .routes(routes!(resources::break_lock))
         .routes(routes!(operators::freeze))
         .routes(routes!(operators::unfreeze))

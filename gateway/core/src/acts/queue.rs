@@ -45,6 +45,7 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
         ticket: 0,
         resources: item.resources.clone(),
         owner: item.owner.clone(),
+        since: now.wall,
         gateway: item.gateway,
         kept_until_ms: None,
         called_at_ms: None,

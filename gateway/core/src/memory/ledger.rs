@@ -14,11 +14,12 @@ use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
-    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict, unknown_max,
+    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence,
+    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
+    unknown_max,
 };
 
 impl MemoryLedger {
@@ -209,6 +210,15 @@ impl Ledger for MemoryLedger {
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         let position = self.state().rows.queue.position(lock);
         Ok(position.and_then(|position| i64::try_from(position).ok()))
+    }
+
+    async fn waiters(
+        &self,
+        resource: &ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, LedgerError> {
+        let now = self.now();
+        Ok(self.state().rows.queue.in_line(resource, page, now.elapsed_ms))
     }
 
     async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {

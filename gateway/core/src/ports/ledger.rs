@@ -18,7 +18,7 @@ use super::locks::{
     SealVerdict,
 };
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
-use super::queue::{Call, JoinItem, JoinVerdict, Listener, Standing};
+use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
 use super::uploads::Uploads;
 use super::upstreams::Intents;
 use super::views::{
@@ -136,6 +136,13 @@ pub trait Ledger: Uploads + Commits + Intents {
 
     /// How many are ahead of a waiter, and itself; `None` if the id does not wait.
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError>;
+
+    /// Who is in line for a resource, in order.
+    async fn waiters(
+        &self,
+        resource: &ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, LedgerError>;
 
     /// Locks by their ids, in their order, all from one snapshot; `None` for one that is unknown.
     async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError>;

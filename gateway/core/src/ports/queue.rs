@@ -1,6 +1,7 @@
 //! What goes into the acts on the queue, and what comes out.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Holder, LedgerError};
@@ -62,6 +63,30 @@ pub struct Call {
     /// When this may change without any event, in milliseconds: a lock expires, a break comes due, or
     /// the one that was called is passed over.
     pub next_ms: Option<i64>,
+}
+
+/// Somebody in line for a resource, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InLine {
+    /// Its ticket: earlier in line is lower.
+    pub ticket: i64,
+    /// Who waits.
+    pub owner: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Its place in the line of this resource, from 1.
+    pub position: i64,
+    /// Whether its call is waiting now, at a gateway that is alive; else its place is only kept.
+    pub present: bool,
+}
+
+/// A part of a line.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinePage {
+    /// Only behind this ticket.
+    pub after: Option<i64>,
+    /// At most this many.
+    pub limit: i64,
 }
 
 /// Hears which waiters of this gateway are called by others.

@@ -8,6 +8,7 @@ pub mod fences;
 pub mod health;
 mod intake;
 pub mod intents;
+pub mod line;
 pub mod locks;
 pub mod objects;
 pub mod operations;

@@ -27,11 +27,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ports::{
     Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
-    Epoch, EventCursor, EventsHead, EventsPage, JoinItem, JoinVerdict, Ledger, LedgerError, Line,
-    Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Standing,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict, Ledger, LedgerError,
+    Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page,
+    Patience, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
+    Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -183,6 +183,14 @@ impl Ledger for PgLedger {
 
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         queue::position(&self.sessions, lock).await
+    }
+
+    async fn waiters(
+        &self,
+        resource: &ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, LedgerError> {
+        queue::waiters(&self.sessions, resource, page).await
     }
 
     async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {

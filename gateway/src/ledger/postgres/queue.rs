@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    Call, Holder, JoinItem, JoinVerdict, LedgerError, Listener, Patience, Standing,
+    Call, Holder, InLine, JoinItem, JoinVerdict, LedgerError, LinePage, Listener, Patience,
+    Standing,
 };
 use fence_core::{LockId, ResourceName};
 use sqlx::FromRow;
@@ -13,7 +14,7 @@ use super::locks::{flat, unknown_verdict};
 use super::reads::{fetch, fetch_anyway, state};
 use super::session::{Sessions, harmless, pin_path, unreadable};
 use super::wait_ms;
-use crate::ledger::{end, resource_name};
+use crate::ledger::{end, resource_name, time};
 
 #[derive(FromRow)]
 struct StandingRow {
@@ -163,6 +164,35 @@ pub(super) async fn position(
     let query = sqlx::query_scalar::<_, Option<i64>>("SELECT fencegate.queue_position($1)");
     let query = query.bind(lock.0);
     fetch!(sessions, fetch_one, query)
+}
+
+#[derive(FromRow)]
+struct InLineRow {
+    ticket: i64,
+    owner: String,
+    since_us: i64,
+    position: i64,
+    present: bool,
+}
+
+pub(super) async fn waiters(
+    sessions: &Sessions,
+    name: &ResourceName,
+    page: LinePage,
+) -> Result<Vec<InLine>, LedgerError> {
+    let query = sqlx::query_as::<_, InLineRow>("SELECT * FROM fencegate.waiters_of($1, $2, $3)")
+        .bind(name.as_str())
+        .bind(page.after.unwrap_or(0))
+        .bind(page.limit);
+    let rows: Vec<InLineRow> = fetch!(sessions, fetch_all, query)?;
+    let seen = |row: InLineRow| InLine {
+        ticket: row.ticket,
+        owner: row.owner,
+        since: time(row.since_us),
+        position: row.position,
+        present: row.present,
+    };
+    Ok(rows.into_iter().map(seen).collect())
 }
 
 /// A connection that hears what other gateways notify this one of.

@@ -30,9 +30,9 @@ use async_trait::async_trait;
 use fence_core::acts::{self, Guard};
 use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
-    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord, MarkItem, MarkVerdict, Object,
-    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict,
+    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
     RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
     SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
@@ -188,6 +188,14 @@ impl Ledger for SqliteLedger {
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         let position = self.waiting().position(lock);
         Ok(position.and_then(|position| i64::try_from(position).ok()))
+    }
+
+    async fn waiters(
+        &self,
+        resource: &ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, LedgerError> {
+        Ok(self.waiting().in_line(resource, page, self.now().elapsed_ms))
     }
 
     async fn locks(&self, ids: &[LockId]) -> Result<Vec<Option<LockRecord>>, LedgerError> {

@@ -76,6 +76,34 @@ pub struct Resource {
     pub queue_length: i64,
 }
 
+/// Somebody who waits in line for a lock, as everybody may see it: no ids.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Waiter {
+    /// Who waits.
+    pub owner: String,
+    /// Since when.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub since: Timestamp,
+    /// Its place in the line of this resource, from 1. One that waits for several resources at once is told the
+    /// place that it has for all of them, which may be further back.
+    pub position: i64,
+    /// Whether its call is waiting now. If not, its place is only kept for a while: the call has ended, or the
+    /// gateway that served it has not been heard of for 5 seconds.
+    pub present: bool,
+}
+
+/// A page of a line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WaiterList {
+    /// Who waits, first come first.
+    pub items: Vec<Waiter>,
+    /// Pass it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
 /// An object in a list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

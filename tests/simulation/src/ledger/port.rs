@@ -9,12 +9,12 @@ use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, CloseItem,
     CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor,
-    EventsHead, EventsPage, Garbage, IdempotencyKey, Intent, IntentFilter, IntentItem,
-    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, Listener, LockRecord,
-    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
-    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
-    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    EventsHead, EventsPage, Garbage, IdempotencyKey, InLine, Intent, IntentFilter, IntentItem,
+    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener,
+    LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict,
+    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -193,6 +193,11 @@ impl Ledger for SimulatedLedger {
 
     async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
         self.look_up(move |memory| now(memory.position(lock))).await
+    }
+
+    async fn waiters(&self, resource: &ResourceName, page: LinePage) -> Answer<InLine> {
+        let resource = resource.clone();
+        self.look_up(move |memory| now(memory.waiters(&resource, page))).await
     }
 
     async fn locks(&self, ids: &[LockId]) -> Answer<Option<LockRecord>> {

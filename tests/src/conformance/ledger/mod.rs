@@ -15,6 +15,7 @@ pub mod fences;
 pub mod holds;
 pub mod infinite;
 pub mod keys;
+pub mod lines;
 pub mod marks;
 mod moves;
 pub mod queues;
