@@ -381,6 +381,8 @@ on_every_ledger! {
         a_lock_record_says_what_is_happening_to_it
         a_resource_shows_what_its_lock_is_doing
         a_resource_says_how_long_its_lock_lasts
+        resources_are_read_in_the_order_asked
+        the_face_of_a_resource_changes_with_what_is_news
         resources_are_listed_in_byte_order
         released_resources_may_be_left_out
         a_refused_seal_makes_no_resource

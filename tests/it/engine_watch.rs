@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fence_core::ports::{Ledger as _, Patience};
-use fence_core::{LockEnd, LockId};
+use fence_core::{LockEnd, LockId, LockState, ResourceName};
 use fencegate::engine::{EngineError, WATCHERS_MAX, Watcher};
 use futures::future::join_all;
 
@@ -91,4 +91,31 @@ async fn there_is_a_limit_to_watchers() {
     }
     drop((watchers, last));
     drop(join_all((0..WATCHERS_MAX).map(watch)).await);
+}
+
+#[tokio::test]
+async fn a_watcher_of_a_resource_hears_of_this_gateway_and_of_others() {
+    let rig = Rig::new();
+    for other in [false, true] {
+        let grant = rig.granted(R).await;
+        let name = &grant.resources[0];
+        let mut watchers = [
+            rig.engine.watch_resource(name.clone()).await.unwrap(),
+            rig.engine.watch_resource(name.clone()).await.unwrap(),
+        ];
+        match other {
+            false => drop(rig.engine.release(grant.lock).await.unwrap()),
+            true => {
+                let items = [grant.lock.into()].into();
+                rig.memory().release(items, Patience::Skip).await.map(drop).unwrap();
+            }
+        }
+        for watcher in &mut watchers {
+            while watcher.record().state != LockState::Released {
+                watcher.changed().await.unwrap();
+            }
+        }
+    }
+    let unknown = rig.engine.watch_resource(ResourceName::new("never").unwrap()).await;
+    assert!(matches!(unknown, Err(EngineError::ResourceNotFound)));
 }

@@ -75,6 +75,7 @@ mod reads;
 mod redis_story;
 mod refence;
 mod refusals;
+mod resource_polls;
 mod rig;
 mod room;
 mod schedules;

@@ -79,10 +79,15 @@ pub use refencing::{Refenced, refence_now};
 pub use start::QUERIES_MAX;
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward};
-use watch::Watches;
-pub use watch::{WATCHERS_MAX, Watcher};
+pub use watch::WATCHERS_MAX;
+use watch::{OneLock, OneResource, Watches};
 pub use writes::{PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
 use writes::{Record, Writes};
+
+/// Watches one lock.
+pub type Watcher = watch::Watcher<OneLock>;
+/// Watches one resource.
+pub type ResourceWatcher = watch::Watcher<OneResource>;
 
 /// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
 const BREAK_ATTEMPTS_MAX: u32 = 3;
@@ -156,7 +161,8 @@ struct Inner {
     blobs: blobs::Parts,
     looked: CancellationToken,
     give_back: GiveBack,
-    watches: Watches,
+    watches: Watches<OneLock>,
+    sights: Watches<OneResource>,
     feed: Feed,
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
@@ -183,7 +189,7 @@ impl Engine {
             self.all_exist(request.resources.clone()).await?;
         }
         let acquired = self.inner.grants.acquire(request).await?;
-        self.inner.watches.poke_holders(&acquired.grant.resources);
+        self.poke_on(&acquired.grant.resources);
         Ok(acquired)
     }
 
@@ -207,11 +213,31 @@ impl Engine {
         }
     }
 
+    /// Watches a resource: tells how it stands now, and whenever its face changes.
+    ///
+    /// # Errors
+    /// `ResourceNotFound`; `Overloaded` with [`WATCHERS_MAX`] watchers.
+    pub async fn watch_resource(&self, name: ResourceName) -> Result<ResourceWatcher, EngineError> {
+        let first = self.inner.sights.watch(name)?;
+        match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
+            Some(Some(watcher)) => Ok(watcher),
+            Some(None) => Err(EngineError::ResourceNotFound),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
+    }
+
+    /// This gateway has done something to these resources, or to whoever held them.
+    fn poke_on(&self, resources: &[ResourceName]) {
+        self.inner.watches.poke_on(resources);
+        self.inner.sights.poke_on(resources);
+    }
+
     /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
         let renewed = self.inner.locks.renew(id, ttl).await?;
-        self.inner.watches.poke(id);
+        self.inner.watches.poke(&id);
+        self.inner.sights.poke_on(&renewed.grant.resources);
         Ok(renewed)
     }
 
@@ -229,7 +255,7 @@ impl Engine {
         let fenced = self.inner.grants.fence(request, known).await?;
         // Nobody holds it any more.
         self.inner.grants.waiting.line.wake(vec![resource.clone()]);
-        self.inner.watches.poke_holders(&[resource]);
+        self.poke_on(&[resource]);
         Ok(fenced)
     }
 
@@ -238,7 +264,7 @@ impl Engine {
     pub async fn transfer(&self, request: Transfer) -> Result<Acquired, EngineError> {
         let from = self.lock(request.from).await?;
         let acquired = self.inner.grants.transfer(request, from).await?;
-        self.inner.watches.poke_holders(&acquired.grant.resources);
+        self.poke_on(&acquired.grant.resources);
         Ok(acquired)
     }
 
@@ -249,7 +275,10 @@ impl Engine {
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn release(&self, id: LockId) -> Result<Released, EngineError> {
         let released = self.inner.locks.release(id).await?;
-        self.inner.watches.poke(id);
+        self.inner.watches.poke(&id);
+        if let Released::Ended(resources) = &released {
+            self.inner.sights.poke_on(resources);
+        }
         Ok(released)
     }
 
@@ -276,7 +305,7 @@ impl Engine {
                 request_id: request_id.clone(),
             };
             if self.inner.locks.break_lock(item).await? {
-                self.inner.watches.poke_holders(std::slice::from_ref(&resource));
+                self.poke_on(std::slice::from_ref(&resource));
                 return self.resource(resource).await.map_err(unknown);
             }
             if view.state == LockState::Released {
@@ -296,9 +325,11 @@ impl Engine {
             request_id: &request.request_id,
         };
         self.refuse_known(&record, request.idempotency_key.as_deref(), true).await?;
+        let resource = request.resource.clone();
         let outcome = self.inner.writes.write(request).await;
         if outcome.is_ok() {
             self.inner.feed.poke();
+            self.inner.sights.poke_on([&resource]);
         }
         outcome
     }

@@ -38,7 +38,7 @@ impl Engine {
             MarkVerdict::NoFence => return Err(EngineError::ResourceNotFound),
             MarkVerdict::Busy => return Err(EngineError::Busy),
         }
-        self.inner.watches.poke_holders(std::slice::from_ref(&resource));
+        self.poke_on(std::slice::from_ref(&resource));
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         self.resource(resource).await.map_err(unknown)
     }

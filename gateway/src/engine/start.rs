@@ -129,7 +129,9 @@ impl Engine {
         let told = Told { refusals, agreement: Arc::clone(&agreement) };
         start.lookout(&ledger, &mint, epochs, &settings, told, looked.clone());
         let kept = Arc::clone(&agreement);
-        let watches = Watches::new(Arc::clone(&ledger), &runtime, kept, closing.clone());
+        let watches =
+            Watches::new(Arc::clone(&ledger), &runtime, Arc::clone(&kept), closing.clone());
+        let sights = Watches::new(Arc::clone(&ledger), &runtime, kept, closing.clone());
         let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
         let inner = Inner {
             ledger,
@@ -149,6 +151,7 @@ impl Engine {
             looked,
             give_back,
             watches,
+            sights,
             feed,
             health: OnceLock::new(),
             agreement,

@@ -153,6 +153,18 @@ pub trait Ledger: Uploads + Commits + Intents {
     /// A resource by its name; `None` if it was never locked.
     async fn resource(&self, name: &ResourceName) -> Result<Option<ResourceView>, LedgerError>;
 
+    /// Resources by their names, in their order; `None` for one that was never locked.
+    async fn views(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Option<ResourceView>>, LedgerError> {
+        let mut views = Vec::with_capacity(names.len());
+        for name in names {
+            views.push(self.resource(name).await?);
+        }
+        Ok(views)
+    }
+
     /// Resources in byte order; with `held` only those whose lock has not been released.
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError>;
 

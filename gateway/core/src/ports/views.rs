@@ -114,6 +114,15 @@ pub struct ResourceView {
     pub token: Token,
 }
 
+impl ResourceView {
+    /// What of it is news to whoever watches it: the grant of its lock, what that is doing, its version, and an
+    /// operator's marks. Not renewals, nor who waits.
+    pub fn face(&self) -> impl PartialEq + std::fmt::Debug + '_ {
+        let grant = (self.grants, self.acquired_at);
+        (grant, self.state, self.version, &self.frozen, &self.protected)
+    }
+}
+
 /// A lock, while it lives and for 24 h after it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {

@@ -243,6 +243,7 @@ impl Engine {
             Ok(done) => {
                 count_as(&Ok(()), done.replayed);
                 self.inner.feed.poke();
+                self.inner.sights.poke_on(steps.iter().map(|step| &step.resource));
             }
             Err(failure) => count_as(&Err::<(), _>(&failure.error), false),
         }

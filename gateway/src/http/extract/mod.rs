@@ -28,6 +28,6 @@ pub use parts::{Parts as MultipartParts, is_part_name};
 pub use path::{InIntent, InLock, InObject, InOperation, InResource, resource_in};
 pub use query::{
     LIST_LIMIT_DEFAULT, List, NoQuery, Query, before, cursor_after, cursor_before, limit,
-    narrowed_to, prefix,
+    narrowed_to, prefix, wait,
 };
 pub use range::{Selection, select};

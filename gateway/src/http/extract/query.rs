@@ -1,12 +1,16 @@
 //! Queries: known parameters, each once. Lists share theirs.
 
+use std::time::Duration;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use fence_core::lock::requested_duration;
 use fence_core::names::KEY_BYTES_MAX;
 use fence_core::ports::Page;
+use fence_core::wire::WAIT_MAX;
 use fence_core::{ErrorCode, ResourceName};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::http::problem::Problem;
 
@@ -113,6 +117,18 @@ pub fn limit(asked: Option<i64>) -> Result<i64, Problem> {
         limit @ 1..=LIST_LIMIT_MAX => Ok(limit),
         _ => Err(malformed(format!("limit must be from 1 to {LIST_LIMIT_MAX}"))),
     }
+}
+
+/// How long a call may wait.
+///
+/// # Errors
+/// No duration, or more than [`WAIT_MAX`].
+pub fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let wait = requested_duration(deserializer)?;
+    if wait > WAIT_MAX {
+        return Err(serde::de::Error::custom("wait is at most 50s"));
+    }
+    Ok(Some(wait))
 }
 
 /// Cuts the item that was fetched beyond the limit; if there was one, the cursor is the last name

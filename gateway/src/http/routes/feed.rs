@@ -9,18 +9,17 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
-use fence_core::lock::requested_duration;
 use fence_core::ports::{Applied, EventCursor, VersionsFilter};
-use fence_core::wire::{self, WAIT_MAX};
+use fence_core::wire;
 use futures::{Stream, StreamExt as _, stream};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::watching::COMMENT_INTERVAL;
 use crate::engine::error::EngineError;
 use crate::engine::{EventReader, EventsFrom};
 use crate::http::extract::{
-    Asker, InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix,
+    Asker, InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix, wait,
 };
 use crate::http::long_calls::LongCall;
 use crate::http::peers::Counted;
@@ -106,14 +105,6 @@ pub struct Look {
     #[serde(default, deserialize_with = "wait")]
     #[param(value_type = Option<fence_core::schema::Wait>)]
     wait: Option<Duration>,
-}
-
-fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let wait = requested_duration(deserializer)?;
-    if wait > WAIT_MAX {
-        return Err(serde::de::Error::custom("wait is at most 50s"));
-    }
-    Ok(Some(wait))
 }
 
 /// What `Last-Event-ID` says, for the documentation.

@@ -1,15 +1,19 @@
-//! `/resources`: what is there, and breaking a lock.
+//! `/resources`: what is there, being told when it changes, and breaking a lock.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use fence_core::ports::ResourceView;
 use fence_core::wire::{self, REASON_BYTES_MAX};
-use fence_core::{ErrorCode, Ttl};
+use fence_core::{ErrorCode, ResourceName, Ttl};
+use serde::Deserialize;
 
 use super::{locks, views};
-use crate::http::extract::{Asker, InResource, List, NoQuery, Query, StrictJson};
+use crate::engine::error::EngineError;
+use crate::http::extract::{Asker, InResource, List, NoQuery, Query, StrictJson, wait};
 use crate::http::middleware::RequestId;
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::spec::{BreakProblems, ListProblems, ResourceProblems};
 use crate::http::state::App;
@@ -28,21 +32,72 @@ pub async fn list(
     locks::resource_list(&engine, &query, false).await.map(Json)
 }
 
+/// The parameters of a look.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Answer only when `state_tag` differs from `since`, or after this time: at most `50s`. At once by default. A
+    /// gateway that begins to shut down answers at once, too.
+    #[serde(default, deserialize_with = "wait")]
+    #[param(value_type = Option<fence_core::schema::Wait>)]
+    pub wait: Option<Duration>,
+    /// The `state_tag` that was seen last. Without it, that of the resource when the call arrives.
+    pub since: Option<String>,
+}
+
 /// Look at a resource
 ///
-/// Its lock as everybody may see it, and its version.
+/// Its lock as everybody may see it, and its version. With `wait` the answer comes when its `state_tag` changes:
+/// within a second, wherever the cause was. What comes and goes between two looks is not told.
 #[utoipa::path(
     get, path = "/resources/{resource}", operation_id = "getResource", tag = "resources",
-    params(("resource" = fence_core::ResourceName, Path, description = "The resource.")),
+    params(("resource" = fence_core::ResourceName, Path, description = "The resource."), Look),
     responses((status = 200, description = "The resource.", body = wire::Resource), ResourceProblems)
 )]
 pub async fn get(
+    State(app): State<App>,
     InResource(name): InResource,
-    _: NoQuery,
-    Asker(engine): Asker,
+    Query(look): Query<Look>,
+    Counted(peer): Counted,
 ) -> Result<Json<wire::Resource>, Problem> {
-    let view = engine.resource(name.clone()).await;
+    let view = match look.wait.filter(|wait| !wait.is_zero()) {
+        Some(wait) => {
+            let _waits = app.room.long_calls.begin(peer)?;
+            changed(&app, name.clone(), look.since, wait).await
+        }
+        None => Asker::take(&app, peer).await?.0.resource(name.clone()).await,
+    };
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
+}
+
+/// The resource once its tag is another than `since`, or as it stands when the wait is over.
+async fn changed(
+    app: &App,
+    name: ResourceName,
+    since: Option<String>,
+    wait: Duration,
+) -> Result<ResourceView, EngineError> {
+    let mut watcher = app.engine.watch_resource(name.clone()).await?;
+    let since = since.unwrap_or_else(|| views::state_tag(watcher.record()));
+    let changed = async {
+        while views::state_tag(watcher.record()) == since {
+            watcher.changed().await?;
+        }
+        Some(watcher.record().clone())
+    };
+    let changed = async {
+        tokio::select! {
+            biased;
+            changed = changed => changed,
+            () = app.draining.cancelled() => None,
+        }
+    };
+    match app.engine.runtime().within(wait, changed).await {
+        Some(Some(view)) => Ok(view),
+        // Read anew: what was seen last has grown old while it did not change.
+        _ => app.engine.resource(name).await,
+    }
 }
 
 /// Break a lock

@@ -5,6 +5,7 @@ use fence_core::ports::{
     Object, OperationRecord, Rejection, ResourceView,
 };
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
+use sha2::{Digest as _, Sha256};
 
 /// Time left for people: none for what lies further ahead than any lock may that expires.
 pub(super) fn left(remaining_ms: i64) -> Option<i64> {
@@ -46,7 +47,14 @@ fn lock_record(record: LockRecord) -> wire::Lock {
     }
 }
 
+/// What `since` is compared with.
+pub(super) fn state_tag(view: &ResourceView) -> String {
+    let digest = Sha256::digest(format!("{:?}", view.face()));
+    hex::encode(&digest[..8])
+}
+
 pub(super) fn resource(view: ResourceView) -> wire::Resource {
+    let state_tag = state_tag(&view);
     let over = matches!(view.state, LockState::Released | LockState::Broken);
     wire::Resource {
         resource: view.resource,
@@ -63,6 +71,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         frozen: view.frozen,
         protected: view.protected,
         queue_length: view.waiting,
+        state_tag,
     }
 }
 

@@ -9,18 +9,17 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fence_core::LockEnd;
-use fence_core::lock::requested_duration;
 use fence_core::ports::LockRecord;
-use fence_core::wire::{self, WAIT_MAX};
+use fence_core::wire;
 use futures::{Stream, stream};
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::views;
 use crate::engine::error::EngineError;
 use crate::engine::{Engine, Watcher};
-use crate::http::extract::{InLock, NoQuery, Query};
+use crate::http::extract::{InLock, NoQuery, Query, wait};
 use crate::http::long_calls::LongCall;
 use crate::http::peers::Counted;
 use crate::http::problem::Problem;
@@ -43,14 +42,6 @@ pub struct Look {
     /// The word that was seen last: how the lock ended (`superseded`, `released`, `broken`, `void`),
     /// or else its state. Without it, its word when the call arrives.
     pub since: Option<wire::LockWord>,
-}
-
-fn wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let wait = requested_duration(deserializer)?;
-    if wait > WAIT_MAX {
-        return Err(serde::de::Error::custom("wait is at most 50s"));
-    }
-    Ok(Some(wait))
 }
 
 /// Look at your own lock

@@ -205,6 +205,13 @@ impl Ledger for PgLedger {
         reads::resource(&self.sessions, name).await
     }
 
+    async fn views(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Option<ResourceView>>, LedgerError> {
+        reads::views(&self.sessions, names).await
+    }
+
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
         reads::resources(&self.sessions, &page, held).await
     }

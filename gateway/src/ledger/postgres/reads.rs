@@ -261,7 +261,7 @@ pub(super) async fn resources(
     rows.into_iter().map(ViewRow::view).collect()
 }
 
-pub(super) async fn resource_rows(
+async fn resource_rows(
     sessions: &Sessions,
     names: &[&str],
 ) -> Result<Vec<ResourceView>, LedgerError> {
@@ -277,6 +277,17 @@ pub(super) async fn resource(
     name: &ResourceName,
 ) -> Result<Option<ResourceView>, LedgerError> {
     Ok(resource_rows(sessions, &[name.as_str()]).await?.pop())
+}
+
+pub(super) async fn views(
+    sessions: &Sessions,
+    names: &[ResourceName],
+) -> Result<Vec<Option<ResourceView>>, LedgerError> {
+    let asked: Vec<&str> = names.iter().map(ResourceName::as_str).collect();
+    let views = resource_rows(sessions, &asked).await?;
+    let views: HashMap<_, _> =
+        views.into_iter().map(|view| (view.resource.clone(), view)).collect();
+    Ok(names.iter().map(|name| views.get(name).cloned()).collect())
 }
 
 #[derive(FromRow)]

@@ -210,6 +210,13 @@ impl Ledger for SqliteLedger {
         self.read_resource(name).await
     }
 
+    async fn views(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Option<ResourceView>>, LedgerError> {
+        self.read_views(names).await
+    }
+
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
         self.list_resources(&page, held).await
     }

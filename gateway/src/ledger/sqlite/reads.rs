@@ -118,10 +118,22 @@ impl SqliteLedger {
         &self,
         name: &ResourceName,
     ) -> Result<Option<ResourceView>, LedgerError> {
+        let views = self.read_views(std::slice::from_ref(name)).await?;
+        Ok(views.into_iter().next().flatten())
+    }
+
+    pub(super) async fn read_views(
+        &self,
+        names: &[ResourceName],
+    ) -> Result<Vec<Option<ResourceView>>, LedgerError> {
         let now = self.now();
-        let rows = self.fences(BTreeSet::from([name.clone()])).await?;
-        let waiting = self.waiting().length(name);
-        Ok(rows.fences.get(name).map(|fence| rows.guard.view(name, fence, waiting, now)))
+        let rows = self.fences(names.iter().cloned().collect()).await?;
+        let queue = self.waiting();
+        let view = |name: &ResourceName| {
+            let fence = rows.fences.get(name)?;
+            Some(rows.guard.view(name, fence, queue.length(name), now))
+        };
+        Ok(names.iter().map(view).collect())
     }
 
     pub(super) async fn list_resources(

@@ -74,6 +74,9 @@ pub struct Resource {
     pub protected: Option<String>,
     /// How many wait in line for its lock.
     pub queue_length: i64,
+    /// Changes whenever the grant of its lock, the `state`, the `version`, or what an operator has marked does, and
+    /// with nothing else: for `since`. Its form means nothing and may change.
+    pub state_tag: String,
 }
 
 /// Somebody who waits in line for a lock, as everybody may see it: no ids.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Grant, Ledger, LockRecord, Page, Payload, ReadItem, Rejection, RejectionFilter, SealItem,
-    SealKind, WriteItem,
+    Grant, Ledger, LockRecord, Page, Payload, ReadItem, Rejection, RejectionFilter, ResourceView,
+    SealItem, SealKind, WriteItem,
 };
 use fence_core::{LockEnd, LockState, Refusal, Supersession, Token, Ttl};
 
 use super::build::*;
+use super::marks::mark_one;
 
 fn page(prefix: &str, after: Option<&str>, limit: i64) -> Page {
     Page { prefix: prefix.into(), after: after.map(Into::into), limit }
@@ -164,6 +165,53 @@ pub async fn a_resource_shows_what_its_lock_is_doing(ledger: &dyn Ledger) {
     let lapsed = ledger.resource(&name("r")).await.expect("read").expect("locked");
     assert_eq!(lapsed.state, LockState::Expired);
     assert!(lapsed.remaining_ms < 0);
+}
+
+/// Many at once, in the order asked, the same twice, and what is not there.
+pub async fn resources_are_read_in_the_order_asked(ledger: &dyn Ledger) {
+    let ann = held(ledger, "a", 10).await;
+    held(ledger, "b", 11).await;
+    apply(ledger, put(&ann, "k", "x")).await;
+    waiting(ledger, ["a", "c"]).await;
+    let views = ledger.views(&["b", "none", "a", "b", "c"].map(name)).await.expect("read");
+    let seen = |view: &ResourceView| (view.resource.to_string(), view.version, view.waiting);
+    let seen: Vec<_> = views.iter().map(|view| view.as_ref().map(seen)).collect();
+    let (a, b) = (Some(("a".to_owned(), 1, 1)), Some(("b".to_owned(), 0, 0)));
+    // Somebody waits for `c`, and nobody ever held it.
+    assert_eq!(seen, [b.clone(), None, a, b, None]);
+    assert_eq!(ledger.views(&[]).await, Ok(vec![]));
+}
+
+/// A grant, another state, a version, a mark: each is news. A renewal, a waiter and time alone are not.
+pub async fn the_face_of_a_resource_changes_with_what_is_news(ledger: &dyn Ledger) {
+    let view = async || ledger.resource(&name("r")).await.expect("read").expect("locked");
+    let ann = held(ledger, "r", 10).await;
+    let mut last = view().await;
+    crate::conformance::pause(5).await;
+    renew_one(ledger, ann.lock).await;
+    let waiter = waiting(ledger, ["r"]).await;
+    let same = view().await;
+    assert!(same.face() == last.face() && same != last, "{same:?}");
+    let mut is_news = async |what: &str| {
+        let now = view().await;
+        assert!(now.face() != last.face(), "{what}: {now:?}");
+        last = now;
+    };
+    apply(ledger, put(&ann, "k", "x")).await;
+    is_news("a version").await;
+    break_one(ledger, &ann, 60_000).await;
+    is_news("a break that is to come").await;
+    release_one(ledger, ann.lock).await;
+    is_news("a release").await;
+    granted(ledger, turn(&waiter, 20)).await;
+    is_news("a grant").await;
+    for mark in fence_core::ports::Mark::ALL {
+        mark_one(ledger, "r", mark, "x").await;
+        is_news(mark.as_str()).await;
+    }
+    renew_for(ledger, waiter.lock, Some(short())).await;
+    expire().await;
+    is_news("its end").await;
 }
 
 /// How long its lock lasts from a renewal, how long ago that was, and when a break comes due, alone and in lists.

@@ -1,83 +1,84 @@
-//! The watch hub: one task per gateway reads all locks that somebody watches, and tells each watcher
-//! what changed.
+//! Watch hubs, one for locks and one for resources: a task reads all that somebody watches, and tells each
+//! watcher what changed.
 //!
 //! It polls, about every 400 ms and only while somebody watches: that reaches every gateway, whatever
 //! was done through whichever other one and whatever connections were cut in between. What this very
-//! gateway does to a watched lock pokes the hub, which then reads that lock at once. While the ledger
+//! gateway does to what is watched pokes the hub, which then reads that at once. While the ledger
 //! does not answer watchers hear nothing, and the hub goes on trying.
+
+mod subjects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fence_core::ports::{Grant, Ledger, LedgerError, LockRecord, Runtime};
-use fence_core::{LockId, LockState, ResourceName};
+use fence_core::ResourceName;
+use fence_core::ports::{Ledger, LedgerError, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::agreement::Agreement;
 use super::error::EngineError;
+pub use subjects::{OneLock, OneResource, Subject};
 
-/// The most watchers of one gateway; more are turned away.
+/// The most watchers of one hub; more are turned away.
 pub const WATCHERS_MAX: usize = 10_000;
-/// How often every watched lock is read.
+/// How often all that is watched is read.
 const INTERVAL: Duration = Duration::from_millis(400);
 /// How long to wait after a read that failed.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Locks in one query.
+/// Keys in one query.
 const BATCH_MAX: usize = 500;
 /// How far beyond the time at which something is due a watcher looks: clocks are not that fine.
 const MARGIN: Duration = Duration::from_millis(10);
 /// How soon a watcher looks again for something that is due and has not come.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What a watcher sees: `None` until the first read, or if the ledger does not know the lock.
-type Sight = Option<Arc<LockRecord>>;
+/// What a watcher sees: `None` until the first read, or if the ledger does not know it.
+type Sight<S> = Option<Arc<<S as Subject>::Record>>;
 
-/// The hub; cheap to clone.
-#[derive(Clone)]
-pub(super) struct Watches {
-    hub: Arc<Hub>,
+/// The hub.
+pub(super) struct Watches<S: Subject> {
+    hub: Arc<Hub<S>>,
 }
 
-struct Hub {
+struct Hub<S: Subject> {
     ledger: Arc<dyn Ledger>,
     runtime: Runtime,
     agreement: Arc<Agreement>,
     closing: CancellationToken,
     poked: Notify,
-    /// The number of watched locks, so that an act that concerns nobody costs nothing.
+    /// How much is watched, so that an act that concerns nobody costs nothing.
     watched: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<State<S>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<S: Subject> {
     watchers: usize,
-    locks: BTreeMap<LockId, Watched>,
-    /// Which watched locks are on a resource.
-    on: BTreeMap<ResourceName, BTreeSet<LockId>>,
+    watched: BTreeMap<S::Key, Watched<S>>,
+    /// What is watched on a resource.
+    on: BTreeMap<ResourceName, BTreeSet<S::Key>>,
     /// To be read at once.
-    urgent: BTreeSet<LockId>,
+    urgent: BTreeSet<S::Key>,
     running: bool,
 }
 
-struct Watched {
+struct Watched<S: Subject> {
     watchers: usize,
-    changes: watch::Sender<Sight>,
+    changes: watch::Sender<Sight<S>>,
     /// Watchers that wait for a read that began after they came.
-    newcomers: Vec<oneshot::Sender<Sight>>,
+    newcomers: Vec<oneshot::Sender<Sight<S>>>,
     resources: Vec<ResourceName>,
 }
 
 /// What to read in one go.
-struct Pass {
-    ids: Vec<LockId>,
-    newcomers: BTreeMap<LockId, Vec<oneshot::Sender<Sight>>>,
+struct Pass<S: Subject> {
+    keys: Vec<S::Key>,
+    newcomers: BTreeMap<S::Key, Vec<oneshot::Sender<Sight<S>>>>,
 }
 
-impl Watches {
+impl<S: Subject> Watches<S> {
     pub(super) fn new(
         ledger: Arc<dyn Ledger>,
         runtime: &Runtime,
@@ -91,39 +92,45 @@ impl Watches {
             closing,
             poked: Notify::new(),
             watched: AtomicUsize::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                watchers: 0,
+                watched: BTreeMap::new(),
+                on: BTreeMap::new(),
+                urgent: BTreeSet::new(),
+                running: false,
+            }),
         };
         Self { hub: Arc::new(hub) }
     }
 
-    /// How many watch a lock.
+    /// How many watch.
     pub(super) fn watchers(&self) -> usize {
         self.hub.state().watchers
     }
 
-    /// Begins to watch a lock, and resolves once it was read: to `None` if it is unknown.
+    /// Begins to watch, and resolves once it was read: to `None` if it is unknown.
     pub(super) fn watch(
         &self,
-        id: LockId,
-    ) -> Result<impl Future<Output = Option<Watcher>> + use<>, EngineError> {
+        key: S::Key,
+    ) -> Result<impl Future<Output = Option<Watcher<S>>> + use<S>, EngineError> {
         let (first, sight) = oneshot::channel();
         let mut state = self.hub.state();
         if state.watchers >= WATCHERS_MAX {
             return Err(EngineError::Overloaded("watches"));
         }
         state.watchers += 1;
-        let watched = state.locks.entry(id).or_insert_with(Watched::new);
+        let watched = state.watched.entry(key.clone()).or_insert_with(Watched::new);
         watched.watchers += 1;
         watched.newcomers.push(first);
         let changes = watched.changes.subscribe();
-        self.hub.watched.store(state.locks.len(), Ordering::Release);
-        state.urgent.insert(id);
+        self.hub.watched.store(state.watched.len(), Ordering::Release);
+        state.urgent.insert(key.clone());
         let start = !std::mem::replace(&mut state.running, true);
         drop(state);
-        let place = Place { hub: Arc::clone(&self.hub), id };
+        let place = Place { hub: Arc::clone(&self.hub), key };
         if start {
             let hub = Arc::clone(&self.hub);
-            self.hub.runtime.spawn.spawn_lasting("watch", Box::pin(hub.run()));
+            self.hub.runtime.spawn.spawn_lasting(S::TASK, Box::pin(hub.run()));
         }
         self.hub.poked.notify_one();
         Ok(async move {
@@ -132,21 +139,21 @@ impl Watches {
         })
     }
 
-    /// This gateway has done something to this lock.
-    pub(super) fn poke(&self, id: LockId) {
-        self.hub.poke(|state| if state.locks.contains_key(&id) { vec![id] } else { Vec::new() });
+    /// This gateway has done something to this.
+    pub(super) fn poke(&self, key: &S::Key) {
+        self.hub.poke_one(key);
     }
 
-    /// This gateway has done something to whoever held these resources.
-    pub(super) fn poke_holders(&self, resources: &[ResourceName]) {
+    /// This gateway has done something to these resources, or to whoever held them.
+    pub(super) fn poke_on<'a>(&self, resources: impl IntoIterator<Item = &'a ResourceName>) {
         self.hub.poke(|state| {
-            let held = resources.iter().filter_map(|resource| state.on.get(resource));
-            held.flatten().copied().collect()
+            let on = resources.into_iter().filter_map(|resource| state.on.get(resource));
+            on.flatten().cloned().collect()
         });
     }
 }
 
-impl Watched {
+impl<S: Subject> Watched<S> {
     fn new() -> Self {
         Self {
             watchers: 0,
@@ -157,22 +164,29 @@ impl Watched {
     }
 }
 
-impl Hub {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<S: Subject> Hub<S> {
+    fn state(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn poke(&self, concerned: impl FnOnce(&State) -> Vec<LockId>) {
+    fn poke(&self, concerned: impl FnOnce(&State<S>) -> Vec<S::Key>) {
         if self.watched.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut state = self.state();
-        let ids = concerned(&state);
-        if !ids.is_empty() {
-            state.urgent.extend(ids);
+        let keys = concerned(&state);
+        if !keys.is_empty() {
+            state.urgent.extend(keys);
             drop(state);
             self.poked.notify_one();
         }
+    }
+
+    fn poke_one(&self, key: &S::Key) {
+        self.poke(|state| {
+            let known = state.watched.contains_key(key);
+            if known { vec![key.clone()] } else { Vec::new() }
+        });
     }
 
     /// The task: reads everything now and then, and what is urgent at once. Ends when nobody watches.
@@ -186,7 +200,7 @@ impl Hub {
             }
             let Some(pass) = self.pass(everything) else { return };
             if let Err(error) = self.read(pass).await {
-                tracing::debug!(%error, "watched locks could not be read; trying again");
+                tracing::debug!(%error, task = S::TASK, "what is watched could not be read; trying again");
                 next = clock.elapsed() + PAUSE;
             }
             tokio::select! {
@@ -199,38 +213,40 @@ impl Hub {
     }
 
     /// What is to be read now; `None` if nobody watches any more, and then the task is over.
-    fn pass(&self, everything: bool) -> Option<Pass> {
+    fn pass(&self, everything: bool) -> Option<Pass<S>> {
         let mut state = self.state();
         let state = &mut *state;
-        if state.locks.is_empty() {
+        if state.watched.is_empty() {
             state.running = false;
             return None;
         }
         let urgent = std::mem::take(&mut state.urgent);
-        let ids: Vec<LockId> = match everything {
-            true => state.locks.keys().copied().collect(),
-            false => urgent.into_iter().filter(|id| state.locks.contains_key(id)).collect(),
+        let keys: Vec<S::Key> = match everything {
+            true => state.watched.keys().cloned().collect(),
+            false => urgent.into_iter().filter(|key| state.watched.contains_key(key)).collect(),
         };
         let mut newcomers = BTreeMap::new();
-        for id in &ids {
-            if let Some(watched) = state.locks.get_mut(id)
+        for key in &keys {
+            if let Some(watched) = state.watched.get_mut(key)
                 && !watched.newcomers.is_empty()
             {
-                newcomers.insert(*id, std::mem::take(&mut watched.newcomers));
+                newcomers.insert(key.clone(), std::mem::take(&mut watched.newcomers));
             }
         }
-        Some(Pass { ids, newcomers })
+        Some(Pass { keys, newcomers })
     }
 
-    async fn read(&self, mut pass: Pass) -> Result<(), LedgerError> {
+    async fn read(&self, mut pass: Pass<S>) -> Result<(), LedgerError> {
         let mut due = Vec::new();
-        for ids in pass.ids.chunks(BATCH_MAX) {
-            match self.ledger.locks(ids).await {
+        for keys in pass.keys.chunks(BATCH_MAX) {
+            match S::read(&*self.ledger, keys).await {
                 Ok(records) => {
-                    for (id, record) in ids.iter().zip(records) {
-                        due.extend(record.as_ref().filter(|one| is_due_to_break(one)).map(|_| *id));
-                        let newcomers = pass.newcomers.remove(id).unwrap_or_default();
-                        self.show(*id, record.map(Arc::new), newcomers);
+                    for (key, record) in keys.iter().zip(records) {
+                        if record.as_ref().is_some_and(S::is_due_to_break) {
+                            due.push(key.clone());
+                        }
+                        let newcomers = pass.newcomers.remove(key).unwrap_or_default();
+                        self.show(key, record.map(Arc::new), newcomers);
                     }
                 }
                 Err(error) => {
@@ -243,32 +259,35 @@ impl Hub {
         if !due.is_empty() {
             self.ledger.sweep(&self.agreement.retention()).await?;
         }
-        for ids in due.chunks(BATCH_MAX) {
-            for (id, record) in ids.iter().zip(self.ledger.locks(ids).await?) {
-                self.show(*id, record.map(Arc::new), Vec::new());
+        for keys in due.chunks(BATCH_MAX) {
+            for (key, record) in keys.iter().zip(S::read(&*self.ledger, keys).await?) {
+                self.show(key, record.map(Arc::new), Vec::new());
             }
         }
         Ok(())
     }
 
-    /// Tells the watchers of a lock what was read, if it is news to them.
-    fn show(&self, id: LockId, sight: Sight, newcomers: Vec<oneshot::Sender<Sight>>) {
+    /// Tells the watchers what was read, if it is news to them.
+    fn show(&self, key: &S::Key, sight: Sight<S>, newcomers: Vec<oneshot::Sender<Sight<S>>>) {
         let mut state = self.state();
         let state = &mut *state;
-        let Some(watched) = state.locks.get_mut(&id) else { return };
+        let Some(watched) = state.watched.get_mut(key) else { return };
         if let Some(record) = &sight
             && watched.resources.is_empty()
         {
-            watched.resources.clone_from(&record.grant.resources);
+            watched.resources = S::resources(record).to_vec();
             for resource in &watched.resources {
-                state.on.entry(resource.clone()).or_default().insert(id);
+                state.on.entry(resource.clone()).or_default().insert(key.clone());
             }
         }
         for newcomer in newcomers {
             let _ = newcomer.send(sight.clone());
         }
         watched.changes.send_if_modified(|last| {
-            let news = last.as_deref().map(face) != sight.as_deref().map(face);
+            let news = match (last.as_deref(), sight.as_deref()) {
+                (Some(last), Some(sight)) => S::is_news(last, sight),
+                (last, sight) => last.is_some() != sight.is_some(),
+            };
             if news {
                 *last = sight;
             }
@@ -276,75 +295,63 @@ impl Hub {
         });
     }
 
-    fn put_back(&self, newcomers: BTreeMap<LockId, Vec<oneshot::Sender<Sight>>>) {
+    fn put_back(&self, newcomers: BTreeMap<S::Key, Vec<oneshot::Sender<Sight<S>>>>) {
         let mut state = self.state();
-        for (id, waiting) in newcomers {
-            if let Some(watched) = state.locks.get_mut(&id) {
+        for (key, waiting) in newcomers {
+            if let Some(watched) = state.watched.get_mut(&key) {
                 watched.newcomers.extend(waiting);
             }
         }
     }
 }
 
-/// What a watcher is told about: when any of it changes.
-fn face(record: &LockRecord) -> impl PartialEq + '_ {
-    let ended = record.ended.map(|(how, _)| how);
-    let due = record.break_due.map(|due| due.at);
-    let Grant { state, ttl, .. } = &record.grant;
-    (ended, *state, *ttl, record.renewed_at, due, record.is_late(), &record.frozen)
-}
-
-fn is_due_to_break(record: &LockRecord) -> bool {
-    record.ended.is_none() && record.break_due.is_some_and(|due| due.in_ms <= 0)
-}
-
 /// A watcher's place at the hub, given up when this is dropped.
-struct Place {
-    hub: Arc<Hub>,
-    id: LockId,
+struct Place<S: Subject> {
+    hub: Arc<Hub<S>>,
+    key: S::Key,
 }
 
-impl Drop for Place {
+impl<S: Subject> Drop for Place<S> {
     fn drop(&mut self) {
         let mut state = self.hub.state();
         let state = &mut *state;
         state.watchers -= 1;
-        let Some(watched) = state.locks.get_mut(&self.id) else { return };
+        let Some(watched) = state.watched.get_mut(&self.key) else { return };
         watched.watchers -= 1;
         if watched.watchers > 0 {
             return;
         }
         for resource in std::mem::take(&mut watched.resources) {
-            if let Some(locks) = state.on.get_mut(&resource) {
-                locks.remove(&self.id);
-                if locks.is_empty() {
+            if let Some(keys) = state.on.get_mut(&resource) {
+                keys.remove(&self.key);
+                if keys.is_empty() {
                     state.on.remove(&resource);
                 }
             }
         }
-        state.locks.remove(&self.id);
-        self.hub.watched.store(state.locks.len(), Ordering::Release);
+        state.watched.remove(&self.key);
+        self.hub.watched.store(state.watched.len(), Ordering::Release);
     }
 }
 
-/// Watches one lock.
-pub struct Watcher {
-    place: Place,
-    changes: watch::Receiver<Sight>,
-    record: Arc<LockRecord>,
+/// Watches one lock, or one resource.
+pub struct Watcher<S: Subject> {
+    place: Place<S>,
+    changes: watch::Receiver<Sight<S>>,
+    record: Arc<S::Record>,
     /// When the record was received, on the clock of this process.
     read: Duration,
 }
 
-impl Watcher {
-    /// The lock as it was last seen.
-    pub fn record(&self) -> &LockRecord {
+impl<S: Subject> Watcher<S> {
+    /// It as it was last seen.
+    pub fn record(&self) -> &S::Record {
         &self.record
     }
 
-    /// Waits until the lock changes: its state, its break, its end, a renewal, that two thirds of its ttl
-    /// have gone, or that one of its resources is frozen or not any more. `None` if the ledger does not know it any more. May be dropped at any await.
-    pub async fn changed(&mut self) -> Option<&LockRecord> {
+    /// Waits until it changes, in what [`Subject::is_news`] says. `None` if the ledger does not know it any more.
+    /// May be dropped at any await.
+    pub async fn changed(&mut self) -> Option<&S::Record> {
         loop {
             let due = self.due();
             tokio::select! {
@@ -359,18 +366,17 @@ impl Watcher {
                 }
                 () = due => {
                     // Not told from here: it may have been renewed through another gateway.
-                    let id = self.place.id;
-                    self.place.hub.poke(|_| vec![id]);
+                    self.place.hub.poke_one(&self.place.key);
                 }
             }
         }
     }
 
-    /// Waits for the next time at which the lock changes by itself.
-    fn due(&self) -> impl Future<Output = ()> + use<> {
+    /// Waits for the next time at which it changes by itself.
+    fn due(&self) -> impl Future<Output = ()> + use<S> {
         let clock = Arc::clone(&self.place.hub.runtime.clock);
         let since = clock.elapsed().saturating_sub(self.read);
-        let wait = self.next_change_ms().map(|next_ms| {
+        let wait = S::next_change_ms(&self.record).map(|next_ms| {
             let left_ms = next_ms - i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
             match u64::try_from(left_ms) {
                 Ok(left_ms) => Duration::from_millis(left_ms) + MARGIN,
@@ -384,18 +390,5 @@ impl Watcher {
                 None => std::future::pending().await,
             }
         }
-    }
-
-    /// In how long from the last sight the lock changes by itself, if it does.
-    fn next_change_ms(&self) -> Option<i64> {
-        let grant = &self.record.grant;
-        if self.record.ended.is_some() {
-            return None;
-        }
-        let late =
-            (!self.record.is_late()).then(|| grant.remaining_ms - self.record.last_third_ms());
-        let expired = (grant.state != LockState::Expired).then_some(grant.remaining_ms);
-        let broken = self.record.break_due.map(|due| due.in_ms);
-        [late, expired, broken].into_iter().flatten().min()
     }
 }
