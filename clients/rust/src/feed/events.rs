@@ -248,8 +248,12 @@ impl Feed {
         true
     }
 
-    fn stand_at(&self, place: String) {
-        *lock(&self.place) = Some(place);
+    /// Moves the place where nothing was told, never back.
+    fn stand_at(&self, stands: String) {
+        let mut place = lock(&self.place);
+        if !place.as_deref().is_some_and(|place| is_told(place, &stands)) {
+            *place = Some(stands);
+        }
     }
 
     async fn listen(&mut self) -> Result<(), Failure> {
@@ -319,7 +323,7 @@ impl Feed {
             Error::CursorVoid { begin_after: Some(begin_after) }
                 if self.on_void == OnVoid::Continue =>
             {
-                self.stand_at(begin_after.clone());
+                *lock(&self.place) = Some(begin_after.clone());
                 self.rest("the place in the feed is void".to_owned(), None).await;
                 Ok(FeedEvent::Void { begin_after })
             }
