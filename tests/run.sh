@@ -92,6 +92,9 @@ cargo clippy --workspace --all-targets --locked -- -D warnings
 
 say 'build: cargo build -p fencegate'
 cargo build --locked -p fencegate
+# The examples of the client's documentation run against it.
+FENCE_TEST_GATEWAY=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/fencegate
+export FENCE_TEST_GATEWAY
 
 # The tests wait for servers more than they compute, so a few run at a time on few cores.
 threads=${FENCE_TEST_THREADS:-4}

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::acquire::LockBuilder;
 use crate::client::Client;
 use crate::clock::{draw, now_ms, sleep_until_ms};
 use crate::error::Error;
@@ -102,6 +103,30 @@ impl On<'_> {
                 done => return done,
             }
         }
+    }
+}
+
+impl LockBuilder {
+    /// Takes the lock, changes one object as [`On::update`] does, and gives the lock back. The lock is on one
+    /// resource.
+    ///
+    /// # Errors
+    /// As [`LockBuilder::run`] and [`On::update`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// let count = |old: Option<bytes::Bytes>| format!("{} visitors", old.map_or(0, |old| old.len()));
+    /// client.lock("visitors").update("count.txt", count).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn update<C: Into<Change>>(
+        self,
+        key: &str,
+        change: impl FnMut(Option<Bytes>) -> C,
+    ) -> Result<Option<Written>, Error> {
+        self.run(async |lock| lock.update(key, change).await).await
     }
 }
 

@@ -14,7 +14,7 @@ use crate::guard::registry::Registry;
 use crate::hooks::{Event, Hooks};
 use crate::transport::credential::Credential;
 use crate::transport::urls::Urls;
-use crate::transport::{Patience, Transport};
+use crate::transport::{Patience, TraceParent, Transport};
 
 /// Headers that the client sets itself.
 const OURS: &[&str] = &[
@@ -33,6 +33,7 @@ const OURS: &[&str] = &[
     "range",
     "repr-digest",
     "te",
+    "traceparent",
     "transfer-encoding",
     "upgrade",
     "user-agent",
@@ -58,6 +59,7 @@ pub struct ClientBuilder {
     hooks: Hooks,
     roots: Vec<reqwest::Certificate>,
     identity: Option<reqwest::Identity>,
+    traceparent: Option<TraceParent>,
 }
 
 impl ClientBuilder {
@@ -77,6 +79,7 @@ impl ClientBuilder {
             hooks: Hooks::default(),
             roots: Vec::new(),
             identity: None,
+            traceparent: None,
         }
     }
 
@@ -147,6 +150,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Gives each request the `traceparent` of the program's tracer, such as
+    /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`; `None`: there is no span.
+    pub fn traceparent(
+        mut self,
+        current: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.traceparent = Some(Box::new(current));
+        self
+    }
+
     /// A function that is told what happens inside, for metrics and logs.
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hooks = Hooks::new(hook);
@@ -211,7 +224,8 @@ impl ClientBuilder {
         };
         let urls = Urls::new(&self.urls)?;
         let headers = headers(&self.headers)?;
-        let transport = Transport::new(client, urls, self.credential, headers, patience)?;
+        let transport =
+            Transport::new(client, urls, self.credential, self.traceparent, headers, patience)?;
         let inner = Inner {
             transport,
             owner,

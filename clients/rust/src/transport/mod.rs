@@ -24,6 +24,9 @@ use crate::error::Error;
 
 const REQUEST_ID: &str = "x-request-id";
 
+/// Gives the `traceparent` of the span that is current, if there is one.
+pub(crate) type TraceParent = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
@@ -43,6 +46,7 @@ pub(crate) struct Transport {
     outward: reqwest::Client,
     pub(crate) urls: Urls,
     pub(crate) credential: Option<Credential>,
+    traceparent: Option<TraceParent>,
     pub(crate) headers: HeaderMap,
     pub(crate) patience: Patience,
     /// What the gateway says that it needs for an answer, if it was asked (CC9).
@@ -54,6 +58,7 @@ impl Transport {
         builder: impl Fn() -> reqwest::ClientBuilder,
         urls: Urls,
         credential: Option<Credential>,
+        traceparent: Option<TraceParent>,
         headers: HeaderMap,
         patience: Patience,
     ) -> Result<Self, Error> {
@@ -68,7 +73,16 @@ impl Transport {
         let all_local = urls.all().iter().all(|base| base.is_loopback);
         let outward = if all_local { direct.clone() } else { client(builder())? };
         let answer_within_ms = AtomicU64::new(0);
-        Ok(Self { direct, outward, urls, credential, headers, patience, answer_within_ms })
+        Ok(Self {
+            direct,
+            outward,
+            urls,
+            credential,
+            traceparent,
+            headers,
+            patience,
+            answer_within_ms,
+        })
     }
 
     /// The gateway needs up to this long for an answer.
@@ -168,6 +182,10 @@ impl Transport {
         headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(REQUEST_ID, id);
+        }
+        let traced = self.traceparent.as_ref().and_then(|current| current());
+        if let Some(Ok(traced)) = traced.map(HeaderValue::try_from) {
+            headers.insert("traceparent", traced);
         }
         if let Some(credential) = &self.credential {
             headers.insert(AUTHORIZATION, credential.header().await?);
