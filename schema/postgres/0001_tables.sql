@@ -171,9 +171,12 @@ CREATE TABLE fencegate.idempotency_keys (
     fingerprint bytea NOT NULL,
     operation   uuid  NOT NULL,
     stored_at   timestamptz NOT NULL,
+    kept_until  timestamptz,              -- NULL: as long as the settings say
     PRIMARY KEY (resource, key)
 );
-CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at);
+CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at) WHERE kept_until IS NULL;
+CREATE INDEX idempotency_keys_kept_until ON fencegate.idempotency_keys (kept_until)
+    WHERE kept_until IS NOT NULL;
 
 -- Refused writes, for the operator. Written off the hot path, bounded in number.
 CREATE TABLE fencegate.rejections (

@@ -10,7 +10,7 @@
 --
 -- Items name their resource, object and key by position: p_resources is distinct and sorted,
 -- p_objects and p_keys are distinct per resource. p_if_object: NULL, '*' exists, '-' absent, or tags
--- separated by commas. p_attempt: 0 first, 1 rerun, 2 bury. A put has p_body or p_blob. p_keep: whether
+-- separated by commas. p_kept_ms: how long a key is remembered, NULL: as long as the settings say. p_attempt: 0 first, 1 rerun, 2 bury. A put has p_body or p_blob. p_keep: whether
 -- replaced versions are kept that have no blob.
 CREATE FUNCTION fencegate.commit(
     p_seen bigint, p_wait_ms int,
@@ -18,7 +18,8 @@ CREATE FUNCTION fencegate.commit(
     p_objects text[], p_object_resource int[],
     p_keys text[], p_key_resource int[],
     p_operation uuid[], p_attempt int[], p_resource int[], p_token bigint[], p_lock uuid[],
-    p_seq bigint[], p_key int[], p_fingerprint bytea[], p_if_object text[], p_if_version bigint[],
+    p_seq bigint[], p_key int[], p_fingerprint bytea[], p_kept_ms bigint[], p_if_object text[],
+    p_if_version bigint[],
     p_kind text[], p_object int[], p_content_type text[], p_size bigint[], p_sha256 bytea[],
     p_body bytea[], p_blob uuid[], p_keep boolean)
 RETURNS TABLE (
@@ -366,10 +367,12 @@ BEGIN
                 blob = excluded.blob;
         END IF;
         IF any_key THEN
-            INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at)
-            SELECT p_resources[a.resource], p_keys[a.key], a.fingerprint, a.id, t
-            FROM unnest(p_resource, p_key, p_fingerprint, p_operation, v_verdict)
-                 a (resource, key, fingerprint, id, verdict)
+            INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at,
+                                                    kept_until)
+            SELECT p_resources[a.resource], p_keys[a.key], a.fingerprint, a.id, t,
+                   t + a.kept_ms * interval '1 millisecond'
+            FROM unnest(p_resource, p_key, p_fingerprint, p_kept_ms, p_operation, v_verdict)
+                 a (resource, key, fingerprint, kept_ms, id, verdict)
             WHERE a.verdict = 'applied' AND a.key > 0;
         END IF;
         UPDATE fencegate.fences f

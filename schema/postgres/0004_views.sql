@@ -109,8 +109,16 @@ BEGIN
 
     DELETE FROM fencegate.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
         SELECT o.ctid FROM fencegate.idempotency_keys o
-        WHERE o.stored_at < t - p_keys_s * interval '1 second'
+        WHERE o.kept_until IS NULL AND o.stored_at < t - p_keys_s * interval '1 second'
         ORDER BY o.stored_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    -- Those whose writers said how long.
+    DELETE FROM fencegate.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.idempotency_keys o
+        WHERE o.kept_until < t
+        ORDER BY o.kept_until LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
 

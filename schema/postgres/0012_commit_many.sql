@@ -16,7 +16,7 @@
 CREATE FUNCTION fencegate.commit_many(
     p_seen bigint, p_wait_ms int, p_resources text[], p_if_version bigint[],
     p_operation uuid, p_attempt int, p_token bigint, p_lock uuid, p_seq bigint,
-    p_key text, p_fingerprint bytea,
+    p_key text, p_fingerprint bytea, p_kept_ms bigint,
     p_resource int[], p_object text[], p_if_object text[], p_content_type text[], p_size bigint[],
     p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_keep boolean)
 RETURNS TABLE (
@@ -252,8 +252,10 @@ BEGIN
         content_type = excluded.content_type, size = excluded.size, sha256 = excluded.sha256,
         written_at = excluded.written_at, body = excluded.body, blob = excluded.blob;
     IF p_key IS NOT NULL THEN
-        INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at)
-        SELECT name, p_key, p_fingerprint, p_operation, t FROM unnest(p_resources) name;
+        INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at,
+                                                kept_until)
+        SELECT name, p_key, p_fingerprint, p_operation, t, t + p_kept_ms * interval '1 millisecond'
+        FROM unnest(p_resources) name;
     END IF;
     UPDATE fencegate.fences f
     SET version = coalesce(c.version, f.version), last_seq = coalesce(p_seq, f.last_seq),

@@ -225,7 +225,7 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT * FROM fencegate.commit(
         p_seen, 0, p_resources, p_objects, place, '{}', '{}', p_operation, zero, place, p_token,
-        p_lock, no_number, zero, array_fill(NULL::bytea, each), array_fill(NULL::text, each),
-        no_number, array_fill('put'::text, each), place, p_content_type, p_size, p_sha256, p_body,
-        no_id, false);
+        p_lock, no_number, zero, array_fill(NULL::bytea, each), no_number,
+        array_fill(NULL::text, each), no_number, array_fill('put'::text, each), place,
+        p_content_type, p_size, p_sha256, p_body, no_id, false);
 END $$;

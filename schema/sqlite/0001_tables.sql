@@ -120,9 +120,11 @@ CREATE TABLE idempotency_keys (
     fingerprint BLOB    NOT NULL,
     operation   TEXT    NOT NULL,
     stored_at   INTEGER NOT NULL,
+    kept_until  INTEGER, -- NULL: as long as the settings say
     PRIMARY KEY (resource, key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX idempotency_keys_stored_at ON idempotency_keys (stored_at);
+CREATE INDEX idempotency_keys_stored_at ON idempotency_keys (stored_at) WHERE kept_until IS NULL;
+CREATE INDEX idempotency_keys_kept_until ON idempotency_keys (kept_until) WHERE kept_until IS NOT NULL;
 
 CREATE TABLE rejections (
     number        INTEGER PRIMARY KEY AUTOINCREMENT,

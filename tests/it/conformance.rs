@@ -397,6 +397,7 @@ on_every_ledger! {
         a_sealed_epoch_opens_with_its_own_nonce_only
         a_sweep_keeps_what_is_young
         a_sweep_removes_old_keys
+        a_key_is_kept_as_long_as_its_writer_asked
         a_sweep_removes_locks_that_ended
         a_sweep_removes_buried_ids
         a_sweep_bounds_the_rejections

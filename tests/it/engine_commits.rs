@@ -29,6 +29,7 @@ fn head(grant: &Grant) -> CommitHead {
         lock: Some(grant.lock),
         sequence: None,
         idempotency_key: None,
+        key_kept: None,
         request_id: "test".into(),
     }
 }

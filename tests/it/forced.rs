@@ -233,7 +233,7 @@ pub fn if_absent(item: WriteItem) -> WriteItem {
 
 /// The same put under an idempotency key.
 pub fn keyed(key: &str, item: WriteItem) -> WriteItem {
-    let key = IdempotencyKey { key: key.to_owned(), fingerprint: [9; 32] };
+    let key = IdempotencyKey { key: key.to_owned(), fingerprint: [9; 32], kept: None };
     WriteItem { idempotency: Some(key), ..item }
 }
 

@@ -1,11 +1,19 @@
 //! Idempotency keys over real HTTP: one effect, and the same answer for ever.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use std::collections::BTreeMap;
+
 use fence_tests::client::{Call, Client};
+use fence_tests::gateway::Gateway;
+use fence_tests::multipart::commit;
+use fence_tests::postgres::{Postgres, database_in};
+use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::setup::{SetUp, on_both, take_over};
+use crate::setup::{SetUp, ledger_file, on_both, take_over};
 
 on_both!(
     concurrent_requests_with_one_key_have_one_effect_and_equal_answers,
@@ -15,6 +23,8 @@ on_both!(
     the_retry_of_a_delete_does_not_delete_the_successors_object,
     a_key_belongs_to_its_resource,
     a_refused_write_does_not_use_its_key_up,
+    a_key_is_kept_for_as_long_as_its_writer_says,
+    what_no_key_can_be_kept_for_is_refused,
 );
 
 async fn concurrent_requests_with_one_key_have_one_effect_and_equal_answers(setup: SetUp) {
@@ -172,4 +182,96 @@ async fn a_refused_write_does_not_use_its_key_up(setup: SetUp) {
     let admitted = order(&client, "y").under(&lock).send().await.expect(201);
     assert_eq!(admitted.header("idempotent-replayed"), None);
     order(&client, "x").under(&lock).send().await.refused(422, "idempotency-key-reused");
+}
+
+/// For how many seconds each key was stored, by its name.
+async fn kept(gateway: &Gateway, database: Option<&str>) -> BTreeMap<String, Option<i64>> {
+    let rows: Vec<(String, Option<i64>)> = match database {
+        None => {
+            let file = SqliteConnectOptions::new().filename(ledger_file(gateway)).read_only(true);
+            let mut connection = file.connect().await.unwrap();
+            let sql = "SELECT key, (kept_until - stored_at) / 1000000 FROM idempotency_keys";
+            sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap()
+        }
+        Some(database) => {
+            let mut connection = Postgres::shared().await.connect(database).await;
+            let sql = "SELECT key::text, extract(epoch FROM kept_until - stored_at)::bigint
+                       FROM fencegate.idempotency_keys";
+            sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap()
+        }
+    };
+    rows.into_iter().collect()
+}
+
+async fn a_key_is_kept_for_as_long_as_its_writer_says(setup: SetUp) {
+    let settings = setup.settings().await.env("FENCEGATE_KEYS_KEPT", "2h");
+    let flags = settings.flags();
+    let url = flags.iter().find(|(flag, _)| flag == "--postgres").map(|(_, url)| url);
+    let database = url.map(|url| database_in(url));
+    let gateway = settings.env("FENCEGATE_SWEEP_INTERVAL", "100ms").start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    let keyed = |call: Call, key: &str, time: &str| {
+        call.under(&lock).idempotency_key(key).header("x-fence-key-kept", time)
+    };
+    let put = |key: &str| client.put("job:1", "k", key.to_owned());
+    keyed(put("most"), "most", "2h").send().await.expect(201);
+    keyed(put("least"), "least", "60000ms").send().await.expect(200);
+    put("plain").under(&lock).idempotency_key("plain").send().await.expect(200);
+    keyed(client.delete("job:1", "k"), "delete", "1h").send().await.expect(204);
+    keyed(client.delete_resource("job:1"), "all", "90m").send().await.expect(204);
+    let list = json!({ "operations": [
+        { "op": "put", "resource": "job:1", "key": "m", "body": "text" },
+    ]});
+    let commit = commit(&client, &list, &[("text", b"x")]);
+    keyed(commit, "commit", "3m").send().await.expect(200);
+    // A retry changes nothing, whatever it says.
+    for time in ["1m", "2h"] {
+        let again = keyed(client.delete("job:1", "k"), "delete", time).send().await.expect(204);
+        assert_eq!(again.must_have("idempotent-replayed"), "true");
+    }
+    let expected = [
+        ("most", Some(7200)),
+        ("least", Some(60)),
+        ("plain", None),
+        ("delete", Some(3600)),
+        ("all", Some(5400)),
+        ("commit", Some(180)),
+    ];
+    let expected = expected.map(|(key, time)| (key.to_owned(), time));
+    assert_eq!(kept(&gateway, database).await, BTreeMap::from(expected));
+    if let Some(name) = database {
+        let mut connection = Postgres::shared().await.connect(name).await;
+        let age = "UPDATE fencegate.idempotency_keys SET kept_until = kept_until - interval '100 minutes'";
+        crate::forced::run(&mut connection, age).await;
+        eventually("those whose time is over are forgotten", async || {
+            let left: Vec<String> = kept(&gateway, database).await.into_keys().collect();
+            (left == ["most", "plain"]).then_some(())
+        })
+        .await;
+        let anew = keyed(put("least"), "least", "1m").send().await.expect(201);
+        assert_eq!(anew.header("idempotent-replayed"), None);
+    }
+}
+
+async fn what_no_key_can_be_kept_for_is_refused(setup: SetUp) {
+    let settings = setup.settings().await.env("FENCEGATE_KEYS_KEPT", "2h");
+    let gateway = settings.start().await;
+    let client = gateway.client();
+    let lock = client.acquire("job:1", "10m").await;
+    let put = || client.put("job:1", "k", "x").under(&lock);
+    for (time, why) in [
+        ("3h", "3h is not from 1m to 2h, for which this gateway keeps keys"),
+        ("59s", "59s is not from 1m to 2h"),
+        ("1.5h", "is not a duration such as"),
+        ("infinite", "is not a duration such as"),
+        ("", "is not a duration such as"),
+    ] {
+        let refused = put().idempotency_key("k").header("x-fence-key-kept", time).send().await;
+        let refused = refused.refused(400, "request-malformed");
+        assert!(refused.problem().detail.contains(why), "{}", refused.text());
+    }
+    let alone = put().header("x-fence-key-kept", "1h").send().await;
+    assert!(alone.refused(400, "request-malformed").problem().detail.contains("Idempotency-Key"));
+    put().idempotency_key("k").send().await.expect(201);
 }

@@ -132,6 +132,7 @@ async fn a_commit_is_told_what_its_first_resource_comes_to() {
         lock: None,
         sequence: None,
         idempotency_key: key.map(Into::into),
+        key_kept: None,
         request_id: "test".into(),
     };
     let refused = rig.engine.refuse_commit_early(&head(&[R, "z"], None)).await.unwrap_err();

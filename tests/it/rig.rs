@@ -173,6 +173,7 @@ pub fn put(resource: &str, token: Token) -> Write {
         lock: None,
         sequence: None,
         idempotency_key: None,
+        key_kept: None,
         object_condition: None,
         resource_version: None,
         effect: WriteEffect::Put {

@@ -127,14 +127,14 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("fencegate.break_locks({seen}, 0, {})", empty(5)),
         format!("fencegate.mark({seen}, 0, {})", empty(4)),
         format!("fencegate.join({seen}, 0, {})", empty(6)),
-        format!("fencegate.commit({seen}, 0, {}, false)", empty(22)),
+        format!("fencegate.commit({seen}, 0, {}, false)", empty(23)),
         format!("fencegate.open_intents({seen}, 0, {})", empty(13)),
         format!("fencegate.close_intents({seen}, '{{}}', '{{}}')"),
         format!("fencegate.complete_drains({seen}, 0, NULL)"),
         format!("fencegate.resolve_intent({seen}, 0, '{id}', '', '')"),
         format!("fencegate.resolve_doubts({seen}, 'u', '', '')"),
         format!(
-            "fencegate.commit_many({seen}, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, {}, false)",
+            "fencegate.commit_many({seen}, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, NULL, {}, false)",
             empty(2),
             empty(8)
         ),

@@ -61,7 +61,7 @@ pub async fn of_two_commits_with_one_key_one_takes_effect_and_the_other_replays_
     let ground = Ground::new().await;
     sealed(&ground, &["a", "b"], 1).await;
     let keyed = || {
-        let key = IdempotencyKey { key: "once".into(), fingerprint: [9; 32] };
+        let key = IdempotencyKey { key: "once".into(), fingerprint: [9; 32], kept: None };
         CommitItem { idempotency: Some(key), ..item(&["a", "b"], 1) }
     };
     let held = ground.hold_fence("b").await;

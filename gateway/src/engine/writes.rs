@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -76,6 +77,8 @@ pub struct Write {
     pub sequence: Option<i64>,
     /// The idempotency key, if sent.
     pub idempotency_key: Option<String>,
+    /// How long that is remembered, if its writer says so.
+    pub key_kept: Option<Duration>,
     /// What the object must be like.
     pub object_condition: Option<ObjectCondition>,
     /// The version that the resource must have.
@@ -290,7 +293,8 @@ pub(super) fn count_as<T>(outcome: &Result<T, &EngineError>, replayed: bool) {
 /// The write as the ledger takes it, with its digest and fingerprint.
 fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
     let effect = effect(request.effect);
-    let keyed = |key| IdempotencyKey { key, fingerprint: fingerprint(&effect) };
+    let kept = request.key_kept;
+    let keyed = |key| IdempotencyKey { key, fingerprint: fingerprint(&effect), kept };
     let idempotency = request.idempotency_key.map(keyed);
     let item = WriteItem {
         operation,

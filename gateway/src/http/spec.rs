@@ -24,7 +24,7 @@ use super::problem::PROBLEM_JSON;
         wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent,
         // Parameters refer to these, which does not bring them along.
         schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
-        schema::IntentCursor, schema::LastEvent, schema::Md5, schema::NameCursor,
+        schema::IntentCursor, schema::KeyKept, schema::LastEvent, schema::Md5, schema::NameCursor,
         schema::NumberCursor, schema::Prefix, schema::UpstreamName, schema::UpstreamPath,
     )),
     tags(
@@ -248,6 +248,10 @@ pub struct WriteParams {
     /// The write takes effect once under this key, whoever sends it how often; kept for 7 days unless the settings say otherwise.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<schema::IdempotencyKey>,
+    /// How long the key is remembered instead, from when the write took effect; a retry does not change it. Only with
+    /// `Idempotency-Key`.
+    #[param(rename = "X-Fence-Key-Kept")]
+    key_kept: Option<schema::KeyKept>,
     /// The version that the resource must be at.
     #[param(rename = "X-If-Resource-Version")]
     resource_version: Option<schema::Count>,
@@ -293,6 +297,10 @@ pub struct CommitParams {
     /// of the resources.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<schema::IdempotencyKey>,
+    /// How long the key is remembered instead, from when the commit took effect; a retry does not change it. Only with
+    /// `Idempotency-Key`.
+    #[param(rename = "X-Fence-Key-Kept")]
+    key_kept: Option<schema::KeyKept>,
 }
 
 /// The conditions of a write on its object.

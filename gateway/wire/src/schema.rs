@@ -12,7 +12,10 @@ use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::AuditAction;
-use crate::json::{LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, Order, REASON_BYTES_MAX, WAIT_MAX};
+use crate::json::{
+    KEY_KEPT_MAX, KEY_KEPT_MIN, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, Order, REASON_BYTES_MAX,
+    WAIT_MAX,
+};
 use crate::names::{KEY_BYTES_MAX, RESOURCE_BYTES_MAX};
 use crate::{
     EntityTag, ErrorCode, LockId, MaxHold, Metadata, ObjectKey, OperationId, ResourceName, Token,
@@ -192,6 +195,11 @@ forms! {
     /// A key that a write takes effect under once.
     IdempotencyKey => string(1, 255, "^[!-~]+$")
         .description(Some("1 to 255 visible ASCII characters."));
+    /// How long such a key is remembered.
+    KeyKept => form(&format!("^({})$", durations(KEY_KEPT_MIN, KEY_KEPT_MAX)))
+        .examples([json!("1h")])
+        .description(Some("A duration of at least `1m`, and at most the gateway's `keys_kept` (`GET /status` has it): \
+            a whole number and `ms`, `s`, `m`, `h` or `d`."));
     /// A type of bytes.
     ContentType => string(1, 255, "^[ -~]+$")
         .description(Some("1 to 255 visible ASCII characters and spaces."));

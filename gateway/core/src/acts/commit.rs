@@ -186,9 +186,11 @@ pub(super) fn store(
     }
     rows.journal.insert(Change::Operation(operation));
     if let Some(key) = idempotency {
+        // A time beyond all times is as good as none.
+        let kept_until = key.kept.and_then(|kept| now.wall.checked_add(kept).ok());
         rows.keys.insert(
             (resource.clone(), key.key.clone()),
-            KeyRow { fingerprint: key.fingerprint, operation, at: now.wall },
+            KeyRow { fingerprint: key.fingerprint, operation, at: now.wall, kept_until },
         );
         rows.journal.insert(Change::Key(resource.clone(), key.key.clone()));
     }

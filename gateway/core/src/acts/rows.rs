@@ -316,6 +316,8 @@ pub struct KeyRow {
     pub operation: OperationId,
     /// When.
     pub at: Timestamp,
+    /// Until when it is remembered, if its writer said how long.
+    pub kept_until: Option<Timestamp>,
 }
 
 /// An id that must never take effect.

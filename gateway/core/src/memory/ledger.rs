@@ -433,7 +433,10 @@ impl Ledger for MemoryLedger {
         let mut touched = state.rows.journal.iter().filter(is_fence).count();
         state.rows.journal.clear();
         let before = (state.rows.keys.len(), state.rows.locks.len(), state.rows.buried.len());
-        state.rows.keys.retain(|_, row| !old(row.at, retention.keys));
+        state.rows.keys.retain(|_, row| match row.kept_until {
+            Some(until) => until >= now.wall,
+            None => !old(row.at, retention.keys),
+        });
         let ended =
             |end: Option<(_, Timestamp)>| end.is_some_and(|(_, at)| old(at, retention.ended_locks));
         state.rows.locks.retain(|_, row| !ended(row.ended));

@@ -32,7 +32,7 @@ use crate::names::ResourceName;
 /// How much to keep, and how much to tidy in one pass.
 #[derive(Debug, Clone)]
 pub struct Retention {
-    /// Idempotency keys.
+    /// Idempotency keys whose writers did not say how long.
     pub keys: Duration,
     /// Locks that have ended.
     pub ended_locks: Duration,

@@ -1,5 +1,7 @@
 //! What goes into the act on data, and what comes out.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{Attempt, BlobId, Did, Payload};
@@ -17,6 +19,9 @@ pub struct IdempotencyKey {
     /// A digest of method, object key, content type and body: not of token, sequence or
     /// conditions, so that a worker that takes over can redeliver.
     pub fingerprint: [u8; 32],
+    /// How long it is remembered from when it took effect; `None`: as long as the settings say. A retry does not
+    /// change it.
+    pub kept: Option<Duration>,
 }
 
 /// What a write does.

@@ -5,6 +5,7 @@ mod shape;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::etag::ObjectCondition;
@@ -48,6 +49,8 @@ pub struct CommitHead {
     pub sequence: Option<i64>,
     /// The idempotency key, if sent.
     pub idempotency_key: Option<String>,
+    /// How long that is remembered, if its writer says so.
+    pub key_kept: Option<Duration>,
     /// The request, for the operator's record.
     pub request_id: String,
 }

@@ -42,14 +42,14 @@ pub(super) async fn item(
         version: *version,
     };
     let fingerprint = || fingerprint(&steps);
-    let key = head.idempotency_key.clone();
+    let (key, kept) = (head.idempotency_key.clone(), head.key_kept);
     CommitItem {
         operation,
         resources: head.resources.iter().map(resource).collect(),
         token: head.token,
         lock: head.lock,
         sequence: head.sequence,
-        idempotency: key.map(|key| IdempotencyKey { key, fingerprint: fingerprint() }),
+        idempotency: key.map(|key| IdempotencyKey { key, fingerprint: fingerprint(), kept }),
         steps: steps.into(),
         attempt: Attempt::First,
     }

@@ -1,10 +1,15 @@
 //! The headers of writes: the fence token and what else a writer may demand.
 
+use std::time::Duration;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, header};
 use fence_core::etag::ObjectCondition;
+use fence_core::lock::DurationText;
+use fence_core::wire::KEY_KEPT_MIN;
 use fence_core::{ErrorCode, LockId, Token};
+use humantime::format_duration;
 
 use super::conditions::WriteConditions;
 use crate::engine::metrics::count_rejection;
@@ -13,6 +18,7 @@ use crate::http::problem::Problem;
 use crate::http::state::App;
 
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+const KEY_KEPT: &str = "x-fence-key-kept";
 const CONTENT_TYPE_BYTES_MAX: usize = 255;
 
 /// The one line of a header that may come only once.
@@ -108,6 +114,8 @@ pub struct WriteHeaders {
     pub sequence: Option<i64>,
     /// `Idempotency-Key`
     pub idempotency_key: Option<String>,
+    /// `X-Fence-Key-Kept`
+    pub key_kept: Option<Duration>,
     /// `If-Match` or `If-None-Match: *`
     pub object_condition: Option<ObjectCondition>,
     /// `X-If-Resource-Version`
@@ -118,12 +126,13 @@ pub struct WriteHeaders {
     pub named: Named,
 }
 
-impl<S: Sync> FromRequestParts<S> for WriteHeaders {
+impl FromRequestParts<App> for WriteHeaders {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let headers = &parts.headers;
         Ok(Self {
+            key_kept: key_kept(headers, || app.engine.keys_kept())?,
             lock: lock_id(headers)?,
             sequence: number(headers, "x-fence-seq")?,
             idempotency_key: idempotency_key(headers)?,
@@ -171,6 +180,32 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         .ok_or_else(|| {
             Problem::malformed("an Idempotency-Key has 1 to 255 visible ASCII characters")
         })
+}
+
+/// How long the key is to be remembered: at least a minute, so that a retry finds it, and no longer than any key is.
+fn key_kept(
+    headers: &HeaderMap,
+    most: impl FnOnce() -> Duration,
+) -> Result<Option<Duration>, Problem> {
+    let Some(value) = single(headers, KEY_KEPT)? else {
+        return Ok(None);
+    };
+    if !headers.contains_key("idempotency-key") {
+        let why = "X-Fence-Key-Kept says how long an Idempotency-Key is remembered: send one";
+        return Err(Problem::malformed(why));
+    }
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    let kept = text.parse().map(|DurationText(kept)| kept);
+    let kept = kept.map_err(|why| Problem::malformed(format!("X-Fence-Key-Kept: {why}")))?;
+    let most = most();
+    if kept < KEY_KEPT_MIN || kept > most {
+        let (least, most) = (format_duration(KEY_KEPT_MIN), format_duration(most));
+        let why = format!(
+            "X-Fence-Key-Kept: {text} is not from {least} to {most}, for which this gateway keeps keys"
+        );
+        return Err(Problem::malformed(why));
+    }
+    Ok(Some(kept))
 }
 
 /// 1 to 255 visible ASCII characters, no space.
@@ -271,6 +306,27 @@ mod tests {
         for bad in ["", "a b", "a\tb", "é", &"k".repeat(256)] {
             assert!(!is_idempotency_key(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_kept_for_a_minute_at_least_and_no_longer_than_others() {
+        let most = || Duration::from_secs(7200);
+        let parse = |kept: &'static str| {
+            let lines = [("idempotency-key", b"k".as_slice()), (KEY_KEPT, kept.as_bytes())];
+            key_kept(&headers(&lines), most)
+        };
+        assert_eq!(key_kept(&headers(&[]), most).unwrap(), None);
+        for (good, seconds) in [("1m", 60), ("60000ms", 60), ("1h", 3600), ("120m", 7200)] {
+            assert_eq!(parse(good).unwrap(), Some(Duration::from_secs(seconds)), "{good}");
+        }
+        for bad in ["", "1", "h", "1.5h", "1 h", "01h", "-1h", "59s", "0h", "3h", "7d", "infinite"]
+        {
+            assert_eq!(parse(bad).unwrap_err().code(), ErrorCode::RequestMalformed, "{bad}");
+        }
+        let alone = headers(&[(KEY_KEPT, b"1h")]);
+        assert_eq!(key_kept(&alone, most).unwrap_err().code(), ErrorCode::RequestMalformed);
+        let twice = [("idempotency-key", b"k".as_slice()), (KEY_KEPT, b"1h"), (KEY_KEPT, b"1h")];
+        assert!(key_kept(&headers(&twice), most).is_err());
     }
 
     #[test]

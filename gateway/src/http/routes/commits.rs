@@ -82,6 +82,7 @@ pub async fn commit(
         lock: headers.lock,
         sequence: headers.sequence,
         idempotency_key: headers.idempotency_key,
+        key_kept: headers.key_kept,
         request_id: headers.request_id,
     };
     if let Err(failure) = app.engine.refuse_commit_early(&head).await {

@@ -170,6 +170,7 @@ async fn write(
         lock: headers.lock,
         sequence: headers.sequence,
         idempotency_key: headers.idempotency_key,
+        key_kept: headers.key_kept,
         object_condition: headers.object_condition,
         resource_version: headers.resource_version,
         effect,

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use fence_core::etag::ObjectCondition;
-use fence_core::ports::{Applied, Effect, LedgerError, Patience, Payload, WriteItem, WriteVerdict};
+use fence_core::ports::{
+    Applied, Effect, IdempotencyKey, LedgerError, Patience, Payload, WriteItem, WriteVerdict,
+};
 use fence_core::{OperationId, Refusal, Supersession};
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -97,6 +99,7 @@ struct Columns<'a> {
     sequence: Vec<Option<i64>>,
     key: Vec<i32>,
     fingerprint: Vec<Option<&'a [u8]>>,
+    kept_ms: Vec<Option<i64>>,
     if_object: Vec<Option<String>>,
     if_version: Vec<Option<i64>>,
     kind: Vec<&'a str>,
@@ -106,6 +109,11 @@ struct Columns<'a> {
     sha256: Vec<Option<&'a [u8]>>,
     body: Vec<Option<&'a [u8]>>,
     blob: Vec<Option<Uuid>>,
+}
+
+/// How long a key is remembered, if its writer said so.
+pub(super) fn kept_ms(key: &IdempotencyKey) -> Option<i64> {
+    key.kept.map(|kept| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Decides items, each by the state that those before it left.
@@ -160,6 +168,7 @@ async fn commit_any(
         let key = item.idempotency.as_ref();
         columns.key.push(key.map_or(0, |key| keys.of((key.key.as_str(), resource))));
         columns.fingerprint.push(key.map(|key| key.fingerprint.as_slice()));
+        columns.kept_ms.push(key.and_then(kept_ms));
         columns.if_object.push(item.object_condition.as_ref().map(condition));
         columns.if_version.push(item.resource_version);
         columns.kind.push(item.effect.word());
@@ -177,7 +186,7 @@ async fn commit_any(
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, CommitRow>(
         "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                        $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)",
+                                        $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
     )
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -194,6 +203,7 @@ async fn commit_any(
     .bind(columns.sequence)
     .bind(columns.key)
     .bind(columns.fingerprint)
+    .bind(columns.kept_ms)
     .bind(columns.if_object)
     .bind(columns.if_version)
     .bind(columns.kind)

@@ -10,7 +10,7 @@ use fence_core::ports::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::commit::{GrantColumns, Stored, condition, refusal};
+use super::commit::{GrantColumns, Stored, condition, kept_ms, refusal};
 use super::session::unreadable;
 use super::{PgLedger, attempt, reads, wait_ms};
 use crate::ledger::{did, time};
@@ -77,7 +77,7 @@ impl Commits for PgLedger {
         let mut session = sessions.take_for_act().await?;
         let call = sqlx::query_as::<_, CommitRow>(
             "SELECT * FROM fencegate.commit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                                                 $13, $14, $15, $16, $17, $18, $19, $20)",
+                                                 $13, $14, $15, $16, $17, $18, $19, $20, $21)",
         )
         .bind(session.seen)
         .bind(wait_ms(patience))
@@ -90,6 +90,7 @@ impl Commits for PgLedger {
         .bind(item.sequence)
         .bind(key.map(|key| key.key.as_str()))
         .bind(key.map(|key| key.fingerprint.as_slice()))
+        .bind(key.and_then(kept_ms))
         .bind(columns.resource)
         .bind(columns.object)
         .bind(columns.if_object)

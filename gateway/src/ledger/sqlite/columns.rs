@@ -163,6 +163,7 @@ pub(super) struct KeyColumns {
     fingerprint: String,
     operation: Uuid,
     stored_at: i64,
+    kept_until: Option<i64>,
 }
 
 impl KeyColumns {
@@ -171,6 +172,7 @@ impl KeyColumns {
             fingerprint: digest_of(&self.fingerprint)?,
             operation: OperationId(self.operation),
             at: time(self.stored_at),
+            kept_until: self.kept_until.map(time),
         };
         Ok(((resource_name(self.resource)?, self.key), row))
     }

@@ -64,7 +64,7 @@ const ROUND: &str = "SELECT g.*,
     (SELECT json_group_array(DISTINCT o.id)
      FROM json_each(?5) n CROSS JOIN operations o ON o.id = n.value) AS operations,
     (SELECT json_group_array(json_array(k.resource, k.key, hex(k.fingerprint), k.operation,
-                k.stored_at))
+                k.stored_at, k.kept_until))
      FROM json_each(?6) n CROSS JOIN idempotency_keys k
          ON k.resource = n.value ->> 0 AND k.key = n.value ->> 1) AS keys,
     (SELECT json_group_array(json_array(o.resource, o.key, o.version, o.generation, o.content_type,

@@ -170,9 +170,15 @@ pub(super) async fn prune(
     for (statement, bound) in [
         (
             "DELETE FROM idempotency_keys WHERE (resource, key) IN (
-                 SELECT resource, key FROM idempotency_keys WHERE stored_at < ?1
-                 ORDER BY stored_at LIMIT ?2)",
+                 SELECT resource, key FROM idempotency_keys
+                 WHERE kept_until IS NULL AND stored_at < ?1 ORDER BY stored_at LIMIT ?2)",
             before(retention.keys),
+        ),
+        (
+            "DELETE FROM idempotency_keys WHERE (resource, key) IN (
+                 SELECT resource, key FROM idempotency_keys WHERE kept_until < ?1
+                 ORDER BY kept_until LIMIT ?2)",
+            now.wall.as_microsecond(),
         ),
         (
             "DELETE FROM locks WHERE id IN (

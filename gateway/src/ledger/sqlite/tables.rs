@@ -78,8 +78,8 @@ pub(super) fn operation(script: &mut Script, applied: &&Applied) {
 }
 
 pub(super) const KEYS: Bulk = Bulk {
-    into: "idempotency_keys (resource, key, fingerprint, operation, stored_at)",
-    columns: 5,
+    into: "idempotency_keys (resource, key, fingerprint, operation, stored_at, kept_until)",
+    columns: 6,
     conflict: "",
 };
 
@@ -92,7 +92,8 @@ pub(super) fn key(
         .bind(key)
         .bind(row.fingerprint.as_slice())
         .bind(row.operation.to_string())
-        .bind(row.at.as_microsecond());
+        .bind(row.at.as_microsecond())
+        .bind(row.kept_until.map(|until| until.as_microsecond()));
 }
 
 pub(super) const OBJECTS: Bulk = Bulk {

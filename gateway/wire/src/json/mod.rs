@@ -25,6 +25,10 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 1024;
 /// The most resources of one lock.
 pub const LOCK_RESOURCES_MAX: usize = 32;
+/// The shortest time for which a writer may have its `Idempotency-Key` remembered: long enough for a retry.
+pub const KEY_KEPT_MIN: std::time::Duration = std::time::Duration::from_secs(60);
+/// The longest; a gateway takes no more than its `keys_kept`.
+pub const KEY_KEPT_MAX: std::time::Duration = std::time::Duration::from_secs(3650 * 24 * 60 * 60);
 /// The longest wait of one call: proxies give up after a minute.
 pub const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(50);
 /// The most ids in one renewal of many.

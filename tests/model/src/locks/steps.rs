@@ -47,9 +47,11 @@ impl Locks {
             token: Token::new(token)?,
             lock: write.forged.is_none().then_some(lock_id(client)),
             sequence: write.sequence.filter(|_| !self.is(Mutant::NoSequence)),
-            idempotency: write
-                .keyed
-                .then(|| IdempotencyKey { key: "k".into(), fingerprint: [0; 32] }),
+            idempotency: write.keyed.then(|| IdempotencyKey {
+                key: "k".into(),
+                fingerprint: [0; 32],
+                kept: None,
+            }),
             object_condition: (write.condition == Condition::Absent)
                 .then_some(ObjectCondition::Absent),
             resource_version: as_read.then_some(read[usize::from(write.resource)]),

@@ -129,6 +129,7 @@ impl Client {
                 lock: lock.map(LockId),
                 sequence: wish.sequence,
                 idempotency_key: wish.idempotency_key.clone(),
+                key_kept: None,
                 object_condition: None,
                 resource_version: wish.if_version,
                 effect: effect(&wish.change, bytes.clone()),
@@ -185,6 +186,7 @@ impl Client {
             lock: Some(LockId(held.lock)),
             sequence,
             idempotency_key,
+            key_kept: None,
             request_id: "sim".into(),
         };
         let step = |(resource, change): &(String, Change)| {

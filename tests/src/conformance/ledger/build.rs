@@ -77,7 +77,12 @@ pub fn digest(body: &[u8]) -> [u8; 32] {
 
 /// An idempotency key that stands for this payload.
 pub fn keyed(text: &str, payload: &str) -> Option<IdempotencyKey> {
-    Some(IdempotencyKey { key: text.into(), fingerprint: digest(payload.as_bytes()) })
+    Some(IdempotencyKey { key: text.into(), fingerprint: digest(payload.as_bytes()), kept: None })
+}
+
+/// The same, remembered for so long.
+pub fn kept(text: &str, payload: &str, kept: Duration) -> Option<IdempotencyKey> {
+    keyed(text, payload).map(|key| IdempotencyKey { kept: Some(kept), ..key })
 }
 
 /// Ann asks for these resources with this number, for long.

@@ -477,9 +477,11 @@ impl Mover {
             }
         });
         let key = self.one_of(&KEYS).to_owned();
-        let idempotency = self
-            .chance(35)
-            .then(|| IdempotencyKey { key, fingerprint: [2 + u8::from(self.chance(30)); 32] });
+        let idempotency = self.chance(35).then(|| IdempotencyKey {
+            key,
+            fingerprint: [2 + u8::from(self.chance(30)); 32],
+            kept: self.kept(),
+        });
         let lock = self.chance(5).then(|| self.lock(95));
         CommitItem {
             operation,
@@ -508,7 +510,12 @@ impl Mover {
 
     fn key(&mut self) -> IdempotencyKey {
         let key = self.one_of(&KEYS).to_owned();
-        IdempotencyKey { key, fingerprint: [u8::from(self.chance(30)); 32] }
+        IdempotencyKey { key, fingerprint: [u8::from(self.chance(30)); 32], kept: self.kept() }
+    }
+
+    /// Longer than all that is done here takes, or as the settings say.
+    fn kept(&mut self) -> Option<Duration> {
+        self.chance(30).then_some(Duration::from_secs(3600))
     }
 
     fn condition(&mut self, version: i64) -> ObjectCondition {

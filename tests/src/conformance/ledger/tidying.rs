@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Ledger, OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict, Retention,
-    WriteItem, WriteVerdict,
+    CommitItem, CommitVerdict, IdempotencyKey, Ledger, OperationRecord, Rejection, RejectionFilter,
+    ReleaseVerdict, RenewVerdict, Retention, WriteItem, WriteVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Token};
 use uuid::Uuid;
 
 use super::build::*;
+use super::commits::{committed, decide, many};
 
 const KEEP: Duration = Duration::from_secs(3600);
 
@@ -82,6 +83,49 @@ pub async fn a_sweep_removes_old_keys(ledger: &dyn Ledger) {
     assert_eq!(second.version, Some(2));
     let record = ledger.operation(first.operation).await.expect("read");
     assert_eq!(record, Some(OperationRecord::Applied(first)));
+}
+
+/// Whatever the settings say, and whatever was done under it.
+pub async fn a_key_is_kept_as_long_as_its_writer_asked(ledger: &dyn Ledger) {
+    let ann = granted(ledger, seal(["r", "s"], 10)).await;
+    let times = [("long", Some(KEEP)), ("short", Some(Duration::from_millis(1))), ("plain", None)];
+    let mut done = Vec::new();
+    for (word, time) in times {
+        let key = |act: &str| match time {
+            Some(time) => kept(&format!("{word}-{act}"), "p", time),
+            None => keyed(&format!("{word}-{act}"), "p"),
+        };
+        let writes = [
+            WriteItem { idempotency: key("put"), ..put(&ann, "k", "a") },
+            WriteItem { idempotency: key("delete"), ..delete(&ann, "k") },
+            WriteItem { idempotency: key("all"), ..delete_all(&ann) },
+        ];
+        for item in &writes {
+            apply(ledger, item.clone()).await;
+        }
+        let many = many(&ann, &[("r", "m", Some("a")), ("s", "m", Some("a"))]);
+        let many = CommitItem { idempotency: key("many"), ..many };
+        committed(ledger, &many).await;
+        done.push((word, writes, many));
+    }
+    // Three writes, and a commit to two resources.
+    assert_eq!(sweep(ledger, keep_all()).await, 5, "short ones");
+    assert_eq!(sweep(ledger, Retention { keys: Duration::ZERO, ..keep_all() }).await, 5, "plain");
+    for (word, writes, many) in done {
+        for item in writes {
+            // However long a retry asks for.
+            let asked = item.idempotency.clone().map(|key| IdempotencyKey { kept: None, ..key });
+            let again = WriteItem { operation: operation_id(), idempotency: asked, ..item };
+            match word {
+                "long" => drop(replayed(commit_one(ledger, again).await)),
+                _ => drop(apply(ledger, again).await),
+            }
+        }
+        let again = CommitItem { operation: operation_id(), ..many };
+        let verdict = decide(ledger, &again).await;
+        let was_known = matches!(verdict, CommitVerdict::Applied { replayed: true, .. });
+        assert_eq!(was_known, word == "long", "{word}: {verdict:?}");
+    }
 }
 
 /// Ended ones go; live and expired ones stay, and the fence outlives everything.
