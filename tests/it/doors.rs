@@ -140,6 +140,58 @@ async fn pages_of_other_origins_are_refused_whatever_they_ask_for() {
 }
 
 #[tokio::test]
+async fn a_page_may_send_and_read_what_clients_do() {
+    let settings = Gateway::embedded().flag("--cors-origin", "https://ops.example.com");
+    let gateway = settings.start().await;
+    let client = gateway.client();
+    let lock = client.acquire("r", "10m").await;
+    client.put("r", "k", "x").under(&lock).send().await.expect(201);
+    let page = format!("Host: {}\r\nOrigin: https://ops.example.com\r\n", gateway.address());
+    let sent = "x-fence-token, x-lock-id, x-fence-seq, x-if-resource-version, x-fence-key-kept, \
+                idempotency-key, if-match, if-none-match, if-range, range, content-type, content-md5, \
+                content-digest, repr-digest, last-event-id, traceparent, tracestate, x-request-id, \
+                x-of-an-upstream";
+    let list = |answer: &RawAnswer, name: &str| -> Vec<String> {
+        let value = answer.header(name).unwrap_or_else(|| panic!("no {name}"));
+        value.split(',').map(|one| one.trim().to_ascii_lowercase()).collect()
+    };
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let asks = format!(
+            "{page}Access-Control-Request-Method: {method}\r\nAccess-Control-Request-Headers: {sent}\r\n"
+        );
+        let answer = head(&gateway, "OPTIONS /resources/r/objects/k", &asks).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.header("access-control-max-age"), Some("600"));
+        let methods = list(&answer, "access-control-allow-methods");
+        assert!(methods.contains(&method.to_ascii_lowercase()), "{methods:?}");
+        let allowed = list(&answer, "access-control-allow-headers");
+        for name in sent.split(',') {
+            assert!(allowed.contains(&name.trim().to_owned()), "{name}: {allowed:?}");
+        }
+    }
+    let answer = head(&gateway, "GET /resources/r/objects/k", &page).await;
+    let exposed = list(&answer, "access-control-expose-headers");
+    for name in [
+        "etag",
+        "location",
+        "retry-after",
+        "content-range",
+        "accept-ranges",
+        "repr-digest",
+        "fencegate-version",
+        "x-request-id",
+        "x-operation-id",
+        "x-resource-version",
+        "x-fence-token",
+        "x-fence-verdict",
+        "x-fence-guarantee",
+        "idempotent-replayed",
+    ] {
+        assert!(exposed.contains(&name.to_owned()), "{name}: {exposed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_link_may_lead_to_the_page_of_an_error_and_to_nothing_else() {
     let gateway = Gateway::embedded().start().await;
     let linked = |dest: &str, mode: &str| {

@@ -1,6 +1,7 @@
 //! The HTTP side: parses requests, asks the engine, answers.
 
 pub mod budget;
+mod cors;
 mod description;
 pub mod extract;
 pub mod long_calls;
@@ -22,12 +23,10 @@ use std::any::Any;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::http::{HeaderName, Method, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, CorsLayer, ExposeHeaders};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -99,7 +98,7 @@ fn api() -> OpenApiRouter<App> {
 pub fn router(state: AppState) -> Router {
     // Their documentation takes far longer to make than the routes: once is enough.
     static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| api().split_for_parts().0);
-    let cors = cors(&state);
+    let cors = cors::layer(&state.doors);
     let app = Arc::new(state);
     let router = ROUTES
         .clone()
@@ -147,36 +146,6 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let why = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(why, "a handler panicked");
     Problem::new(ErrorCode::Internal, "see the gateway's log under this request id").into_response()
-}
-
-/// Off unless origins are configured; without credentials, because there are none.
-fn cors(state: &AppState) -> Option<CorsLayer> {
-    if state.doors.cors_origins.is_empty() {
-        return None;
-    }
-    let origins = AllowOrigin::list(state.doors.cors_origins.clone());
-    let exposed = [
-        header::ETAG,
-        header::LOCATION,
-        header::RETRY_AFTER,
-        header::CONTENT_RANGE,
-        HeaderName::from_static("repr-digest"),
-        HeaderName::from_static("x-request-id"),
-        HeaderName::from_static("fencegate-version"),
-        HeaderName::from_static("x-fence-token"),
-        HeaderName::from_static("x-fence-verdict"),
-        HeaderName::from_static("x-fence-guarantee"),
-        HeaderName::from_static("x-operation-id"),
-        HeaderName::from_static("x-resource-version"),
-        HeaderName::from_static("idempotent-replayed"),
-    ];
-    Some(
-        CorsLayer::new()
-            .allow_origin(origins)
-            .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
-            .allow_headers(tower_http::cors::AllowHeaders::mirror_request())
-            .expose_headers(ExposeHeaders::list(exposed)),
-    )
 }
 
 #[cfg(test)]
