@@ -261,8 +261,7 @@ async fn what_no_key_can_be_kept_for_is_refused(setup: SetUp) {
     let lock = client.acquire("job:1", "10m").await;
     let put = || client.put("job:1", "k", "x").under(&lock);
     for (time, why) in [
-        ("3h", "3h is not from 1m to 2h, for which this gateway keeps keys"),
-        ("59s", "59s is not from 1m to 2h"),
+        ("59s", "59s is not from 1m"),
         ("1.5h", "is not a duration such as"),
         ("infinite", "is not a duration such as"),
         ("", "is not a duration such as"),

@@ -198,8 +198,8 @@ forms! {
     /// How long such a key is remembered.
     KeyKept => form(&format!("^({})$", durations(KEY_KEPT_MIN, KEY_KEPT_MAX)))
         .examples([json!("1h")])
-        .description(Some("A duration of at least `1m`, and at most the gateway's `keys_kept` (`GET /status` has it): \
-            a whole number and `ms`, `s`, `m`, `h` or `d`."));
+        .description(Some("A duration of at least `1m`; the gateway's `keys_kept` (`GET /status` has it) counts if that \
+            is less. A whole number and `ms`, `s`, `m`, `h` or `d`."));
     /// A type of bytes.
     ContentType => string(1, 255, "^[ -~]+$")
         .description(Some("1 to 255 visible ASCII characters and spaces."));
