@@ -63,7 +63,7 @@ impl Engine {
         let start = Starter { runtime: runtime.clone(), limits, closing: closing.clone() };
         let queries = Arc::new(Semaphore::new(QUERIES_MAX));
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        let traces = Traces::default();
+        let (traces, looked) = (Traces::default(), CancellationToken::new());
         let line = Line::start(Arc::clone(&ledger), Arc::clone(&mint), &runtime, &closing);
         let freed = Arc::new(Freed::new(Arc::clone(&runtime.clock)));
         let release = || Release {
@@ -125,7 +125,6 @@ impl Engine {
         let upstreams = start.upstreams(&ledger, &drains, settings.request_timeout);
         let agreement = start.sweeper(&ledger, &settings, drains);
         let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &agreement, &closing);
-        let looked = CancellationToken::new();
         let told = Told { refusals, agreement: Arc::clone(&agreement) };
         start.lookout(&ledger, &mint, epochs, &settings, told, looked.clone());
         let kept = Arc::clone(&agreement);
