@@ -25,6 +25,7 @@ EXCUSED = tomllib.loads((Path(__file__).parent / "excused.toml").read_text())["e
 NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~\-:@#+=,]{1,256}\Z")
 TOKEN = re.compile(r"[1-9][0-9]{0,18}\Z")
 KEY = re.compile(r"[A-Za-z0-9_/-]+\Z")
+KEPT = re.compile(r"[1-9][0-9]{0,2}d|[1-9][0-9]{0,3}[mh]")
 WAIT = re.compile(r"[0-9]+(ms|s)\Z")
 
 dice = random.Random(4711)
@@ -137,6 +138,9 @@ def before_call(context, case, kwargs):
         for condition in ("If-Match", "X-If-Resource-Version", "Content-MD5", "Repr-Digest", "Content-Digest"):
             if condition in headers and good(condition, headers[condition]) and dice.random() < 0.8:
                 del headers[condition]
+        # It comes without a key mostly, or with more years than keys are kept.
+        if KEPT.fullmatch(str(headers.get("X-Fence-Key-Kept", ""))) and dice.random() < 0.8:
+            del headers["X-Fence-Key-Kept"]
         # One of the two at most.
         if "If-Match" in headers and headers.get("If-None-Match") == "*":
             del headers["If-None-Match"]

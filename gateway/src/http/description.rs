@@ -17,6 +17,7 @@ use super::problem::PROBLEM_JSON;
 const REQUEST_ID: &str = "X-Request-Id";
 const VERSION: &str = "Fencegate-Version";
 const VERDICT: &str = "X-Fence-Verdict";
+const BYTES: &str = "application/octet-stream";
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// Adds what every answer has, writes wildcards of the router as plain parameters, and says each problem
@@ -100,7 +101,7 @@ fn complete(operation: &mut Operation, verdict: Verdict, components: &mut Compon
 
 /// What comes with any type is bytes, which no schema describes.
 fn described((media_type, content): (&String, &mut RefOr<Content>)) {
-    if media_type == "*/*" {
+    if ["*/*", BYTES].contains(&media_type.as_str()) {
         *content = RefOr::T(Content::default());
     } else if let RefOr::T(Content { schema: Some(schema), .. }) = content {
         not_null(schema);
@@ -273,6 +274,12 @@ fn alternatives(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
         {
             array.unique_items = true;
         }
+    }
+    if let Some(RefOr::T(Schema::Object(form))) = schemas.get_mut("CommitForm")
+        && let RefOr::T(Schema::Object(mut name)) = schema::PartName::schema()
+    {
+        name.description = Some("`operations`, or a name that an operation gives.".into());
+        form.property_names = Some(Box::new(Schema::Object(name)));
     }
     if let Some(operation) = schemas.get_mut("CommitOperation") {
         let put = json!({

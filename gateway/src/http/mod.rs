@@ -178,6 +178,17 @@ mod tests {
             }
         }
         references(&json, &json);
+        let license = &json["info"]["license"];
+        assert_eq!(license["name"], "MIT OR Apache-2.0");
+        assert_eq!(license["identifier"], "MIT OR Apache-2.0");
+        let put = &json["paths"]["/resources/{resource}/objects/{key}"]["put"]["requestBody"];
+        assert_eq!(put["content"], serde_json::json!({ "application/octet-stream": {} }));
+        for (path, event) in [("/locks/{id}/events", "LockEvent"), ("/events", "WriteEvent")] {
+            let answer = &json["paths"][path]["get"]["responses"]["200"]["content"];
+            let data = &answer["text/event-stream"]["itemSchema"]["properties"]["data"];
+            assert_eq!(data["contentMediaType"], "application/json", "{path}");
+            assert_eq!(data["contentSchema"]["$ref"], format!("#/components/schemas/{event}"));
+        }
         assert_eq!(openapi_yaml(), openapi_yaml());
     }
 

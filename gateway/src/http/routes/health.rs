@@ -43,7 +43,9 @@ pub struct Ready {
 /// Should requests be sent here?
 ///
 /// While the ledger works and the gateway is not shutting down; with `grants=1` only while new
-/// tokens can be minted, too.
+/// tokens can be minted, too. The answer tells the state of each part: `gateway`, whether it goes on; `ledger`; `mint`,
+/// without which only new locks stop; `blobs`, without which only large objects cannot be written or read; and
+/// `settings`, whether they are those that all gateways have agreed on. The last two never make it not ready.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "readiness", tag = "seeing", params(Ready),
     responses(

@@ -26,7 +26,10 @@ use crate::http::state::App;
         ("key" = fence_core::ObjectKey, Path, description = "The object's key; slashes are sent as they are."),
         WriteParams, ConditionParams, DigestParams,
     ),
-    request_body(content = String, content_type = "*/*", description = "The bytes."),
+    request_body(
+        content = String, content_type = "application/octet-stream",
+        description = "The bytes. Any other `Content-Type` is taken as well; reads come with the one that was sent.",
+    ),
     responses(
         (status = 201, description = "A new object.", body = wire::Written, headers(
             ("ETag" = String, description = "The object's tag."),

@@ -111,7 +111,7 @@ pub struct PartState {
 pub struct Readiness {
     /// Whether requests should be sent here.
     pub ready: bool,
-    /// The parts.
+    /// The parts, each once: `gateway`, `ledger`, `mint`, `blobs`, `settings`.
     pub parts: Vec<PartState>,
 }
 
