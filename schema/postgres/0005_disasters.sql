@@ -139,6 +139,7 @@ BEGIN
             halted = NULL, refenced_at = clock_timestamp();
         UPDATE fencegate.drained_upstreams d
         SET doubt_floor = raised, doubt_since = clock_timestamp();
+        PERFORM fencegate.skip_numbers();
         PERFORM fencegate.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;

@@ -189,6 +189,10 @@ on_every_ledger! {
         a_refused_rerun_of_a_fence_is_buried
         fences_and_locks_are_sealed_in_one_batch
     }
+    records {
+        the_audit_is_followed_oldest_first
+        rejections_are_followed_oldest_first
+    }
     lines {
         a_line_is_shown_in_its_order
         a_line_shows_who_is_away
@@ -423,6 +427,7 @@ on_every_database! {
     rule::a_tag_of_an_older_generation_never_matches
     seals::a_raised_floor_frees_what_was_held
     audit::the_audit_only_grows
+    records::numbers_are_skipped_by_a_re_fence
     belts::a_fence_never_falls
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed

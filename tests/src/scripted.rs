@@ -11,11 +11,11 @@ use fence_core::ports::{
     Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
     CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor,
     EventsHead, EventsPage, Garbage, InLine, Intent, IntentFilter, IntentItem, IntentVerdict,
-    Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord,
+    Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log,
     MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
     ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Standing,
-    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Settled,
+    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -462,6 +462,10 @@ impl Ledger for ScriptedLedger {
 
     async fn audit(&self, filter: AuditFilter) -> Answer<(i64, AuditEntry)> {
         self.memory.audit(filter).await
+    }
+
+    async fn settled(&self, log: Log, last: &Settled) -> Result<Settled, LedgerError> {
+        self.memory.settled(log, last).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -15,6 +15,7 @@ mod deliveries;
 mod epochs;
 pub mod error;
 mod feed;
+mod follow;
 mod freed;
 mod granting;
 mod grants;
@@ -67,6 +68,8 @@ use deliveries::GiveBack;
 pub use error::EngineError;
 use feed::Feed;
 pub use feed::{EventReader, EventsFrom, READERS_MAX};
+use follow::Follow;
+pub use follow::{Followed, Follower, RecordFrom};
 use grants::Grants;
 pub use grants::{Acquire, Fence, Transfer};
 use health::Health;
@@ -164,6 +167,8 @@ struct Inner {
     watches: Watches<OneLock>,
     sights: Watches<OneResource>,
     feed: Feed,
+    audit: Follow,
+    rejections: Follow,
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
     started_at: Timestamp,

@@ -107,6 +107,7 @@ fn breaks_of(resource: &ResourceName) -> AuditFilter {
         resource: Some(resource.clone()),
         action: Some(AuditAction::Break),
         before: None,
+        between: None,
         limit: BREAKS_MAX,
     }
 }

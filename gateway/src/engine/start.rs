@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fence_core::ports::{Blobs, Ledger, Mint, Runtime};
+use fence_core::ports::{Blobs, Ledger, Log, Mint, Runtime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,6 +16,7 @@ use super::commits::{CommitMany, Commits};
 use super::deliveries::GiveBack;
 use super::epochs::Epochs;
 use super::feed::Feed;
+use super::follow::Follow;
 use super::freed::Freed;
 use super::granting::Granting;
 use super::grants::{self, Grants, Look};
@@ -29,7 +30,7 @@ use super::traces::Traces;
 use super::under_way::UnderWay;
 use super::upstreams::{CloseIntents, Closing, Drains, OpenIntents, Upstreams};
 use super::waiting::{Join, Keep, Waiting};
-use super::watch::Watches;
+use super::watch::{Subject, Watches};
 use super::writes::{Commit, Writes};
 use super::{Engine, Inner, Settings, sweeper};
 
@@ -111,13 +112,7 @@ impl Engine {
             },
             runtime: runtime.clone(),
         };
-        let locks = Locks {
-            renewals: start.batcher(Renew { ledger: Arc::clone(&ledger) }),
-            releases: Arc::clone(&releases),
-            breaks: start.batcher(Break { ledger: Arc::clone(&ledger), line: Arc::clone(&line) }),
-            traces,
-            burials: Burials::new(Arc::clone(&runtime.clock)),
-        };
+        let locks = start.locks(&ledger, &line, releases, traces);
         let writes = start.writes(&ledger, settings.committers, &refusals);
         let commits = start.commits(&ledger, settings.committers);
         let reads = start.batcher(Read { ledger: Arc::clone(&ledger) });
@@ -127,11 +122,11 @@ impl Engine {
         let blobs = blobs::Parts::start(&ledger, blobs, &runtime, &settings, &agreement, &closing);
         let told = Told { refusals, agreement: Arc::clone(&agreement) };
         start.lookout(&ledger, &mint, epochs, &settings, told, looked.clone());
-        let kept = Arc::clone(&agreement);
-        let watches =
-            Watches::new(Arc::clone(&ledger), &runtime, Arc::clone(&kept), closing.clone());
-        let sights = Watches::new(Arc::clone(&ledger), &runtime, kept, closing.clone());
+        let watches = start.watches(&ledger, &agreement);
+        let sights = start.watches(&ledger, &agreement);
         let feed = Feed::start(Arc::clone(&ledger), &runtime, closing.clone());
+        let follow = |log| Follow::new(log, Arc::clone(&ledger), &runtime, closing.clone());
+        let (audit, rejections) = (follow(Log::Audit), follow(Log::Rejections));
         let inner = Inner {
             ledger,
             mint,
@@ -152,6 +147,8 @@ impl Engine {
             watches,
             sights,
             feed,
+            audit,
+            rejections,
             health: OnceLock::new(),
             agreement,
             closing,
@@ -174,6 +171,31 @@ struct Starter {
 }
 
 impl Starter {
+    fn locks(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        line: &Arc<Line>,
+        releases: Arc<Batcher<Release>>,
+        traces: Traces,
+    ) -> Locks {
+        Locks {
+            renewals: self.batcher(Renew { ledger: Arc::clone(ledger) }),
+            releases,
+            breaks: self.batcher(Break { ledger: Arc::clone(ledger), line: Arc::clone(line) }),
+            traces,
+            burials: Burials::new(Arc::clone(&self.runtime.clock)),
+        }
+    }
+
+    fn watches<S: Subject>(
+        &self,
+        ledger: &Arc<dyn Ledger>,
+        agreement: &Arc<Agreement>,
+    ) -> Watches<S> {
+        let (ledger, agreement) = (Arc::clone(ledger), Arc::clone(agreement));
+        Watches::new(ledger, &self.runtime, agreement, self.closing.clone())
+    }
+
     fn batcher<A: batcher::Act>(&self, act: A) -> Batcher<A> {
         self.limited(act, self.limits.batch_max)
     }

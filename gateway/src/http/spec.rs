@@ -25,7 +25,8 @@ use super::problem::PROBLEM_JSON;
         // Parameters refer to these, which does not bring them along.
         schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
         schema::IntentCursor, schema::KeyKept, schema::LastEvent, schema::Md5, schema::NameCursor,
-        schema::NumberCursor, schema::Prefix, schema::UpstreamName, schema::UpstreamPath,
+        schema::NumberCursor, schema::RecordAfter, schema::Prefix, schema::UpstreamName,
+        schema::UpstreamPath,
     )),
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),

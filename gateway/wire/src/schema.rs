@@ -164,6 +164,10 @@ forms! {
     /// A place in a list of numbered entries.
     NumberCursor => form(&format!("^({})$", between(1, i64::MAX.unsigned_abs())))
         .description(Some("The `next_cursor` of a page; other texts are refused."));
+    /// Where to begin in a record that is followed.
+    RecordAfter => form(&format!("^(now|{})$", between(0, i64::MAX.unsigned_abs())))
+        .examples([json!("now")])
+        .description(Some("The `next_cursor` of a page that was followed, `0`, or `now`."));
     /// A place in the list of intents.
     IntentCursor => form("^[1-9][0-9]{0,15}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
         .description(Some("The `next_cursor` of a page; other texts are refused."));

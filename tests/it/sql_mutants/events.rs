@@ -1,9 +1,9 @@
-//! Mutants of the numbering of committed writes.
+//! Mutants of the numbering of committed writes, and of how records are followed.
 
 use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
-use crate::{conformance, schedules_events};
+use crate::{conformance, schedules_events, schedules_records};
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("numbered-in-the-act": "an event gets its number in the act, before the commit: a reader sees later ones first",
@@ -40,5 +40,17 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("generation-not-numbered": "a re-fence begins a generation without numbering what the old one had left",
         caught by conformance::feed::a_re_fence_voids_the_cursors_before_it::on_postgres, which says "right: (EventCursor { generation: 1, number: 3 }",
         "begin_generation": "PERFORM fencegate.number_committed();" => "",
+    ),
+    mutant!("record-read-ahead": "a record is followed beyond entries that are still to come",
+        caught by schedules_records::an_entry_that_is_committed_late_is_not_skipped, which says "right: []",
+        "settled": "writers := fencegate.writers_of(p_log);\n        IF" => "writers := '{}';\n        IF",
+    ),
+    mutant!("record-read-only-at-rest": "a record is followed only while nobody writes it",
+        caught by schedules_records::entries_come_while_others_are_always_under_way, which says "[]",
+        "settled": "IF NOT writers && fencegate.writers_of(p_log) THEN" => "IF fencegate.writers_of(p_log) = '{}' THEN",
+    ),
+    mutant!("record-numbers-given-again": "a re-fence goes on with the numbers of entries that may be lost",
+        caught by conformance::databases::numbers_are_skipped_by_a_re_fence::on_postgres, which says "REFENCE_JUMP",
+        "refence": "PERFORM fencegate.skip_numbers();" => "",
     ),
 ];

@@ -15,11 +15,11 @@ use crate::names::ResourceName;
 use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
-    unknown_max,
+    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
+    MarkVerdict, Object, OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, VersionsFilter,
+    WriteItem, WriteVerdict, unknown_max,
 };
 
 impl MemoryLedger {
@@ -66,6 +66,10 @@ fn object_at(rows: &Rows, item: &ReadItem) -> Option<Object> {
     // A version that a re-fence made possible twice: the newer one.
     let found = all.filter(|object| object.tag.version == version);
     found.max_by_key(|object| object.tag.generation).cloned()
+}
+
+fn is_in(number: i64, span: Span) -> bool {
+    span.after < number && number <= span.upto
 }
 
 /// The number of the last event.
@@ -357,24 +361,41 @@ impl Ledger for MemoryLedger {
         let state = self.state();
         let wanted = |(number, rejection): &&(i64, Rejection)| {
             filter.before.is_none_or(|before| *number < before)
+                && filter.between.is_none_or(|span| is_in(*number, span))
                 && filter.resource.as_ref().is_none_or(|name| *name == rejection.resource)
                 && filter.reason.as_ref().is_none_or(|reason| *reason == rejection.reason)
         };
-        let newest_first = state.rejections.iter().rev().filter(wanted);
-        Ok(newest_first.take(limit(filter.limit)).cloned().collect())
+        let mut found: Vec<_> = state.rejections.iter().filter(wanted).cloned().collect();
+        if filter.between.is_none() {
+            found.reverse();
+        }
+        found.truncate(limit(filter.limit));
+        Ok(found)
     }
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
         let state = self.state();
         let wanted = |(number, entry): &(i64, &AuditEntry)| {
             filter.before.is_none_or(|before| *number < before)
+                && filter.between.is_none_or(|span| is_in(*number, span))
                 && filter.resource.as_ref().is_none_or(|name| entry.resource.as_ref() == Some(name))
                 && filter.action.is_none_or(|action| action == entry.action)
         };
         let mut found: Vec<_> = (1..).zip(&state.rows.audited).filter(wanted).collect();
-        found.reverse();
+        if filter.between.is_none() {
+            found.reverse();
+        }
         let entry = |(number, entry): (i64, &AuditEntry)| (number, entry.clone());
         Ok(found.into_iter().take(limit(filter.limit)).map(entry).collect())
+    }
+
+    async fn settled(&self, log: Log, _: &Settled) -> Result<Settled, LedgerError> {
+        let state = self.state();
+        let last = match log {
+            Log::Audit => i64::try_from(state.rows.audited.len()).unwrap_or(i64::MAX),
+            Log::Rejections => state.rejections_seen,
+        };
+        Ok(Settled { upto: last, reached: last, writers: Vec::new() })
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

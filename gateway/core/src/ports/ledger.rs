@@ -19,6 +19,7 @@ use super::locks::{
 };
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
+use super::records::{Log, Settled};
 use super::uploads::Uploads;
 use super::upstreams::Intents;
 use super::views::{
@@ -206,14 +207,17 @@ pub trait Ledger: Uploads + Commits + Intents {
     /// Keeps refused writes for the operator.
     async fn record_rejections(&self, rejections: Arc<[Rejection]>) -> Result<(), LedgerError>;
 
-    /// Refused writes, newest first, each with its number.
+    /// Refused writes, newest first unless they are followed, each with its number.
     async fn rejections(
         &self,
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError>;
 
-    /// What was done to locks and resources, newest first, each with its number.
+    /// What was done to locks and resources, newest first unless it is followed, each with its number.
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError>;
+
+    /// How far a record can be followed, knowing what was said of that before.
+    async fn settled(&self, log: Log, last: &Settled) -> Result<Settled, LedgerError>;
 
     /// The current epoch.
     async fn epoch(&self) -> Result<Epoch, LedgerError>;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::records::Span;
 use crate::names::ResourceName;
 use crate::token::Token;
 use crate::wire::REASON_BYTES_MAX;
@@ -120,7 +121,7 @@ impl AuditEntry {
     }
 }
 
-/// Which entries of the audit to list, newest first.
+/// Which entries of the audit to list, newest first unless they are followed.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     /// Only about this resource.
@@ -129,6 +130,8 @@ pub struct AuditFilter {
     pub action: Option<AuditAction>,
     /// Only numbers below this.
     pub before: Option<i64>,
+    /// Only numbers in this span, oldest first.
+    pub between: Option<Span>,
     /// At most this many.
     pub limit: i64,
 }

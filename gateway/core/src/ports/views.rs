@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Applied, BlobId, COMMIT_KIND, ForwardRecord, Grant};
+use super::{Applied, BlobId, COMMIT_KIND, ForwardRecord, Grant, Span};
 use crate::code::ErrorCode;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
@@ -259,7 +259,7 @@ pub fn unknown_max(rejections_max: i64) -> i64 {
     rejections_max / 10
 }
 
-/// Which rejections to list, newest first.
+/// Which rejections to list, newest first unless they are followed.
 #[derive(Debug, Clone, Default)]
 pub struct RejectionFilter {
     /// Only of this resource.
@@ -268,6 +268,8 @@ pub struct RejectionFilter {
     pub reason: Option<String>,
     /// Only numbers below this.
     pub before: Option<i64>,
+    /// Only numbers in this span, oldest first.
+    pub between: Option<Span>,
     /// At most this many.
     pub limit: i64,
 }

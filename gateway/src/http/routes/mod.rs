@@ -5,6 +5,7 @@ pub mod commits;
 mod exported;
 pub mod feed;
 pub mod fences;
+mod follow;
 pub mod health;
 mod intake;
 pub mod intents;

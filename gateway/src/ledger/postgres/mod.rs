@@ -18,6 +18,7 @@ mod order;
 mod poolers;
 mod queue;
 mod reads;
+mod records;
 mod session;
 mod uploads;
 mod upstreams;
@@ -28,10 +29,10 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
     Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page,
-    Patience, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord,
+    Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    Standing, VersionsFilter, WriteItem, WriteVerdict,
+    Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -264,11 +265,15 @@ impl Ledger for PgLedger {
         &self,
         filter: RejectionFilter,
     ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
-        reads::rejections(&self.sessions, &filter).await
+        records::rejections(&self.sessions, &filter).await
     }
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
         operators::audit(&self.sessions, &filter).await
+    }
+
+    async fn settled(&self, log: Log, last: &Settled) -> Result<Settled, LedgerError> {
+        records::settled(&self.sessions, log, last).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

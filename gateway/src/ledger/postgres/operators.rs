@@ -53,6 +53,10 @@ fn listing(filter: &AuditFilter) -> QueryBuilder<Postgres> {
         "SELECT a.*, fencegate.micros(a.at) AS at_us FROM fencegate.audit a WHERE a.number < ",
     );
     query.push_bind(filter.before.unwrap_or(i64::MAX));
+    if let Some(span) = filter.between {
+        query.push(" AND a.number > ").push_bind(span.after);
+        query.push(" AND a.number <= ").push_bind(span.upto);
+    }
     if let Some(resource) = &filter.resource {
         query.push(" AND a.resource = ").push_bind(resource.to_string());
     }
@@ -62,7 +66,8 @@ fn listing(filter: &AuditFilter) -> QueryBuilder<Postgres> {
             query.push(" AND a.action <> 'grant'");
         }
     }
-    query.push(" ORDER BY a.number DESC LIMIT ").push_bind(filter.limit);
+    let order = if filter.between.is_some() { "" } else { " DESC" };
+    query.push(" ORDER BY a.number").push(order).push(" LIMIT ").push_bind(filter.limit);
     query
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
     Applied, BlobId, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page,
-    Payload, ReadItem, ReadVerdict, Rejection, RejectionFilter, ResourceView,
+    Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
 };
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
@@ -15,7 +15,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless};
-use crate::ledger::rows::{ForwardedRow, RejectionRow};
+use crate::ledger::rows::ForwardedRow;
 use crate::ledger::{did, digest, end, metadata, object_key, resource_name, span, time, token};
 
 /// Runs a query that only reads, on a session of its own, for an answer that is taken for the present.
@@ -528,32 +528,4 @@ pub(super) async fn record_rejections(
     .bind(column(rejections, Rejection::minute));
     fetch_anyway!(sessions, execute, query)?;
     Ok(())
-}
-
-pub(super) async fn rejections(
-    sessions: &Sessions,
-    filter: &RejectionFilter,
-) -> Result<Vec<(i64, Rejection)>, LedgerError> {
-    macro_rules! page_of {
-        ($which:literal) => {
-            concat!(
-                "SELECT r.*, fencegate.micros(r.at) AS at_us FROM fencegate.rejections r WHERE ",
-                $which,
-                " AND r.number < $3 ORDER BY r.number DESC LIMIT $4"
-            )
-        };
-    }
-    // By the index that fits: which filters there are must be known to whoever plans it.
-    let query = sqlx::query_as::<_, RejectionRow>(match (&filter.resource, &filter.reason) {
-        (None, None) => page_of!("$1::text IS NULL AND $2::text IS NULL"),
-        (Some(_), None) => page_of!("r.resource = $1 AND $2::text IS NULL"),
-        (None, Some(_)) => page_of!("$1::text IS NULL AND r.reason = $2"),
-        (Some(_), Some(_)) => page_of!("r.resource = $1 AND r.reason = $2"),
-    })
-    .bind(filter.resource.as_ref().map(ResourceName::as_str))
-    .bind(&filter.reason)
-    .bind(filter.before.unwrap_or(i64::MAX))
-    .bind(filter.limit);
-    let rows: Vec<RejectionRow> = fetch_anyway!(sessions, fetch_all, query)?;
-    rows.into_iter().map(RejectionRow::rejection).collect()
 }

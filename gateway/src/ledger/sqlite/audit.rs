@@ -35,6 +35,10 @@ pub(super) fn append(script: &mut Script, entries: &[AuditEntry]) {
 fn listing(filter: &AuditFilter) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new("SELECT *, at AS at_us FROM audit WHERE number < ");
     query.push_bind(filter.before.unwrap_or(i64::MAX));
+    if let Some(span) = filter.between {
+        query.push(" AND number > ").push_bind(span.after);
+        query.push(" AND number <= ").push_bind(span.upto);
+    }
     if let Some(resource) = &filter.resource {
         query.push(" AND resource = ").push_bind(resource.to_string());
     }
@@ -44,7 +48,8 @@ fn listing(filter: &AuditFilter) -> QueryBuilder<Sqlite> {
             query.push(" AND action <> 'grant'");
         }
     }
-    query.push(" ORDER BY number DESC LIMIT ").push_bind(filter.limit);
+    let order = if filter.between.is_some() { "" } else { " DESC" };
+    query.push(" ORDER BY number").push(order).push(" LIMIT ").push_bind(filter.limit);
     query
 }
 

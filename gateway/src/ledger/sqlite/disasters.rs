@@ -44,6 +44,7 @@ impl SqliteLedger {
             .await
             .map_err(unwritten)?;
             if guard.generation > before.generation {
+                super::records::skip_numbers(&mut transaction).await.map_err(unwritten)?;
                 super::upstreams::doubt_all(&mut transaction, guard.floor, entry.at)
                     .await
                     .map_err(unwritten)?;

@@ -18,6 +18,7 @@ mod needs;
 mod open;
 mod queue;
 mod reads;
+mod records;
 mod store;
 mod tables;
 mod uploads;
@@ -31,10 +32,10 @@ use fence_core::acts::{self, Guard};
 use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
-    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
-    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
-    SealItem, SealVerdict, Standing, VersionsFilter, WriteItem, WriteVerdict,
+    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
+    MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence,
+    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
+    Retention, SealItem, SealVerdict, Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -277,6 +278,10 @@ impl Ledger for SqliteLedger {
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, LedgerError> {
         self.list_audit(&filter).await
+    }
+
+    async fn settled(&self, log: Log, last: &Settled) -> Result<Settled, LedgerError> {
+        self.read_settled(log, last).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fence_core::acts::{Now, Rows};
 use fence_core::ports::{
     Applied, Epoch, LedgerError, LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict,
-    Rejection, RejectionFilter, ResourceView,
+    ResourceView,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, SqliteConnection};
@@ -13,7 +13,6 @@ use sqlx::{FromRow, SqliteConnection};
 use super::columns::{FenceColumns, ObjectColumns};
 use super::load::{self, Round};
 use super::{SqliteLedger, rolled_back};
-use crate::ledger::rows::RejectionRow;
 use crate::ledger::{resource_name, span};
 
 /// An object beside the version of its resource.
@@ -253,38 +252,6 @@ impl SqliteLedger {
         .fetch_all(&mut *reader)
         .await;
         self.keep(reader, known)
-    }
-
-    pub(super) async fn list_rejections(
-        &self,
-        filter: &RejectionFilter,
-    ) -> Result<Vec<(i64, Rejection)>, LedgerError> {
-        macro_rules! page_of {
-            ($which:literal) => {
-                concat!(
-                    "SELECT *, at AS at_us FROM rejections WHERE ",
-                    $which,
-                    " AND number < ?3 ORDER BY number DESC LIMIT ?4"
-                )
-            };
-        }
-        let mut reader = self.reader().await?;
-        let rows: Result<Vec<RejectionRow>, _> = sqlx::query_as(
-            // By the index that fits: which filters there are must be known to whoever plans it.
-            match (&filter.resource, &filter.reason) {
-                (None, None) => page_of!("?1 IS NULL AND ?2 IS NULL"),
-                (Some(_), None) => page_of!("resource = ?1 AND ?2 IS NULL"),
-                (None, Some(_)) => page_of!("?1 IS NULL AND reason = ?2"),
-                (Some(_), Some(_)) => page_of!("resource = ?1 AND reason = ?2"),
-            },
-        )
-        .bind(filter.resource.as_ref().map(ResourceName::as_str))
-        .bind(&filter.reason)
-        .bind(filter.before.unwrap_or(i64::MAX))
-        .bind(filter.limit)
-        .fetch_all(&mut *reader)
-        .await;
-        self.keep(reader, rows)?.into_iter().map(RejectionRow::rejection).collect()
     }
 
     pub(super) async fn read_epoch(&self) -> Result<Epoch, LedgerError> {

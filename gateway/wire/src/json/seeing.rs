@@ -41,13 +41,13 @@ pub struct RejectionEntry {
     pub times: i64,
 }
 
-/// A page of rejections, newest first.
+/// A page of rejections: newest first, or oldest first if they are followed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RejectionList {
     /// The rejections.
     pub items: Vec<RejectionEntry>,
-    /// Pass it as `cursor` for the next page; absent on the last.
+    /// Pass it as `cursor` for the next page; absent on the last. If it is followed, pass it as `after`: always there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -80,13 +80,13 @@ pub struct AuditEntry {
     pub request_id: Option<String>,
 }
 
-/// A page of the audit, newest first.
+/// A page of the audit: newest first, or oldest first if it is followed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditList {
     /// The entries.
     pub items: Vec<AuditEntry>,
-    /// Pass it as `cursor` for the next page; absent on the last.
+    /// Pass it as `cursor` for the next page; absent on the last. If it is followed, pass it as `after`: always there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -11,10 +11,11 @@ use fence_core::ports::{
     CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor,
     EventsHead, EventsPage, Garbage, IdempotencyKey, InLine, Intent, IntentFilter, IntentItem,
     IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener,
-    LockRecord, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict,
-    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
+    SealItem, SealVerdict, Settled, Standing, Tidied, UploadItem, UploadVerdict, Uploads,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
@@ -268,6 +269,11 @@ impl Ledger for SimulatedLedger {
 
     async fn audit(&self, filter: AuditFilter) -> Answer<(i64, AuditEntry)> {
         self.look_up(move |memory| now(memory.audit(filter))).await
+    }
+
+    async fn settled(&self, log: Log, last: &Settled) -> Result<Settled, LedgerError> {
+        let last = last.clone();
+        self.look_up(move |memory| now(memory.settled(log, &last))).await
     }
 
     async fn epoch(&self) -> Result<Epoch, LedgerError> {

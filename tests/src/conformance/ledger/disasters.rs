@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::build::*;
 
-fn forced(nonce: Uuid) -> Refence {
+pub(super) fn forced(nonce: Uuid) -> Refence {
     Refence {
         nonce,
         number: 50,

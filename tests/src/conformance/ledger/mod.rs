@@ -22,6 +22,7 @@ pub mod queues;
 pub mod random;
 pub mod reads;
 pub mod recommits;
+pub mod records;
 pub mod renewals;
 pub mod reruns;
 pub mod rule;

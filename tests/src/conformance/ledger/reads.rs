@@ -368,6 +368,7 @@ pub async fn rejections_are_listed_newest_first(ledger: &dyn Ledger) {
             resource: resource.map(name),
             reason: reason.map(Into::into),
             before,
+            between: None,
             limit,
         };
         ledger.rejections(filter).await.expect("read")
