@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencegate_wire::json::{
     AuditEntry, BreakRequest, DoubtEntry, DoubtsResolved, IntentEntry, IntentList, MarkRequest,
-    Readiness, RejectionEntry, ResolveDoubtsRequest, Resource,
+    RejectionEntry, ResolveDoubtsRequest, Resource,
 };
 use fencegate_wire::{AuditAction, ErrorCode, OperationId, Ttl};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -213,22 +213,6 @@ impl Client {
         let path = "/admin/intents/resolve".to_owned();
         let answer: DoubtsResolved = self.act("resolve", path, &body).await?;
         Ok(answer.resolved.max(0).unsigned_abs())
-    }
-
-    /// Whether requests should be sent to a gateway, and the state of its parts.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if none answers, or the one that does should get no requests.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
-    /// assert!(client.ready().await?.ready);
-    /// # Ok(()) }
-    /// ```
-    pub async fn ready(&self) -> Result<Readiness, Error> {
-        self.inner.json("ready", &Request::get("/readyz"), self.inner.call_until_ms()).await
     }
 }
 

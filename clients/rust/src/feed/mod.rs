@@ -2,6 +2,7 @@
 
 mod connection;
 pub mod events;
+mod following;
 pub mod observing;
 
 pub use self::events::{EventStream, Events, FeedEvent, OnVoid};

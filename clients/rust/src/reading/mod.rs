@@ -1,6 +1,7 @@
 //! Reading (CC47): objects whole or as streams, lists page by page, and what became of operations. No lock
 //! is needed for any of it.
 
+mod download;
 pub mod object;
 pub mod pages;
 pub mod stream;

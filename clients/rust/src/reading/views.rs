@@ -1,14 +1,17 @@
-//! Resources, locks, histories and operations, as everybody may see them.
+//! Resources, locks, histories, operations and the gateway itself, as everybody may see them.
 
-use fencegate_wire::json::{ObjectEntry, Operation, OperationList, Resource, Version};
+use fencegate_wire::json::{
+    ObjectEntry, Operation, OperationList, Readiness, Resource, Status, Version, Waiter,
+};
 use fencegate_wire::{ErrorCode, OperationId, ResourceName};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
 use super::pages::Listing;
 use crate::client::{Client, Inner};
 use crate::encoding::path;
 use crate::error::Error;
 use crate::names;
-use crate::transport::request::Request;
+use crate::transport::request::{Request, RequestIds};
 
 impl Client {
     /// The objects of a resource, in byte order of their keys.
@@ -80,7 +83,8 @@ impl Client {
         Listing::new(self, "resources", Ok("/resources".to_owned()))
     }
 
-    /// All resources whose locks are held, in byte order of their names.
+    /// All resources whose locks are held, in byte order of their names. Locks that have expired and that nobody took
+    /// over are among them: their holders may still write.
     ///
     /// # Examples
     /// ```
@@ -92,6 +96,60 @@ impl Client {
     /// ```
     pub fn locks(&self) -> Listing<Resource> {
         Listing::new(self, "locks", Ok("/locks".to_owned()))
+    }
+
+    /// Who waits in line for the lock on a resource, first come first.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// # let lock = client.lock("invoices:2026").acquire().await?;
+    /// let line = client.waiters("invoices:2026").all().await?;
+    /// assert!(line.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn waiters(&self, resource: &str) -> Listing<Waiter> {
+        Listing::new(self, "waiters", below(resource, "/waiters"))
+    }
+
+    /// What a gateway says of itself: its version, what it stands on, and how long its answers may take.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if none answers in time.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// assert_eq!(client.status().await?.api, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn status(&self) -> Result<Status, Error> {
+        self.inner.json("status", &Request::get("/status"), self.inner.call_until_ms()).await
+    }
+
+    /// Whether requests should be sent to a gateway, and the state of its parts.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if none answers, or the one that does should get no requests.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// assert!(client.ready().await?.ready);
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready(&self) -> Result<Readiness, Error> {
+        let (request, mut ids) = (Request::get("/readyz"), RequestIds::new());
+        let is_json = |headers: &HeaderMap| {
+            headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json")
+        };
+        // Not ready is an answer, too. One attempt: whoever asks wants to know how it is now.
+        let answer = self.inner.transport.attempt_any(&request, &ids.next(), is_json).await;
+        let answer = answer.map_err(|reply| reply.error(1))?;
+        answer.json().await.map_err(|reply| reply.error(1))
     }
 
     /// What became of a write, by the id of its operation. `None` decides nothing: the write may still be under

@@ -116,13 +116,21 @@ impl Transport {
         request: &Request,
         id: &str,
     ) -> Result<Answer, Reply> {
+        self.attempt_any(request, id, |headers| headers.contains_key("x-fence-guarantee")).await
+    }
+
+    /// One attempt whose answer counts whatever its status is, if its headers show that it is the one meant.
+    pub(crate) async fn attempt_any(
+        &self,
+        request: &Request,
+        id: &str,
+        is_meant: impl FnOnce(&HeaderMap) -> bool,
+    ) -> Result<Answer, Reply> {
         let (place, head) = self.exchange(request, id).await;
         let reply = match head {
             Ok(response) => {
                 let headers = response.headers();
-                let is_passed_on =
-                    is_echoed(headers, id) && headers.contains_key("x-fence-guarantee");
-                if is_passed_on {
+                if is_echoed(headers, id) && is_meant(headers) {
                     let (status, headers) = (response.status(), headers.clone());
                     return Ok(Answer { status, headers, response, idle: self.patience.idle });
                 }

@@ -314,11 +314,12 @@ mod tests {
             key_kept(&headers(&lines), most)
         };
         assert_eq!(key_kept(&headers(&[]), most).unwrap(), None);
-        for (good, seconds) in [("1m", 60), ("60000ms", 60), ("1h", 3600), ("120m", 7200), ("3h", 7200), ("7d", 7200)] {
+        for (good, seconds) in
+            [("1m", 60), ("60000ms", 60), ("1h", 3600), ("120m", 7200), ("3h", 7200), ("7d", 7200)]
+        {
             assert_eq!(parse(good).unwrap(), Some(Duration::from_secs(seconds)), "{good}");
         }
-        for bad in ["", "1", "h", "1.5h", "1 h", "01h", "-1h", "59s", "0h", "9999d", "infinite"]
-        {
+        for bad in ["", "1", "h", "1.5h", "1 h", "01h", "-1h", "59s", "0h", "9999d", "infinite"] {
             assert_eq!(parse(bad).unwrap_err().code(), ErrorCode::RequestMalformed, "{bad}");
         }
         let alone = headers(&[(KEY_KEPT, b"1h")]);
