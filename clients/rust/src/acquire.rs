@@ -9,6 +9,7 @@ use fencegate_wire::json::{AcquireRequest, LOCK_RESOURCES_MAX};
 use fencegate_wire::{LockId, LockState, MaxHold, Metadata, ResourceName, Token, Ttl};
 use reqwest::Method;
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::client::{Client, Inner, builder::check_owner};
@@ -22,7 +23,7 @@ use crate::machine::backoff::{Backoff, portion};
 use crate::machine::lease::{Lease, OnUncertain, State, Terms};
 use crate::machine::leaving::OnLost;
 use crate::names::{self, Resources};
-use crate::release;
+use crate::release::{self, Burial};
 use crate::transport::answer::{Foreign, Nothing, Reply, class_of};
 use crate::transport::request::{Request, RequestIds};
 
@@ -295,17 +296,30 @@ struct Acquisition {
     under_id: u32,
     began_ms: u64,
     until_ms: u64,
+    /// Where a burial goes on, wherever the acquire is dropped.
+    runtime: Handle,
 }
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
         if self.machine.may_be_left() {
-            release::in_background(&self.inner, self.id, self.wish.resources.clone());
+            self.burial().in_background();
         }
     }
 }
 
 impl Acquisition {
+    fn burial(&self) -> Burial {
+        let ttl = self.wish.ttl;
+        Burial {
+            inner: self.inner.clone(),
+            id: self.id,
+            resources: self.wish.resources.clone(),
+            ttl_ms: (!ttl.is_infinite()).then(|| ttl.as_ms().unsigned_abs()),
+            runtime: self.runtime.clone(),
+        }
+    }
+
     fn begin(inner: Arc<Inner>, wish: Wish) -> Self {
         let began_ms = now_ms();
         let until_ms = match wish.patience {
@@ -314,12 +328,16 @@ impl Acquisition {
             Patience::Forever => u64::MAX,
         };
         let (id, machine) = (LockId(Uuid::now_v7()), Acquiring::new(wish.patience));
-        Self { inner, wish, id, machine, under_id: 0, began_ms, until_ms }
+        let runtime = Handle::current();
+        Self { inner, wish, id, machine, under_id: 0, began_ms, until_ms, runtime }
     }
 
     async fn go(mut self) -> Result<Lock, Error> {
         let (mut ids, mut backoff) = (RequestIds::new(), Backoff::default());
         let result = loop {
+            if self.inner.closing.is_cancelled() {
+                break Err(Error::Unavailable(Details::local("the client was closed")));
+            }
             // 1. One attempt, under the id of this acquire.
             let left_ms = self.until_ms.saturating_sub(now_ms());
             let wait_ms = self.machine.wait_ms(left_ms);
@@ -327,7 +345,11 @@ impl Acquisition {
             self.machine.sent();
             self.under_id += 1;
             let request = self.request(wait_ms);
-            let reply = self.inner.transport.attempt(&request, &ids.next(), true).await;
+            let id = ids.next();
+            let reply = tokio::select! {
+                reply = self.inner.transport.attempt(&request, &id, true) => reply,
+                () = self.inner.closing.cancelled() => continue,
+            };
             if let Reply::Nothing(Nothing { timed_out: true, .. }) = &reply {
                 self.inner.note_slowness(&reply).await;
             }
@@ -342,7 +364,14 @@ impl Acquisition {
                     Some(lock) => break Ok(lock),
                     None => self.anew(&mut backoff, left_ms),
                 },
-                Next::WaitOn => (left_ms > 0).then_some(0),
+                // A gateway that did not wait as it was asked to is not asked at once.
+                Next::WaitOn if now < sent_ms + wait_ms.unwrap_or(0) / 2 => {
+                    backoff.next(draw(), None, left_ms)
+                }
+                Next::WaitOn => {
+                    backoff = Backoff::default();
+                    (left_ms > 0).then_some(0)
+                }
                 Next::Again { floor_ms } if self.inner.retries => {
                     backoff.next(draw(), floor_ms, left_ms).filter(|pause_ms| *pause_ms < left_ms)
                 }
@@ -362,10 +391,8 @@ impl Acquisition {
         self.inner.called("acquire", self.began_ms, ids.attempts(), result.as_ref().err());
         if result.is_err() && self.machine.may_be_left() {
             // Waits for the burial, so that whoever is told that nothing is held can rely on it.
-            let resources = self.wish.resources.clone();
-            let id = self.id;
             self.machine.forget();
-            release::release(&self.inner, id, resources, release::AWAITED).await;
+            self.burial().awaited(release::AWAITED).await;
         }
         result
     }
@@ -393,7 +420,7 @@ impl Acquisition {
     /// The old id is over: another one.
     fn anew(&mut self, backoff: &mut Backoff, left_ms: u64) -> Option<u64> {
         if self.machine.may_be_left() {
-            release::in_background(&self.inner, self.id, self.wish.resources.clone());
+            self.burial().in_background();
         }
         self.id = LockId(Uuid::now_v7());
         self.machine.forget();
@@ -429,8 +456,7 @@ impl Acquisition {
             let renewed = renewing::renew_now(&held, None).await;
             let is_held = held.state() == State::Held;
             if renewed.is_err() || !is_held {
-                // Dropped here, it is buried with its id: no release of its own.
-                held.inner.guards.remove(&held);
+                // Its id is buried by whoever asked for it.
                 return None;
             }
         }

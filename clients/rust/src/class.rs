@@ -204,10 +204,14 @@ impl LossReason {
         }
     }
 
-    /// Whether the gateway said so itself. If not, a release is sent, which costs nobody anything and makes
-    /// the token dead for every copy of a write that is still on its way (CC46).
-    pub fn is_said_by_gateway(self) -> bool {
-        !matches!(self, Self::Unconfirmed | Self::Stalled | Self::Released | Self::Closed)
+    /// Whether the token is dead on all of so many resources. A lock that ended on one of several is still there
+    /// on the others, and one that was held for too long still writes, until it is released.
+    pub fn is_dead_everywhere(self, resources: usize) -> bool {
+        match self {
+            Self::Void | Self::ReleasedElsewhere | Self::Transferred => true,
+            Self::Superseded | Self::Broken | Self::OrderStale => resources == 1,
+            _ => false,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn sleep_until_ms(at_ms: u64) {
             return;
         }
         // In slices, since the timer of tokio stands still in suspend, and the clock does not.
-        let slice_ms = left_ms.min(60_000);
+        let slice_ms = left_ms.min(5_000);
         tokio::time::sleep(std::time::Duration::from_millis(slice_ms)).await;
     }
 }

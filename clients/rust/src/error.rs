@@ -88,6 +88,24 @@ impl Error {
         self.details().and_then(|details| details.code.as_deref())
     }
 
+    /// The same once more, for whoever asks again. An unknown outcome is not told twice: it is asked for anew.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::LockLost(lost) => Self::LockLost(lost.clone()),
+            Self::Busy(busy) => Self::Busy(busy.clone()),
+            Self::Changed(details) => Self::Changed(details.clone()),
+            Self::NotFound(details) => Self::NotFound(details.clone()),
+            Self::Unavailable(details) => Self::Unavailable(details.clone()),
+            Self::OutcomeUnknown(unknown) => Self::Unavailable(Box::new(unknown.details().clone())),
+            Self::Misuse(details) => Self::Misuse(details.clone()),
+            Self::GatewayFault(details) => Self::GatewayFault(details.clone()),
+            Self::CursorVoid { begin_after } => {
+                Self::CursorVoid { begin_after: begin_after.clone() }
+            }
+            Self::Denied(details) => Self::Denied(details.clone()),
+        }
+    }
+
     /// Refused before anything was sent.
     pub(crate) fn misuse(text: impl fmt::Display) -> Self {
         Self::Misuse(Details::local(text))

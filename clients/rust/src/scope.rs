@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::acquire::LockBuilder;
 use crate::error::Error;
 use crate::guard::Lock;
-use crate::machine::leaving::{Body, Outcome, Release, leave};
+use crate::machine::leaving::{Body, OnLost, Outcome, Release, leave};
 
 impl LockBuilder {
     /// Takes the lock, runs the body, gives the lock back.
@@ -42,7 +42,7 @@ impl LockBuilder {
         // Dropped here from outside, the guard gives its lock back in the background.
         let ended = tokio::select! {
             biased;
-            _ = lock.lost() => None,
+            _ = lock.lost(), if on_lost == OnLost::Fail => None,
             result = body(lock.clone()) => Some(result),
         };
         let how = match &ended {

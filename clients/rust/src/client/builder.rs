@@ -236,6 +236,7 @@ impl ClientBuilder {
             hooks: self.hooks,
             guards: Registry::default(),
             background: TaskTracker::new(),
+            closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             streams: Semaphore::new(STREAMS_MAX),
             keys_kept_ms: std::sync::atomic::AtomicU64::new(0),

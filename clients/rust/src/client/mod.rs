@@ -46,6 +46,9 @@ pub(crate) struct Inner {
     pub(crate) guards: Registry,
     /// Releases that nobody waits for any more.
     pub(crate) background: TaskTracker,
+    /// No new locks are taken.
+    pub(crate) closing: CancellationToken,
+    /// Nobody goes on with anything.
     pub(crate) closed: CancellationToken,
     pub(crate) streams: Semaphore,
     /// For how long gateways keep keys at least; 0: not asked yet.
@@ -79,9 +82,10 @@ impl Client {
         &self.inner.owner
     }
 
-    /// Ends all renewals and streams, and waits up to `within` for releases that are under way. Guards that
-    /// are still there end with the reason `closed`; their locks run out by themselves.
+    /// Ends all guards, with the reason `closed`, gives their locks back, and waits for that up to `within`. What
+    /// is not answered by then is left: those locks run out by themselves.
     pub async fn close(&self, within: Duration) {
+        self.inner.closing.cancel();
         self.inner.guards.close();
         self.inner.background.close();
         let _late = tokio::time::timeout(within, self.inner.background.wait()).await;

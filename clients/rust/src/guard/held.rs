@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fencegate_wire::json::Problem;
 use fencegate_wire::{LockId, ResourceName, Token};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,7 @@ use crate::clock::{draw, now_ms};
 use crate::error::{Details, Error, LockLost};
 use crate::hooks::Event;
 use crate::machine::lease::{Effects, Input, Lease, State, Warning};
-use crate::release;
+use crate::release::Burial;
 
 /// One guard.
 pub(crate) struct Held {
@@ -41,6 +42,11 @@ pub(crate) struct Held {
     /// For the keeper: something has changed.
     pub(crate) changed: Arc<Notify>,
     pub(crate) lease: Mutex<Lease>,
+    /// The runtime in which it was taken, where its release goes on.
+    runtime: Handle,
+    /// Whether a gateway has confirmed its release.
+    pub(crate) is_buried: AtomicBool,
+    has_ended: AtomicBool,
     /// Whether a transfer is under way: what is heard of a successor is no loss.
     transfers: AtomicBool,
     lost: Mutex<Option<LockLost>>,
@@ -76,6 +82,9 @@ impl Held {
             renewing: Arc::default(),
             changed: Arc::default(),
             lease: Mutex::new(grant.lease),
+            runtime: Handle::current(),
+            is_buried: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             transfers: AtomicBool::new(false),
             lost: Mutex::default(),
             signal: CancellationToken::new(),
@@ -190,17 +199,38 @@ impl Held {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(loss);
         self.signal.cancel();
         self.ended(reason);
-        // Nobody said that it is over: let the gateway know, so that late copies of writes bounce (CC46).
-        if self.is_ours && !reason.is_said_by_gateway() && reason != LossReason::Closed {
-            release::in_background(&self.inner, self.id, self.resources.clone());
+        // Where it may still be there, the gateway is told that it is over, so that others can have it and late
+        // copies of writes bounce (CC46).
+        if self.is_ours && !reason.is_dead_everywhere(self.resources.len()) {
+            self.burial().in_background();
         }
     }
 
-    /// The guard is over: no renewals, and the hooks are told.
+    /// How its lock is given back.
+    pub(crate) fn burial(&self) -> Burial {
+        Burial {
+            inner: self.inner.clone(),
+            id: self.id,
+            resources: self.resources.clone(),
+            ttl_ms: self.with_lease(Lease::ttl_ms),
+            runtime: self.runtime.clone(),
+        }
+    }
+
+    /// The guard is over: no renewals, and the hooks are told, once.
     pub(crate) fn ended(&self, reason: LossReason) {
         self.inner.guards.remove(self);
+        if self.has_ended.swap(true, Ordering::SeqCst) {
+            return;
+        }
         let held = since(self.granted_ms);
         let resources = self.resources.clone();
         self.inner.hooks.tell(&Event::Ended { resources, reason, held });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.inner.guards.remove(self);
     }
 }

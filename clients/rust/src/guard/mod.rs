@@ -10,6 +10,7 @@ pub(crate) mod writing;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fencegate_wire::{LockId, ResourceName, Token, Ttl};
@@ -155,12 +156,11 @@ pub(crate) async fn give_back(held: &Arc<Held>) -> bool {
     let before = held.state();
     held.learn(Input::Release);
     match before {
-        State::Released => return true,
-        State::Lost(reason) => return reason.is_said_by_gateway(),
+        _ if !held.is_ours => return true,
+        State::Lost(reason) if reason.is_dead_everywhere(held.resources.len()) => return true,
+        // The second release waits for what the first could not: that a gateway confirms it.
+        State::Lost(_) | State::Released => return bury(held, release::AWAITED).await,
         State::Held | State::Uncertain => held.ended(crate::LossReason::Released),
-    }
-    if !held.is_ours {
-        return true;
     }
     // 2. From here on the release goes out even if nobody waits for it any more.
     let mut due = Due { held, is_due: true };
@@ -170,16 +170,18 @@ pub(crate) async fn give_back(held: &Arc<Held>) -> bool {
     let spent = crate::client::calling::since(began_ms);
     let within = release::AWAITED.saturating_sub(spent).max(Duration::from_millis(100));
     due.is_due = false;
-    release::release(&held.inner, held.id, held.resources.clone(), within).await
+    bury(held, within).await
 }
 
 /// Ends a guard as if it were released, whatever state it is in, and has the gateway confirm it.
-pub(crate) async fn bury(held: &Arc<Held>) -> bool {
+pub(crate) async fn bury(held: &Arc<Held>, within: Duration) -> bool {
     if matches!(held.state(), State::Held | State::Uncertain) {
         held.learn(Input::Release);
         held.ended(crate::LossReason::Released);
     }
-    release::release(&held.inner, held.id, held.resources.clone(), release::AWAITED).await
+    let is_buried = held.is_buried.load(Ordering::SeqCst) || held.burial().awaited(within).await;
+    held.is_buried.store(is_buried, Ordering::SeqCst);
+    is_buried
 }
 
 /// Releases in the background if it is dropped too early.
@@ -191,7 +193,7 @@ struct Due<'a> {
 impl Drop for Due<'_> {
     fn drop(&mut self) {
         if self.is_due {
-            release::in_background(&self.held.inner, self.held.id, self.held.resources.clone());
+            self.held.burial().in_background();
         }
     }
 }
@@ -204,8 +206,7 @@ impl Drop for Lock {
         self.held.learn(Input::Release);
         self.held.ended(crate::LossReason::Released);
         if self.held.is_ours {
-            let held = &self.held;
-            release::in_background(&held.inner, held.id, held.resources.clone());
+            self.held.burial().in_background();
         }
     }
 }

@@ -3,33 +3,29 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use fencegate_wire::{LockId, ResourceName};
+use fencegate_wire::ResourceName;
 
 use super::held::Held;
 use crate::class::LossReason;
 use crate::machine::lease::{Input, State};
 
-/// Guards that are renewed, by the ids of their locks.
+/// All guards, by where they are: several may have the token of one lock.
 #[derive(Default)]
 pub(crate) struct Registry {
-    guards: Mutex<HashMap<LockId, Weak<Held>>>,
+    guards: Mutex<HashMap<usize, Weak<Held>>>,
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockId, Weak<Held>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Weak<Held>>> {
         self.guards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, held: &Arc<Held>) {
-        self.lock().insert(held.id, Arc::downgrade(held));
+        self.lock().insert(Arc::as_ptr(held).addr(), Arc::downgrade(held));
     }
 
-    /// Only this very guard: another may be under the same id by now.
     pub(crate) fn remove(&self, held: &Held) {
-        let mut guards = self.lock();
-        if guards.get(&held.id).is_some_and(|known| std::ptr::eq(known.as_ptr(), held)) {
-            guards.remove(&held.id);
-        }
+        self.lock().remove(&std::ptr::from_ref(held).addr());
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Held>> {

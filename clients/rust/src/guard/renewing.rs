@@ -15,7 +15,7 @@ use crate::client::Inner;
 use crate::clock::{ms, now_ms, sleep_until_ms};
 use crate::error::Error;
 use crate::hooks::Event;
-use crate::machine::lease::{Input, State};
+use crate::machine::lease::{Input, Lease, State};
 use crate::transport::answer::{Nothing, Reply};
 use crate::transport::request::{Request, RequestIds};
 
@@ -32,12 +32,15 @@ pub(crate) fn begin(first: &Arc<Held>) {
         return first.change_lease(|lease| lease.renewal_began(now));
     };
     let lateness_ms = first.with_lease(|lease| now.saturating_sub(lease.due_ms().unwrap_or(now)));
+    let patience_ms = first.with_lease(Lease::attempt_ms);
     let mut batch = vec![member];
     for other in first.inner.guards.all() {
         if batch.len() == RENEW_IDS_MAX {
             break;
         }
-        if !Arc::ptr_eq(&other, first) && other.with_lease(|lease| lease.joins(now)) {
+        // Not those that would have to wait longer than they may: the batch has the patience of the first.
+        let joins = |lease: &Lease| lease.joins(now) && lease.attempt_ms() >= patience_ms;
+        if !Arc::ptr_eq(&other, first) && other.with_lease(joins) {
             batch.extend(join(other));
         }
     }
@@ -59,7 +62,7 @@ async fn renew(inner: Arc<Inner>, batch: Vec<Member>, lateness: Duration) {
     let within = Duration::from_millis(within_ms.unwrap_or(1_000));
     let ids: Vec<LockId> = batch.iter().map(|member| member.held.id).collect();
     // The head and the body of the answer are bounded alike.
-    let answers = match tokio::time::timeout(within, ask(&inner, &ids, None)).await {
+    let answers = match tokio::time::timeout(within, ask(&inner, &ids, None, within)).await {
         Ok(answers) => answers,
         Err(_) => {
             let detail = format!("no answer within {} ms", within.as_millis());
@@ -102,11 +105,12 @@ async fn ask(
     inner: &Inner,
     ids: &[LockId],
     ttl: Option<Ttl>,
+    within: Duration,
 ) -> Result<Vec<(LockId, Told)>, Reply> {
     let id = RequestIds::new().next();
     if let [lock] = ids {
         let request = Request::new(Method::POST, format!("/locks/{lock}/renew"));
-        let request = request.json(&fencegate_wire::json::RenewRequest { ttl });
+        let request = request.json(&fencegate_wire::json::RenewRequest { ttl }).within(within);
         return match inner.transport.attempt(&request, &id, true).await {
             Reply::Done(answer) => {
                 answer.json::<Lock>().await.map(|known| vec![(*lock, Told::Renewed(known.into()))])
@@ -118,7 +122,7 @@ async fn ask(
         };
     }
     let request = Request::new(Method::POST, "/locks/renew");
-    let request = request.json(&RenewManyRequest { ids: ids.to_vec(), ttl });
+    let request = request.json(&RenewManyRequest { ids: ids.to_vec(), ttl }).within(within);
     let answer = match inner.transport.attempt(&request, &id, true).await {
         Reply::Done(answer) => answer.json::<RenewManyAnswer>().await?,
         reply => return Err(reply),
@@ -177,16 +181,27 @@ fn failed(held: &Held, detail: &str) {
     held.inner.hooks.tell(&Event::RenewFailed { resources, detail });
 }
 
-/// An operator is about to break it (CC34): asks when, apart from the batch, which does not wait for that.
-fn breaking(held: &Arc<Held>) {
-    held.learn(Input::RenewFailed);
-    let held = held.clone();
+/// An operator is about to break it (CC34): renewals stop, and it is asked when, apart from the batch, which does
+/// not wait for that. Until it is known, the deadline is the end.
+pub(super) fn breaking(held: &Arc<Held>) {
+    held.change_lease(Lease::stop_renewing);
+    let guard = Arc::downgrade(held);
     tokio::spawn(async move {
-        let request = Request::get(format!("/locks/{}", held.id));
-        let until_ms = now_ms() + held.with_lease(|lease| lease.attempt_ms());
-        if let Ok(lock) = held.inner.json::<Lock>("look", &request, until_ms).await {
-            let left_ms = lock.expires_in_ms.unwrap_or(0).max(0).unsigned_abs();
-            held.learn(Input::Breaking { left_ms });
+        while let Some(held) = guard.upgrade() {
+            if !matches!(held.state(), State::Held | State::Uncertain) {
+                return;
+            }
+            let request = Request::get(format!("/locks/{}", held.id));
+            let (id, sent_ms) = (RequestIds::new().next(), now_ms());
+            let reply = held.inner.transport.attempt(&request, &id, true).await;
+            if let Reply::Done(answer) = reply
+                && let Ok(lock) = answer.json::<Lock>().await
+            {
+                let left_ms = lock.expires_in_ms.unwrap_or(0).max(0).unsigned_abs();
+                return held.learn(Input::Breaking { sent_ms, left_ms });
+            }
+            drop(held);
+            sleep_until_ms(now_ms() + 1_000).await;
         }
     });
 }
@@ -195,6 +210,7 @@ fn breaking(held: &Arc<Held>) {
 pub(crate) async fn renew_now(held: &Arc<Held>, ttl: Option<Ttl>) -> Result<(), Error> {
     let inner = &held.inner;
     let until_ms = inner.call_until_ms();
+    held.learn(Input::Beat);
     let _alone = held.renewing.clone().lock_owned().await;
     loop {
         held.check()?;
@@ -205,8 +221,9 @@ pub(crate) async fn renew_now(held: &Arc<Held>, ttl: Option<Ttl>) -> Result<(), 
         }
         let within_ms = ms(inner.call_within).min(held.with_lease(|lease| lease.attempt_ms()));
         let only = [held.id];
-        let asked = ask(inner, &only, ttl);
-        let reply = match tokio::time::timeout(Duration::from_millis(within_ms), asked).await {
+        let within = Duration::from_millis(within_ms);
+        let asked = ask(inner, &only, ttl, within);
+        let reply = match tokio::time::timeout(within, asked).await {
             Ok(Ok(told)) => {
                 for (_, told) in &told {
                     if let (Told::Renewed(lock), Some(_)) = (told, ttl) {

@@ -1,7 +1,7 @@
 //! Follows the events of a lock (CC39): a loss is known before the next renewal tells it. Silence means
 //! nothing: the deadline alone decides.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fencegate_wire::json::LockEvent;
@@ -10,6 +10,7 @@ use reqwest::header::{ACCEPT, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
 use super::held::Held;
+use super::renewing;
 use crate::class::LossReason;
 use crate::clock::{draw, now_ms, sleep_until_ms};
 use crate::encoding::sse::{SseItem, SseParser};
@@ -20,11 +21,14 @@ use crate::transport::request::{Request, RequestIds};
 
 /// Without a byte for so long, a stream is dead: gateways send comments.
 const DEAD: Duration = Duration::from_secs(60);
+/// A gateway that refuses a stream is not asked for one for so long.
+const REFUSED_MS: u64 = 60_000;
 
 /// Follows until the guard is over or its signal is given.
 pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
     let mut pause_ms = 500;
     while let Some(held) = guard.upgrade() {
+        let mut refused_ms = 0;
         if !matches!(held.state(), State::Held | State::Uncertain) {
             return;
         }
@@ -41,6 +45,7 @@ pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
                     match reply {
                         Reply::Done(answer) => read(answer, &guard, &signal).await,
                         Reply::Problem(problem) => {
+                            refused_ms = REFUSED_MS;
                             if let Some(held) = guard.upgrade() {
                                 held.refused(&problem);
                             }
@@ -54,7 +59,7 @@ pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
         pause_ms = if now_ms() > began_ms + 30_000 { 500 } else { (pause_ms * 2).min(30_000) };
         tokio::select! {
             () = signal.cancelled() => return,
-            () = sleep_until_ms(now_ms() + pause_ms / 2 + portion(pause_ms, draw())) => {}
+            () = sleep_until_ms(now_ms() + refused_ms + pause_ms / 2 + portion(pause_ms, draw())) => {}
         }
     }
 }
@@ -79,7 +84,7 @@ async fn read(answer: Answer, guard: &Weak<Held>, signal: &CancellationToken) {
     }
 }
 
-fn learn(held: &Held, name: &str, data: &str) {
+fn learn(held: &Arc<Held>, name: &str, data: &str) {
     let Ok(event) = serde_json::from_str::<LockEvent>(data) else { return };
     match (name, event.state.as_str()) {
         ("lost" | "released", state) => held.learn(Input::Lost(match state {
@@ -89,10 +94,8 @@ fn learn(held: &Held, name: &str, data: &str) {
             "released" => LossReason::ReleasedElsewhere,
             _ => LossReason::Gone,
         })),
-        ("breaking", _) => {
-            let left_ms = event.expires_in_ms.unwrap_or(0).max(0).unsigned_abs();
-            held.learn(Input::Breaking { left_ms });
-        }
+        // Nobody knows how long the event was on its way.
+        ("breaking", _) => renewing::breaking(held),
         _ => {}
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{LockBuilder, Wait};
+use crate::class::LossReason;
 use crate::client::Client;
 use crate::clock::{draw, now_ms, sleep_until_ms};
 use crate::error::Error;
@@ -92,16 +93,11 @@ impl Election {
                 }
             };
             // The work ends before anybody stands again.
-            if let Ok(done) = tokio::time::timeout(self.stop_grace, &mut work.0).await {
-                // What it returned, it returned: it resigned while it was told.
-                if done.as_ref().is_ok_and(Result::is_ok) {
-                    return ended(done);
-                }
-            } else {
+            if tokio::time::timeout(self.stop_grace, &mut work.0).await.is_err() {
                 work.0.abort();
                 let _aborted = (&mut work.0).await;
             }
-            if !self.rejoins {
+            if !self.rejoins || lost.reason == LossReason::Closed {
                 return Err(Error::LockLost(lost).into());
             }
             sleep_until_ms(now_ms() + portion(1_000, draw())).await;

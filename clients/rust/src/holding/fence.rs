@@ -32,7 +32,7 @@ impl std::fmt::Debug for Held {
 
 /// A fence to be raised; made by [`Client::fence`].
 #[must_use = "nothing is fenced before `set`"]
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct FenceBuilder {
     client: Client,
     resource: String,
@@ -40,6 +40,12 @@ pub struct FenceBuilder {
     id: Option<LockId>,
     force: bool,
     owner: Option<String>,
+}
+
+impl std::fmt::Debug for FenceBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FenceBuilder").field("resource", &self.resource).finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -68,7 +74,8 @@ impl FenceBuilder {
         self
     }
 
-    /// An id to repeat the call with, if the process may start anew in between; by default a new one.
+    /// An id to repeat the call with, if the process may start anew in between; by default a new one. Writes have
+    /// no numbers then: those of the process before would be in the way.
     pub fn id(mut self, id: LockId) -> Self {
         self.id = Some(id);
         self
@@ -109,7 +116,7 @@ impl FenceBuilder {
         let path = format!("{}/fence", path::resource(&resource));
         let request = Request::new(Method::POST, path).json(&request);
         let set: json::Fence = inner.json("fence", &request, inner.call_until_ms()).await?;
-        let grant = without_renewals(id, set.token, vec![resource], owner, true);
+        let grant = without_renewals(id, set.token, vec![resource], owner, self.id.is_none());
         Ok(Fence { held: Held::new(inner, grant) })
     }
 }

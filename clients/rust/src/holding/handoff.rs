@@ -1,5 +1,8 @@
 //! Hands a lock over to another process, without a moment in which nobody holds it (CC50).
 
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fencegate_wire::json::{self, TransferRequest};
@@ -17,7 +20,7 @@ use crate::error::Error;
 use crate::guard::held::{Grant, Held};
 use crate::guard::{Lock, renewing};
 use crate::machine::lease::{Input, Lease, OnUncertain, Terms};
-use crate::release;
+use crate::release::{self, Burial};
 use crate::transport::request::Request;
 
 /// A lock on its way to its successor. Whoever reads it can take the lock: treat it as a secret.
@@ -91,11 +94,13 @@ impl Lock {
         held.check()?;
         // 1. No renewal beside it, which would hear of the successor; no news of it either.
         let _alone = held.renewing.clone().lock_owned().await;
+        let id = LockId(Uuid::now_v7());
         held.begin_transfer(true);
+        let mut successor = Successor { held, id, is_due: false };
         // 2. What is under way under the old token ends first, or it bounces.
         let _late = tokio::time::timeout(release::AWAITED, held.numbers.all_ended()).await;
         // 3. The call, always with the same id: until it is answered, the successor's lock may exist.
-        let mut successor = Successor { held, id: LockId(Uuid::now_v7()), is_due: true };
+        successor.is_due = true;
         let request = TransferRequest { owner: owner.to_owned(), id: Some(successor.id) };
         let path = format!("/locks/{}/transfer", held.id);
         let request = Request::new(Method::POST, path).json(&request);
@@ -114,11 +119,13 @@ impl Lock {
             Err(error) => {
                 let attempts = error.details().map_or(0, |details| details.attempts);
                 let is_definite = attempts <= 1
+                    && error.code().is_some()
                     && !matches!(error, Error::Unavailable(_) | Error::GatewayFault(_));
                 successor.is_due = !is_definite;
-                held.begin_transfer(false);
-                if let Error::LockLost(lost) = &error {
-                    held.learn(Input::Lost(lost.reason));
+                let lost = error.code().and_then(LossReason::of);
+                drop(successor);
+                if let Some(reason) = lost {
+                    held.learn(Input::Lost(reason));
                 }
                 Err(error)
             }
@@ -128,17 +135,27 @@ impl Lock {
 
 /// The lock of a successor that nobody knows of: given back, if it exists.
 struct Successor<'a> {
-    held: &'a Held,
+    held: &'a Arc<Held>,
     id: LockId,
     is_due: bool,
 }
 
 impl Drop for Successor<'_> {
     fn drop(&mut self) {
+        self.held.begin_transfer(false);
         if self.is_due {
-            self.held.begin_transfer(false);
-            release::in_background(&self.held.inner, self.id, self.held.resources.clone());
+            let burial = Burial { id: self.id, ..self.held.burial() };
+            let (guard, runtime) = (Arc::downgrade(self.held), burial.runtime.clone());
+            self.held.inner.background.spawn_on(give_up(guard, burial), &runtime);
         }
+    }
+}
+
+/// Gives a successor's lock back, and lets the guard know whether it is still good.
+async fn give_up(guard: Weak<Held>, burial: Burial) {
+    burial.awaited(Duration::from_secs(60)).await;
+    if let Some(held) = guard.upgrade() {
+        let _known = renewing::renew_now(&held, None).await;
     }
 }
 

@@ -13,7 +13,8 @@ use crate::names::Resources;
 
 impl Client {
     /// A guard for a token that another process holds. It is neither renewed nor given back, and its writes
-    /// have no numbers, since the holder writes, too.
+    /// have no numbers, since the holder writes, too. A holder that lends its token takes the lock with
+    /// [`LockBuilder::unnumbered`](crate::LockBuilder::unnumbered): numbers order the writes of one process.
     ///
     /// # Errors
     /// [`Error::Misuse`]: a name, the token or the id is none.

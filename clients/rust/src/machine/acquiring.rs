@@ -146,6 +146,7 @@ impl Acquiring {
                     | C::LockSuperseded
                     | C::LockBroken
                     | C::LockVoid
+                    | C::LockHoldExceeded
                     | C::LockNotFound,
                 ),
                 _,

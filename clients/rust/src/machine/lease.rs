@@ -50,7 +50,9 @@ pub enum Input {
     Lost(LossReason),
     /// An operator's break is due in so many milliseconds.
     Breaking {
-        /// Until then.
+        /// When that was asked.
+        sent_ms: u64,
+        /// Until then, from that on.
         left_ms: u64,
     },
     /// The holder gives it back.
@@ -203,6 +205,11 @@ impl Lease {
         self.due_ms = self.due_ms.map(|_| now_ms + 2 * self.attempt_ms() + 1);
     }
 
+    /// Renewals are refused from now on: an operator is about to break the lock.
+    pub fn stop_renewing(&mut self) {
+        self.due_ms = None;
+    }
+
     /// The holder asks for another ttl (`None`: for ever), by a renewal sent at `sent_ms`. Until that is
     /// answered, and if it never is, the shorter of the two counts.
     pub fn ttl_asked(&mut self, sent_ms: u64, ttl_ms: Option<u64>) {
@@ -210,6 +217,11 @@ impl Lease {
         self.cap_ms = Some(self.cap_ms.map_or(ttl_ms, |cap_ms| cap_ms.min(ttl_ms)));
         let capped_ms = sent_ms + ttl_ms.saturating_sub(margin_ms(ttl_ms));
         self.deadline_ms = Some(self.deadline_ms.map_or(capped_ms, |at_ms| at_ms.min(capped_ms)));
+        // Nearer, it has to be renewed sooner.
+        if self.terms.is_renewed && self.breaks_ms.is_none() {
+            let third_ms = sent_ms + ttl_ms / 3;
+            self.due_ms = Some(self.due_ms.map_or(third_ms, |due_ms| due_ms.min(third_ms)));
+        }
     }
 
     /// The gateway has answered with the ttl that was asked for: it is in force.
@@ -225,7 +237,8 @@ impl Lease {
 
     /// When to look again, at the latest, if nothing happens.
     pub fn wake_ms(&self) -> Option<u64> {
-        let stalls_ms = self.terms.stall_after_ms.map(|after_ms| self.beat_ms + after_ms);
+        let stalls_ms =
+            self.terms.stall_after_ms.map(|after_ms| self.beat_ms.saturating_add(after_ms));
         let times = match self.state {
             State::Held => [self.deadline_ms(), self.due_ms, stalls_ms, self.warns_ms()],
             State::Uncertain => [self.due_ms, stalls_ms, self.breaks_ms, None],
@@ -245,7 +258,7 @@ impl Lease {
         } else if self
             .terms
             .stall_after_ms
-            .is_some_and(|after_ms| self.beat_ms + after_ms <= now_ms)
+            .is_some_and(|after_ms| self.beat_ms.saturating_add(after_ms) <= now_ms)
         {
             self.lose(LossReason::Stalled, &mut effects);
         } else if self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
@@ -275,9 +288,14 @@ impl Lease {
             }
             Input::RenewFailed => self.again(now_ms, draw),
             Input::Lost(reason) => self.lose(reason, &mut effects),
-            Input::Breaking { left_ms } => {
-                self.breaks_ms = Some(now_ms + left_ms);
+            Input::Breaking { sent_ms, left_ms } => {
+                // Of several answers, the soonest time counts: the latest may be the oldest.
+                let breaks_ms = sent_ms.saturating_add(left_ms);
+                let breaks_ms =
+                    self.breaks_ms.map_or(breaks_ms, |known_ms| known_ms.min(breaks_ms));
+                self.breaks_ms = Some(breaks_ms);
                 self.due_ms = None;
+                let left_ms = breaks_ms.saturating_sub(now_ms);
                 effects.warnings.push(Warning::Breaking { left_ms });
             }
             Input::Release => self.state = State::Released,
@@ -314,7 +332,8 @@ impl Lease {
 
     fn confirm(&mut self, sent_ms: u64, left_ms: Option<u64>, ttl_ms: Option<u64>, draw: f64) {
         let left_ms = [left_ms, self.cap_ms].into_iter().flatten().min();
-        let margin_ms = margin_ms(ttl_ms.unwrap_or(60_000));
+        let shortest_ms = [ttl_ms, self.cap_ms].into_iter().flatten().min();
+        let margin_ms = margin_ms(shortest_ms.unwrap_or(60_000));
         self.ttl_ms = ttl_ms;
         self.confirmed_ms = sent_ms;
         self.deadline_ms = left_ms.map(|left_ms| sent_ms + left_ms.saturating_sub(margin_ms));

@@ -64,7 +64,8 @@ pub fn leave(body: Body, lost: Option<LossReason>, on_lost: OnLost) -> (Outcome,
         None if body == Body::Dropped => Release::Background,
         None => Release::Awaited,
         Some(LossReason::Released) => Release::None,
-        Some(reason) if reason.is_said_by_gateway() => Release::None,
+        // Of a lock on several resources the rest is given back where the loss is learnt.
+        Some(reason) if reason.is_dead_everywhere(1) => Release::None,
         Some(_) => Release::Background,
     };
     (outcome, release)

@@ -68,6 +68,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy)]
 pub struct Settling {
     is_numbered: bool,
+    is_own_key: bool,
     condition: Condition,
     is_open: bool,
 }
@@ -75,7 +76,12 @@ pub struct Settling {
 impl Settling {
     /// A write of which nothing was sent.
     pub fn new(is_numbered: bool, condition: Condition) -> Self {
-        Self { is_numbered, condition, is_open: false }
+        Self { is_numbered, is_own_key: false, condition, is_open: false }
+    }
+
+    /// A write whose key the client made: nobody else has used it.
+    pub fn with_own_key(self, is_own_key: bool) -> Self {
+        Self { is_own_key, ..self }
     }
 
     /// Whether a copy of an attempt may still take effect, or has.
@@ -125,6 +131,8 @@ impl Settling {
                 }
                 Condition::Absence | Condition::None => self.unless_open(),
             },
+            // Under a key that is ours alone, the other bytes are of an attempt of ours, which took effect.
+            (Some(C::IdempotencyKeyReused), _) if self.is_own_key => self.open(),
             (Some(C::IdempotencyKeyReused), _) => self.settled(Verdict::Refused),
             // The same bytes are malformed in every copy.
             (

@@ -147,7 +147,10 @@ impl Answer {
                 Ok(Ok(Some(piece))) => whole.extend_from_slice(&piece),
                 Ok(Ok(None)) => return Ok(whole.freeze()),
                 Ok(Err(error)) => {
-                    return Err(broken(format!("the answer broke off: {}", causes(&error)), false));
+                    return Err(broken(
+                        format!("the answer broke off: {}", causes(&error.without_url())),
+                        false,
+                    ));
                 }
                 Err(_) => return Err(broken("the answer stood still".to_owned(), true)),
             }

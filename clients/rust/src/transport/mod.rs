@@ -20,9 +20,11 @@ use self::credential::Credential;
 use self::request::Request;
 use self::urls::Urls;
 use crate::clock::ms;
-use crate::error::Error;
+use crate::error::{Details, Error};
 
 const REQUEST_ID: &str = "x-request-id";
+/// How long a function may take that gives the credential.
+const CREDENTIAL_WITHIN: Duration = Duration::from_secs(15);
 
 /// Gives the `traceparent` of the span that is current, if there is one.
 pub(crate) type TraceParent = Box<dyn Fn() -> Option<String> + Send + Sync>;
@@ -63,7 +65,7 @@ impl Transport {
         patience: Patience,
     ) -> Result<Self, Error> {
         let client = |builder: reqwest::ClientBuilder| {
-            let agent = concat!("fencegate-rust/", env!("CARGO_PKG_VERSION"));
+            let agent = concat!("fencegate-rust/", env!("CARGO_PKG_VERSION"), " (tokio)");
             let builder = builder.user_agent(agent).connect_timeout(patience.connect);
             let builder = builder.redirect(reqwest::redirect::Policy::none()).http1_only();
             let built = builder.pool_max_idle_per_host(64).build();
@@ -168,7 +170,8 @@ impl Transport {
             Ok(built) => built,
             Err(error) => return (place, Err(Reply::Unsendable(error))),
         };
-        let head_ms = self.head_ms() + request.wait_ms;
+        let usual_ms = self.head_ms().saturating_add(request.wait_ms);
+        let head_ms = request.within_ms.map_or(usual_ms, |within_ms| within_ms.min(usual_ms));
         let head = sending::send(client, built, progress, head_ms).await;
         (place, head.map_err(Reply::Nothing))
     }
@@ -196,7 +199,9 @@ impl Transport {
             headers.insert("traceparent", traced);
         }
         if let Some(credential) = &self.credential {
-            headers.insert(AUTHORIZATION, credential.header().await?);
+            let asked = tokio::time::timeout(CREDENTIAL_WITHIN, credential.header()).await;
+            let late = || Error::Denied(Details::local("the credential was not there in time"));
+            headers.insert(AUTHORIZATION, asked.unwrap_or_else(|_| Err(late()))?);
         }
         let mut builder = client.request(request.method.clone(), url);
         let progress = sending::Progress::default();

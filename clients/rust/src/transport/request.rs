@@ -1,5 +1,7 @@
 //! One request, as it is sent in each attempt.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
@@ -16,12 +18,14 @@ pub(crate) struct Request {
     pub(crate) body: Option<Body>,
     /// For how long the gateway was asked to wait.
     pub(crate) wait_ms: u64,
+    /// How long the head of the answer may take, if less than usual.
+    pub(crate) within_ms: Option<u64>,
 }
 
 impl Request {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
         let (headers, body) = (HeaderMap::new(), None);
-        Self { method, path: path.into(), headers, body, wait_ms: 0 }
+        Self { method, path: path.into(), headers, body, wait_ms: 0, within_ms: None }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -43,6 +47,13 @@ impl Request {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(HeaderName::from_static(name), value);
         }
+        self
+    }
+
+    /// With an answer that begins a little sooner than that, or not at all: who waits for that long hears why.
+    pub(crate) fn within(mut self, within: Duration) -> Self {
+        let ms = crate::clock::ms(within);
+        self.within_ms = Some(ms - ms / 10);
         self
     }
 

@@ -94,6 +94,8 @@ pub(super) async fn send(
         tokio::select! {
             biased;
             answer = &mut answer => return answer.map_err(|error| {
+                // Its text would have the path, and the path the id of a lock.
+                let error = error.without_url();
                 let was_sent = !error.is_connect() && !error.is_builder();
                 nothing(was_sent, error.is_timeout(), causes(&error))
             }),

@@ -61,7 +61,9 @@ impl Urls {
 
 impl Base {
     fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::misuse(format!("{text:?} is no base URL: {why}"));
+        // What holds an @ may hold a password.
+        let shown = if text.contains('@') { "it" } else { text };
+        let wrong = |why: &str| Error::misuse(format!("{shown:?} is no base URL: {why}"));
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong("it begins with http:// or https:// and a host"));

@@ -60,7 +60,8 @@ impl DeleteBuilder {
             None => path::resource(&resource),
         };
         let target = ("delete", Method::DELETE, path);
-        let prepared = self.options.prepare(&self.held, target, &resource, None)?;
+        let mut prepared = self.options.prepare(&self.held, target, &resource, None)?;
+        prepared.object = key.as_ref().map(ToString::to_string);
         let (effect, receipt) = Writing::new(self.held, prepared).go().await?;
         let key = key.map(|key| key.to_string());
         Ok(match effect {

@@ -56,7 +56,7 @@ impl Options {
             return Err(Error::misuse("a version is 0 or more"));
         }
         let is_own_key = self.key.is_none();
-        let key = self.key.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        let key = self.key.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let mut request = Request::new(method, path)
             .header("x-fence-token", &held.token.to_string())
             .header("x-lock-id", &held.id.to_string())
@@ -77,6 +77,8 @@ impl Options {
         let inner = &held.inner;
         Ok(Prepared {
             call,
+            is_own_key,
+            object: None,
             request,
             resource: resource.clone(),
             key,

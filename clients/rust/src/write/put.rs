@@ -90,6 +90,7 @@ impl PutBuilder {
             prepared.request = prepared.request.header("repr-digest", &digest);
         }
         prepared.request.body = Some(self.body);
+        prepared.object = Some(key.to_string());
         let writing = Writing::new(self.held, prepared);
         let (effect, receipt) = writing.go().await?;
         written(resource, key, effect, receipt)

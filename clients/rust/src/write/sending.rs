@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use fencegate_wire::json::{Operation, OperationOutcome};
-use fencegate_wire::{OperationId, ResourceName};
+use fencegate_wire::{ErrorCode, OperationId, ResourceName};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -21,15 +22,22 @@ use crate::machine::backoff::Backoff;
 use crate::machine::settling::{Beside, Condition, Said, Settling, Verdict};
 use crate::reading::views::{operation_of_id, operation_of_key};
 use crate::transport::answer::{Reply, class_of};
+use crate::transport::body;
 use crate::transport::request::{Request, RequestIds};
 
 /// Until the gateway has said how long it keeps keys, nothing is sent again later than this.
 const RESENT_UNASKED_MS: u64 = 30_000;
+/// How long a look-up may take.
+const ASK_WITHIN_MS: u64 = 5_000;
 
 /// A write, as every attempt sends it.
 pub(crate) struct Prepared {
     pub(super) call: &'static str,
     pub(super) request: Request,
+    /// The object; `None`: all of a resource, or many.
+    pub(super) object: Option<String>,
+    /// Whether the client made the key.
+    pub(super) is_own_key: bool,
     /// Where an operation is looked up by its key.
     pub(super) resource: ResourceName,
     pub(super) key: String,
@@ -92,11 +100,42 @@ struct Progress {
     /// Once the caller was told that the outcome is unknown, the write never gets another number: it could
     /// land on top of what the caller wrote since (CC23).
     was_told_unknown: bool,
+    /// What became of it, once that is known: it is never sent again.
+    known: Option<Known>,
+}
+
+/// What became of a write.
+pub(super) enum Known {
+    Applied { operation: Option<OperationId>, version: Option<i64> },
+    NotApplied(Error),
+}
+
+impl Known {
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::Applied { operation, version } => {
+                Self::Applied { operation: *operation, version: *version }
+            }
+            Self::NotApplied(error) => Self::NotApplied(error.again()),
+        }
+    }
+
+    pub(super) fn of(effect: &Effect) -> Self {
+        match effect {
+            Effect::Answered(answered) => {
+                Self::Applied { operation: answered.operation, version: answered.version }
+            }
+            Effect::Found(found) => {
+                Self::Applied { operation: Some(found.operation), version: found.version }
+            }
+        }
+    }
 }
 
 impl Writing {
     pub(crate) fn new(held: Arc<Held>, prepared: Prepared) -> Arc<Self> {
         let settling = Settling::new(held.is_numbered, prepared.condition);
+        let settling = settling.with_own_key(prepared.is_own_key);
         let state = Mutex::new(Progress {
             settling,
             ids: RequestIds::new(),
@@ -105,6 +144,7 @@ impl Writing {
             first_ms: None,
             operation: None,
             was_told_unknown: false,
+            known: None,
         });
         Arc::new(Self { held, prepared, state })
     }
@@ -123,7 +163,7 @@ impl Writing {
         // 2. A large body: a stale holder learns it for a hundred bytes (CC27).
         self.renew_first().await?;
         held.check()?;
-        let until_ms = began_ms + self.prepared.within_ms;
+        let until_ms = began_ms.saturating_add(self.prepared.within_ms);
         let mut progress = self.state.lock().await;
         progress.under_way = Some(held.numbers.begin());
         // 3. Attempts, until something settles it.
@@ -150,9 +190,12 @@ impl Writing {
     }
 
     /// Goes on with a write whose outcome was unknown, for so long (CC25).
-    pub(crate) async fn go_on(self: &Arc<Self>, within_ms: u64) -> Result<Effect, Error> {
-        let until_ms = now_ms() + within_ms;
+    pub(super) async fn go_on(self: &Arc<Self>, within_ms: u64) -> Result<Known, Error> {
+        let until_ms = now_ms().saturating_add(within_ms);
         let mut progress = self.state.lock().await;
+        if let Some(known) = &progress.known {
+            return Ok(known.again());
+        }
         // First what costs nothing: is there a record of it?
         let result = match self.ask(&mut progress).await {
             Some(found) => found,
@@ -166,7 +209,13 @@ impl Writing {
             },
         };
         self.note_settled(&progress);
-        result
+        let known = match result {
+            Ok(effect) => Known::of(&effect),
+            Err(error @ Error::OutcomeUnknown(_)) => return Err(error),
+            Err(error) => Known::NotApplied(error),
+        };
+        progress.known = Some(known.again());
+        Ok(known)
     }
 
     /// Its number is done with, if no copy of it can land any more.
@@ -176,12 +225,42 @@ impl Writing {
         }
     }
 
-    /// After the gateway has buried the lock: no copy of the write takes effect any more, so that no record
-    /// means that none has.
-    pub(crate) async fn ask_finally(self: &Arc<Self>) -> Result<Option<Operation>, Error> {
+    /// Once a gateway has buried the lock, no copy of the write takes effect any more: no record means that none
+    /// has, as long as the gateway still remembers the key. `None`: that cannot be said.
+    pub(super) async fn ask_finally(self: &Arc<Self>) -> Option<Known> {
+        let mut progress = self.state.lock().await;
+        if let Some(known) = &progress.known {
+            return Some(known.again());
+        }
+        let asked_ms = now_ms();
+        let known = match self.ask(&mut progress).await {
+            Some(Ok(effect)) => Some(Known::of(&effect)),
+            Some(Err(error)) => Some(Known::NotApplied(error)),
+            None => self.is_nowhere(&progress, asked_ms).await.then(|| {
+                let text = "the lock is over, and no write has this key";
+                Known::NotApplied(Error::Unavailable(Details::local(text)))
+            }),
+        };
+        if known.is_some() {
+            progress.settling = Settling::new(self.held.is_numbered, self.prepared.condition);
+            self.note_settled(&progress);
+        }
+        progress.known = known.as_ref().map(Known::again);
+        known
+    }
+
+    /// Whether a gateway says that no write has the key, at a time when it would know it if one had.
+    async fn is_nowhere(&self, progress: &Progress, asked_ms: u64) -> bool {
         let inner = &self.held.inner;
-        let until_ms = inner.call_until_ms();
-        operation_of_key(inner, &self.prepared.resource, &self.prepared.key, until_ms).await
+        let Some(first_ms) = progress.first_ms else { return true };
+        let kept_ms = inner.status_now().await.and_then(|status| status.keys_kept_ms);
+        let asked_for_ms = self.prepared.kept_ms.unwrap_or(u64::MAX);
+        let remembers = kept_ms.is_some_and(|kept_ms| {
+            asked_ms.saturating_sub(first_ms) < kept_ms.min(asked_for_ms) / 2
+        });
+        let (resource, key) = (&self.prepared.resource, &self.prepared.key);
+        let found = operation_of_key(inner, resource, key, now_ms() + ASK_WITHIN_MS).await;
+        remembers && matches!(found, Ok(None))
     }
 
     async fn renew_first(&self) -> Result<(), Error> {
@@ -334,30 +413,52 @@ impl Writing {
         since_ms < kept_ms / 2
     }
 
-    /// Looks the write up: by its operation, or else by its key (CC24). `None`: that decides nothing.
+    /// Looks the write up: by its operation, or else by its key (CC24). `None`: that decides nothing. A record that
+    /// one attempt took no effect decides nothing either: a proxy may have made two of it.
     async fn ask(&self, progress: &mut Progress) -> Option<Result<Effect, Error>> {
+        let asked =
+            tokio::time::timeout(Duration::from_millis(2 * ASK_WITHIN_MS), self.find(progress));
+        let found = asked.await.ok()??;
+        progress.settling.judge(Said::Done, Beside::default());
+        if self.prepared.is_own_key || self.is_about_this(&found) {
+            return Some(Ok(Effect::Found(Box::new(found))));
+        }
+        let title = ErrorCode::IdempotencyKeyReused.title();
+        let operation = found.operation;
+        Some(Err(Error::misuse(format!("{title}: by operation {operation}"))))
+    }
+
+    /// The operation of this write that took effect, if a gateway knows one.
+    async fn find(&self, progress: &Progress) -> Option<Operation> {
         let inner = &self.held.inner;
-        let until_ms = now_ms() + 5_000;
+        let until_ms = now_ms() + ASK_WITHIN_MS;
         if let Some(id) = progress.operation
             && let Ok(Some(found)) = operation_of_id(inner, id, until_ms).await
+            && found.outcome == OperationOutcome::Applied
         {
-            if found.outcome == OperationOutcome::Applied {
-                progress.settling.judge(Said::Done, Beside::default());
-                return Some(Ok(Effect::Found(Box::new(found))));
-            }
-            // Of this attempt. Others may be under way still.
-            if found.outcome == OperationOutcome::NotApplied && progress.ids.attempts() == 1 {
-                progress.settling = Settling::new(self.held.is_numbered, self.prepared.condition);
-                let text = "the gateway's record says that it took no effect";
-                return Some(Err(Error::Unavailable(Details::local(text))));
-            }
+            return Some(found);
         }
         let (resource, key) = (&self.prepared.resource, &self.prepared.key);
         let found = operation_of_key(inner, resource, key, until_ms).await.ok()??;
-        (found.outcome == OperationOutcome::Applied).then(|| {
-            progress.settling.judge(Said::Done, Beside::default());
-            Ok(Effect::Found(Box::new(found)))
-        })
+        (found.outcome == OperationOutcome::Applied).then_some(found)
+    }
+
+    /// Whether the write that has a key of the caller's is this one.
+    fn is_about_this(&self, found: &Operation) -> bool {
+        let kind = match (self.prepared.call, &self.prepared.object) {
+            ("delete", None) => "delete_all",
+            (call, _) => call,
+        };
+        let digest = self.prepared.request.headers.get("repr-digest");
+        let same_bytes = match (&found.sha256, digest) {
+            (Some(stored), Some(sent)) => {
+                let stored = hex::decode(stored).unwrap_or_default();
+                sent.as_bytes() == body::header(&stored).as_bytes()
+            }
+            _ => true,
+        };
+        let same_object = found.key == self.prepared.object || kind == "commit";
+        found.kind.as_deref().is_none_or(|found| found == kind) && same_object && same_bytes
     }
 
     fn unknown(self: &Arc<Self>, progress: &mut Progress, last: Details) -> Error {

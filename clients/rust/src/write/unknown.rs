@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencegate_wire::json::{Operation, OperationOutcome};
 use fencegate_wire::{OperationId, ResourceName};
 
-use super::sending::{Effect, Writing};
+use super::sending::{Known, Writing};
 use crate::client::Inner;
 use crate::clock::{ms, now_ms, sleep_until_ms};
 use crate::error::{Details, Error};
@@ -109,11 +109,7 @@ impl OutcomeUnknown {
     /// [`Error::OutcomeUnknown`]: it is unknown still.
     pub async fn resolve(&self, within: Duration) -> Result<Settled, Error> {
         match &self.how {
-            How::Write(writing) => match writing.go_on(ms(within)).await {
-                Ok(effect) => Ok(Settled::applied(&effect)),
-                Err(Error::OutcomeUnknown(unknown)) => Err(Error::OutcomeUnknown(unknown)),
-                Err(error) => Ok(Settled::NotApplied(error)),
-            },
+            How::Write(writing) => writing.go_on(ms(within)).await.map(Settled::from),
             How::Forward(inner) => self.look_up(inner, ms(within)).await,
         }
     }
@@ -128,30 +124,14 @@ impl OutcomeUnknown {
         let How::Write(writing) = &self.how else {
             return self.resolve(within).await;
         };
-        let until_ms = now_ms() + ms(within);
-        let buried = loop {
-            if guard::bury(&writing.held).await {
-                break true;
-            }
-            if now_ms() >= until_ms {
-                break false;
-            }
-            sleep_until_ms(now_ms() + 250).await;
-        };
-        match writing.ask_finally().await {
-            Ok(Some(found)) if found.outcome == OperationOutcome::Applied => {
-                Ok(Settled::applied(&Effect::Found(Box::new(found))))
-            }
-            Ok(None) if buried => {
-                let text = "the lock is over, and no write has this key";
-                Ok(Settled::NotApplied(Error::Unavailable(Details::local(text))))
-            }
-            _ => Err(self.still()),
+        match guard::bury(&writing.held, within).await {
+            true => writing.ask_finally().await.map(Settled::from).ok_or_else(|| self.still()),
+            false => Err(self.still()),
         }
     }
 
     async fn look_up(&self, inner: &Inner, within_ms: u64) -> Result<Settled, Error> {
-        let until_ms = now_ms() + within_ms;
+        let until_ms = now_ms().saturating_add(within_ms);
         let Some(id) = self.operation else { return Err(self.still()) };
         let mut pause_ms = 100;
         loop {
@@ -180,18 +160,16 @@ impl OutcomeUnknown {
     }
 }
 
-impl Settled {
-    fn applied(effect: &Effect) -> Self {
-        match effect {
-            Effect::Answered(answered) => {
-                Self::Applied { operation: answered.operation, version: answered.version }
-            }
-            Effect::Found(found) => {
-                Self::Applied { operation: Some(found.operation), version: found.version }
-            }
+impl From<Known> for Settled {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Applied { operation, version } => Self::Applied { operation, version },
+            Known::NotApplied(error) => Self::NotApplied(error),
         }
     }
+}
 
+impl Settled {
     /// What the record of a forwarded request decides, if it does.
     fn of_forward(found: Operation) -> Option<Self> {
         match found.outcome.known()? {

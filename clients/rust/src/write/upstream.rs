@@ -17,12 +17,26 @@ use crate::clock::now_ms;
 use crate::error::{Details, Error};
 use crate::guard::held::Held;
 use crate::hooks::Event;
+use crate::machine::lease::Input;
 use crate::transport::answer::{JSON_BYTES_MAX, Reply, class_of};
 use crate::transport::body::Body;
 use crate::transport::request::{Request, RequestIds};
 
 /// Headers that say who writes; the guard sets them.
-const OURS: &[&str] = &["x-fence-token", "x-lock-id", "x-request-id", "authorization", "host"];
+const OURS: &[&str] = &[
+    "authorization",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "x-fence-seq",
+    "x-fence-token",
+    "x-lock-id",
+    "x-request-id",
+];
 
 /// A request to an upstream; `.await` sends it, once.
 #[must_use = "a request is sent when it is awaited"]
@@ -54,12 +68,19 @@ impl UpstreamBuilder {
     pub(crate) fn new(held: Arc<Held>, upstream: &str, method: Method, path: &str) -> Self {
         let mut wrong = None;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if upstream.is_empty() || upstream.len() > 64 || !upstream.bytes().all(is_name) {
+        let is_dots = |name: &str| matches!(name, "." | "..");
+        let is_named = (1..=64).contains(&upstream.len()) && upstream.bytes().all(is_name);
+        if !is_named || is_dots(upstream) {
             wrong = Some(Error::misuse("an upstream's name has 1 to 64 of A-Z a-z 0-9 _ - ."));
         }
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\' && byte != b'#';
         if !path.bytes().all(is_plain) || path.len() > 8_192 {
             wrong = Some(Error::misuse("a path at an upstream is encoded: visible ASCII"));
+        }
+        // Such a path would leave the upstream before the gateway sees it.
+        let plain = path.split('?').next().unwrap_or_default().to_ascii_lowercase();
+        if plain.split('/').any(|segment| is_dots(&segment.replace("%2e", "."))) {
+            wrong = Some(Error::misuse("no segment of a path at an upstream is . or .."));
         }
         if matches!(
             method,
@@ -101,6 +122,7 @@ impl UpstreamBuilder {
         let began_ms = now_ms();
         let held = &self.held;
         held.check()?;
+        held.learn(Input::Beat);
         // Under way until it is answered: a release waits for it.
         let _under_way = held.numbers.begin();
         let mut request = Request::new(
@@ -115,7 +137,8 @@ impl UpstreamBuilder {
         let reply = held.inner.transport.attempt_forward(&request, &RequestIds::new().next()).await;
         let result = match reply {
             Ok(answer) => {
-                answer.bytes_of_upstream().await.map_err(|detail| unknown(held, None, detail))
+                let whole = answer.bytes_of_upstream().await;
+                whole.map_err(|(operation, details)| unknown(held, operation, details))
             }
             Err(reply) => Err(failure(held, reply)),
         };
@@ -163,12 +186,13 @@ fn refused(held: &Held, problem: &Problem) -> Error {
 
 impl crate::transport::answer::Answer {
     /// An upstream's answer, whole. One that breaks off says nothing for sure.
-    async fn bytes_of_upstream(self) -> Result<UpstreamResponse, Details> {
+    async fn bytes_of_upstream(self) -> Result<UpstreamResponse, (Option<OperationId>, Details)> {
         let (status, headers) = (self.status.as_u16(), self.headers.clone());
         let operation =
             self.header("x-operation-id").and_then(|id| id.parse().ok()).map(OperationId);
         let broken = |detail: String| Details { attempts: 1, ..*Details::local(detail) };
-        let body = self.bytes(JSON_BYTES_MAX).await.map_err(|nothing| broken(nothing.detail))?;
+        let body = self.bytes(JSON_BYTES_MAX).await;
+        let body = body.map_err(|nothing| (operation, broken(nothing.detail)))?;
         Ok(UpstreamResponse { status, headers, body, operation })
     }
 }
