@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_history::{
-    Answer, Answered, Asked, Call, Change, Effect, Healed, History, Record, Rollback, Sealed,
+    Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback,
+    Sealed,
 };
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -26,6 +27,8 @@ pub struct Wishes {
     pub values: HashMap<Vec<u8>, (String, Option<u64>)>,
     /// The steps of commits, by their idempotency keys.
     pub commits: HashMap<String, Vec<(String, Change)>>,
+    /// Those of commits whose keys nobody was told, by their tokens.
+    pub keyless: HashMap<i64, Vec<(String, Change)>>,
 }
 
 #[derive(Debug, Default)]
@@ -38,8 +41,17 @@ struct Pages {
     grants: u64,
     /// Calls of steady callers that were answered with what they asked for.
     good: u64,
+    /// Calls of which the key, or the number, was chosen by somebody else, and has not been told.
+    loose: HashMap<u64, Loose>,
     /// Since when it is looked at who is served, and the places of the calls that were answered since.
     healed: Option<(u64, Vec<usize>)>,
+}
+
+/// What is not known of a write.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Loose {
+    key: bool,
+    number: bool,
 }
 
 /// The record of a run; cheap to clone.
@@ -71,6 +83,32 @@ impl Book {
                 self.pages().happened.push((moment(), Record::Intent(intent)));
             }
         }
+    }
+
+    /// What is written with this call has a key, and perhaps a number, that a library chooses.
+    pub fn leave_open(&self, call: u64) {
+        self.pages().loose.insert(call, Loose { key: true, number: true });
+    }
+
+    /// Which it chose, as far as it is told. `Some(None)`: it has no number.
+    pub fn learn(&self, call: u64, key: Option<String>, number: Option<Option<i64>>) {
+        let mut pages = self.pages();
+        let pages = &mut *pages;
+        let Some(place) = pages.places.get(&call).copied() else { return };
+        let loose = pages.loose.entry(call).or_default();
+        let (own_key, own_number) = match &mut pages.calls[place].asked {
+            Asked::Write(write) => (&mut write.idempotency_key, &mut write.sequence),
+            Asked::Commit { idempotency_key, sequence, .. } => (idempotency_key, sequence),
+            _ => return,
+        };
+        if let Some(key) = key {
+            (*own_key, loose.key) = (Some(key), false);
+        }
+        if let Some(number) = number {
+            (*own_number, loose.number) = (number, false);
+        }
+        let wishes = wishes_of(&pages.calls[place].asked);
+        pages.wishes.commits.extend(wishes.commits);
     }
 
     /// The upstream acts on a request.
@@ -165,7 +203,14 @@ impl Book {
 
     /// What was asked, for the reader of the ledger.
     pub fn wishes(&self) -> Wishes {
-        std::mem::take(&mut self.pages().wishes)
+        let mut pages = self.pages();
+        let mut wishes = std::mem::take(&mut pages.wishes);
+        for call in &pages.calls {
+            if let Asked::Commit { token, idempotency_key: None, steps, .. } = &call.asked {
+                wishes.keyless.insert(*token, steps.clone());
+            }
+        }
+        wishes
     }
 
     /// The history, with what the ledger holds at the end, and how calls ended by what was asked.
@@ -176,7 +221,8 @@ impl Book {
         let (calls, happened) =
             (std::mem::take(&mut pages.calls), std::mem::take(&mut pages.happened));
         let calls = calls.into_iter().map(|call| with_generation(call, &generations, &happened));
-        let calls: Vec<Call> = calls.collect();
+        let mut calls: Vec<Call> = calls.collect();
+        tie_up(&mut calls, &pages.loose, &held.writes);
         let mut records = in_order(calls, happened);
         records.extend(
             held.grants
@@ -229,13 +275,53 @@ fn wishes_of(asked: &Asked) -> Wishes {
     };
     match asked {
         Asked::Write(write) => put(&write.change),
-        Asked::Commit { steps, idempotency_key: Some(key), .. } => {
+        Asked::Commit { steps, idempotency_key, .. } => {
             steps.iter().for_each(|(_, change)| put(change));
-            wishes.commits.insert(key.clone(), steps.clone());
+            wishes.commits.extend(idempotency_key.clone().map(|key| (key, steps.clone())));
         }
         _ => {}
     }
     wishes
+}
+
+/// A key, or a number, that was never told is that of the line in the ledger which does the same under the same token: no
+/// two puts store the same value. A call that did not happen has none.
+fn tie_up(calls: &mut [Call], loose: &HashMap<u64, Loose>, lines: &[Committed]) {
+    let mut by_token: HashMap<i64, Vec<&Committed>> = HashMap::new();
+    for line in lines {
+        by_token.entry(line.token).or_default().push(line);
+    }
+    for call in calls {
+        let Some(loose) = loose.get(&call.number).filter(|it| **it != Loose::default()) else {
+            continue;
+        };
+        let (token, steps) = match &call.asked {
+            Asked::Write(write) => (write.token, vec![(&write.resource, &write.change)]),
+            Asked::Commit { token, steps, .. } => {
+                (*token, steps.iter().map(|(resource, change)| (resource, change)).collect())
+            }
+            _ => continue,
+        };
+        let Some((resource, _)) = steps.first().copied() else { continue };
+        let does_it = |line: &&&Committed| {
+            let here = steps.iter().filter(|(name, _)| *name == resource);
+            line.resource == *resource && here.map(|(_, change)| *change).eq(&line.changes)
+        };
+        let Some(line) = by_token.get(&token).and_then(|lines| lines.iter().find(does_it)) else {
+            continue;
+        };
+        let (key, number) = match &mut call.asked {
+            Asked::Write(write) => (&mut write.idempotency_key, &mut write.sequence),
+            Asked::Commit { idempotency_key, sequence, .. } => (idempotency_key, sequence),
+            _ => continue,
+        };
+        if loose.key {
+            key.clone_from(&line.idempotency_key);
+        }
+        if loose.number {
+            *number = line.sequence;
+        }
+    }
 }
 
 /// A delete is not told its generation. The ledger knows it; of one that it does not hold, only a

@@ -8,11 +8,76 @@ use std::thread::JoinHandle;
 use fence_tests::process::{Home, eventually};
 
 use crate::book::Book;
+use crate::driven::{Account, Troupe};
 
 /// How many client processes there are.
 pub const PROCESSES: usize = 3;
 /// How many callers each has.
 const CALLERS: u32 = 16;
+
+/// Who calls: processes of our own, or drivers of a client library.
+pub enum Callers {
+    /// Ours.
+    Crew(Crew),
+    /// A library's.
+    Troupe(Troupe),
+}
+
+impl Callers {
+    /// Freezes one process.
+    pub fn pause(&self, which: usize) {
+        match self {
+            Self::Crew(crew) => crew.pause(which),
+            Self::Troupe(troupe) => troupe.pause(which),
+        }
+    }
+
+    /// Lets a frozen one go on.
+    pub fn resume(&self, which: usize) {
+        match self {
+            Self::Crew(crew) => crew.resume(which),
+            Self::Troupe(troupe) => troupe.resume(which),
+        }
+    }
+
+    /// Kills one.
+    pub fn kill9(&mut self, which: usize) {
+        match self {
+            Self::Crew(crew) => crew.kill9(which),
+            Self::Troupe(troupe) => troupe.kill9(which),
+        }
+    }
+
+    /// Another one takes the place of one that was killed.
+    ///
+    /// # Errors
+    /// A driver that does not start.
+    pub async fn replace(&mut self, which: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Crew(crew) => crew.replace(which),
+            Self::Troupe(troupe) => troupe.replace(which).await?,
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is broken at present.
+    pub fn calm(&self, is_calm: bool) {
+        if let Self::Troupe(troupe) = self {
+            troupe.calm(is_calm);
+        }
+    }
+
+    /// Lets all of them end. Returns what drivers were told, and what is wrong about how they ended.
+    pub async fn end(self) -> (Option<Account>, Vec<String>) {
+        match self {
+            Self::Crew(crew) => (None, crew.end().await),
+            Self::Troupe(troupe) => {
+                let (account, trouble) = troupe.end().await;
+                (Some(account), trouble)
+            }
+        }
+    }
+}
 
 /// A client process.
 #[derive(Debug)]

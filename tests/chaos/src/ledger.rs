@@ -131,7 +131,9 @@ fn committed(row: &sqlx::postgres::PgRow, wishes: &Wishes) -> Result<Committed> 
         "delete" => vec![Change::Delete { key: key.unwrap_or_default() }],
         "delete_all" => vec![Change::DeleteAll],
         _ => {
-            let steps = idempotency_key.as_ref().and_then(|key| wishes.commits.get(key));
+            let token: i64 = row.try_get("token")?;
+            let by_key = idempotency_key.as_ref().and_then(|key| wishes.commits.get(key));
+            let steps = by_key.or_else(|| wishes.keyless.get(&token));
             let here = steps.into_iter().flatten().filter(|(name, _)| *name == resource);
             here.map(|(_, change)| change.clone()).collect()
         }

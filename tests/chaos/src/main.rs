@@ -10,6 +10,7 @@ mod client;
 mod crew;
 mod crowd;
 mod database;
+mod driven;
 mod faults;
 mod ledger;
 mod line;
@@ -72,6 +73,14 @@ enum Command {
         /// Where the history, the report and the logs are kept
         #[arg(long, default_value = "target/chaos")]
         out: PathBuf,
+        /// Let a client library call instead of our own client processes, by this command of its driver, which is
+        /// given `--real-time` besides; it speaks the protocol of `clients/conformance/README.md`
+        ///
+        /// Three of them run, each in a dozen stories at a time; they are killed and stand still like any process.
+        /// Outcomes that are unknown to them are found out once nothing is broken; exits with 1 as well if one stays
+        /// unknown, or if a guard says that it is held after somebody else was granted its lock.
+        #[arg(long, value_name = "CMD")]
+        client: Option<String>,
         /// Make a function of the ledger wrong, to see that it is noticed; `mutants` lists them
         #[arg(long)]
         mutant: Option<String>,
@@ -126,7 +135,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 println!("{:<26} {}", mutant.name, mutant.what);
             }
         }
-        Command::Run { minutes, seed, goodput, patroni, tools, faults, out, mutant } => {
+        Command::Run { minutes, seed, goodput, patroni, tools, faults, out, client, mutant } => {
             ensure!((0.0..=1000.0).contains(&minutes), "--minutes is between 0 and 1000");
             for fault in &faults {
                 let so = if patroni.is_some() { "with" } else { "without" };
@@ -145,6 +154,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 out,
                 patroni: patroni.map(|failover| Patroni { tools, failover }),
                 mutant: mutant.map(find).transpose()?,
+                client,
             };
             let report = run::run(&plan).await?;
             print!("\n{report}");

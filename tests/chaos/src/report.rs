@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::book::Outcomes;
+use crate::driven::Account;
 use crate::faults::Fault;
 
 /// What came of one kind of fault.
@@ -30,6 +31,8 @@ pub struct Report {
     pub seconds: u64,
     /// The mutant that was switched on, if any.
     pub mutant: Option<&'static str>,
+    /// What the drivers of a client library were asked and told, if they called.
+    pub client: Option<Account>,
     /// New timelines of Postgres that were proven to have lost nothing.
     pub adoptions: usize,
     /// How often all tokens were void from then on.
@@ -119,6 +122,9 @@ impl fmt::Display for Report {
             for (outcome, count) in by_outcome {
                 writeln!(f, "    {count:>8} {outcome}")?;
             }
+        }
+        if let Some(client) = &self.client {
+            write!(f, "{client}")?;
         }
         writeln!(f)?;
         for line in &self.trouble {

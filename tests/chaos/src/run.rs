@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 
 use crate::book::Book;
 use crate::client::{Client, stories};
-use crate::crew::Crew;
+use crate::crew::{Callers, Crew};
+use crate::driven::Troupe;
 use crate::faults::{Fault, Part};
 use crate::ledger::Object;
 use crate::mutants::Mutant;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub patroni: Option<Patroni>,
     /// What is made wrong on purpose.
     pub mutant: Option<&'static Mutant>,
+    /// The driver of a client library that calls instead of our own client processes.
+    pub client: Option<String>,
 }
 
 /// What has been seen so far.
@@ -90,7 +93,14 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         site.mutate(mutant.edits).await?;
     }
     let operator = Operator::start(&book, &site.fronts());
-    let crew = Crew::start(&book, &site.fronts(), plan.seed);
+    let fronts = site.fronts();
+    let crew = match &plan.client {
+        None => Callers::Crew(Crew::start(&book, &fronts, plan.seed)),
+        Some(driver) => {
+            let out = plan.out.clone();
+            Callers::Troupe(Troupe::start(&book, &fronts, plan.seed, driver, out).await?)
+        }
+    };
     let steady = plan.goodput.then(|| Steady::start(&book, &site.fronts()));
     let mut scene = Scene { site, crew, book: book.clone() };
     let mut log = Log::default();
@@ -101,7 +111,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     println!("{:>6.1} s  peace", began.elapsed().as_secs_f64());
     all_are_served(&book, &mut log.trouble).await;
     let Scene { mut site, crew, .. } = scene;
-    log.trouble.extend(crew.end().await);
+    let (client, trouble) = crew.end().await;
+    log.trouble.extend(trouble);
     if let Some(steady) = steady {
         steady.end().await?;
     }
@@ -148,6 +159,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         seed: plan.seed,
         seconds: began.elapsed().as_secs(),
         mutant: plan.mutant.map(|mutant| mutant.name),
+        client,
         adoptions,
         refences,
         faults_total: log.faults.values().map(|tally| tally.count).sum(),
@@ -233,6 +245,7 @@ impl Scene {
             let at = began.elapsed().as_secs_f64();
             let round = schedule.round();
             let mut struck = Vec::new();
+            self.crew.calm(false);
             for fault in &round {
                 struck.push(self.strike(*fault, &mut schedule.rng).await?);
             }
@@ -246,6 +259,7 @@ impl Scene {
                 back = prove_all(&mut provers) => back,
                 () = supervise(&mut self.site.nodes, &mut log.trouble) => BACK_WITHIN,
             };
+            self.crew.calm(true);
             let goodput = match plan.goodput && back < BACK_WITHIN {
                 true => self.goodput_is_back(wanted).await,
                 false => None,
@@ -431,6 +445,7 @@ mod tests {
                 out: PathBuf::new(),
                 patroni: None,
                 mutant: None,
+                client: None,
             };
             let mut schedule = Schedule::new(&plan);
             let mut seen = Vec::new();

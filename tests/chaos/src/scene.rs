@@ -12,7 +12,7 @@ use rand::seq::IndexedRandom as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::book::Book;
-use crate::crew::{Crew, PROCESSES};
+use crate::crew::{Callers, PROCESSES};
 use crate::crowd::Crowd;
 use crate::database::{Database, new_disk};
 use crate::faults::{Fault, Part};
@@ -88,7 +88,7 @@ pub struct Scene {
     /// The servers.
     pub site: Site,
     /// The clients.
-    pub crew: Crew,
+    pub crew: Callers,
     /// The record.
     pub book: Book,
 }
@@ -227,7 +227,7 @@ impl Scene {
             Fault::ClockShifted => site.nodes[target].set_clock(0)?,
             Fault::SweeperAtZero => set_horizon(site, ROLLBACK_HORIZON).await,
             Fault::ClientStop => self.crew.resume(target),
-            Fault::ClientKill => self.crew.replace(target),
+            Fault::ClientKill => self.crew.replace(target).await?,
             Fault::Overload | Fault::FullLine | Fault::Dawdlers => {
                 struck.crowd.iter().for_each(Crowd::leave);
             }

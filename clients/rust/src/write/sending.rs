@@ -20,6 +20,7 @@ use crate::guard::renewing;
 use crate::hooks::Event;
 use crate::machine::backoff::Backoff;
 use crate::machine::settling::{Beside, Condition, Said, Settling, Verdict};
+use crate::mutants;
 use crate::reading::views::{operation_of_id, operation_of_key};
 use crate::transport::answer::{Reply, class_of};
 use crate::transport::body;
@@ -477,7 +478,7 @@ enum Ended {
 }
 
 fn ended(progress: &Progress, last: Details) -> Ended {
-    match progress.settling.is_open() {
+    match progress.settling.is_open() && !mutants::is("unknown-is-not-applied") {
         true => Ended::Open(last),
         false => Ended::Failed(Error::Unavailable(Box::new(last))),
     }

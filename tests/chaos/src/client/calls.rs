@@ -315,6 +315,16 @@ impl Client {
         self.ask(asked, request, Got::read).await
     }
 
+    /// The version of a resource, if that can be had. It is not written down.
+    pub async fn version_of(&mut self, resource: &str) -> Option<i64> {
+        let any = usize::try_from(self.draw(0, self.shared.gateways.len() as u64)).ok()?;
+        let url = format!("{}{}", self.shared.gateways[any], resource_path(resource));
+        let patience = self.patience.unwrap_or(Duration::from_secs(3));
+        let answer = self.http.get(url).timeout(patience).send().await.ok()?;
+        let resource: Value = answer.error_for_status().ok()?.json().await.ok()?;
+        resource["version"].as_i64()
+    }
+
     /// Sends a request to an upstream. Returns the operation that it was admitted as, if that was told.
     pub(super) async fn forward(&mut self, resource: &str, token: i64) -> Option<Uuid> {
         let request = self.random_id();

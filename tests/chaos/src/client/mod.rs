@@ -21,9 +21,9 @@ use uuid::Uuid;
 use crate::line::{Line, moment};
 
 /// How many numbers a process has for its callers, those of late deliveries among them.
-const CALLERS_MAX: u32 = 100_000;
+pub const CALLERS_MAX: u32 = 100_000;
 /// How many numbers it has for its calls.
-const CALLS_MAX: u64 = 1_000_000_000;
+pub const CALLS_MAX: u64 = 1_000_000_000;
 /// The process that made a call.
 pub fn process_of(call: u64) -> u64 {
     call / CALLS_MAX

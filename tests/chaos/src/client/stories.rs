@@ -10,9 +10,9 @@ use super::{Client, Held};
 use crate::line::moment;
 
 /// Resources with sets that writers read, add to and write back.
-const SETS: [&str; 10] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"];
+pub const SETS: [&str; 10] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"];
 /// Resources with objects that are put and deleted.
-const PLAIN: [&str; 14] =
+pub const PLAIN: [&str; 14] =
     ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13"];
 /// Resources of the upstream, of each of its names.
 const FRONTED: [&str; 12] = [
@@ -20,9 +20,9 @@ const FRONTED: [&str; 12] = [
     "later:3", "later:4", "later:5",
 ];
 /// Objects of plain resources.
-const OBJECTS: [&str; 4] = ["a", "b", "c/d", "both"];
+pub const OBJECTS: [&str; 4] = ["a", "b", "c/d", "both"];
 /// A set that grew for longer than this is left alone, and another one begun.
-const SET_GROWS_US: u64 = 15_000_000;
+pub const SET_GROWS_US: u64 = 15_000_000;
 
 /// All resources that callers use.
 pub fn resources() -> impl Iterator<Item = &'static str> {
