@@ -12,6 +12,7 @@ use super::{Client, Inner, STREAMS_MAX};
 use crate::error::Error;
 use crate::guard::registry::Registry;
 use crate::hooks::{Event, Hooks};
+use crate::names;
 use crate::transport::credential::Credential;
 use crate::transport::urls::Urls;
 use crate::transport::{Patience, TraceParent, Transport};
@@ -196,7 +197,7 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::Misuse`]: one of the settings makes no sense.
     pub fn build(self) -> Result<Client, Error> {
-        let ttl = Ttl::new(self.ttl).map_err(Error::misuse)?;
+        let ttl = Ttl::new(names::whole_ms(self.ttl)?).map_err(Error::misuse)?;
         let owner = self.owner.unwrap_or_else(super::environment::default_owner);
         check_owner(&owner)?;
         let patience = self.patience;

@@ -20,6 +20,7 @@ use self::held::Held;
 use crate::clock::now_ms;
 use crate::error::{Error, LockLost};
 use crate::machine::lease::{Input, State};
+use crate::names;
 use crate::release;
 
 /// In what state a guard is.
@@ -136,7 +137,7 @@ impl Lock {
     /// # Errors
     /// As [`Lock::renew`], or [`Error::Misuse`]: the ttl is out of its bounds.
     pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
-        let ttl = Ttl::new(ttl).map_err(Error::misuse)?;
+        let ttl = Ttl::new(names::whole_ms(ttl)?).map_err(Error::misuse)?;
         renewing::renew_now(&self.held, Some(ttl)).await
     }
 

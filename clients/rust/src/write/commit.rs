@@ -16,7 +16,7 @@ use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use uuid::Uuid;
 
-use super::options::Options;
+use super::options::{Options, check_tags};
 use super::put::checked_content_type;
 use super::sending::{Effect, Receipt, Writing};
 use crate::encoding::multipart;
@@ -211,6 +211,9 @@ impl CommitBuilder {
             }
             if let Some(content_type) = &operation.content_type {
                 checked_content_type(content_type)?;
+            }
+            if let Some(tags) = &operation.if_match {
+                check_tags(tags)?;
             }
             resources.insert(&operation.resource);
         }

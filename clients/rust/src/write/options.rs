@@ -99,7 +99,8 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_tags(tags: &str) -> Result<(), Error> {
+/// The gateway's rules for the tags of a condition.
+pub(super) fn check_tags(tags: &str) -> Result<(), Error> {
     let good = tags == "*" || (tags.starts_with('"') && tags.ends_with('"') && tags.len() > 2);
     if !good || !tags.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         let title = ErrorCode::RequestMalformed.title();
