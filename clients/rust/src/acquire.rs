@@ -362,7 +362,7 @@ impl Acquisition {
             let pause_ms = match next {
                 Next::Take => match self.take(&heard, sent_ms).await {
                     Some(lock) => break Ok(lock),
-                    None => self.anew(&mut backoff, left_ms),
+                    None => self.anew(&mut backoff, left_ms).await,
                 },
                 // A gateway that did not wait as it was asked to is not asked at once.
                 Next::WaitOn if now < sent_ms + wait_ms.unwrap_or(0) / 2 => {
@@ -376,7 +376,7 @@ impl Acquisition {
                     backoff.next(draw(), floor_ms, left_ms).filter(|pause_ms| *pause_ms < left_ms)
                 }
                 Next::Again { .. } | Next::GiveUp => None,
-                Next::Anew => self.anew(&mut backoff, left_ms),
+                Next::Anew => self.anew(&mut backoff, left_ms).await,
                 Next::Later => Some(1_000 + portion(4_000, draw())),
             };
             let Some(pause_ms) = pause_ms else {
@@ -417,10 +417,12 @@ impl Acquisition {
         Request::new(Method::POST, "/locks").json(&body).waits(wait_ms.unwrap_or(0))
     }
 
-    /// The old id is over: another one.
-    fn anew(&mut self, backoff: &mut Backoff, left_ms: u64) -> Option<u64> {
+    /// The old id is over: another one. What may be left of the old one is given back first, or the new one
+    /// would find it in its way.
+    async fn anew(&mut self, backoff: &mut Backoff, left_ms: u64) -> Option<u64> {
         if self.machine.may_be_left() {
-            self.burial().in_background();
+            self.machine.forget();
+            self.burial().awaited(release::AWAITED).await;
         }
         self.id = LockId(Uuid::now_v7());
         self.machine.forget();

@@ -441,7 +441,16 @@ impl Writing {
         }
         let (resource, key) = (&self.prepared.resource, &self.prepared.key);
         let found = operation_of_key(inner, resource, key, until_ms).await.ok()??;
-        (found.outcome == OperationOutcome::Applied).then_some(found)
+        if found.outcome != OperationOutcome::Applied {
+            return None;
+        }
+        // By its key a commit tells one of its resources, by its id all of them.
+        if found.kind.as_deref() == Some("commit")
+            && let Ok(Some(whole)) = operation_of_id(inner, found.operation, until_ms).await
+        {
+            return Some(whole);
+        }
+        Some(found)
     }
 
     /// Whether the write that has a key of the caller's is this one.
