@@ -79,6 +79,7 @@ mod refusals;
 mod resource_polls;
 mod rig;
 mod room;
+mod rust_client;
 mod schedules;
 mod schedules_adoption;
 mod schedules_blobs;
