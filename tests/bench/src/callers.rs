@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use fence_core::wire::Lock;
 use fence_tests::client::object_path;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use crate::http::{Connection, request};
 use crate::load::Caller;
@@ -127,6 +131,90 @@ fn put_with(lock: &Lock, body: &[u8], key: Option<&str>) -> Arc<[u8]> {
     ];
     headers.extend(key.map(|key| ("idempotency-key", key)));
     request("PUT", &path, &headers, body).into()
+}
+
+/// A fenced put as our clients send it: each is a write of its own, with a key and a number that were not there before.
+pub struct OfClient {
+    path: String,
+    token: String,
+    lock: String,
+    digest: String,
+    body: Vec<u8>,
+    /// The number of the last one.
+    last: AtomicU64,
+}
+
+impl OfClient {
+    /// Puts of these bytes under a lock.
+    pub fn new(lock: &Lock, body: &[u8]) -> Self {
+        Self {
+            path: object_path(lock.resources[0].as_str(), "k"),
+            token: lock.token.to_string(),
+            lock: lock.id.to_string(),
+            digest: digest(body),
+            body: body.to_vec(),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// The next one.
+    fn next(&self) -> Vec<u8> {
+        let number = (self.last.fetch_add(1, Ordering::Relaxed) + 1).to_string();
+        let (key, id) = (Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
+        let headers = headers([&self.token, &self.lock, &key, &number, &id, &self.digest]);
+        request("PUT", &self.path, &headers, &self.body)
+    }
+}
+
+/// What our clients send with a put: these are its token, lock, key, number, its own id, and its digest.
+pub fn headers([token, lock, key, number, id, digest]: [&str; 6]) -> [(&'static str, &str); 10] {
+    [
+        ("x-fence-token", token),
+        ("x-lock-id", lock),
+        ("idempotency-key", key),
+        // A gateway that does not know it yet passes it over.
+        ("x-fence-key-kept", "1h"),
+        ("x-fence-seq", number),
+        ("content-type", "application/octet-stream"),
+        ("repr-digest", digest),
+        ("x-request-id", id),
+        ("user-agent", "fencegate-bench"),
+        ("accept", "*/*"),
+    ]
+}
+
+/// `Repr-Digest` of a body.
+pub fn digest(body: &[u8]) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(body)))
+}
+
+/// Puts as our clients do.
+pub struct AsClient {
+    connection: Connection,
+    put: Arc<OfClient>,
+}
+
+impl AsClient {
+    /// Over a connection of its own.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn new(address: SocketAddr, put: Arc<OfClient>) -> Result<Self> {
+        Ok(Self { connection: Connection::open(address).await?, put })
+    }
+}
+
+impl Caller for AsClient {
+    async fn call(&mut self) -> Result<()> {
+        let answer = self.connection.ask(&self.put.next()).await?;
+        ensure!(
+            (200..202).contains(&answer.status),
+            "{}: {}",
+            answer.status,
+            answer.body.escape_ascii()
+        );
+        Ok(())
+    }
 }
 
 /// Acquires a lock of its own and releases it.

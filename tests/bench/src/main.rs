@@ -6,6 +6,7 @@
 )]
 
 mod callers;
+mod client;
 mod compare;
 mod fill;
 mod fill_sqlite;
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::client::Client;
 use crate::compare::Compare;
 use crate::growth::Growth;
 use crate::lists::Lists;
@@ -69,6 +71,9 @@ enum Command {
     Growth(Growth),
     /// Measures who gets through while as many wait as there are connections; exits with 1 if it takes too long
     Room(Room),
+    /// Measures what a write costs this process by the Rust client, beside bare reqwest; exits with 1 if the client takes
+    /// too much more
+    Client(Client),
     /// Measures what callers are told under overload; exits with 1 if it is too little
     Overload(Overload),
 }
@@ -81,6 +86,7 @@ async fn main() -> ExitCode {
         Some(Command::Lists(lists)) => lists.run().await,
         Some(Command::Growth(growth)) => growth.run().await,
         Some(Command::Room(room)) => room.run().await,
+        Some(Command::Client(client)) => client.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
         None => cli.compare.run().await,
     };

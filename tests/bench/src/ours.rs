@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 
-use crate::callers::{Late, Locker, Same};
+use crate::callers::{AsClient, Late, Locker, Same};
 use crate::http::request;
 use crate::ledgers::Ledger;
 use crate::line;
@@ -59,7 +59,11 @@ pub async fn ours(
         _ => clustered(servers),
     };
     let measured = match path {
-        Path::Put => same(&prepared.puts, MANY, 200..202).await,
+        Path::Put => plain(servers, prepared, lasts).await,
+        Path::PutClient => {
+            let each = prepared.of_clients.iter().map(|put| AsClient::new(at, Arc::clone(put)));
+            measure(try_join_all(each).await?, Pace::Closed, warm_up(lasts), lasts).await
+        }
         Path::PutOne => same(&prepared.puts[..1], MANY, 200..202).await,
         Path::PutAlone => same(&prepared.puts, 1, 200..202).await,
         Path::PutEmbedded => same(&prepared.embedded, MANY, 200..202).await,
@@ -110,6 +114,16 @@ pub fn clustered(servers: &Servers) -> Meter {
     let gateway = servers.clustered.pid();
     let all = [gateway, servers.postgres.pid(), servers.etcd.pid(), servers.store.pid()];
     Meter::begin(&all, Some(gateway))
+}
+
+/// The plain puts.
+///
+/// # Errors
+/// Any answer that is not the one wanted.
+pub async fn plain(servers: &Servers, prepared: &Prepared, lasts: Duration) -> Result<Measured> {
+    let at = servers.clustered.address();
+    let each = prepared.puts.iter().map(|put| Same::new(at, Arc::clone(put), 200..202));
+    measure(try_join_all(each).await?, Pace::Closed, warm_up(lasts), lasts).await
 }
 
 /// The good writes of the comparison with stale ones.

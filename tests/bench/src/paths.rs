@@ -9,7 +9,9 @@ use serde::Serialize;
 pub enum Path {
     /// Fenced 1 KiB PUT, 64 connections, distinct resources, Postgres; pgbench, 64 clients
     Put,
-    /// The same, all on one resource; pgbench, 64 clients on one row
+    /// The same as our clients send it: with id of the lock, key, number and digest; plain puts of the same gateway
+    PutClient,
+    /// Fenced 1 KiB PUT, 64 connections, one resource; pgbench, 64 clients on one row
     PutOne,
     /// Fenced 1 KiB PUT, 1 connection; pgbench, 1 client
     PutAlone,
@@ -50,6 +52,7 @@ impl Path {
     pub fn wanted(self) -> Option<(Figure, f64)> {
         match self {
             Self::Put => Some((Figure::Throughput, 1.0)),
+            Self::PutClient => Some((Figure::Throughput, 0.85)),
             Self::PutOne => Some((Figure::Throughput, 2.0)),
             Self::PutAlone => Some((Figure::P50, 2.0)),
             Self::PutEmbedded => Some((Figure::Throughput, 0.5)),

@@ -7,7 +7,7 @@ use fence_core::wire::Lock;
 use fence_tests::client::object_path;
 use serde::Serialize;
 
-use crate::callers::{Same, put, put_keyed};
+use crate::callers::{OfClient, Same, put, put_keyed};
 use crate::http::request;
 use crate::ledgers::Ledgers;
 use crate::load::Caller as _;
@@ -35,7 +35,9 @@ pub struct Size {
 pub struct Prepared {
     /// Puts of 1 KiB, each to a resource of its own.
     pub puts: Vec<Arc<[u8]>>,
-    /// The same at the embedded gateway.
+    /// The same as our clients send them, of the same locks.
+    pub of_clients: Vec<Arc<OfClient>>,
+    /// Plain puts at the embedded gateway.
     pub embedded: Vec<Arc<[u8]>>,
     /// Reads of what those write.
     pub gets: Vec<Arc<[u8]>>,
@@ -88,6 +90,7 @@ impl Prepared {
         };
         Ok(Self {
             puts,
+            of_clients: locks.iter().map(|lock| Arc::new(OfClient::new(lock, &small))).collect(),
             embedded: each(&lock_all(&servers.embedded, &names).await?, &small),
             gets: names.iter().map(get).collect(),
             large: each(&large, &body(LARGE)),

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 
 use crate::line;
 use crate::load::{Pace, measure};
-use crate::ours::{among, clustered, good_alone};
+use crate::ours::{among, clustered, good_alone, plain};
 use crate::paths::Path;
 use crate::pgbench::{Statement, pgbench};
 use crate::prepared::{LARGE, MANY, Prepared};
@@ -43,11 +43,12 @@ pub async fn theirs(
         }
         Path::HandOver => return line::hand_over(servers, FEW_WAITERS, lasts).await.map(Some),
         Path::Ceiling => return Ok(None),
-        Path::Goodput | Path::Zombies => clustered(servers),
+        Path::PutClient | Path::Goodput | Path::Zombies => clustered(servers),
         _ => Meter::begin(&[pid], None),
     };
     let measured = match path {
         Path::Put => pgbench(servers, Statement::WriteOwn, MANY, lasts).await?,
+        Path::PutClient => plain(servers, prepared, lasts).await?,
         Path::PutOne => pgbench(servers, Statement::WriteOne, MANY, lasts).await?,
         Path::PutAlone => pgbench(servers, Statement::WriteOwn, 1, lasts).await?,
         Path::Get => pgbench(servers, Statement::Read, MANY, lasts).await?,
