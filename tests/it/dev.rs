@@ -1,4 +1,5 @@
 //! `fencegate dev`: a gateway in memory that says where it is, and ends with whoever started it.
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::process::Stdio;

@@ -1,4 +1,5 @@
 //! What a gateway says of itself: `/status`, and `Fencegate-Version` with every answer.
+#![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::time::Duration;

@@ -927,7 +927,9 @@ struct Bytes {
 fn decoded(text: Option<&String>, base64: Option<&String>) -> Vec<u8> {
     match (text, base64) {
         (Some(text), None) => text.clone().into_bytes(),
-        (None, Some(encoded)) => base64::engine::general_purpose::STANDARD.decode(encoded).unwrap(),
+        (None, Some(encoded)) => {
+            base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64")
+        }
         _ => panic!("text or base64"),
     }
 }
