@@ -166,7 +166,7 @@ async fn a_request_that_an_upstream_does_not_answer_is_an_operators_matter() {
         client.resolve_intent(intents[0].operation, "and again").await.unwrap();
     };
     let (next, ()) = tokio::join!(next, resolve);
-    next.unwrap();
+    drop(next.unwrap());
     assert!(client.intents().resource("u:1").all().await.unwrap().is_empty());
     assert_eq!(upstream.begun(), 1);
 }

@@ -224,7 +224,7 @@ async fn a_task_that_asks_for_its_own_lock_is_told_at_once() {
         let other = tokio::spawn(async move { other.lock("b").try_acquire().await });
         assert!(other.await.unwrap().unwrap().is_none());
         lock.release().await;
-        client.lock(["b", "c"]).acquire().await.unwrap();
+        drop(client.lock(["b", "c"]).acquire().await.unwrap());
     })
     .await
     .unwrap();
