@@ -1,5 +1,4 @@
 //! `GET /audit` and `GET /rejections` with `after`: followed by their users, nothing missed and nothing twice.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(
     clippy::disallowed_methods,
     reason = "a test measures on the real clock and starts tasks"

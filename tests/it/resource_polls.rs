@@ -1,5 +1,4 @@
 //! `GET /resources/{resource}?wait=&since=`: the answer comes when the resource's tag is another.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test measures and sleeps on the real clock")]
 
 use std::time::{Duration, Instant};
