@@ -78,7 +78,8 @@ impl Held {
             is_ours: grant.is_ours,
             is_numbered: grant.is_numbered,
             numbers: Arc::default(),
-            in_order: grant.is_ordered.then(tokio::sync::Mutex::default),
+            in_order: (grant.is_ordered && !crate::mutants::is("ignores-the-order"))
+                .then(tokio::sync::Mutex::default),
             renewing: Arc::default(),
             changed: Arc::default(),
             lease: Mutex::new(grant.lease),
@@ -151,6 +152,10 @@ impl Held {
     /// A write may be begun (CC21).
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.state() {
+            State::Uncertain if crate::mutants::is("refuses-the-uncertain") => {
+                Err(Error::lost(LossReason::Unconfirmed))
+            }
+            State::Released if crate::mutants::is("writes-when-released") => Ok(()),
             State::Held | State::Uncertain => Ok(()),
             State::Lost(reason) => Err(Error::LockLost(self.loss(reason))),
             State::Released => Err(Error::lost(LossReason::Released)),

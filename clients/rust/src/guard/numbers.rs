@@ -41,7 +41,9 @@ impl Numbers {
     pub(crate) fn next(&self) -> u64 {
         let mut state = self.lock();
         state.last += 1;
-        let number = state.last;
+        let number =
+            if crate::mutants::is("counts-from-zero") { state.last - 1 } else { state.last };
+        let number = if crate::mutants::is("shares-numbers") { shared() } else { number };
         state.open.insert(number);
         number
     }
@@ -70,12 +72,18 @@ impl Numbers {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.lock().under_way == 0 {
+            if self.lock().under_way == 0 || crate::mutants::is("leaves-at-once") {
                 return;
             }
             ended.await;
         }
     }
+}
+
+/// The next number of all guards, as a wrong client has it.
+fn shared() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
 }
 
 impl UnderWay {

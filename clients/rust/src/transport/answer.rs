@@ -74,6 +74,9 @@ impl Reply {
     /// Whether a call without effects, or with the same effect each time, is made again.
     pub(crate) fn is_retried(&self) -> bool {
         match self {
+            Self::Problem(problem) if crate::mutants::is("asks-the-absent-again") => {
+                problem.status == 404
+            }
             Self::Done(_) | Self::Unsendable(_) => false,
             Self::Problem(problem) => {
                 matches!(class_of(problem), Class::Unavailable | Class::OutcomeUnknown)
@@ -123,6 +126,7 @@ impl Foreign {
             ..*Details::local(&self.detail)
         });
         match self.status {
+            _ if crate::mutants::is("faults-all-proxies") => Error::GatewayFault(details),
             401 | 403 | 407 => Error::Denied(details),
             _ if self.is_retried() => Error::Unavailable(details),
             _ => Error::GatewayFault(details),
@@ -143,6 +147,9 @@ impl Answer {
             match piece {
                 Ok(Ok(Some(piece))) if whole.len() + piece.len() > limit => {
                     return Err(broken(format!("the answer is longer than {limit} bytes"), false));
+                }
+                Ok(Ok(Some(piece))) if crate::mutants::is("reads-the-first-piece") => {
+                    return Ok(piece);
                 }
                 Ok(Ok(Some(piece))) => whole.extend_from_slice(&piece),
                 Ok(Ok(None)) => return Ok(whole.freeze()),

@@ -66,12 +66,17 @@ impl Transport {
     ) -> Result<Self, Error> {
         let client = |builder: reqwest::ClientBuilder| {
             let agent = concat!("fencegate-rust/", env!("CARGO_PKG_VERSION"), " (tokio)");
+            let agent = if crate::mutants::is("has-no-name") { "client" } else { agent };
             let builder = builder.user_agent(agent).connect_timeout(patience.connect);
-            let builder = builder.redirect(reqwest::redirect::Policy::none()).http1_only();
+            let follows = crate::mutants::is("follows-redirects");
+            let none = reqwest::redirect::Policy::none();
+            let redirects = if follows { reqwest::redirect::Policy::limited(3) } else { none };
+            let builder = builder.redirect(redirects).http1_only();
             let built = builder.pool_max_idle_per_host(64).build();
             built.map_err(|error| Error::misuse(format!("no HTTP client: {}", causes(&error))))
         };
-        let direct = client(builder().no_proxy())?;
+        let proxied = crate::mutants::is("uses-the-proxy");
+        let direct = client(if proxied { builder() } else { builder().no_proxy() })?;
         let all_local = urls.all().iter().all(|base| base.is_loopback);
         let outward = if all_local { direct.clone() } else { client(builder())? };
         let answer_within_ms = AtomicU64::new(0);
@@ -94,6 +99,9 @@ impl Transport {
 
     /// How long to wait for the head of an answer to a call that does not wait.
     pub(crate) fn head_ms(&self) -> u64 {
+        if crate::mutants::is("waits-too-briefly") {
+            return 5_000;
+        }
         ms(self.patience.head).max(self.answer_within_ms.load(Ordering::Relaxed))
     }
 
@@ -106,6 +114,7 @@ impl Transport {
             Reply::Foreign(foreign) => foreign.status == 401,
             _ => false,
         };
+        let asks_twice = asks_twice && !crate::mutants::is("asks-for-one-credential");
         if unauthorized && asks_twice && self.credential.is_some() {
             return self.send_once(request, id).await;
         }
@@ -170,7 +179,8 @@ impl Transport {
             Ok(built) => built,
             Err(error) => return (place, Err(Reply::Unsendable(error))),
         };
-        let usual_ms = self.head_ms().saturating_add(request.wait_ms);
+        let wait_ms = if crate::mutants::is("forgets-its-wait") { 0 } else { request.wait_ms };
+        let usual_ms = self.head_ms().saturating_add(wait_ms);
         let head_ms = request.within_ms.map_or(usual_ms, |within_ms| within_ms.min(usual_ms));
         let head = sending::send(client, built, progress, head_ms).await;
         (place, head.map_err(Reply::Nothing))
@@ -189,7 +199,8 @@ impl Transport {
         request: &Request,
         id: &str,
     ) -> Result<(reqwest::Request, sending::Progress), Error> {
-        let mut headers = self.headers.clone();
+        let dropped = crate::mutants::is("drops-headers");
+        let mut headers = if dropped { HeaderMap::new() } else { self.headers.clone() };
         headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(REQUEST_ID, id);
@@ -246,12 +257,15 @@ impl Transport {
 
 /// Whether an answer says which of our requests it is about.
 fn is_echoed(headers: &HeaderMap, id: &str) -> bool {
-    headers.get(REQUEST_ID).is_some_and(|echo| echo.as_bytes() == id.as_bytes())
+    let echo = headers.get(REQUEST_ID);
+    crate::mutants::is("believes-anybody")
+        || echo.is_some_and(|echo| echo.as_bytes() == id.as_bytes())
 }
 
 /// `Retry-After` counts if the document does not say it.
 fn with_retry_after(problem: Problem, head: &Foreign) -> Problem {
     let header = head.retry_after_ms.and_then(|ms| i64::try_from(ms).ok());
+    let header = header.filter(|_| !crate::mutants::is("ignores-retry-after-headers"));
     Problem { retry_after_ms: problem.retry_after_ms.or(header), ..problem }
 }
 
@@ -271,6 +285,8 @@ fn foreign(answer: &Answer, is_ours: bool) -> Foreign {
 /// Whether the next gateway is asked instead (CC3).
 fn is_elsewhere_better(reply: &Reply) -> bool {
     match reply {
+        _ if crate::mutants::is("stays-with-the-dead") => false,
+        Reply::Problem(_) if crate::mutants::is("leaves-at-any-refusal") => true,
         Reply::Nothing(_) => true,
         Reply::Problem(problem) => matches!(
             ErrorCode::parse(&problem.code),

@@ -116,6 +116,9 @@ fn written(
     let key = key.to_string();
     match effect {
         Effect::Answered(Answered { etag, was_created, was_replayed, body, .. }) => {
+            if body["sha256"].is_null() && crate::mutants::is("wants-a-digest") {
+                return Err(Error::GatewayFault(Details::local("no digest")));
+            }
             let read: json::Written = serde_json::from_value(body).map_err(|error| {
                 let text = format!("the write took effect, but its answer cannot be read: {error}");
                 Error::GatewayFault(Details::local(text))
@@ -128,7 +131,7 @@ fn written(
                 size: Some(read.size),
                 sha256: read.sha256,
                 operation: read.operation,
-                created: Some(was_created),
+                created: Some(was_created != crate::mutants::is("mixes-up-created")),
                 replayed: was_replayed,
                 receipt,
             })

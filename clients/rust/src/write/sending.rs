@@ -200,6 +200,9 @@ impl Writing {
         // First what costs nothing: is there a record of it?
         let result = match self.ask(&mut progress).await {
             Some(found) => found,
+            None if crate::mutants::is("resolves-by-asking-alone") => {
+                Err(self.unknown(&mut progress, *Details::local("asked")))
+            }
             None => match self.attempts(&mut progress, until_ms).await {
                 Ok(effect) => Ok(effect),
                 Err(Ended::Failed(error)) => Err(error),
@@ -234,9 +237,14 @@ impl Writing {
             return Some(known.again());
         }
         let asked_ms = now_ms();
-        let known = match self.ask(&mut progress).await {
+        let asked = match crate::mutants::is("abandons-blindly") {
+            true => Some(Err(Error::Unavailable(Details::local("nobody was asked")))),
+            false => self.ask(&mut progress).await,
+        };
+        let known = match asked {
             Some(Ok(effect)) => Some(Known::of(&effect)),
             Some(Err(error)) => Some(Known::NotApplied(error)),
+            None if crate::mutants::is("doubts-the-buried") => None,
             None => self.is_nowhere(&progress, asked_ms).await.then(|| {
                 let text = "the lock is over, and no write has this key";
                 Known::NotApplied(Error::Unavailable(Details::local(text)))
@@ -266,9 +274,12 @@ impl Writing {
 
     async fn renew_first(&self) -> Result<(), Error> {
         let held = &self.held;
+        if crate::mutants::is("uploads-unconfirmed") {
+            return Ok(());
+        }
         let Some(body) = &self.prepared.request.body else { return Ok(()) };
         let is_due = held.with_lease(|lease| lease.is_stale_for_upload(now_ms()));
-        if is_due && body.is_large().await {
+        if (is_due || crate::mutants::is("renews-before-all-uploads")) && body.is_large().await {
             match renewing::renew_now(held, None).await {
                 // A guard that nobody confirms may still be good: the gateway judges the write.
                 Ok(()) | Err(Error::Unavailable(_)) => {}
@@ -307,6 +318,9 @@ impl Writing {
                 },
                 Verdict::Refused => return Err(Ended::Failed(self.refused(reply, progress))),
                 Verdict::Again => {
+                    if crate::mutants::is("renumbers-while-open") {
+                        progress.number = None;
+                    }
                     last = details(&reply, progress.ids.attempts());
                     if let Reply::Unsendable(error) = reply {
                         return Err(unsendable(progress, error, last));
@@ -324,9 +338,11 @@ impl Writing {
                 }
             };
             debug_assert_eq!(verdict, Verdict::Again);
+            let again = crate::mutants::is("sends-streams-twice")
+                || crate::mutants::is("always-tries-again");
             let is_replayable =
                 prepared.request.body.as_ref().is_none_or(|body| body.is_replayable());
-            if !prepared.retries || !is_replayable {
+            if !prepared.retries || (!is_replayable && !again) {
                 return Err(ended(progress, last));
             }
             // 4. A pause.
@@ -344,7 +360,11 @@ impl Writing {
     async fn attempt(&self, progress: &mut Progress) -> Reply {
         let held = &self.held;
         let mut request = self.prepared.request.clone();
-        if held.is_numbered {
+        if crate::mutants::is("changes-its-key") {
+            request = request.header("idempotency-key", &uuid::Uuid::now_v7().to_string());
+        }
+        let numbered = held.is_numbered || crate::mutants::is("numbers-everything");
+        if numbered && !crate::mutants::is("sends-no-number") {
             let number = *progress.number.get_or_insert_with(|| held.numbers.next());
             request = request.header("x-fence-seq", &number.to_string());
         }
@@ -361,16 +381,22 @@ impl Writing {
 
     fn judge(&self, progress: &mut Progress, reply: &Reply) -> Verdict {
         let overlaps = |under_way: &UnderWay| under_way.overlapped() && !progress.was_told_unknown;
+        let overlaps = |under_way: &UnderWay| {
+            (overlaps(under_way) || crate::mutants::is("always-renumbers"))
+                && !crate::mutants::is("never-renumbers")
+                && (progress.ids.attempts() < 9 || !crate::mutants::is("renumbers-eight-times"))
+        };
+        let after = progress.was_told_unknown && crate::mutants::is("renumbers-after-unknown");
         let earlier = |number| self.held.numbers.is_earlier_open(number);
         let beside = Beside {
-            overlapped: progress.under_way.as_ref().is_some_and(overlaps),
+            overlapped: progress.under_way.as_ref().is_some_and(overlaps) || after,
             earlier_is_open: progress.number.is_some_and(earlier),
         };
         let said = match reply {
             Reply::Done(_) => Said::Done,
             Reply::Problem(problem) => {
                 let class = class_of(problem);
-                if class == Class::LockLost {
+                if class == Class::LockLost && !crate::mutants::is("ignores-refused-writes") {
                     self.held.refused(problem);
                 }
                 let busy = class == Class::Busy && self.prepared.rides_out;
@@ -400,6 +426,12 @@ impl Writing {
     /// of the time for which it is kept (CC20).
     async fn may_send(&self, progress: &Progress) -> bool {
         let Some(first_ms) = progress.first_ms else { return true };
+        if crate::mutants::is("sends-for-ever") {
+            return true;
+        }
+        if crate::mutants::is("trusts-its-own-hour") {
+            return now_ms().saturating_sub(first_ms) < 1_800_000;
+        }
         let inner = &self.held.inner;
         let known = |ms: u64| (ms > 0).then_some(ms);
         let mut kept_ms = known(inner.keys_kept_ms.load(Ordering::Relaxed));
@@ -417,9 +449,20 @@ impl Writing {
     /// Looks the write up: by its operation, or else by its key (CC24). `None`: that decides nothing. A record that
     /// one attempt took no effect decides nothing either: a proxy may have made two of it.
     async fn ask(&self, progress: &mut Progress) -> Option<Result<Effect, Error>> {
+        if crate::mutants::is("never-asks") {
+            return None;
+        }
+        let not_found = || Some(Err(Error::Unavailable(Details::local("it is not there"))));
+        if crate::mutants::is("believes-a-no") && progress.operation.is_some() {
+            return not_found();
+        }
         let asked =
             tokio::time::timeout(Duration::from_millis(2 * ASK_WITHIN_MS), self.find(progress));
-        let found = asked.await.ok()??;
+        let found = asked.await.ok()?;
+        if found.is_none() && crate::mutants::is("takes-nothing-for-a-no") {
+            return not_found();
+        }
+        let found = found?;
         progress.settling.judge(Said::Done, Beside::default());
         if self.prepared.is_own_key || self.is_about_this(&found) {
             return Some(Ok(Effect::Found(Box::new(found))));
@@ -433,7 +476,7 @@ impl Writing {
     async fn find(&self, progress: &Progress) -> Option<Operation> {
         let inner = &self.held.inner;
         let until_ms = now_ms() + ASK_WITHIN_MS;
-        if let Some(id) = progress.operation
+        if let Some(id) = progress.operation.filter(|_| !crate::mutants::is("asks-by-key-alone"))
             && let Ok(Some(found)) = operation_of_id(inner, id, until_ms).await
             && found.outcome == OperationOutcome::Applied
         {
@@ -523,7 +566,8 @@ async fn effect(reply: Reply) -> Result<Effect, Reply> {
         version: number("x-resource-version"),
         etag: header("etag"),
         was_created: answer.status == reqwest::StatusCode::CREATED,
-        was_replayed: answer.header("idempotent-replayed") == Some("true"),
+        was_replayed: answer.header("idempotent-replayed") == Some("true")
+            && !crate::mutants::is("hides-replays"),
         body: Value::Null,
     };
     if answer.status != reqwest::StatusCode::NO_CONTENT {

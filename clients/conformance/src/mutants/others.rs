@@ -1,0 +1,98 @@
+//! All else: updates, scopes, reading, the feed, elections, handing over.
+
+use super::{Mutant, mutant};
+
+pub(super) const ALL: &[Mutant] = &[
+    mutant("updates-once", "updates once, whatever changes meanwhile", &["update-again"]),
+    mutant("updates-for-ever", "updates again and again for ever", &["update-often"]),
+    mutant("updates-without-reading", "takes what it updates for absent", &["update-present"]),
+    mutant(
+        "hides-failed-updates",
+        "takes an update that failed for one that was not needed",
+        &["update-failed"],
+    ),
+    mutant("writes-what-is-kept", "writes although nothing shall change", &["update-keep"]),
+    mutant("deletes-anything", "deletes whatever is there", &["update-delete"]),
+    mutant("hides-failures", "does not tell how the body failed", &["leave-body-wins"]),
+    mutant("keeps-the-lock", "does not release at the end of the scope", &["leave-releases"]),
+    mutant("leaves-at-once", "does not wait for its writes", &["leave-waits"]),
+    mutant("fails-with-its-release", "fails when the release does", &["leave-release-fails"]),
+    mutant("interrupts-the-heedless", "ends a body that ignores the loss", &["leave-ignore"]),
+    mutant(
+        "lets-the-body-run",
+        "does not end the body when the lock is lost",
+        &["leave-interrupted"],
+    ),
+    mutant("forgets-why", "does not tell why the lock was lost", &["leave-lost"]),
+    mutant("releases-what-is-lost", "releases what the gateway has taken", &["leave-superseded"]),
+    mutant(
+        "leaves-the-unconfirmed",
+        "does not release what was not confirmed",
+        &["leave-unconfirmed"],
+    ),
+    mutant("reads-nothing-whole", "finds every object too large", &["read-get"]),
+    mutant(
+        "never-resumes",
+        "does not go on where a stream broke off",
+        &["read-resumed", "read-short"],
+    ),
+    mutant(
+        "resumes-anything",
+        "goes on with what is another object by now",
+        &["read-resumed-changed"],
+    ),
+    mutant("resumes-for-ever", "goes on however often a stream breaks", &["read-resumed-often"]),
+    mutant("checks-no-digests", "does not check digests", &["read-digest"]),
+    mutant("reads-one-page", "reads one page of a list", &["read-list"]),
+    mutant("ends-at-empty-pages", "takes an empty page for the last", &["read-list-empty"]),
+    mutant("downloads-in-place", "writes into the file that it replaces", &["read-download"]),
+    mutant(
+        "begins-the-feed-anew",
+        "reads the feed from its beginning when a stream broke",
+        &["feed-reconnects"],
+    ),
+    mutant(
+        "polls-the-feed",
+        "asks again and again instead of following the stream",
+        &["feed-stream"],
+    ),
+    mutant("tells-twice", "tells events twice", &["feed-each-once"]),
+    mutant("gives-up-the-feed", "gives up when a stream ends", &["feed-refused"]),
+    mutant(
+        "ends-at-voids",
+        "ends at a void cursor although it shall go on",
+        &["feed-void-continue"],
+    ),
+    mutant("goes-on-behind-voids", "goes on behind a void cursor without a word", &["feed-void"]),
+    mutant(
+        "buries-live-streams",
+        "takes a stream for dead after half a minute",
+        &["feed-comments", "feed-dead"],
+    ),
+    mutant("parses-piece-by-piece", "takes the pieces of a stream for lines", &["feed-pieces"]),
+    mutant("is-elected-once", "does not stand again after a loss", &["elect-rejoins"]),
+    mutant("lets-nobody-finish", "stands again before its work has ended", &["elect-stops-first"]),
+    mutant(
+        "resigns-silently",
+        "does not release when it resigns",
+        &["elect-resigns", "elect-fails"],
+    ),
+    mutant("repeats-leaders", "tells the same leader again and again", &["observe"]),
+    mutant("shuffles-nothing", "takes shards in order", &["shards"]),
+    mutant("sets-fences-without-order", "does not send the order of a fence", &["fence-set"]),
+    mutant("hands-over-in-plain", "hands over in another form", &["transfer"]),
+    mutant("transfers-with-a-signal", "gives the signal when it hands over", &["transfer-ends"]),
+    mutant("adopts-for-once", "does not renew what it took over", &["adopt-renews"]),
+    mutant("forwards-with-a-key", "numbers requests to upstreams", &["upstream-once"]),
+    mutant("forwards-twice", "sends a request to an upstream again", &["upstream-cut"]),
+    mutant(
+        "drops-keys-of-others",
+        "drops the caller's key of a request to an upstream",
+        &["upstream-key"],
+    ),
+    mutant(
+        "never-looks-up",
+        "does not ask what became of a request to an upstream",
+        &["upstream-resolve"],
+    ),
+];
