@@ -57,6 +57,7 @@ const LEDGER: &[ErrorCode] = &[
     ErrorCode::LedgerUnavailable,
     ErrorCode::ResourceBusy,
     ErrorCode::OutcomeUnknown,
+    ErrorCode::ShuttingDown,
 ];
 
 /// Codes of a JSON body.
@@ -131,7 +132,7 @@ problems! {
     ListProblems = [EVERYWHERE, LEDGER];
     /// `POST /locks`
     AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull, ErrorCode::ShuttingDown,
+        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
         ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
         ErrorCode::ResourceDraining, ErrorCode::ResourceNameInvalid,
         ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
@@ -158,10 +159,10 @@ problems! {
     /// A look at one's own lock.
     LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
     /// A stream of events.
-    EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound, ErrorCode::ShuttingDown]];
+    EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
     /// The feed of committed writes.
     FeedProblems =
-        [EVERYWHERE, LEDGER, &[ErrorCode::EventsCursorVoid, ErrorCode::ShuttingDown]];
+        [EVERYWHERE, LEDGER, &[ErrorCode::EventsCursorVoid]];
     /// A release.
     ReleaseProblems = [EVERYWHERE, LEDGER];
     /// A look at a resource.
