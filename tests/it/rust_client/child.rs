@@ -19,11 +19,18 @@ pub fn tell(what: impl std::fmt::Display) {
     println!("\n{MARK}{what}");
 }
 
-/// Starts a test of this folder that is ignored otherwise, with these variables.
+/// Is set in a process that a test started to play its other part.
+const IS_CHILD: &str = "TEST_IS_CHILD";
+
+/// Whether this process is one that the test itself started, to play its other part.
+pub fn is_child() -> bool {
+    std::env::var_os(IS_CHILD).is_some()
+}
+
+/// Starts a test of this folder once more, in a process of its own, with these variables.
 fn start(test: &str, variables: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let file = if test.starts_with("streams_") { "streams" } else { "child" };
-    command.args(["--exact", &format!("rust_client::{file}::{test}"), "--ignored", "--nocapture"]);
+    command.args(["--exact", &format!("rust_client::{test}"), "--nocapture"]).env(IS_CHILD, "1");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FENCE_") {
             command.env_remove(name);
@@ -33,7 +40,7 @@ fn start(test: &str, variables: &[(&str, &str)]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Runs such a test to its end, which must be a good one; what it told.
+/// Runs it so to its end, which must be a good one; what it told.
 pub async fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let output = tokio::time::timeout(DEADLINE, start(test, variables).wait_with_output()).await;
     let output = output.expect("it ends").unwrap();
@@ -44,10 +51,14 @@ pub async fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_holder_that_was_stopped_for_too_long_knows_it_before_it_writes() {
+    if is_child() {
+        return hold_a_lock().await;
+    }
     let gateway = Dev::start().await;
     let proxy = Proxy::start(gateway.address()).await;
     let http = gateway.http();
-    let mut holder = start("holds_a_lock", &[("TEST_URL", &proxy.url())]);
+    let test = "child::a_holder_that_was_stopped_for_too_long_knows_it_before_it_writes";
+    let mut holder = start(test, &[("TEST_URL", &proxy.url())]);
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
     let mut told = async || {
         loop {
@@ -73,9 +84,7 @@ async fn a_holder_that_was_stopped_for_too_long_knows_it_before_it_writes() {
 }
 
 /// Its one thread stands at standard input, so that nothing else happens between the waking and the write.
-#[tokio::test]
-#[ignore = "another test runs it in a process of its own"]
-async fn holds_a_lock() {
+async fn hold_a_lock() {
     let client = client(&std::env::var("TEST_URL").unwrap());
     let lock = client.lock("r").ttl(Duration::from_secs(2)).acquire().await.unwrap();
     lock.put("k", "mine").await.unwrap();
@@ -88,6 +97,10 @@ async fn holds_a_lock() {
 
 #[tokio::test]
 async fn a_client_is_made_as_the_environment_says() {
+    if is_child() {
+        return take_settings_from_the_environment().await;
+    }
+    let test = "child::a_client_is_made_as_the_environment_says";
     let gateway = Dev::start().await;
     let proxy = Proxy::start(gateway.address()).await;
     let dead = "http://127.0.0.1:1";
@@ -96,7 +109,7 @@ async fn a_client_is_made_as_the_environment_says() {
     std::fs::write(&secret, "from-a-file\n").unwrap();
     let urls = format!("{dead},{}", proxy.url());
     let told = child(
-        "takes_its_settings_from_the_environment",
+        test,
         &[
             ("FENCE_URL", &urls),
             ("FENCE_OWNER", "nightly"),
@@ -120,14 +133,12 @@ async fn a_client_is_made_as_the_environment_says() {
         (vec![url, ("FENCE_CERT_FILE", "/nowhere/cert.pem")], "both or none"),
         (vec![url, ("FENCE_OWNER", "two\nlines")], "control characters"),
     ] {
-        let told = child("takes_its_settings_from_the_environment", &variables).await;
+        let told = child(test, &variables).await;
         assert!(told[0].starts_with("refused: ") && told[0].contains(why), "{why}: {told:?}");
     }
 }
 
-#[tokio::test]
-#[ignore = "another test runs it in a process of its own"]
-async fn takes_its_settings_from_the_environment() {
+async fn take_settings_from_the_environment() {
     match Client::from_env() {
         Ok(client) => {
             client.lock("r").acquire().await.unwrap().release().await;

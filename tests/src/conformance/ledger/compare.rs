@@ -107,12 +107,20 @@ fn mark(verdict: &MarkVerdict) -> String {
     }
 }
 
+/// What one act recorded, which has one time: in whatever order its items were taken.
+fn audited_at_once(entries: &[(i64, AuditEntry)]) -> Vec<String> {
+    let newest = entries.iter().map(|(number, _)| *number).max();
+    let mut lines: Vec<_> = entries.iter().map(|(_, entry)| audited(entry)).collect();
+    lines.sort();
+    lines.iter().map(|line| format!("audit until {newest:?} {line}")).collect()
+}
+
 /// All but the time.
-fn audited((number, entry): &(i64, AuditEntry)) -> String {
+fn audited(entry: &AuditEntry) -> String {
     let AuditEntry { action, resource, owner, previous_owner, token, reason, request_id, .. } =
         entry;
     format!(
-        "audit {number} {action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
+        "{action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
          {request_id:?}"
     )
 }
@@ -339,7 +347,8 @@ pub async fn everything(
     open.sort();
     seen.extend(open);
     let audit = AuditFilter { limit: i64::MAX, ..AuditFilter::default() };
-    seen.extend(ledger.audit(audit).await.expect("read").iter().map(audited));
+    let audit = ledger.audit(audit).await.expect("read");
+    seen.extend(audit.chunk_by(|one, next| one.1.at == next.1.at).flat_map(audited_at_once));
     let records = ledger.locks(locks).await.expect("read");
     for (id, record) in locks.iter().zip(records) {
         let record = record.map(|record| {

@@ -90,7 +90,13 @@ pub async fn acts_have_the_same_outcome_as_in_memory(ledger: &dyn Ledger, seed: 
             let expected = everything(&memory, locks, &operations).await;
             let found = everything(ledger, locks, &operations).await;
             for (expected, found) in expected.iter().zip(&found) {
-                assert_eq!(expected, found, "seed {seed}, after act {number}");
+                let since = history.iter().rev().take(LOOK).rev();
+                assert_eq!(
+                    expected,
+                    found,
+                    "seed {seed}, after act {number}: {:#?}",
+                    since.collect::<Vec<_>>()
+                );
             }
             assert_eq!(expected.len(), found.len(), "seed {seed}, after act {number}");
         }
