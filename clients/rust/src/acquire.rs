@@ -198,7 +198,6 @@ impl LockBuilder {
         self.wait = None;
         match self.acquire().await {
             Ok(lock) => Ok(Some(lock)),
-            Err(error) if crate::mutants::is("fails-to-try") => Err(error),
             Err(Error::Busy(Busy { kind: BusyKind::LockHeld, .. })) => Ok(None),
             Err(error) => Err(error),
         }
@@ -233,8 +232,7 @@ impl Wish {
     fn of(builder: &LockBuilder) -> Result<Self, Error> {
         let inner = &builder.client.inner;
         let resources = builder.resources.clone().map_err(Error::misuse)?;
-        let unchecked = crate::mutants::is("checks-no-limits");
-        if !unchecked && (resources.is_empty() || resources.len() > LOCK_RESOURCES_MAX) {
+        if resources.is_empty() || resources.len() > LOCK_RESOURCES_MAX {
             let text = format!("a lock is on 1 to {LOCK_RESOURCES_MAX} resources");
             return Err(Error::misuse(text));
         }
@@ -330,9 +328,6 @@ impl Acquisition {
             Patience::Forever => u64::MAX,
         };
         let (id, machine) = (LockId(Uuid::now_v7()), Acquiring::new(wish.patience));
-        let id = if crate::mutants::is("makes-old-ids") { LockId(Uuid::new_v4()) } else { id };
-        let one = LockId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_00aa));
-        let id = if crate::mutants::is("has-one-lock-id") { one } else { id };
         let runtime = Handle::current();
         Self { inner, wish, id, machine, under_id: 0, began_ms, until_ms, runtime }
     }
@@ -382,7 +377,6 @@ impl Acquisition {
                 }
                 Next::Again { .. } | Next::GiveUp => None,
                 Next::Anew => self.anew(&mut backoff, left_ms).await,
-                Next::Later if crate::mutants::is("crowds-the-line") => Some(0),
                 Next::Later => Some(1_000 + portion(4_000, draw())),
             };
             let Some(pause_ms) = pause_ms else {
@@ -412,16 +406,12 @@ impl Acquisition {
         let body = AcquireRequest {
             resource,
             resources,
-            ttl: Some(wish.ttl).filter(|_| !crate::mutants::is("forgets-the-ttl")),
+            ttl: Some(wish.ttl),
             max_hold: wish.max_hold,
             metadata: wish.metadata.clone(),
             only_if_exists: wish.only_if_exists,
             owner: wish.owner.clone(),
-            id: Some(if crate::mutants::is("acquires-anew") {
-                LockId(Uuid::now_v7())
-            } else {
-                self.id
-            }),
+            id: Some(self.id),
             wait: wait_ms.map(Duration::from_millis),
         };
         Request::new(Method::POST, "/locks").json(&body).waits(wait_ms.unwrap_or(0))
@@ -434,9 +424,7 @@ impl Acquisition {
             self.machine.forget();
             self.burial().awaited(release::AWAITED).await;
         }
-        if !crate::mutants::is("keeps-the-given-back") {
-            self.id = LockId(Uuid::now_v7());
-        }
+        self.id = LockId(Uuid::now_v7());
         self.machine.forget();
         self.under_id = 0;
         backoff.next(draw(), None, left_ms.max(1)).filter(|_| left_ms > 0)
@@ -450,7 +438,6 @@ impl Acquisition {
         let times = renewing::times(lock);
         let lease = Lease::granted(now, sent_ms, times, wish.terms, draw());
         let is_late = lease.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now);
-        let is_late = is_late && !crate::mutants::is("takes-late-grants");
         // A guard that would be over at once is first renewed: its clock begins with that.
         let first = match is_late {
             true => Lease::granted(now, now, (Some(60_000), times.1), wish.terms, draw()),
@@ -467,7 +454,7 @@ impl Acquisition {
             lease: first,
         };
         let held = Held::new(self.inner.clone(), grant);
-        if is_late || (lock.ttl_ms.is_none() && !crate::mutants::is("trusts-infinite-grants")) {
+        if is_late || lock.ttl_ms.is_none() {
             let renewed = renewing::renew_now(&held, None).await;
             let is_held = held.state() == State::Held;
             if renewed.is_err() || !is_held {

@@ -118,16 +118,13 @@ impl Class {
     /// The class of an answer of a gateway (CC7): an unknown outcome before all else, then the code, then,
     /// for a code of a newer gateway, its status.
     pub fn of_answer(code: &str, status: u16, retryable: bool, is_outcome_unknown: bool) -> Self {
-        if is_outcome_unknown && !crate::mutants::is("ignores-unknown-outcomes") {
+        if is_outcome_unknown {
             return Self::OutcomeUnknown;
         }
-        if let Some(code) =
-            ErrorCode::parse(code).filter(|_| !crate::mutants::is("classes-by-status"))
-        {
+        if let Some(code) = ErrorCode::parse(code) {
             return Self::of(code);
         }
         match status {
-            _ if crate::mutants::is("faults-newer-codes") => Self::GatewayFault,
             401 | 403 => Self::Denied,
             404 => Self::NotFound,
             409 | 423 | 429 if retryable => Self::Busy,
@@ -194,11 +191,6 @@ impl LossReason {
     pub fn of(code: &str) -> Option<Self> {
         use ErrorCode as C;
         match ErrorCode::parse(code) {
-            Some(C::FenceTokenStale | C::FenceTokenBroken | C::LockBroken | C::FenceOrderStale)
-                if crate::mutants::is("mixes-up-reasons") =>
-            {
-                Some(Self::Void)
-            }
             Some(C::FenceTokenStale | C::LockSuperseded) => Some(Self::Superseded),
             Some(C::FenceTokenReleased | C::LockReleased) => Some(Self::ReleasedElsewhere),
             Some(C::FenceTokenBroken | C::LockBroken) => Some(Self::Broken),
@@ -216,8 +208,6 @@ impl LossReason {
     /// on the others, and one that was held for too long still writes, until it is released.
     pub fn is_dead_everywhere(self, resources: usize) -> bool {
         match self {
-            _ if crate::mutants::is("releases-what-is-lost") => false,
-            _ if crate::mutants::is("leaves-the-unconfirmed") => true,
             Self::Void | Self::ReleasedElsewhere | Self::Transferred => true,
             Self::Superseded | Self::Broken | Self::OrderStale => resources == 1,
             _ => false,

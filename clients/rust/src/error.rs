@@ -123,10 +123,7 @@ impl Error {
         match class {
             Class::LockLost => Self::LockLost(LockLost {
                 reason: LossReason::of(&problem.code).unwrap_or(LossReason::Broken),
-                superseded_by: problem
-                    .superseded_by
-                    .clone()
-                    .filter(|_| !crate::mutants::is("drops-the-successor")),
+                superseded_by: problem.superseded_by.clone(),
                 superseded_at: problem.superseded_at,
                 details: Some(details),
             }),
@@ -277,9 +274,6 @@ impl Details {
 
     pub(crate) fn of_problem(problem: &Problem, attempts: u32) -> Box<Self> {
         let retry_after = problem.retry_after_ms;
-        if crate::mutants::is("says-little") {
-            return Box::new(Self { attempts, ..*Self::local("it failed") });
-        }
         Box::new(Self {
             code: Some(problem.code.clone()),
             status: Some(problem.status),

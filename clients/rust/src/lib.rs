@@ -38,8 +38,6 @@ mod holding;
 mod hooks;
 #[doc(hidden)]
 pub mod machine;
-#[doc(hidden)]
-pub mod mutants;
 mod names;
 pub mod operators;
 pub mod reading;

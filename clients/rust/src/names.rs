@@ -81,7 +81,6 @@ pub(crate) fn resource(name: &str) -> Result<ResourceName, Error> {
 /// The key of an object.
 pub(crate) fn object(key: &str) -> Result<ObjectKey, Error> {
     let title = ErrorCode::ObjectKeyInvalid.title();
-    let key = if crate::mutants::is("repairs-names") { key.trim_matches('/') } else { key };
     let checked = ObjectKey::new(key);
     checked.map_err(|error| Error::misuse(format!("{title}: {key:?}: {error}")))
 }

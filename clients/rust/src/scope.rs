@@ -39,12 +39,10 @@ impl LockBuilder {
     {
         let on_lost = self.on_lost;
         let lock = Arc::new(self.acquire().await?);
-        let interrupts = on_lost == OnLost::Fail || crate::mutants::is("interrupts-the-heedless");
-        let interrupts = interrupts && !crate::mutants::is("lets-the-body-run");
         // Dropped here from outside, the guard gives its lock back in the background.
         let ended = tokio::select! {
             biased;
-            _ = lock.lost(), if interrupts => None,
+            _ = lock.lost(), if on_lost == OnLost::Fail => None,
             result = body(lock.clone()) => Some(result),
         };
         let how = match &ended {
@@ -54,15 +52,9 @@ impl LockBuilder {
         };
         let (outcome, release) = leave(how, lock.held.lost_reason(), on_lost);
         if release == Release::Awaited {
-            let released = lock.release().await;
-            if !released && crate::mutants::is("fails-with-its-release") {
-                return Err(Error::lost(crate::LossReason::Gone).into());
-            }
+            lock.release().await;
         }
         match (outcome, ended) {
-            (Outcome::Lost(_), _) if crate::mutants::is("forgets-why") => {
-                Err(Error::lost(crate::LossReason::Gone).into())
-            }
             (Outcome::Lost(reason), _) => Err(Error::LockLost(lock.held.loss(reason)).into()),
             (_, Some(result)) => result,
             (_, None) => Err(Error::lost(crate::LossReason::Gone).into()),

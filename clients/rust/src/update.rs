@@ -85,34 +85,21 @@ impl On<'_> {
             round += 1;
             self.held.check()?;
             let old = client.get(resource.as_str(), object.as_str()).optional().await?;
-            let old = old.filter(|_| !crate::mutants::is("updates-without-reading"));
             let (bytes, tag) = match old {
                 Some(old) => (Some(old.bytes), Some(old.etag)),
                 None => (None, None),
             };
             let done = match (change(bytes)?, tag) {
-                (Change::Keep, _) if crate::mutants::is("writes-what-is-kept") => {
-                    self.put(key, "").await.map(Some)
-                }
                 (Change::Keep, _) | (Change::Delete, None) => return Ok(None),
                 (Change::Put(body), Some(tag)) => self.put(key, body).if_match(tag).await.map(Some),
                 (Change::Put(body), None) => self.put(key, body).if_absent().await.map(Some),
-                (Change::Delete, _) if crate::mutants::is("deletes-anything") => {
-                    self.delete(key).await.map(|_| None)
-                }
                 (Change::Delete, Some(tag)) => self.delete(key).if_match(tag).await.map(|_| None),
             };
             match done {
-                Err(Error::Changed(error)) if crate::mutants::is("updates-once") => {
-                    return Err(Error::Changed(error));
-                }
-                Err(Error::Changed(_))
-                    if round < ROUNDS_MAX || crate::mutants::is("updates-for-ever") =>
-                {
+                Err(Error::Changed(_)) if round < ROUNDS_MAX => {
                     let pause_ms = backoff.next(draw(), None, 2_000).unwrap_or(0);
                     sleep_until_ms(now_ms() + pause_ms).await;
                 }
-                Err(_) if crate::mutants::is("hides-failed-updates") => return Ok(None),
                 done => return done,
             }
         }

@@ -35,6 +35,16 @@ pub(super) const ALL: &[Mutant] = &[
     ),
     mutant("mixes-up-created", "mixes up new and old objects", &["write-told"]),
     mutant("wants-a-digest", "wants a SHA-256 in each answer", &["write-newer-answer"]),
+    mutant(
+        "fails-what-it-cannot-read",
+        "fails a write whose answer it cannot read",
+        &["write-unreadable-answer"],
+    ),
+    mutant(
+        "unknown-is-not-applied",
+        "says that a write took no effect when nobody knows",
+        &["unknown-empty"],
+    ),
     mutant("hides-replays", "does not tell what was replayed", &["write-replayed", "commit-told"]),
     mutant("deletes-without-a-key", "sends no key with a delete", &["write-delete"]),
     mutant(

@@ -114,6 +114,8 @@ async fn credential(s: &mut Script) -> Result<()> {
     same("the first", denied(s).await?.as_str(), "Bearer one")?;
     let exchange = asked(s).await?;
     same("the second", exchange.request.must("authorization")?, "Bearer two")?;
+    let id = exchange.request.must("x-request-id")?;
+    ensure!(id.ends_with(".again"), "the id of the second try is {id}");
     exchange.object("hello", 3).await?;
     s.ok_now(call).await?;
     let call = get(s).await?;

@@ -34,6 +34,12 @@ pub(super) const ALL: &[Scenario] = &[
     ),
     scenario!("write-which", [53], "with several resources a write names its own", which),
     scenario!("write-newer-answer", [7], "what is new in an answer is passed over", newer),
+    scenario!(
+        "write-unreadable-answer",
+        [7, 24],
+        "a write whose good answer has another body took effect",
+        unreadable
+    ),
 ];
 
 pub(super) const PATH: &str = "/resources/r/objects/a.txt";
@@ -215,4 +221,16 @@ async fn newer(s: &mut Script) -> Result<()> {
     put.reply(Reply::json(201, &written).header("etag", answers::tag(1))).await?;
     let told = s.ok_now(call).await?;
     same("the digest", &told["sha256"], &Value::Null)
+}
+
+async fn unreadable(s: &mut Script) -> Result<()> {
+    s.lock().await?;
+    let call = s.put("a.txt").await?;
+    let put = s.take_now("PUT", PATH).await?;
+    let reply = Reply::json(200, &json!({"done": [{"version": 1}]}));
+    let reply = reply.header("x-operation-id", answers::OPERATION);
+    put.reply(reply.header("x-resource-version", "17")).await?;
+    let told = s.ok_now(call).await?;
+    same("the version", &told["version"], &json!(17))?;
+    same("the operation", &told["operation"], &json!(answers::OPERATION))
 }

@@ -233,18 +233,13 @@ impl ClientBuilder {
             ttl,
             call_within: self.call_within,
             write_within: self.write_within,
-            retries: (self.retries && !crate::mutants::is("tries-once"))
-                || crate::mutants::is("always-tries-again"),
+            retries: self.retries,
             hooks: self.hooks,
             guards: Registry::default(),
             background: TaskTracker::new(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
-            streams: Semaphore::new(if crate::mutants::is("watches-all") {
-                1_000
-            } else {
-                STREAMS_MAX
-            }),
+            streams: Semaphore::new(STREAMS_MAX),
             keys_kept_ms: std::sync::atomic::AtomicU64::new(0),
         };
         Ok(Client { inner: std::sync::Arc::new(inner) })

@@ -18,9 +18,6 @@ pub fn head(
     head.push_str(boundary);
     head.push_str("\r\nContent-Disposition: form-data; name=\"");
     head.push_str(name);
-    if crate::mutants::is("commits-file-names") {
-        head.push_str("\"; filename=\"file");
-    }
     head.push_str("\"\r\nContent-Type: ");
     head.push_str(content_type);
     if let Some(digest) = digest {

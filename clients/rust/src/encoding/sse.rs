@@ -71,9 +71,6 @@ impl SseParser {
     /// is none.
     pub fn push(&mut self, mut bytes: &[u8]) -> Vec<SseItem> {
         let mut items = Vec::new();
-        if crate::mutants::is("parses-piece-by-piece") {
-            self.line.clear();
-        }
         while !bytes.is_empty() && !self.is_over {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];

@@ -154,8 +154,7 @@ impl Connection {
     }
 
     async fn read(&mut self) -> Result<(), Failure> {
-        let dead = if crate::mutants::is("buries-live-streams") { DEAD / 2 } else { DEAD };
-        match tokio::time::timeout(dead, self.answer.response.chunk()).await {
+        match tokio::time::timeout(DEAD, self.answer.response.chunk()).await {
             Ok(Ok(Some(piece))) => self.items.extend(self.parser.push(&piece)),
             Ok(Ok(None)) => return Err(Failure::passing("the stream ended")),
             Ok(Err(error)) => {

@@ -80,9 +80,6 @@ impl Following {
             };
             match step {
                 Ok(()) => {}
-                Err(Failure::Passing { detail, .. }) if crate::mutants::is("gives-up-the-feed") => {
-                    return Some(Err(Error::misuse(detail)));
-                }
                 Err(Failure::Passing { detail, floor_ms }) => self.rest(detail, floor_ms).await,
                 Err(Failure::Definite(error)) => return Some(self.give_up(error).await),
             }
@@ -98,9 +95,7 @@ impl Following {
     /// Moves the place to that of an event; `false` if it lies at or before it: that was told already.
     fn goes_on_to(&self, event: &str) -> bool {
         let mut place = lock(&self.place);
-        if place.as_deref().is_some_and(|place| is_told(place, event))
-            && !crate::mutants::is("tells-twice")
-        {
+        if place.as_deref().is_some_and(|place| is_told(place, event)) {
             return false;
         }
         *place = Some(event.to_owned());
@@ -135,12 +130,6 @@ impl Following {
 
     async fn connect(&mut self) -> Result<(), Failure> {
         let after = lock(&self.place).clone();
-        let after =
-            after.filter(|_| !crate::mutants::is("begins-the-feed-anew") || self.attempts == 0);
-        if crate::mutants::is("polls-the-feed") {
-            self.polls_until_ms = u64::MAX;
-            return Ok(());
-        }
         match Connection::open(&self.inner, after.as_deref()).await? {
             Opened::Stream(connection) => self.connection = Some(connection),
             Opened::HeldBack => self.polls_until_ms = now_ms() + POLLS_MS,
@@ -186,8 +175,7 @@ impl Following {
     async fn give_up(&mut self, error: Error) -> Result<FeedEvent, Error> {
         match error {
             Error::CursorVoid { begin_after: Some(begin_after) }
-                if (self.on_void == OnVoid::Continue && !crate::mutants::is("ends-at-voids"))
-                    || crate::mutants::is("goes-on-behind-voids") =>
+                if self.on_void == OnVoid::Continue =>
             {
                 *lock(&self.place) = Some(begin_after.clone());
                 self.rest("the place in the feed is void".to_owned(), None).await;

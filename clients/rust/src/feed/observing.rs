@@ -145,9 +145,7 @@ impl Observer {
         while !self.is_over {
             sleep_until_ms(self.due_ms).await;
             match self.look().await {
-                Ok(leader)
-                    if self.told.as_ref() == Some(&leader)
-                        && !crate::mutants::is("repeats-leaders") => {}
+                Ok(leader) if self.told.as_ref() == Some(&leader) => {}
                 Ok(leader) => {
                     self.told = Some(leader.clone());
                     return Some(Ok(leader));

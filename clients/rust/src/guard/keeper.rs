@@ -14,20 +14,12 @@ const WATCHED_AFTER_MS: u64 = 5_000;
 /// Begins to keep the guard. Ends with it.
 pub(crate) fn keep(held: &Arc<Held>, is_watched: bool) {
     let guard = Arc::downgrade(held);
-    let after_ms = if crate::mutants::is("watches-at-once") { 0 } else { WATCHED_AFTER_MS };
-    let is_watched = is_watched || crate::mutants::is("watches-always");
-    let watched_ms = is_watched.then(|| held.granted_ms + after_ms);
+    let watched_ms = is_watched.then(|| held.granted_ms + WATCHED_AFTER_MS);
     tokio::spawn(run(guard, watched_ms));
 }
 
 async fn run(guard: Weak<Held>, mut watched_ms: Option<u64>) {
     while let Some(held) = guard.upgrade() {
-        let is_due = |due_ms: u64| due_ms <= now_ms();
-        if crate::mutants::is("renews-before-looking")
-            && held.with_lease(|lease| lease.due_ms()).is_some_and(is_due)
-        {
-            renewing::begin(&held);
-        }
         // 1. The clock first: a process that was stopped learns it before anything else happens (CC37).
         if !matches!(held.state(), State::Held | State::Uncertain) {
             return;

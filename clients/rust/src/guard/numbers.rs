@@ -41,9 +41,7 @@ impl Numbers {
     pub(crate) fn next(&self) -> u64 {
         let mut state = self.lock();
         state.last += 1;
-        let number =
-            if crate::mutants::is("counts-from-zero") { state.last - 1 } else { state.last };
-        let number = if crate::mutants::is("shares-numbers") { shared() } else { number };
+        let number = state.last;
         state.open.insert(number);
         number
     }
@@ -72,18 +70,12 @@ impl Numbers {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.lock().under_way == 0 || crate::mutants::is("leaves-at-once") {
+            if self.lock().under_way == 0 {
                 return;
             }
             ended.await;
         }
     }
-}
-
-/// The next number of all guards, as a wrong client has it.
-fn shared() -> u64 {
-    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    LAST.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
 }
 
 impl UnderWay {

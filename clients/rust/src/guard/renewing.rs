@@ -35,7 +35,7 @@ pub(crate) fn begin(first: &Arc<Held>) {
     let patience_ms = first.with_lease(Lease::attempt_ms);
     let mut batch = vec![member];
     for other in first.inner.guards.all() {
-        if batch.len() == RENEW_IDS_MAX && !crate::mutants::is("renews-thousands") {
+        if batch.len() == RENEW_IDS_MAX {
             break;
         }
         // Not those that would have to wait longer than they may: the batch has the patience of the first.
@@ -52,9 +52,7 @@ pub(crate) fn begin(first: &Arc<Held>) {
 }
 
 fn join(held: Arc<Held>) -> Option<Member> {
-    let renewing = held.renewing.clone();
-    let renewing = if crate::mutants::is("renews-twice") { Arc::default() } else { renewing };
-    let renewing = renewing.try_lock_owned().ok()?;
+    let renewing = held.renewing.clone().try_lock_owned().ok()?;
     Some(Member { held, _renewing: renewing })
 }
 
@@ -74,9 +72,7 @@ async fn renew(inner: Arc<Inner>, batch: Vec<Member>, lateness: Duration) {
     match answers {
         Ok(answers) => {
             for member in batch {
-                let answer = answers.iter().find(|(id, _)| {
-                    *id == member.held.id || crate::mutants::is("mixes-up-renewals")
-                });
+                let answer = answers.iter().find(|(id, _)| *id == member.held.id);
                 match answer {
                     Some((_, answer)) => learn(&member.held, sent_ms, answer, lateness),
                     None => failed(&member.held, "the gateway left it out of its answer"),
@@ -86,9 +82,6 @@ async fn renew(inner: Arc<Inner>, batch: Vec<Member>, lateness: Duration) {
         Err(reply) => {
             let detail = reply.summary();
             for member in batch {
-                if crate::mutants::is("loses-all-together") {
-                    member.held.learn(Input::Lost(LossReason::Gone));
-                }
                 failed(&member.held, &detail);
             }
         }
@@ -143,9 +136,7 @@ async fn ask(
 }
 
 fn is_about_lock(code: &str) -> bool {
-    LossReason::of(code).is_some()
-        || is_breaking(code)
-        || crate::mutants::is("loses-by-any-refusal")
+    LossReason::of(code).is_some() || is_breaking(code)
 }
 
 fn is_breaking(code: &str) -> bool {
@@ -160,12 +151,6 @@ fn learn(held: &Arc<Held>, sent_ms: u64, told: &Told, lateness: Duration) {
             let headroom_ms = deadline_ms.map_or(0, |at_ms| at_ms.saturating_sub(now_ms()));
             let headroom = Duration::from_millis(headroom_ms);
             held.inner.hooks.tell(&Event::Renewed { headroom, lateness });
-        }
-        Told::Refused(_) if crate::mutants::is("loses-by-any-refusal") => {
-            held.learn(Input::Lost(LossReason::Gone));
-        }
-        Told::Refused(_) if crate::mutants::is("ignores-refused-renewals") => {
-            failed(held, "refused")
         }
         Told::Refused(Refused::Problem(problem)) if is_breaking(&problem.code) => breaking(held),
         Told::Refused(Refused::Problem(problem)) => held.refused(problem),
@@ -199,12 +184,6 @@ fn failed(held: &Held, detail: &str) {
 /// An operator is about to break it (CC34): renewals stop, and it is asked when, apart from the batch, which does
 /// not wait for that. Until it is known, the deadline is the end.
 pub(super) fn breaking(held: &Arc<Held>) {
-    if crate::mutants::is("breaks-at-once") {
-        return held.learn(Input::Lost(LossReason::Broken));
-    }
-    if crate::mutants::is("renews-while-breaking") {
-        return held.learn(Input::RenewFailed);
-    }
     held.change_lease(Lease::stop_renewing);
     let guard = Arc::downgrade(held);
     tokio::spawn(async move {

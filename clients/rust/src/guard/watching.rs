@@ -45,7 +45,7 @@ pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
                     match reply {
                         Reply::Done(answer) => read(answer, &guard, &signal).await,
                         Reply::Problem(problem) => {
-                            refused_ms = if crate::mutants::is("asks-for-refused-streams") { 0 } else { REFUSED_MS };
+                            refused_ms = REFUSED_MS;
                             if let Some(held) = guard.upgrade() {
                                 held.refused(&problem);
                             }
@@ -54,11 +54,6 @@ pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
                     }
                 }
             }
-        }
-        if crate::mutants::is("takes-silence-for-loss")
-            && let Some(held) = guard.upgrade()
-        {
-            held.learn(Input::Lost(LossReason::Gone));
         }
         // Whoever ends streams at once is asked less and less often.
         pause_ms = if now_ms() > began_ms + 30_000 { 500 } else { (pause_ms * 2).min(30_000) };
@@ -91,9 +86,6 @@ async fn read(answer: Answer, guard: &Weak<Held>, signal: &CancellationToken) {
 
 fn learn(held: &Arc<Held>, name: &str, data: &str) {
     let Ok(event) = serde_json::from_str::<LockEvent>(data) else { return };
-    if crate::mutants::is("watches-deaf") {
-        return;
-    }
     match (name, event.state.as_str()) {
         ("lost" | "released", state) => held.learn(Input::Lost(match state {
             "superseded" => LossReason::Superseded,
@@ -103,10 +95,6 @@ fn learn(held: &Arc<Held>, name: &str, data: &str) {
             _ => LossReason::Gone,
         })),
         // Nobody knows how long the event was on its way.
-        ("expiring", _) if crate::mutants::is("takes-warnings-for-losses") => {
-            held.learn(Input::Lost(LossReason::Gone));
-        }
-        ("breaking", _) if crate::mutants::is("hears-of-no-break") => {}
         ("breaking", _) => renewing::breaking(held),
         _ => {}
     }

@@ -14,7 +14,6 @@ pub(crate) fn target(
     resource: Option<&str>,
 ) -> Result<ResourceName, Error> {
     match (resource, &held.resources[..]) {
-        (None, [first, ..]) if crate::mutants::is("writes-anywhere") => Ok(first.clone()),
         (None, [only]) => Ok(only.clone()),
         (None, _) => {
             Err(Error::misuse("the lock covers several resources: say which, with `on(..)`"))

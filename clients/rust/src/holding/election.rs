@@ -88,26 +88,16 @@ impl Election {
                 biased;
                 lost = lock.lost() => lost,
                 done = &mut work.0 => {
-                    if crate::mutants::is("resigns-silently") {
-                        std::mem::forget(lock.clone());
-                    } else {
-                        lock.release().await;
-                    }
+                    lock.release().await;
                     return ended(done);
                 }
             };
             // The work ends before anybody stands again.
-            let grace = if crate::mutants::is("lets-nobody-finish") {
-                Duration::ZERO
-            } else {
-                self.stop_grace
-            };
-            if tokio::time::timeout(grace, &mut work.0).await.is_err() {
+            if tokio::time::timeout(self.stop_grace, &mut work.0).await.is_err() {
                 work.0.abort();
                 let _aborted = (&mut work.0).await;
             }
-            let once = crate::mutants::is("is-elected-once");
-            if !self.rejoins || once || lost.reason == LossReason::Closed {
+            if !self.rejoins || lost.reason == LossReason::Closed {
                 return Err(Error::LockLost(lost).into());
             }
             sleep_until_ms(now_ms() + portion(1_000, draw())).await;

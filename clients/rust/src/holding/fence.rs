@@ -109,10 +109,7 @@ impl FenceBuilder {
         let id = self.id.unwrap_or_else(|| LockId(Uuid::now_v7()));
         let request = FenceRequest {
             id,
-            order: self
-                .order
-                .filter(|_| !crate::mutants::is("sets-fences-without-order"))
-                .map(Order),
+            order: self.order.map(Order),
             force: self.force,
             owner: owner.clone(),
         };

@@ -50,9 +50,6 @@ impl Handoff {
     pub fn to_text(&self) -> String {
         // INVARIANT: names and numbers always serialize.
         let json = serde_json::to_vec(self).expect("a handoff is JSON");
-        if crate::mutants::is("hands-over-in-plain") {
-            return String::from_utf8_lossy(&json).into_owned();
-        }
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
@@ -203,8 +200,7 @@ impl AdoptBuilder {
         let request = request.json(&json::RenewRequest { ttl: None });
         let sent_ms = now_ms();
         let lock: json::Lock = inner.json("adopt", &request, inner.call_until_ms()).await?;
-        let (on_uncertain, stall_after_ms) = (self.on_uncertain, None);
-        let is_renewed = !crate::mutants::is("adopts-for-once");
+        let (on_uncertain, stall_after_ms, is_renewed) = (self.on_uncertain, None, true);
         let terms = Terms { on_uncertain, stall_after_ms, is_renewed };
         let lease = Lease::granted(now_ms(), sent_ms, renewing::times(&lock), terms, draw());
         let plain = without_renewals(

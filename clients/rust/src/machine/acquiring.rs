@@ -82,14 +82,13 @@ impl Acquiring {
 
     /// Whether something of the id may be left at the gateway, so that giving up has to bury it (CC18).
     pub fn may_be_left(&self) -> bool {
-        self.may_be_left && !crate::mutants::is("buries-nothing")
+        self.may_be_left
     }
 
     /// What the next call waits, with so much left until the caller's deadline; `None`: it does not.
     pub fn wait_ms(&self, left_ms: u64) -> Option<u64> {
         match self.patience {
             Patience::None => None,
-            _ if crate::mutants::is("waits-in-one-piece") => Some(left_ms.min(50_000)),
             Patience::UpTo(_) => Some(left_ms.min(WAIT_MS)),
             Patience::Forever => Some(WAIT_MS),
         }
@@ -115,7 +114,6 @@ impl Acquiring {
                 self.may_be_left &= !first;
                 Next::Again { floor_ms: None }
             }
-            Said::Unanswered if crate::mutants::is("gives-up-unanswered") => Next::GiveUp,
             Said::Unanswered => Next::Again { floor_ms: None },
             Said::Unsendable => self.refused(first),
             Said::Foreign { status } if status >= 500 || status == 429 => {
@@ -131,17 +129,6 @@ impl Acquiring {
     fn problem(&mut self, code: &str, class: Class, floor_ms: Option<u64>, first: bool) -> Next {
         use ErrorCode as C;
         match (ErrorCode::parse(code), class) {
-            (Some(C::LockWaitElapsed), _) if crate::mutants::is("gives-up-waiting") => Next::GiveUp,
-            (Some(C::LockHeld), _) if crate::mutants::is("asks-the-holder-again") => {
-                Next::Again { floor_ms }
-            }
-            (Some(C::QueueFull), _) if crate::mutants::is("waits-for-any-line") => Next::Later,
-            (Some(C::ResourceDraining), _) if crate::mutants::is("gives-up-draining") => {
-                Next::GiveUp
-            }
-            (Some(C::LockReleased), _) if crate::mutants::is("gives-up-the-given-back") => {
-                Next::GiveUp
-            }
             // The place in line is kept for a while: giving up frees it.
             (Some(C::LockWaitElapsed), _) => match self.patience {
                 Patience::None => Next::GiveUp,
@@ -175,7 +162,7 @@ impl Acquiring {
     }
 
     fn refused(&mut self, first: bool) -> Next {
-        self.may_be_left &= !first || crate::mutants::is("buries-everything");
+        self.may_be_left &= !first;
         Next::GiveUp
     }
 }

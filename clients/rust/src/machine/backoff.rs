@@ -19,9 +19,7 @@ impl Backoff {
         if left_ms == 0 {
             return None;
         }
-        let floor_ms = floor_ms.filter(|_| !crate::mutants::is("ignores-retry-after"));
         let bound_ms = MOST_MS.min(BASE_MS << self.attempts.min(10));
-        let bound_ms = if crate::mutants::is("pauses-long") { MOST_MS } else { bound_ms };
         self.attempts += 1;
         let jittered_ms = portion(bound_ms, draw);
         Some(jittered_ms.max(floor_ms.unwrap_or(0)).min(left_ms))

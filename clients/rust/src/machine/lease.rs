@@ -148,7 +148,6 @@ impl Lease {
             beat_ms,
             has_warned,
         };
-        let sent_ms = if crate::mutants::is("counts-from-the-answer") { now_ms } else { sent_ms };
         lease.confirm(sent_ms, left_ms, ttl_ms, draw);
         lease
     }
@@ -191,9 +190,6 @@ impl Lease {
 
     /// How long one renewal may take (CC31).
     pub fn attempt_ms(&self) -> u64 {
-        if crate::mutants::is("renews-patiently") {
-            return 60_000;
-        }
         self.ttl_ms.map_or(5_000, |ttl_ms| (ttl_ms / 4).min(5_000))
     }
 
@@ -201,16 +197,12 @@ impl Lease {
     pub fn joins(&self, now_ms: u64) -> bool {
         let live = self.due_ms().is_some();
         let since_ms = now_ms.saturating_sub(self.confirmed_ms);
-        if crate::mutants::is("renews-alone") || crate::mutants::is("renews-all") {
-            return live && crate::mutants::is("renews-all");
-        }
         live && self.ttl_ms.is_some_and(|ttl_ms| since_ms >= ttl_ms / 12)
     }
 
     /// A renewal is under way: the next is due when this one must be over.
     pub fn renewal_began(&mut self, now_ms: u64) {
-        let attempt_ms = if crate::mutants::is("renews-twice") { 700 } else { self.attempt_ms() };
-        self.due_ms = self.due_ms.map(|_| now_ms + 2 * attempt_ms + 1);
+        self.due_ms = self.due_ms.map(|_| now_ms + 2 * self.attempt_ms() + 1);
     }
 
     /// Renewals are refused from now on: an operator is about to break the lock.
@@ -267,12 +259,9 @@ impl Lease {
             .terms
             .stall_after_ms
             .is_some_and(|after_ms| self.beat_ms.saturating_add(after_ms) <= now_ms)
-            && !crate::mutants::is("never-stalls")
         {
             self.lose(LossReason::Stalled, &mut effects);
-        } else if self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms)
-            && !crate::mutants::is("ignores-its-deadline")
-        {
+        } else if self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
             match self.terms.on_uncertain {
                 OnUncertain::Stop => self.lose(LossReason::Unconfirmed, &mut effects),
                 OnUncertain::Hold => self.state = State::Uncertain,
@@ -289,9 +278,6 @@ impl Lease {
     pub fn on(&mut self, now_ms: u64, input: Input, draw: f64) -> Effects {
         // 1. The clock comes first: what is over by now does not come back.
         let mut effects = self.tick(now_ms);
-        if crate::mutants::is("comes-back") && matches!(input, Input::Renewed { .. }) {
-            self.state = State::Held;
-        }
         if !matches!(self.state, State::Held | State::Uncertain) {
             return effects;
         }
@@ -330,7 +316,6 @@ impl Lease {
             return self.again(now_ms, draw);
         }
         let ended_ms = self.deadline_ms;
-        let sent_ms = if crate::mutants::is("counts-from-the-answer") { now_ms } else { sent_ms };
         self.confirm(sent_ms, left_ms, ttl_ms, draw);
         // Answered too late: what it says is over already.
         if self.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
@@ -351,14 +336,10 @@ impl Lease {
         let margin_ms = margin_ms(shortest_ms.unwrap_or(60_000));
         self.ttl_ms = ttl_ms;
         self.confirmed_ms = sent_ms;
-        if self.deadline_ms.is_none() || !crate::mutants::is("forgets-renewals") {
-            self.deadline_ms = left_ms.map(|left_ms| sent_ms + left_ms.saturating_sub(margin_ms));
-        }
+        self.deadline_ms = left_ms.map(|left_ms| sent_ms + left_ms.saturating_sub(margin_ms));
         self.has_warned = false;
         // A third of what is there, a tenth more or less.
         let third_ms = [left_ms, ttl_ms].into_iter().flatten().min().map(|ms| ms / 3);
-        let third_ms =
-            third_ms.map(|ms| if crate::mutants::is("renews-late") { 2 * ms } else { ms });
         let jittered_ms = third_ms.map(|ms| ms - ms / 10 + portion(ms / 5, draw));
         let renews = self.terms.is_renewed && self.breaks_ms.is_none();
         self.due_ms = jittered_ms.filter(|_| renews).map(|ms| sent_ms + ms);
@@ -366,9 +347,6 @@ impl Lease {
 
     /// After an attempt that failed: again soon (CC31).
     fn again(&mut self, now_ms: u64, draw: f64) {
-        if crate::mutants::is("renews-once") {
-            self.due_ms = None;
-        }
         if self.due_ms.is_some() {
             let every_ms = self.ttl_ms.map_or(2_000, |ttl_ms| (ttl_ms / 10).min(2_000));
             self.due_ms = Some(now_ms + every_ms / 2 + portion(every_ms, draw));
@@ -384,7 +362,7 @@ impl Lease {
     fn lose(&mut self, reason: LossReason, effects: &mut Effects) {
         self.state = State::Lost(reason);
         // Whoever hands a lock over knows that it is gone (CC50).
-        if reason != LossReason::Transferred || crate::mutants::is("transfers-with-a-signal") {
+        if reason != LossReason::Transferred {
             effects.signal = Some(reason);
         }
     }

@@ -53,9 +53,6 @@ pub enum Release {
 pub fn leave(body: Body, lost: Option<LossReason>, on_lost: OnLost) -> (Outcome, Release) {
     let outcome = match (body, lost) {
         (Body::Dropped, _) => Outcome::Nothing,
-        (Body::Failed, _) if crate::mutants::is("hides-failures") => {
-            Outcome::Lost(LossReason::Gone)
-        }
         (Body::Failed, _) => Outcome::OwnError,
         (Body::Cancelled, Some(reason)) => Outcome::Lost(reason),
         (Body::Cancelled, None) => Outcome::Nothing,
@@ -65,7 +62,6 @@ pub fn leave(body: Body, lost: Option<LossReason>, on_lost: OnLost) -> (Outcome,
     };
     let release = match lost {
         None if body == Body::Dropped => Release::Background,
-        None if crate::mutants::is("keeps-the-lock") => Release::None,
         None => Release::Awaited,
         Some(LossReason::Released) => Release::None,
         // Of a lock on several resources the rest is given back where the loss is learnt.

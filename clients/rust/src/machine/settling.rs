@@ -98,7 +98,6 @@ impl Settling {
     pub fn judge(&mut self, said: Said<'_>, beside: Beside) -> Verdict {
         match said {
             Said::Done => self.settled(Verdict::Done),
-            Said::Unsent if crate::mutants::is("gives-up-unsent") => Verdict::Refused,
             Said::Unsent => Verdict::Again,
             Said::Unanswered => self.open(),
             // A proxy that wants to know who asks has passed nothing on. Of all else that stands in between,
@@ -115,24 +114,15 @@ impl Settling {
         let code = ErrorCode::parse(code);
         match (code, class) {
             // An attempt of ours that we know nothing of is under way: the key is ours alone.
-            (Some(C::IdempotencyInProgress), _) if !crate::mutants::is("gives-up-in-progress") => {
-                self.open()
-            }
+            (Some(C::IdempotencyInProgress), _) => self.open(),
             // The key is looked up before the token is judged, and the token is dead for every copy.
-            (_, Class::LockLost) if crate::mutants::is("doubts-losses") => Verdict::Again,
             (_, Class::LockLost) => self.settled(Verdict::Refused),
             // Every copy has that number.
-            (Some(C::SequenceOutOfOrder), _)
-                if self.is_numbered && !crate::mutants::is("doubts-numbers") =>
-            {
+            (Some(C::SequenceOutOfOrder), _) if self.is_numbered => {
                 self.is_open = false;
                 if beside.overlapped { Verdict::Renumber } else { Verdict::Refused }
             }
             (Some(C::VersionMismatch), _) => match self.condition {
-                _ if crate::mutants::is("doubts-conditions") => self.unless_open(),
-                Condition::Absence if crate::mutants::is("believes-conditions") => {
-                    self.settled(Verdict::Refused)
-                }
                 Condition::Tags => self.settled(Verdict::Refused),
                 // A later write of ours that could make it true outnumbers the copy, and another holder's
                 // makes it stale. Only an earlier one of ours that is open could still land before the copy.
@@ -142,14 +132,7 @@ impl Settling {
                 Condition::Absence | Condition::None => self.unless_open(),
             },
             // Under a key that is ours alone, the other bytes are of an attempt of ours, which took effect.
-            (Some(C::IdempotencyKeyReused), _)
-                if self.is_own_key && !crate::mutants::is("gives-up-its-own-key") =>
-            {
-                self.open()
-            }
-            (Some(C::IdempotencyKeyReused), _) if crate::mutants::is("doubts-keys") => {
-                Verdict::Again
-            }
+            (Some(C::IdempotencyKeyReused), _) if self.is_own_key => self.open(),
             (Some(C::IdempotencyKeyReused), _) => self.settled(Verdict::Refused),
             // The same bytes are malformed in every copy.
             (
@@ -162,7 +145,6 @@ impl Settling {
                 ),
                 _,
             ) => self.settled(Verdict::Refused),
-            (_, Class::Unavailable) if crate::mutants::is("opens-the-unavailable") => self.open(),
             (_, Class::Unavailable) => Verdict::Again,
             // Limits, names, rights, marks: another gateway, or a later moment, may see it otherwise.
             _ => self.unless_open(),
@@ -171,8 +153,7 @@ impl Settling {
 
     /// The answer is the result if it was the only attempt; else it says nothing of the others.
     fn unless_open(&self) -> Verdict {
-        let believed = crate::mutants::is("believes-the-last");
-        if self.is_open && !believed { Verdict::Again } else { Verdict::Refused }
+        if self.is_open { Verdict::Again } else { Verdict::Refused }
     }
 
     fn settled(&mut self, verdict: Verdict) -> Verdict {
@@ -181,7 +162,7 @@ impl Settling {
     }
 
     fn open(&mut self) -> Verdict {
-        self.is_open = !crate::mutants::is("forgets-what-is-open");
+        self.is_open = true;
         Verdict::Again
     }
 }

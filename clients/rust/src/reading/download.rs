@@ -42,9 +42,6 @@ impl Client {
         let reader = self.open(resource, key).await?;
         let unwritable = |error| Error::misuse(format!("cannot write {}: {error}", path.display()));
         let part = part_of(&path).map_err(unwritable)?;
-        if crate::mutants::is("downloads-in-place") {
-            let _emptied = tokio::fs::write(&path, "").await;
-        }
         let claimed = part.clone();
         let file = blocking(move || claim(&claimed)).await.map_err(unwritable)?;
         // It is open, and so locked, until its fate is decided.

@@ -217,7 +217,7 @@ impl Source {
             (self.answer, self.broke) = (None, broke);
         }
         let is_good = |(digest, hasher): ([u8; 32], Sha256)| hasher.finalize()[..] == digest;
-        if self.digest.take().is_none_or(is_good) || crate::mutants::is("checks-no-digests") {
+        if self.digest.take().is_none_or(is_good) {
             return Ok(None);
         }
         let text = "the bytes are not those that the gateway has: their SHA-256 is another";
@@ -243,8 +243,7 @@ impl Source {
     /// Asks for the rest, if it is of the same object.
     async fn resume(&mut self) -> Result<(), Error> {
         let inner = self.target.inner.clone();
-        let most = if crate::mutants::is("resumes-for-ever") { 1_000 } else { RESUMES_MAX };
-        if self.resumes == most || !inner.retries || crate::mutants::is("never-resumes") {
+        if self.resumes == RESUMES_MAX || !inner.retries {
             let (times, why) = (self.resumes + 1, &self.broke);
             let details =
                 *Details::local(format!("the answer broke off, the {times}. time: {why}"));
@@ -261,16 +260,13 @@ impl Source {
         sleep_until_ms(now_ms() + pause_ms).await;
         let request =
             Request::get(self.target.path()).header("range", &format!("bytes={}-", self.at));
-        let tag = if crate::mutants::is("resumes-anything") { "*" } else { &self.head.etag };
-        let request = request.header("if-range", tag);
+        let request = request.header("if-range", &self.head.etag);
         let answer = match inner.call("get", &request, inner.call_until_ms()).await {
             Ok(answer) => answer,
             Err(error) if is_absent(&error) => return Err(changed()),
             Err(error) => return Err(error),
         };
-        if answer.header("etag") != Some(&*self.head.etag)
-            && !crate::mutants::is("resumes-anything")
-        {
+        if answer.header("etag") != Some(&*self.head.etag) {
             return Err(changed());
         }
         let begins = format!("bytes {}-", self.at);

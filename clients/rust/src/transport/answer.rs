@@ -74,9 +74,6 @@ impl Reply {
     /// Whether a call without effects, or with the same effect each time, is made again.
     pub(crate) fn is_retried(&self) -> bool {
         match self {
-            Self::Problem(problem) if crate::mutants::is("asks-the-absent-again") => {
-                problem.status == 404
-            }
             Self::Done(_) | Self::Unsendable(_) => false,
             Self::Problem(problem) => {
                 matches!(class_of(problem), Class::Unavailable | Class::OutcomeUnknown)
@@ -126,7 +123,6 @@ impl Foreign {
             ..*Details::local(&self.detail)
         });
         match self.status {
-            _ if crate::mutants::is("faults-all-proxies") => Error::GatewayFault(details),
             401 | 403 | 407 => Error::Denied(details),
             _ if self.is_retried() => Error::Unavailable(details),
             _ => Error::GatewayFault(details),
@@ -148,9 +144,6 @@ impl Answer {
                 Ok(Ok(Some(piece))) if whole.len() + piece.len() > limit => {
                     return Err(broken(format!("the answer is longer than {limit} bytes"), false));
                 }
-                Ok(Ok(Some(piece))) if crate::mutants::is("reads-the-first-piece") => {
-                    return Ok(piece);
-                }
                 Ok(Ok(Some(piece))) => whole.extend_from_slice(&piece),
                 Ok(Ok(None)) => return Ok(whole.freeze()),
                 Ok(Err(error)) => {
@@ -168,16 +161,19 @@ impl Answer {
     pub(crate) async fn json<T: DeserializeOwned>(self) -> Result<T, Reply> {
         let status = self.status.as_u16();
         let bytes = self.bytes(JSON_BYTES_MAX).await.map_err(Reply::Nothing)?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            let detail = format!("an answer that is not the gateway's: {error}");
-            Reply::Foreign(Foreign { status, detail, retry_after_ms: None })
-        })
+        serde_json::from_slice(&bytes).map_err(|error| no_json(status, &error))
     }
 
     /// A header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
+}
+
+/// A good answer that is not the JSON that a gateway gives.
+pub(crate) fn no_json(status: u16, error: &serde_json::Error) -> Reply {
+    let detail = format!("an answer that is not the gateway's: {error}");
+    Reply::Foreign(Foreign { status, detail, retry_after_ms: None })
 }
 
 /// An error and what caused it, in one line.

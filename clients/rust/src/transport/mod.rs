@@ -13,7 +13,7 @@ use std::time::Duration;
 use fencegate_wire::ErrorCode;
 use fencegate_wire::json::Problem;
 use reqwest::StatusCode;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 
 use self::answer::{Answer, Foreign, JSON_BYTES_MAX, Nothing, Reply, causes};
 use self::credential::Credential;
@@ -66,17 +66,12 @@ impl Transport {
     ) -> Result<Self, Error> {
         let client = |builder: reqwest::ClientBuilder| {
             let agent = concat!("fencegate-rust/", env!("CARGO_PKG_VERSION"), " (tokio)");
-            let agent = if crate::mutants::is("has-no-name") { "client" } else { agent };
             let builder = builder.user_agent(agent).connect_timeout(patience.connect);
-            let follows = crate::mutants::is("follows-redirects");
-            let none = reqwest::redirect::Policy::none();
-            let redirects = if follows { reqwest::redirect::Policy::limited(3) } else { none };
-            let builder = builder.redirect(redirects).http1_only();
+            let builder = builder.redirect(reqwest::redirect::Policy::none()).http1_only();
             let built = builder.pool_max_idle_per_host(64).build();
             built.map_err(|error| Error::misuse(format!("no HTTP client: {}", causes(&error))))
         };
-        let proxied = crate::mutants::is("uses-the-proxy");
-        let direct = client(if proxied { builder() } else { builder().no_proxy() })?;
+        let direct = client(builder().no_proxy())?;
         let all_local = urls.all().iter().all(|base| base.is_loopback);
         let outward = if all_local { direct.clone() } else { client(builder())? };
         let answer_within_ms = AtomicU64::new(0);
@@ -99,9 +94,6 @@ impl Transport {
 
     /// How long to wait for the head of an answer to a call that does not wait.
     pub(crate) fn head_ms(&self) -> u64 {
-        if crate::mutants::is("waits-too-briefly") {
-            return 5_000;
-        }
         ms(self.patience.head).max(self.answer_within_ms.load(Ordering::Relaxed))
     }
 
@@ -114,9 +106,8 @@ impl Transport {
             Reply::Foreign(foreign) => foreign.status == 401,
             _ => false,
         };
-        let asks_twice = asks_twice && !crate::mutants::is("asks-for-one-credential");
         if unauthorized && asks_twice && self.credential.is_some() {
-            return self.send_once(request, id).await;
+            return self.send_once(request, &format!("{id}.again")).await;
         }
         reply
     }
@@ -139,10 +130,11 @@ impl Transport {
     ) -> Result<Answer, Reply> {
         let (place, head) = self.exchange(request, id).await;
         let reply = match head {
-            Ok(response) => {
+            Ok(mut response) => {
                 let headers = response.headers();
                 if is_echoed(headers, id) && is_meant(headers) {
-                    let (status, headers) = (response.status(), headers.clone());
+                    let status = response.status();
+                    let headers = std::mem::take(response.headers_mut());
                     return Ok(Answer { status, headers, response, idle: self.patience.idle });
                 }
                 match self.judge(response, id).await {
@@ -179,8 +171,7 @@ impl Transport {
             Ok(built) => built,
             Err(error) => return (place, Err(Reply::Unsendable(error))),
         };
-        let wait_ms = if crate::mutants::is("forgets-its-wait") { 0 } else { request.wait_ms };
-        let usual_ms = self.head_ms().saturating_add(wait_ms);
+        let usual_ms = self.head_ms().saturating_add(request.wait_ms);
         let head_ms = request.within_ms.map_or(usual_ms, |within_ms| within_ms.min(usual_ms));
         let head = sending::send(client, built, progress, head_ms).await;
         (place, head.map_err(Reply::Nothing))
@@ -199,8 +190,7 @@ impl Transport {
         request: &Request,
         id: &str,
     ) -> Result<(reqwest::Request, sending::Progress), Error> {
-        let dropped = crate::mutants::is("drops-headers");
-        let mut headers = if dropped { HeaderMap::new() } else { self.headers.clone() };
+        let mut headers = self.headers.clone();
         headers.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(REQUEST_ID, id);
@@ -214,24 +204,24 @@ impl Transport {
             let late = || Error::Denied(Details::local("the credential was not there in time"));
             headers.insert(AUTHORIZATION, asked.unwrap_or_else(|_| Err(late()))?);
         }
-        let mut builder = client.request(request.method.clone(), url);
         let progress = sending::Progress::default();
+        let built = client.request(request.method.clone(), url).build();
+        let mut built =
+            built.map_err(|error| Error::misuse(format!("no request: {}", causes(&error))))?;
         if let Some(body) = &request.body {
             let (body, len) = sending::body(body.begin().await?, &progress);
             if let Some(len) = len {
-                headers.insert(reqwest::header::CONTENT_LENGTH, HeaderValue::from(len));
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
             }
-            builder = builder.body(body);
+            *built.body_mut() = Some(body);
         }
-        let built = builder.headers(headers).build();
-        let built =
-            built.map_err(|error| Error::misuse(format!("no request: {}", causes(&error))))?;
+        *built.headers_mut() = headers;
         Ok((built, progress))
     }
 
     /// Whose answer it is: a gateway's has our id of the request (CC24a).
-    async fn judge(&self, response: reqwest::Response, id: &str) -> Reply {
-        let (status, headers) = (response.status(), response.headers().clone());
+    async fn judge(&self, mut response: reqwest::Response, id: &str) -> Reply {
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let idle = self.patience.idle;
         let is_ours = is_echoed(&headers, id);
         let answer = Answer { status, headers, response, idle };
@@ -257,15 +247,12 @@ impl Transport {
 
 /// Whether an answer says which of our requests it is about.
 fn is_echoed(headers: &HeaderMap, id: &str) -> bool {
-    let echo = headers.get(REQUEST_ID);
-    crate::mutants::is("believes-anybody")
-        || echo.is_some_and(|echo| echo.as_bytes() == id.as_bytes())
+    headers.get(REQUEST_ID).is_some_and(|echo| echo.as_bytes() == id.as_bytes())
 }
 
 /// `Retry-After` counts if the document does not say it.
 fn with_retry_after(problem: Problem, head: &Foreign) -> Problem {
     let header = head.retry_after_ms.and_then(|ms| i64::try_from(ms).ok());
-    let header = header.filter(|_| !crate::mutants::is("ignores-retry-after-headers"));
     Problem { retry_after_ms: problem.retry_after_ms.or(header), ..problem }
 }
 
@@ -285,8 +272,6 @@ fn foreign(answer: &Answer, is_ours: bool) -> Foreign {
 /// Whether the next gateway is asked instead (CC3).
 fn is_elsewhere_better(reply: &Reply) -> bool {
     match reply {
-        _ if crate::mutants::is("stays-with-the-dead") => false,
-        Reply::Problem(_) if crate::mutants::is("leaves-at-any-refusal") => true,
         Reply::Nothing(_) => true,
         Reply::Problem(problem) => matches!(
             ErrorCode::parse(&problem.code),

@@ -79,7 +79,6 @@ impl RequestIds {
     pub(crate) fn next(&mut self) -> String {
         self.attempts += 1;
         match self.attempts {
-            _ if crate::mutants::is("has-one-request-id") => self.first.to_string(),
             1 => self.first.to_string(),
             attempt => format!("{}.{attempt}", self.first),
         }

@@ -48,11 +48,7 @@ pub(super) fn body(sent: Sent, progress: &Progress) -> (reqwest::Body, Option<u6
 
 fn noted(stream: ByteStream, progress: &Progress) -> reqwest::Body {
     let progress = progress.clone();
-    reqwest::Body::wrap_stream(stream.inspect(move |_| {
-        if !crate::mutants::is("times-uploads") {
-            progress.note();
-        }
-    }))
+    reqwest::Body::wrap_stream(stream.inspect(move |_| progress.note()))
 }
 
 fn pieces(bytes: Bytes) -> ByteStream {
@@ -101,8 +97,6 @@ pub(super) async fn send(
                 // Its text would have the path, and the path the id of a lock.
                 let error = error.without_url();
                 let was_sent = !error.is_connect() && !error.is_builder();
-                let was_sent = was_sent && !crate::mutants::is("thinks-nothing-was-sent");
-                let was_sent = was_sent || crate::mutants::is("thinks-all-was-sent");
                 nothing(was_sent, error.is_timeout(), causes(&error))
             }),
             () = sleep_until_ms(until_ms) => {

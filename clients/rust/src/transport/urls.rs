@@ -51,9 +51,7 @@ impl Urls {
 
     /// It failed: the next one is asked.
     pub(crate) fn avoid(&self, place: usize) {
-        let avoided_ms =
-            if crate::mutants::is("never-comes-back") { u64::MAX / 2 } else { AVOIDED_MS };
-        self.lock()[place] = now_ms() + avoided_ms;
+        self.lock()[place] = now_ms() + AVOIDED_MS;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
@@ -82,9 +80,6 @@ impl Base {
                 || host.ends_with(".localhost")
                 || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         });
-        if crate::mutants::is("forgets-the-prefix") {
-            return Ok(Self { text: url.origin().ascii_serialization(), is_loopback });
-        }
         Ok(Self { text: url.as_str().trim_end_matches('/').to_owned(), is_loopback })
     }
 

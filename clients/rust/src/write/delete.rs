@@ -62,9 +62,6 @@ impl DeleteBuilder {
         let target = ("delete", Method::DELETE, path);
         let mut prepared = self.options.prepare(&self.held, target, &resource, None)?;
         prepared.object = key.as_ref().map(ToString::to_string);
-        if crate::mutants::is("deletes-without-a-key") {
-            prepared.request.headers.remove("idempotency-key");
-        }
         let (effect, receipt) = Writing::new(self.held, prepared).go().await?;
         let key = key.map(|key| key.to_string());
         Ok(match effect {

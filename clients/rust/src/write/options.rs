@@ -57,29 +57,18 @@ impl Options {
         }
         let is_own_key = self.key.is_none();
         let key = self.key.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
-        let own = |key: String| {
-            if crate::mutants::is("has-one-key") { "the-key".to_owned() } else { key }
-        };
-        let key = own(key);
-        let key =
-            if crate::mutants::is("makes-all-keys") { Uuid::now_v7().to_string() } else { key };
         let mut request = Request::new(method, path)
             .header("x-fence-token", &held.token.to_string())
             .header("x-lock-id", &held.id.to_string())
             .header("idempotency-key", &key);
-        if is_own_key || crate::mutants::is("keeps-keys-of-others") {
+        if is_own_key {
             request = request.header("x-fence-key-kept", KEY_KEPT);
         }
-        if crate::mutants::is("sends-no-lock-id") {
-            request.headers.remove("x-lock-id");
-        }
-        if let Some(tags) =
-            self.if_match.as_ref().filter(|_| !crate::mutants::is("drops-conditions"))
-        {
+        if let Some(tags) = &self.if_match {
             check_tags(tags)?;
             request = request.header("if-match", tags);
         }
-        if self.if_absent && !crate::mutants::is("drops-conditions") {
+        if self.if_absent {
             request = request.header("if-none-match", "*");
         }
         if let Some(version) = self.resource_version {
@@ -96,10 +85,8 @@ impl Options {
             kept_ms: is_own_key.then_some(KEY_KEPT_MS),
             condition: condition.unwrap_or_else(|| self.condition()),
             within_ms: ms(self.within.unwrap_or(inner.write_within)),
-            retries: self.retries.unwrap_or(inner.retries)
-                || crate::mutants::is("always-tries-again"),
-            rides_out: (self.rides_out && !crate::mutants::is("rides-out-nothing"))
-                || crate::mutants::is("rides-out-everything"),
+            retries: self.retries.unwrap_or(inner.retries),
+            rides_out: self.rides_out,
         })
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use fencegate_wire::json::{Operation, OperationOutcome};
 use fencegate_wire::{ErrorCode, OperationId, ResourceName};
-use serde_json::Value;
+use serde::de::IgnoredAny;
 use tokio::sync::Mutex;
 
 use super::unknown::OutcomeUnknown;
@@ -20,9 +21,8 @@ use crate::guard::renewing;
 use crate::hooks::Event;
 use crate::machine::backoff::Backoff;
 use crate::machine::settling::{Beside, Condition, Said, Settling, Verdict};
-use crate::mutants;
 use crate::reading::views::{operation_of_id, operation_of_key};
-use crate::transport::answer::{Reply, class_of};
+use crate::transport::answer::{JSON_BYTES_MAX, Reply, class_of, no_json};
 use crate::transport::body;
 use crate::transport::request::{Request, RequestIds};
 
@@ -59,15 +59,15 @@ pub(crate) enum Effect {
     Found(Box<Operation>),
 }
 
-/// The answer to a write that took effect.
+/// The answer to a write that took effect. Its headers say enough if a newer gateway has another body.
 pub(crate) struct Answered {
     pub(crate) operation: Option<OperationId>,
     pub(crate) version: Option<i64>,
     pub(crate) etag: Option<String>,
     pub(crate) was_created: bool,
     pub(crate) was_replayed: bool,
-    /// `null` if there is none.
-    pub(crate) body: Value,
+    /// JSON; empty if there is none.
+    pub(crate) body: Bytes,
 }
 
 /// How a write went, for those who keep histories.
@@ -200,9 +200,6 @@ impl Writing {
         // First what costs nothing: is there a record of it?
         let result = match self.ask(&mut progress).await {
             Some(found) => found,
-            None if crate::mutants::is("resolves-by-asking-alone") => {
-                Err(self.unknown(&mut progress, *Details::local("asked")))
-            }
             None => match self.attempts(&mut progress, until_ms).await {
                 Ok(effect) => Ok(effect),
                 Err(Ended::Failed(error)) => Err(error),
@@ -237,14 +234,9 @@ impl Writing {
             return Some(known.again());
         }
         let asked_ms = now_ms();
-        let asked = match crate::mutants::is("abandons-blindly") {
-            true => Some(Err(Error::Unavailable(Details::local("nobody was asked")))),
-            false => self.ask(&mut progress).await,
-        };
-        let known = match asked {
+        let known = match self.ask(&mut progress).await {
             Some(Ok(effect)) => Some(Known::of(&effect)),
             Some(Err(error)) => Some(Known::NotApplied(error)),
-            None if crate::mutants::is("doubts-the-buried") => None,
             None => self.is_nowhere(&progress, asked_ms).await.then(|| {
                 let text = "the lock is over, and no write has this key";
                 Known::NotApplied(Error::Unavailable(Details::local(text)))
@@ -274,12 +266,9 @@ impl Writing {
 
     async fn renew_first(&self) -> Result<(), Error> {
         let held = &self.held;
-        if crate::mutants::is("uploads-unconfirmed") {
-            return Ok(());
-        }
         let Some(body) = &self.prepared.request.body else { return Ok(()) };
         let is_due = held.with_lease(|lease| lease.is_stale_for_upload(now_ms()));
-        if (is_due || crate::mutants::is("renews-before-all-uploads")) && body.is_large().await {
+        if is_due && body.is_large().await {
             match renewing::renew_now(held, None).await {
                 // A guard that nobody confirms may still be good: the gateway judges the write.
                 Ok(()) | Err(Error::Unavailable(_)) => {}
@@ -318,9 +307,6 @@ impl Writing {
                 },
                 Verdict::Refused => return Err(Ended::Failed(self.refused(reply, progress))),
                 Verdict::Again => {
-                    if crate::mutants::is("renumbers-while-open") {
-                        progress.number = None;
-                    }
                     last = details(&reply, progress.ids.attempts());
                     if let Reply::Unsendable(error) = reply {
                         return Err(unsendable(progress, error, last));
@@ -338,11 +324,9 @@ impl Writing {
                 }
             };
             debug_assert_eq!(verdict, Verdict::Again);
-            let again = crate::mutants::is("sends-streams-twice")
-                || crate::mutants::is("always-tries-again");
             let is_replayable =
                 prepared.request.body.as_ref().is_none_or(|body| body.is_replayable());
-            if !prepared.retries || (!is_replayable && !again) {
+            if !prepared.retries || !is_replayable {
                 return Err(ended(progress, last));
             }
             // 4. A pause.
@@ -360,11 +344,7 @@ impl Writing {
     async fn attempt(&self, progress: &mut Progress) -> Reply {
         let held = &self.held;
         let mut request = self.prepared.request.clone();
-        if crate::mutants::is("changes-its-key") {
-            request = request.header("idempotency-key", &uuid::Uuid::now_v7().to_string());
-        }
-        let numbered = held.is_numbered || crate::mutants::is("numbers-everything");
-        if numbered && !crate::mutants::is("sends-no-number") {
+        if held.is_numbered {
             let number = *progress.number.get_or_insert_with(|| held.numbers.next());
             request = request.header("x-fence-seq", &number.to_string());
         }
@@ -381,22 +361,16 @@ impl Writing {
 
     fn judge(&self, progress: &mut Progress, reply: &Reply) -> Verdict {
         let overlaps = |under_way: &UnderWay| under_way.overlapped() && !progress.was_told_unknown;
-        let overlaps = |under_way: &UnderWay| {
-            (overlaps(under_way) || crate::mutants::is("always-renumbers"))
-                && !crate::mutants::is("never-renumbers")
-                && (progress.ids.attempts() < 9 || !crate::mutants::is("renumbers-eight-times"))
-        };
-        let after = progress.was_told_unknown && crate::mutants::is("renumbers-after-unknown");
         let earlier = |number| self.held.numbers.is_earlier_open(number);
         let beside = Beside {
-            overlapped: progress.under_way.as_ref().is_some_and(overlaps) || after,
+            overlapped: progress.under_way.as_ref().is_some_and(overlaps),
             earlier_is_open: progress.number.is_some_and(earlier),
         };
         let said = match reply {
             Reply::Done(_) => Said::Done,
             Reply::Problem(problem) => {
                 let class = class_of(problem);
-                if class == Class::LockLost && !crate::mutants::is("ignores-refused-writes") {
+                if class == Class::LockLost {
                     self.held.refused(problem);
                 }
                 let busy = class == Class::Busy && self.prepared.rides_out;
@@ -426,12 +400,6 @@ impl Writing {
     /// of the time for which it is kept (CC20).
     async fn may_send(&self, progress: &Progress) -> bool {
         let Some(first_ms) = progress.first_ms else { return true };
-        if crate::mutants::is("sends-for-ever") {
-            return true;
-        }
-        if crate::mutants::is("trusts-its-own-hour") {
-            return now_ms().saturating_sub(first_ms) < 1_800_000;
-        }
         let inner = &self.held.inner;
         let known = |ms: u64| (ms > 0).then_some(ms);
         let mut kept_ms = known(inner.keys_kept_ms.load(Ordering::Relaxed));
@@ -449,20 +417,9 @@ impl Writing {
     /// Looks the write up: by its operation, or else by its key (CC24). `None`: that decides nothing. A record that
     /// one attempt took no effect decides nothing either: a proxy may have made two of it.
     async fn ask(&self, progress: &mut Progress) -> Option<Result<Effect, Error>> {
-        if crate::mutants::is("never-asks") {
-            return None;
-        }
-        let not_found = || Some(Err(Error::Unavailable(Details::local("it is not there"))));
-        if crate::mutants::is("believes-a-no") && progress.operation.is_some() {
-            return not_found();
-        }
         let asked =
             tokio::time::timeout(Duration::from_millis(2 * ASK_WITHIN_MS), self.find(progress));
-        let found = asked.await.ok()?;
-        if found.is_none() && crate::mutants::is("takes-nothing-for-a-no") {
-            return not_found();
-        }
-        let found = found?;
+        let found = asked.await.ok()??;
         progress.settling.judge(Said::Done, Beside::default());
         if self.prepared.is_own_key || self.is_about_this(&found) {
             return Some(Ok(Effect::Found(Box::new(found))));
@@ -476,7 +433,7 @@ impl Writing {
     async fn find(&self, progress: &Progress) -> Option<Operation> {
         let inner = &self.held.inner;
         let until_ms = now_ms() + ASK_WITHIN_MS;
-        if let Some(id) = progress.operation.filter(|_| !crate::mutants::is("asks-by-key-alone"))
+        if let Some(id) = progress.operation
             && let Ok(Some(found)) = operation_of_id(inner, id, until_ms).await
             && found.outcome == OperationOutcome::Applied
         {
@@ -530,7 +487,7 @@ enum Ended {
 }
 
 fn ended(progress: &Progress, last: Details) -> Ended {
-    match progress.settling.is_open() && !mutants::is("unknown-is-not-applied") {
+    match progress.settling.is_open() {
         true => Ended::Open(last),
         false => Ended::Failed(Error::Unavailable(Box::new(last))),
     }
@@ -566,12 +523,14 @@ async fn effect(reply: Reply) -> Result<Effect, Reply> {
         version: number("x-resource-version"),
         etag: header("etag"),
         was_created: answer.status == reqwest::StatusCode::CREATED,
-        was_replayed: answer.header("idempotent-replayed") == Some("true")
-            && !crate::mutants::is("hides-replays"),
-        body: Value::Null,
+        was_replayed: answer.header("idempotent-replayed") == Some("true"),
+        body: Bytes::new(),
     };
     if answer.status != reqwest::StatusCode::NO_CONTENT {
-        read.body = answer.json().await?;
+        let status = answer.status.as_u16();
+        read.body = answer.bytes(JSON_BYTES_MAX).await.map_err(Reply::Nothing)?;
+        serde_json::from_slice::<IgnoredAny>(&read.body)
+            .map_err(|error| no_json(status, &error))?;
     }
     Ok(Effect::Answered(read))
 }

@@ -124,10 +124,7 @@ impl OutcomeUnknown {
         let How::Write(writing) = &self.how else {
             return self.resolve(within).await;
         };
-        let at_once = crate::mutants::is("abandons-at-once");
-        let unburied = crate::mutants::is("abandons-without-release");
-        let within = if at_once { Duration::ZERO } else { within };
-        match unburied || guard::bury(&writing.held, within).await || at_once {
+        match guard::bury(&writing.held, within).await {
             true => writing.ask_finally().await.map(Settled::from).ok_or_else(|| self.still()),
             false => Err(self.still()),
         }
@@ -138,8 +135,7 @@ impl OutcomeUnknown {
         let Some(id) = self.operation else { return Err(self.still()) };
         let mut pause_ms = 100;
         loop {
-            if !crate::mutants::is("never-looks-up")
-                && let Ok(Some(found)) = operation_of_id(inner, id, until_ms).await
+            if let Ok(Some(found)) = operation_of_id(inner, id, until_ms).await
                 && let Some(settled) = Settled::of_forward(found)
             {
                 return Ok(settled);

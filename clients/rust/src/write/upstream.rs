@@ -98,8 +98,6 @@ impl UpstreamBuilder {
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
         match parsed {
-            Some((name, _))
-                if name == "idempotency-key" && crate::mutants::is("drops-keys-of-others") => {}
             Some((name, value)) if !OURS.contains(&name.as_str()) => {
                 self.headers.append(name, value);
             }
@@ -136,15 +134,7 @@ impl UpstreamBuilder {
         let request = request
             .header("x-fence-token", &held.token.to_string())
             .header("x-lock-id", &held.id.to_string());
-        let keyed = crate::mutants::is("forwards-with-a-key");
-        let request = if keyed { request.header("x-fence-seq", "1") } else { request };
         let reply = held.inner.transport.attempt_forward(&request, &RequestIds::new().next()).await;
-        let again = crate::mutants::is("forwards-twice") && matches!(reply, Err(Reply::Nothing(_)));
-        let ids = RequestIds::new().next();
-        let reply = match again {
-            true => held.inner.transport.attempt_forward(&request, &ids).await,
-            false => reply,
-        };
         let result = match reply {
             Ok(answer) => {
                 let whole = answer.bytes_of_upstream().await;

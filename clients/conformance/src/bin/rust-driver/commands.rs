@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::state::{State, Told};
-use crate::{guards, holding, reading, time, told, writes};
+use super::state::{State, Told};
+use super::{guards, holding, reading, time, told, writes};
 
 /// A command, as the README describes it.
 #[derive(Deserialize)]

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::commands::duration;
-use crate::state::{Deed, Guard, State, Told, live};
-use crate::told;
+use super::commands::duration;
+use super::state::{Deed, Guard, State, Told, live};
+use super::told;
 
 /// Options of a client.
 #[derive(Default, Deserialize)]

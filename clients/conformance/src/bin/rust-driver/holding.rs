@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fencegate_client::{Error, Lock};
 use serde_json::json;
 
-use crate::commands::duration;
-use crate::guards;
-use crate::state::{State, Told, live};
-use crate::told;
+use super::commands::duration;
+use super::guards;
+use super::state::{State, Told, live};
+use super::told;
 
 /// How leading fails.
 enum Failure {

@@ -18,7 +18,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::state::State;
+use self::state::State;
 
 /// Drives the Rust client as scenarios say, one JSON command a line.
 #[derive(Parser)]
@@ -35,11 +35,9 @@ const FEATURES: &[&str] = &[
     "stall", "watch",
 ];
 
-fn main() -> anyhow::Result<ExitCode> {
+/// Does what the commands on its standard input say, until they end.
+pub fn main() -> anyhow::Result<ExitCode> {
     let virtual_time = !Cli::parse().real_time;
-    if let Ok(name) = std::env::var("FENCE_CLIENT_MUTANT") {
-        fencegate_client::mutants::choose(&name);
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(virtual_time)

@@ -5,8 +5,8 @@ use futures::StreamExt as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::state::{State, Told};
-use crate::told;
+use super::state::{State, Told};
+use super::told;
 
 /// Reads an object whole.
 pub async fn get(state: &State, resource: &str, object: &str) -> Told {

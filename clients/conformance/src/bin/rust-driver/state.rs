@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::out::Out;
-use crate::told;
+use super::out::Out;
+use super::told;
 
 /// What a command comes to: its answer, or its error.
 pub type Told = Result<Value, Value>;

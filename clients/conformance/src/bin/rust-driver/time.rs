@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencegate_client::attempts;
 use serde_json::{Value, json};
 
-use crate::out::Out;
+use super::out::Out;
 
 /// A step.
 const STEP: Duration = Duration::from_millis(50);

@@ -5,7 +5,7 @@ use fencegate_client::{
 };
 use serde_json::{Value, json};
 
-use crate::state::State;
+use super::state::State;
 
 /// A mistake in a scenario, or in this driver.
 pub fn mistake(why: &str) -> Value {

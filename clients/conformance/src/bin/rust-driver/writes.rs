@@ -8,9 +8,9 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::commands::duration;
-use crate::state::{Guard, State, Told};
-use crate::told;
+use super::commands::duration;
+use super::state::{Guard, State, Told};
+use super::told;
 
 /// `put`
 #[derive(Deserialize)]
