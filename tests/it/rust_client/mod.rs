@@ -10,6 +10,7 @@ mod child;
 mod following;
 mod locks;
 mod proxy;
+mod readme;
 mod refusals;
 mod renewals;
 mod streams;
