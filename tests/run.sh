@@ -24,7 +24,8 @@ has() {
 needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-dev
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx pgbouncer:pgbouncer
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
-libfaketime:libfaketime python3:python3 venv:python3-venv'
+libfaketime:libfaketime python3:python3 venv:python3-venv
+zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils'
 
 missing() {
     for need in $needs; do
@@ -90,8 +91,9 @@ cargo fmt --all --check
 say 'lints: cargo clippy'
 cargo clippy --workspace --all-targets --locked -- -D warnings
 
-say 'build: cargo build -p fencegate'
+say 'build: cargo build -p fencegate, -p fencegate-cli'
 cargo build --locked -p fencegate
+cargo build --locked -p fencegate-cli
 # The examples of the client's documentation run against it.
 FENCE_TEST_GATEWAY=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/fencegate
 export FENCE_TEST_GATEWAY

@@ -13,6 +13,7 @@ mod blob_rig;
 mod blob_sizes;
 mod blob_sweeping;
 mod blobs;
+mod cli;
 mod commands;
 mod commit_bodies;
 mod commit_readers;

@@ -174,6 +174,14 @@ impl LockBuilder {
         self
     }
 
+    /// Looks at names, durations and words without asking the gateway.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`], as [`LockBuilder::acquire`] would give it.
+    pub fn check(&self) -> Result<(), Error> {
+        Wish::of(self).map(drop)
+    }
+
     /// Takes the lock.
     ///
     /// # Errors

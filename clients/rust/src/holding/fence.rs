@@ -22,6 +22,7 @@ use crate::transport::request::Request;
 #[derive(Debug)]
 pub struct Fence {
     pub(crate) held: Arc<Held>,
+    pub(super) version: Option<i64>,
 }
 
 impl std::fmt::Debug for Held {
@@ -117,7 +118,7 @@ impl FenceBuilder {
         let request = Request::new(Method::POST, path).json(&request);
         let set: json::Fence = inner.json("fence", &request, inner.call_until_ms()).await?;
         let grant = without_renewals(id, set.token, vec![resource], owner, self.id.is_none());
-        Ok(Fence { held: Held::new(inner, grant) })
+        Ok(Fence { held: Held::new(inner, grant), version: Some(set.version) })
     }
 }
 
@@ -139,6 +140,16 @@ impl Fence {
     /// The fence token, for systems that check it themselves.
     pub fn token(&self) -> Token {
         self.held.token
+    }
+
+    /// The id that the fence was set with: the key to it.
+    pub fn id(&self) -> LockId {
+        self.held.id
+    }
+
+    /// The version of the resource when the fence was set; `None` for a token that was lent.
+    pub fn version(&self) -> Option<i64> {
+        self.version
     }
 
     /// The resource.

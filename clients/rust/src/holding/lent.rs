@@ -33,6 +33,6 @@ impl Client {
         let owner = self.inner.owner.clone();
         let held: Arc<Held> =
             Held::new(self.inner.clone(), without_renewals(id, token, resources, owner, false));
-        Ok(Fence { held })
+        Ok(Fence { held, version: None })
     }
 }

@@ -1,5 +1,6 @@
 //! Ways to hold: fences for other locks, locks handed over or lent, elections, shards, work done once.
 
+mod by_id;
 pub(crate) mod election;
 pub(crate) mod fence;
 pub(crate) mod handoff;

@@ -5,19 +5,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fencegate_wire::json::{ObjectEntry, Resource, Version};
+use fencegate_wire::json::{AuditEntry, ObjectEntry, RejectionEntry, Resource, Version};
 use futures::Stream;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, Inner};
+use crate::clock::{draw, now_ms, sleep_until_ms};
 use crate::encoding::path;
 use crate::error::{Details, Error};
+use crate::machine::backoff::Backoff;
 use crate::transport::request::Request;
 
 /// The most items of a page, and what is asked for by default: a gateway gives no more.
 const PAGE_SIZE_MAX: u32 = 1000;
+/// For how long a gateway is asked to wait for the next record.
+const FOLLOWED_MS: u64 = 25_000;
 /// The longest beginning of a name that a gateway looks for.
 const PREFIX_BYTES_MAX: usize = 1024;
 
@@ -121,13 +125,82 @@ impl<T: DeserializeOwned + Send + 'static> Listing<T> {
     }
 
     async fn ask(&mut self, cursor: Option<String>) -> Result<Page<T>, Error> {
+        let request = self.request(cursor.map(|cursor| ("cursor", cursor)))?;
+        self.inner.json(self.call, &request, self.inner.call_until_ms()).await
+    }
+
+    fn request(
+        &mut self,
+        more: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<Request, Error> {
         if let Some(error) = self.wrong.take() {
             return Err(error);
         }
         let limit = ("limit", self.page_size.to_string());
-        let cursor = cursor.map(|cursor| ("cursor", cursor));
-        let parameters = self.parameters.iter().cloned().chain([limit]).chain(cursor);
-        let request = Request::get(format!("{}{}", self.path, path::query(parameters)));
+        let parameters = self.parameters.iter().cloned().chain([limit]).chain(more);
+        Ok(Request::get(format!("{}{}", self.path, path::query(parameters))))
+    }
+}
+
+/// The records of what was done and refused, which may be followed.
+pub trait Recorded: sealed::Recorded {}
+
+impl Recorded for AuditEntry {}
+impl Recorded for RejectionEntry {}
+
+impl<T: Recorded + DeserializeOwned + Send + 'static> Listing<T> {
+    /// What is recorded from now on, oldest first and without an end. A gateway that is away for a while is asked
+    /// again; a refusal is an error, and the end.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// use futures::TryStreamExt;
+    ///
+    /// let mut entries = client.audit().resource("invoices:2026").follow();
+    /// # let taking = async { loop {
+    /// #     client.lock("invoices:2026").acquire().await?.release().await;
+    /// #     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    /// # } #[allow(unreachable_code)] Ok::<(), fencegate_client::Error>(()) };
+    /// # let first = tokio::select! { entry = entries.try_next() => entry?, _ = taking => None };
+    /// # /*
+    /// let first = entries.try_next().await?;
+    /// # */
+    /// assert_eq!(first.map(|entry| entry.action).as_deref(), Some("grant"));
+    /// # Ok(()) }
+    /// ```
+    pub fn follow(self) -> Items<T> {
+        let begin = (self, "now".to_owned(), Backoff::default());
+        let pages = stream::try_unfold(begin, async |(mut list, after, mut backoff)| {
+            loop {
+                let began_ms = now_ms();
+                let page = list.ask_after(&after).await;
+                match page {
+                    Ok(page)
+                        if !page.items.is_empty() || page.next_cursor.as_ref() != Some(&after) =>
+                    {
+                        let after = page.next_cursor.unwrap_or(after);
+                        let items = stream::iter(page.items.into_iter().map(Ok));
+                        return Ok(Some((items, (list, after, Backoff::default()))));
+                    }
+                    // Nothing has come in all that time.
+                    Ok(_) if now_ms() - began_ms >= FOLLOWED_MS / 2 => {}
+                    Ok(_) | Err(Error::Unavailable(_)) => {
+                        let pause_ms = backoff.next(draw(), None, u64::MAX).unwrap_or(FOLLOWED_MS);
+                        sleep_until_ms(now_ms() + pause_ms).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        Items(pages.try_flatten().boxed())
+    }
+
+    async fn ask_after(&mut self, after: &str) -> Result<Page<T>, Error> {
+        let wait = format!("{FOLLOWED_MS}ms");
+        let request = self.request([("after", after.to_owned()), ("wait", wait)])?;
+        let request = request.waits(FOLLOWED_MS);
         self.inner.json(self.call, &request, self.inner.call_until_ms()).await
     }
 }
@@ -142,6 +215,11 @@ impl Named for Resource {}
 mod sealed {
     /// Not for others to implement.
     pub trait Named {}
+    /// Not for others to implement.
+    pub trait Recorded {}
+
+    impl Recorded for super::AuditEntry {}
+    impl Recorded for super::RejectionEntry {}
 
     impl Named for super::ObjectEntry {}
     impl Named for super::Version {}

@@ -1,0 +1,206 @@
+//! `fence cp`: objects and files, one or whole trees.
+
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use fencegate_client::Body;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::json;
+
+use super::place;
+use crate::app::App;
+use crate::failure::{Failure, usage};
+use crate::output::bytes;
+use crate::under::Under;
+
+/// What a place on the gateway begins with.
+const REMOTE: &str = "fg:";
+
+/// From where to where.
+#[derive(Debug, Args)]
+pub struct Copy {
+    /// `fg:RESOURCE/KEY`, or a file
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// `fg:RESOURCE/KEY`, or a file
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Whole trees: all objects whose keys begin so, all files of a folder
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// So many at once
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    #[command(flatten)]
+    under: Under,
+}
+
+/// One object or file to copy.
+struct Pair {
+    from: String,
+    to: String,
+}
+
+impl Copy {
+    /// Copies it.
+    ///
+    /// # Errors
+    /// As any write or read.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        match (self.from.strip_prefix(REMOTE), self.to.strip_prefix(REMOTE)) {
+            (None, Some(to)) => self.up(app, to).await,
+            (Some(from), None) => self.down(app, from).await,
+            (Some(from), Some(to)) => self.across(app, from, to).await,
+            (None, None) => Err(usage("one of them is on the gateway: fg:RESOURCE/KEY")),
+        }
+    }
+
+    async fn up(&self, app: &App, to: &str) -> Result<ExitCode, Failure> {
+        let (resource, key) =
+            if self.recursive { to.split_once('/').unwrap_or((to, "")) } else { place(to)? };
+        let pairs = match self.recursive {
+            true => files(Path::new(&self.from))?
+                .into_iter()
+                .map(|path| {
+                    Ok(Pair {
+                        to: joined(key, &name_of(&path)?),
+                        from: path_text(&Path::new(&self.from).join(path))?,
+                    })
+                })
+                .collect::<Result<Vec<_>, Failure>>()?,
+            false => vec![Pair { from: self.from.clone(), to: key.to_owned() }],
+        };
+        let guard = self.under.guard(&app.client, vec![resource.to_owned()]).await?;
+        let put = async |pair: Pair| -> Result<(), Failure> {
+            let size = std::fs::metadata(&pair.from).with_context(|| pair.from.clone())?.len();
+            let written = guard.on(resource).put(&pair.to, Body::file(&pair.from)).await?;
+            let text = format!("{} -> {resource}/{}, {}", pair.from, pair.to, shown(size));
+            let sha256 = written.sha256;
+            app.out.one(&done(&pair, size, sha256.as_deref()), &pair.to, &text)
+        };
+        self.each(pairs, put).await?;
+        guard.end().await;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn down(&self, app: &App, from: &str) -> Result<ExitCode, Failure> {
+        let (resource, key) =
+            if self.recursive { from.split_once('/').unwrap_or((from, "")) } else { place(from)? };
+        let pairs = match self.recursive {
+            true => {
+                let list = app.client.list(resource).prefix(key).stream();
+                let keys: Vec<String> = list.map_ok(|entry| entry.key).try_collect().await?;
+                let below = Path::new(&self.to);
+                let pair = |from: String| {
+                    let rest = from.strip_prefix(key).unwrap_or(&from).trim_start_matches('/');
+                    let rest = if rest.is_empty() {
+                        from.rsplit('/').next().unwrap_or_default()
+                    } else {
+                        rest
+                    };
+                    Ok(Pair { to: path_text(&below.join(inside(rest)?))?, from })
+                };
+                keys.into_iter().map(pair).collect::<Result<Vec<_>, Failure>>()?
+            }
+            false => {
+                let mut to = PathBuf::from(&self.to);
+                if to.is_dir() {
+                    to.push(key.rsplit('/').next().unwrap_or_default());
+                }
+                vec![Pair { from: key.to_owned(), to: path_text(&to)? }]
+            }
+        };
+        let get = async |pair: Pair| -> Result<(), Failure> {
+            if let Some(folder) = Path::new(&pair.to).parent().filter(|_| self.recursive) {
+                std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            }
+            let head = app.client.download(resource, &pair.from, &pair.to).await?;
+            let text = format!("{resource}/{} -> {}, {}", pair.from, pair.to, shown(head.size));
+            app.out.one(&done(&pair, head.size, head.sha256.as_deref()), &pair.to, &text)
+        };
+        self.each(pairs, get).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn across(&self, app: &App, from: &str, to: &str) -> Result<ExitCode, Failure> {
+        if self.recursive {
+            return Err(usage("trees are copied from or to files"));
+        }
+        let ((resource, key), (target, name)) = (place(from)?, place(to)?);
+        let guard = self.under.guard(&app.client, vec![target.to_owned()]).await?;
+        let folder = tempfile::tempdir().context("cannot make a folder")?;
+        let path = folder.path().join("object");
+        let head = app.client.download(resource, key, &path).await?;
+        let put = guard.on(target).put(name, Body::file(&path)).content_type(&head.content_type);
+        let written = put.await?;
+        guard.end().await;
+        let pair = Pair { from: from.to_owned(), to: to.to_owned() };
+        let text = format!("{from} -> {to}, {}", shown(head.size));
+        app.out.one(&done(&pair, head.size, written.sha256.as_deref()), to, &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn each(
+        &self,
+        pairs: Vec<Pair>,
+        copy: impl AsyncFn(Pair) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let copies = futures::stream::iter(pairs.into_iter().map(|pair| copy(pair)));
+        copies.buffer_unordered(usize::from(self.jobs)).try_collect().await
+    }
+}
+
+fn done(pair: &Pair, size: u64, sha256: Option<&str>) -> serde_json::Value {
+    json!({"status": "done", "from": pair.from, "to": pair.to, "size": size, "sha256": sha256})
+}
+
+fn shown(size: u64) -> String {
+    bytes(i64::try_from(size).unwrap_or(i64::MAX))
+}
+
+fn joined(prefix: &str, name: &str) -> String {
+    match prefix.trim_end_matches('/') {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}/{name}"),
+    }
+}
+
+fn path_text(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| usage(format!("the name of {} is not UTF-8", path.display())))
+}
+
+/// The key of a file, by its path below the folder.
+fn name_of(path: &Path) -> Result<String, Failure> {
+    path_text(path)
+}
+
+/// A key as a path that stays below the folder.
+fn inside(key: &str) -> Result<PathBuf, Failure> {
+    let path = PathBuf::from(key);
+    let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if stays { Ok(path) } else { Err(usage(format!("{key:?} is no path below a folder"))) }
+}
+
+/// The files below a folder, as paths from there. Links are not followed.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let (mut found, mut left) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(below) = left.pop() {
+        let whole = folder.join(&below);
+        let entries = std::fs::read_dir(&whole).with_context(|| whole.display().to_string())?;
+        for entry in entries {
+            let entry = entry.with_context(|| whole.display().to_string())?;
+            let kind = entry.file_type().with_context(|| whole.display().to_string())?;
+            let path = below.join(entry.file_name());
+            if kind.is_dir() {
+                left.push(path);
+            } else if kind.is_file() {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,124 @@
+//! What a command could not do: a line for people, what to do about it, and an exit code by class.
+
+use std::process::ExitCode;
+
+use fencegate_client::{BusyKind, Error};
+use serde_json::{Value, json};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The gateway, or the client, says so.
+    Client(Box<Error>),
+    /// The command line is wrong.
+    Usage(String),
+    /// Something on this machine is not as it should be.
+    Here(anyhow::Error),
+    /// Nobody reads what is printed.
+    Unread,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Client(Box::new(error))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Here(error)
+    }
+}
+
+/// Something is wrong with the command line.
+pub fn usage(text: impl Into<String>) -> Failure {
+    Failure::Usage(text.into())
+}
+
+impl Failure {
+    /// Standard output does not take more.
+    pub fn of_output(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::Unread,
+            _ => Self::Here(anyhow::Error::from(error).context("cannot write to standard output")),
+        }
+    }
+
+    /// The exit code: the class of the error (`fence help exit-status`).
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Here(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Client(error) => code_of(error),
+            // As if the signal had ended it that other programs get then.
+            Self::Unread => 128 + 13,
+        }
+    }
+
+    /// Says it on standard error.
+    pub fn tell(&self, as_json: bool) -> ExitCode {
+        match self {
+            Self::Client(error) if as_json => eprintln!("{}", document(error)),
+            Self::Client(error) => {
+                eprintln!("fence: {error}");
+                advice(error).iter().for_each(|line| eprintln!("  {line}"));
+                let details = error.details();
+                if let Some(id) = details.and_then(|details| details.request_id.as_deref()) {
+                    eprintln!("  request {id}");
+                }
+            }
+            Self::Usage(text) => eprintln!("fence: {text}"),
+            Self::Here(error) => eprintln!("fence: {error:#}"),
+            Self::Unread => {}
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Misuse(_) => 2,
+        Error::NotFound(_) => 3,
+        Error::Busy(_) => 4,
+        Error::LockLost(_) => 5,
+        Error::Changed(_) => 6,
+        Error::OutcomeUnknown(_) => 7,
+        Error::Unavailable(_) => 8,
+        Error::Denied(_) => 9,
+        _ => 1,
+    }
+}
+
+/// What to do about it.
+fn advice(error: &Error) -> Vec<String> {
+    let line = match error {
+        Error::LockLost(_) => "start over: take the lock again, and read again under it".to_owned(),
+        Error::Busy(busy) if busy.kind == BusyKind::LockHeld => {
+            "wait for it with --wait, or see who has it with `fence show`".to_owned()
+        }
+        Error::Changed(_) => "read again, and decide anew".to_owned(),
+        Error::OutcomeUnknown(unknown) => match (unknown.operation(), unknown.key()) {
+            (Some(operation), _) => format!("ask later: fence operation {operation}"),
+            (None, Some(key)) => {
+                let resource = unknown.resource();
+                format!("ask later: fence operation --on {resource} --idempotency-key {key}")
+            }
+            (None, None) => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    vec![line]
+}
+
+/// The problem document of the gateway, or one like it.
+fn document(error: &Error) -> Value {
+    let details = error.details();
+    let code = error.code().map(str::to_owned);
+    json!({
+        "title": error.to_string(),
+        "class": error.class().as_str(),
+        "code": code,
+        "status": details.and_then(|details| details.status),
+        "request_id": details.and_then(|details| details.request_id.clone()),
+    })
+}

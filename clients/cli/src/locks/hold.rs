@@ -1,0 +1,209 @@
+//! `fence lock`, `renew`, `unlock` and `transfer`: a lock across several processes.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use fencegate_client::{Handoff, LockBuilder, Wait};
+use rustix::process::{Pid, test_kill_process};
+use serde_json::json;
+
+use super::meant;
+use crate::app::App;
+use crate::durations;
+use crate::failure::{Failure, usage};
+
+/// How often the keeper of a lock looks whether its process is there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Which lock to take and leave.
+#[derive(Debug, Args)]
+pub struct Take {
+    /// What to lock; several times: all of them or none
+    #[arg(short, long = "resource", required = true, value_name = "RESOURCE")]
+    resources: Vec<String>,
+    /// How long the lock lasts without renewal
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = durations::parse)]
+    ttl: Duration,
+    /// How long to wait for the lock; by default not at all. A plain number is seconds
+    #[arg(short, long, value_name = "DURATION", value_parser = durations::parse)]
+    wait: Option<Duration>,
+    /// Print variables for `eval`, as ssh-agent(1) does
+    #[arg(long)]
+    export: bool,
+    /// Renew it in the background until this process ends, and give it back then
+    #[arg(long, value_name = "PID")]
+    keep_for_pid: Option<i32>,
+}
+
+impl Take {
+    fn lock(&self, app: &App) -> LockBuilder {
+        let wait = Wait::UpTo(self.wait.unwrap_or_default());
+        app.client.lock(self.resources.clone()).wait(wait).ttl(self.ttl).unwatched()
+    }
+
+    /// Takes it, and leaves it to whoever has its id.
+    ///
+    /// # Errors
+    /// It is not had.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        if let Some(pid) = self.keep_for_pid {
+            process(pid)?;
+        }
+        let lock = self.lock(app).acquire().await?;
+        if let Some(pid) = self.keep_for_pid {
+            let text = Handoff::to_text(&handoff(&lock));
+            let program = std::env::current_exe().context("which program is this?")?;
+            let mut keeper = Command::new(program);
+            keeper.args(["__keep", "--pid", &pid.to_string()]).env("FENCE_HANDOFF", text);
+            keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            keeper.process_group(0).spawn().context("cannot start the keeper of the lock")?;
+        }
+        let left = lock.leave();
+        tell(app, &left, self.export).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn handoff(lock: &fencegate_client::Lock) -> Handoff {
+    Handoff {
+        id: lock.id(),
+        token: lock.token(),
+        resources: lock.resources().to_vec(),
+        owner: lock.owner().to_owned(),
+    }
+}
+
+fn process(pid: i32) -> Result<Pid, Failure> {
+    let found = Pid::from_raw(pid).filter(|pid| test_kill_process(*pid).is_ok());
+    found.ok_or_else(|| usage(format!("there is no process {pid}")))
+}
+
+async fn tell(app: &App, left: &Handoff, is_export: bool) -> Result<(), Failure> {
+    let names: Vec<_> = left.resources.iter().map(|name| name.as_str()).collect();
+    if is_export {
+        let variables = [
+            ("FENCE_LOCK_ID", left.id.to_string()),
+            ("FENCE_TOKEN", left.token.to_string()),
+            ("FENCE_RESOURCE", names.first().copied().unwrap_or_default().to_owned()),
+            ("FENCE_RESOURCES", names.join(" ")),
+        ];
+        // Numbers, ids and names of resources hold nothing that a shell would read otherwise, within quotes.
+        return variables
+            .iter()
+            .try_for_each(|(name, value)| app.out.line(&format!("export {name}='{value}'")));
+    }
+    let text = format!("id     {}\ntoken  {}", left.id, left.token);
+    if !app.out.is_json() {
+        return app.out.one(&(), &left.id.to_string(), &text);
+    }
+    let lock = app.client.lock_record(left.id).await?;
+    app.out.one(&lock, &left.id.to_string(), &text)
+}
+
+/// Keeps a lock for a process.
+#[derive(Debug, Args)]
+pub struct Keep {
+    /// The process.
+    #[arg(long)]
+    pid: i32,
+}
+
+impl Keep {
+    /// Renews it until the process has ended, and gives it back.
+    ///
+    /// # Errors
+    /// It cannot be taken up, or is lost.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let text = std::env::var("FENCE_HANDOFF").context("no lock was handed on")?;
+        let lock = app.client.adopt(&Handoff::from_text(&text)?).acquire().await?;
+        let pid = process(self.pid)?;
+        let ended = async {
+            while test_kill_process(pid).is_ok() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            _lost = lock.lost() => {}
+        }
+        lock.release().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Which lock to renew.
+#[derive(Debug, Args)]
+pub struct Renew {
+    /// Its id; by default that of `fence run`
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// Another ttl, which it keeps
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    ttl: Option<Duration>,
+}
+
+impl Renew {
+    /// Renews it once.
+    ///
+    /// # Errors
+    /// It is over.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let lock = app.client.renew_lock(meant(self.id.as_deref())?, self.ttl).await?;
+        let left = lock.expires_in_ms.map_or_else(|| "for ever".to_owned(), durations::show_ms);
+        app.out.one(&lock, &lock.id.to_string(), &format!("renewed: {left} left"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Which lock to give back.
+#[derive(Debug, Args)]
+pub struct Unlock {
+    /// Its id; by default that of `fence run`
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+}
+
+impl Unlock {
+    /// Gives it back.
+    ///
+    /// # Errors
+    /// The gateway cannot be asked.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let id = meant(self.id.as_deref())?;
+        let was_known = app.client.release_lock(id).await?;
+        let document = json!({"released": was_known, "buried": !was_known});
+        let text = match was_known {
+            true => "released",
+            false => "never heard of: whatever comes under this id is refused from now on",
+        };
+        app.out.one(&document, &id.to_string(), text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Which lock to hand over.
+#[derive(Debug, Args)]
+pub struct Transfer {
+    /// Its id; by default that of `fence run`
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// What the successor calls itself
+    #[arg(long, value_name = "TEXT")]
+    to: String,
+}
+
+impl Transfer {
+    /// Hands it over, and prints the new id and token.
+    ///
+    /// # Errors
+    /// It is over.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let id = meant(self.id.as_deref())?;
+        let left = app.client.transfer_lock(id, &self.to).await?;
+        tell(app, &left, false).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,81 @@
+//! `fence show`: all about one resource.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::app::App;
+use crate::durations;
+use crate::failure::Failure;
+use crate::output::{or_dash, time};
+
+/// So many of the last grants and writes are shown.
+const LAST: usize = 10;
+
+/// What to show.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The resource
+    #[arg(value_name = "RESOURCE")]
+    resource: String,
+}
+
+impl Show {
+    /// Shows its lock, its line, its marks, and what happened last.
+    ///
+    /// # Errors
+    /// It was never locked, or the gateway cannot be asked.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let client = &app.client;
+        let resource = client.resource(&self.resource).await?;
+        let waiters = client.waiters(&self.resource).page_size(LAST as u32).page(None).await?.items;
+        let audit =
+            client.audit().resource(&self.resource).page_size(LAST as u32).page(None).await?.items;
+        let versions =
+            client.versions(&self.resource).page_size(LAST as u32).page(None).await?.items;
+        if app.out.is_json() {
+            let document = json!({"resource": resource, "waiters": waiters, "audit": audit, "versions": versions});
+            app.out.one(&document, &self.resource, "")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let ms = durations::show_ms;
+        let line = |name: &str, text: String| app.out.line(&format!("{name:10} {text}"));
+        line("resource", resource.resource.to_string())?;
+        line("state", resource.state.as_str().to_owned())?;
+        line("owner", resource.owner.clone())?;
+        line("since", format!("{} ({})", time(resource.acquired_at), ms(resource.age_ms)))?;
+        line("renewed", format!("{} ago", ms(resource.renewed_ms_ago)))?;
+        line("left", or_dash(resource.expires_in_ms.map(ms)))?;
+        if let Some(breaks_in_ms) = resource.breaks_in_ms {
+            line("breaks in", ms(breaks_in_ms))?;
+        }
+        line("version", resource.version.to_string())?;
+        line("objects", resource.objects.to_string())?;
+        if let Some(reason) = &resource.frozen {
+            line("frozen", reason.clone())?;
+        }
+        if let Some(reason) = &resource.protected {
+            line("protected", reason.clone())?;
+        }
+        line("in line", resource.queue_length.to_string())?;
+        for waiter in waiters {
+            line("", format!("{} {} since {}", waiter.position, waiter.owner, time(waiter.since)))?;
+        }
+        app.out.line("\nlast acts")?;
+        for entry in audit {
+            let reason = entry.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            let owner = or_dash(entry.owner);
+            app.out.line(&format!("  {}  {:10} {owner}{reason}", time(entry.at), entry.action))?;
+        }
+        app.out.line("\nlast writes")?;
+        for write in versions {
+            let (at, key) = (time(write.committed_at), or_dash(write.key));
+            app.out.line(&format!(
+                "  {at}  {:5} {} {key} by {}",
+                write.version, write.kind, write.owner
+            ))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

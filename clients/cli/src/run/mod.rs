@@ -1,0 +1,292 @@
+//! `fence run`: any command under a fenced lock. It ends before the lock can be another's.
+
+pub mod exec;
+mod lookup;
+pub mod options;
+mod signals;
+mod streams;
+mod supervise;
+mod target;
+mod waiting;
+pub mod watcher;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use fencegate_client::{
+    Client, Error, Event, Lock, LockBuilder, LossReason, OnUncertain as Uncertain, Wait,
+};
+use rustix::process::Pid;
+use tokio::process::Command;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use self::options::{OnLoss, OnUncertain, RunOptions};
+use self::signals::Signals;
+use self::streams::Streams;
+use self::supervise::{Outcome, Running, Terms};
+use self::target::Target;
+use self::waiting::Waited;
+use self::watcher::Watcher;
+use crate::ending::{End, FAILED};
+use crate::failure::Failure;
+use crate::options::Common;
+use crate::settings::Settings;
+
+/// How long the gateway may take to hear that a lock or a place in line is given back.
+const GIVEN_BACK: Duration = Duration::from_secs(2);
+
+/// Runs a command under a lock.
+pub fn run(common: &Common, options: &RunOptions) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(Session::run(common, options)),
+        Err(error) => Err(anyhow!("no runtime: {error}").into()),
+    };
+    ended.unwrap_or_else(|failure| failed(&failure)).carry_out()
+}
+
+/// Never confused with what the command says.
+fn failed(failure: &Failure) -> End {
+    let _code = failure.tell(false);
+    End::Code(FAILED)
+}
+
+/// One call of `fence run`.
+struct Session<'a> {
+    options: &'a RunOptions,
+    settings: Settings,
+    client: Client,
+    /// Something about the lock is news.
+    news: Arc<Notify>,
+    grace: Duration,
+    program: PathBuf,
+    words: Vec<OsString>,
+    is_verbose: bool,
+}
+
+/// How one turn of waiting and running ended.
+enum Turn {
+    /// So, and that is the end of it.
+    Over(End),
+    /// So, and with `--rejoin` another follows.
+    Next(End),
+}
+
+impl<'a> Session<'a> {
+    async fn run(common: &Common, options: &'a RunOptions) -> Result<End, Failure> {
+        // 1. Is it a command at all? Nobody stands in line for one that cannot be run.
+        let grace = options.grace()?;
+        let words = options.words();
+        let program = match words.first().map(|name| lookup::find(name)) {
+            Some(Ok(program)) => program,
+            Some(Err(error)) => {
+                let name = words.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+                eprintln!("fence: cannot run {name}: {error}");
+                return Ok(End::Code(lookup::code_of(&error)));
+            }
+            None => return Err(crate::failure::usage("there is no command")),
+        };
+        // 2. The gateway, and whoever sends signals.
+        let settings = Settings::of(common)?;
+        let news = Arc::new(Notify::new());
+        let hook = news.clone();
+        let builder = settings.builder()?.on_event(move |event| {
+            if matches!(event, Event::Renewed { .. } | Event::Breaking { .. } | Event::Ended { .. })
+            {
+                hook.notify_one();
+            }
+        });
+        let client = builder.build()?;
+        let is_verbose = common.verbose;
+        let session = Self { options, settings, client, news, grace, program, words, is_verbose };
+        session.lock().check()?;
+        let mut streams = Streams::open(options)?;
+        let mut signals = Signals::hear().context("cannot hear signals")?;
+        // Who waits for ever rides out a gateway that is away, but not one that was never there.
+        tokio::select! {
+            signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
+            there = session.client.status() => {
+                if let Err(error @ (Error::Unavailable(_) | Error::Denied(_))) = there {
+                    return Err(error.into());
+                }
+            }
+        }
+        // 3. Under the lock, and with `--rejoin` again and again.
+        let end = loop {
+            let turn = session.turn(&mut signals, &mut streams).await;
+            match (turn, options.rejoin) {
+                (Ok(Turn::Next(_)), Some(pause)) => tokio::select! {
+                    signal = signals.next_that_ends() => break Ok(End::Signal(signal.as_raw())),
+                    () = tokio::time::sleep(pause) => {}
+                },
+                (Ok(Turn::Next(end) | Turn::Over(end)), _) => break Ok(end),
+                (Err(failure), _) => break Err(failure),
+            }
+        };
+        // 4. What is given back in the background gets its time.
+        session.client.close(GIVEN_BACK).await;
+        end
+    }
+
+    fn lock(&self) -> LockBuilder {
+        let options = self.options;
+        let wait = match (options.nonblock, options.wait) {
+            (true, _) => Wait::UpTo(Duration::ZERO),
+            (false, Some(wait)) => Wait::UpTo(wait),
+            (false, None) => Wait::Forever,
+        };
+        let uncertain = match options.on_uncertain {
+            OnUncertain::Stop => Uncertain::Stop,
+            OnUncertain::Hold => Uncertain::Hold,
+        };
+        let lock = self.client.lock(options.resources.clone()).wait(wait).ttl(options.ttl);
+        // The command writes under its token, too.
+        let lock = lock.on_uncertain(uncertain).unnumbered();
+        let words = options.metadata.iter();
+        let lock = words.fold(lock, |lock, (key, value)| lock.metadata(key, value));
+        match options.max_hold {
+            Some(max_hold) => lock.max_hold(max_hold),
+            None => lock,
+        }
+    }
+
+    /// Waits for the lock, runs the command under it, and gives it back.
+    async fn turn(&self, signals: &mut Signals, streams: &mut Streams) -> Result<Turn, Failure> {
+        let names = &self.options.resources;
+        let lock = match waiting::acquire(&self.client, self.lock(), names, signals).await {
+            Waited::Lock(lock) => lock,
+            Waited::NotHad(busy) => {
+                let has = match &busy.holder {
+                    Some(holder) => format!("{holder} has {}", names.join(" ")),
+                    None => self.holder().await,
+                };
+                eprintln!("fence: the lock was not had: {has}");
+                return Ok(Turn::Over(End::Code(self.options.conflict_exit_code)));
+            }
+            Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
+            Waited::Failed(error) => return Err(error.into()),
+        };
+        if self.is_verbose {
+            eprintln!("fence: has {}, token {}", names.join(" "), lock.token());
+        }
+        let ran = self.under(&lock, signals, streams).await;
+        let outcome = match ran {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                lock.release().await;
+                return Err(error.into());
+            }
+        };
+        let end = self.judge(&outcome);
+        streams.end(!end.is_good()).await.context("cannot show what the command wrote")?;
+        lock.release().await;
+        Ok(if outcome.is_interrupted { Turn::Over(end) } else { Turn::Next(end) })
+    }
+
+    /// Who has one of the resources, in words.
+    async fn holder(&self) -> String {
+        for name in &self.options.resources {
+            let found = self.client.resource(name).await.ok();
+            if let Some(it) = found.filter(|it| ["leased", "expired"].contains(&it.state.as_str()))
+            {
+                return format!("{} has {name}", it.owner);
+            }
+        }
+        format!("somebody else has {}", self.options.resources.join(" "))
+    }
+
+    async fn under(
+        &self,
+        lock: &Lock,
+        signals: &mut Signals,
+        streams: &mut Streams,
+    ) -> anyhow::Result<Outcome> {
+        // 1. The watcher first: from its first moment on, the command is watched.
+        let mut watcher = Watcher::start(self.grace).context("cannot start the watcher")?;
+        // 2. The command, in a group of its own; on a terminal in ours, or it could not read from it.
+        let mut command = Command::from(exec::command(&self.program, &self.words)?);
+        let has_group = self.options.no_stdin || !std::io::stdin().is_terminal();
+        if has_group {
+            command.process_group(0);
+        }
+        if self.options.no_stdin {
+            command.stdin(Stdio::null());
+        }
+        command.envs(self.environment(lock));
+        streams.connect(&mut command);
+        let mut child = command.spawn().context("cannot start the command")?;
+        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.context("the command has no process id")?;
+        let target = if has_group { Target::Group(pid) } else { Target::Process(pid) };
+        watcher.watch(target);
+        streams.begin(&mut child)?;
+        // 3. Until it ends.
+        let terms = Terms {
+            grace: self.grace,
+            on_loss: self.options.on_loss,
+            on_uncertain: self.options.on_uncertain,
+            runs_until: self.options.max_runtime.map(|most| Instant::now() + most),
+            leaves_children: self.options.leave_children,
+        };
+        let running = Running { lock, child, target, watcher, terms };
+        Ok(running.supervise(signals, &self.news).await?)
+    }
+
+    /// What the command is told.
+    fn environment(&self, lock: &Lock) -> Vec<(&'static str, OsString)> {
+        let names: Vec<_> = lock.resources().iter().map(|name| name.as_str()).collect();
+        let first = self.options.resources.first().cloned().unwrap_or_default();
+        let mut variables: Vec<(&'static str, OsString)> = vec![
+            ("FENCE_RUN", "1".into()),
+            ("FENCE_URL", self.settings.url.clone().into()),
+            ("FENCE_RESOURCE", first.into()),
+            ("FENCE_RESOURCES", names.join(" ").into()),
+            ("FENCE_TOKEN", lock.token().to_string().into()),
+            ("FENCE_LOCK_ID", lock.id().to_string().into()),
+            ("FENCE_LOCK_OWNER", lock.owner().into()),
+        ];
+        let files = &self.settings.files;
+        let named = [
+            ("FENCE_AUTH_TOKEN_FILE", &files.auth_token_file),
+            ("FENCE_CA_FILE", &files.ca_file),
+            ("FENCE_CERT_FILE", &files.cert_file),
+            ("FENCE_KEY_FILE", &files.key_file),
+        ];
+        variables.extend(
+            named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?.into()))),
+        );
+        variables
+    }
+
+    /// How `fence` ends for a command that ended so.
+    fn judge(&self, outcome: &Outcome) -> End {
+        let command = outcome.command;
+        if let Some(end) = outcome.end {
+            eprintln!("fence: the command ran for longer than --max-runtime, and was ended");
+            return end;
+        }
+        let Some(reason) = outcome.lost else { return command };
+        let what = self.options.resources.join(" ");
+        eprintln!("fence: the lock on {what} was lost: {}", told(reason));
+        match self.options.on_loss {
+            // A failure of its own says more.
+            OnLoss::Ignore if !command.is_good() => command,
+            _ => End::Code(self.options.lost_exit_code),
+        }
+    }
+}
+
+fn told(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::Unconfirmed => "no gateway has confirmed it in time",
+        LossReason::Superseded => "somebody else has it",
+        LossReason::Broken => "an operator broke it",
+        other => other.as_str(),
+    }
+}

@@ -1,0 +1,230 @@
+//! Runs one command under one lock, and ends it before the lock can be another's. **Safety-critical** for commands
+//! whose effects do not go through the gateway; those that do are fenced there in any case.
+
+use std::time::Duration;
+
+use fencegate_client::{Error, Lock, LossReason};
+use rustix::process::Signal;
+use tokio::process::Child;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::options::{OnLoss, OnUncertain};
+use super::signals::{self, Signals};
+use super::target::Target;
+use super::watcher::{self, Watcher};
+use crate::ending::{End, OVERDUE};
+
+/// A second INT or TERM within this time is KILL.
+const TWICE: Duration = Duration::from_secs(2);
+/// How long the gateway may take to say that the lock was held to the end.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
+/// No timer is set for longer.
+const FAR: Duration = Duration::from_secs(86_400);
+
+/// What a command runs under.
+pub struct Terms {
+    /// Between TERM and KILL.
+    pub grace: Duration,
+    /// What it gets when its lock ends.
+    pub on_loss: OnLoss,
+    /// What becomes of it when nobody confirms the lock in time.
+    pub on_uncertain: OnUncertain,
+    /// When it has run for too long.
+    pub runs_until: Option<Instant>,
+    /// Whether what is left of its group stays.
+    pub leaves_children: bool,
+}
+
+/// Why a command was told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Its lock is lost, or nobody confirmed it in time.
+    Lock,
+    /// It ran for too long.
+    Overdue,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// How the command itself ended.
+    pub command: End,
+    /// How `fence` ends for it.
+    pub end: Option<End>,
+    /// Why the lock was lost, if it was, or why it was about to be.
+    pub lost: Option<LossReason>,
+    /// Whether `fence` was asked to end.
+    pub is_interrupted: bool,
+}
+
+/// A command that runs.
+pub struct Running<'a> {
+    /// The lock that it runs under.
+    pub lock: &'a Lock,
+    /// The process.
+    pub child: Child,
+    /// Its processes.
+    pub target: Target,
+    /// What ends it if this process cannot.
+    pub watcher: Watcher,
+    /// How it is to be treated.
+    pub terms: Terms,
+}
+
+impl Running<'_> {
+    /// Waits for the end of the command, and sees to it that it comes in time.
+    ///
+    /// # Errors
+    /// The command cannot be waited for.
+    pub async fn supervise(
+        mut self,
+        signals: &mut Signals,
+        news: &Notify,
+    ) -> std::io::Result<Outcome> {
+        let (mut told, mut kill_at): (Option<Why>, Option<Instant>) = (None, None);
+        let (mut lost, mut last_end): (Option<LossReason>, Option<Instant>) = (None, None);
+        let mut is_interrupted = false;
+        let status = loop {
+            // 1. How long may it run? The watcher hears it first: it acts if this process stands still.
+            let left = if lost.is_some() { None } else { self.left() };
+            let now = Instant::now();
+            self.watcher.until(match (self.terms.on_loss, kill_at, left) {
+                (OnLoss::Ignore, ..) => None,
+                (_, Some(at), _) => {
+                    Some(watcher::clock_ms() + ms(at.saturating_duration_since(now)))
+                }
+                (_, None, left) => left.map(|left| watcher::clock_ms() + ms(left)),
+            });
+            // 2. Is the lock about to end? TERM now, and KILL when it does.
+            if let (None, Some(left), OnLoss::End(signal)) = (told, left, self.terms.on_loss)
+                && left <= self.terms.grace
+            {
+                (told, kill_at) = (Some(Why::Lock), Some(now + left));
+                self.target.send(signal);
+            }
+            // 3. Has it run for too long?
+            if told.is_none() && self.terms.runs_until.is_some_and(|until| until <= now) {
+                (told, kill_at) = (Some(Why::Overdue), Some(now + self.terms.grace));
+                self.target.send(Signal::TERM);
+            }
+            // 4. Is its time over?
+            if kill_at.is_some_and(|at| at <= now) {
+                self.target.send(Signal::KILL);
+                kill_at = Some(now + FAR);
+            }
+            // 5. Until the next of these moments, or until something happens.
+            let grace = self.terms.grace;
+            let ends_at =
+                left.filter(|_| told.is_none()).map(|left| now + left.saturating_sub(grace));
+            let overdue_at = self.terms.runs_until.filter(|_| told.is_none());
+            let next = [ends_at, overdue_at, kill_at].into_iter().flatten().min();
+            tokio::select! {
+                biased;
+                loss = self.lock.lost(), if lost.is_none() => {
+                    lost = Some(loss.reason);
+                    if let OnLoss::End(signal) = self.terms.on_loss {
+                        // Nobody confirmed it until the end: no grace is left.
+                        let grace = match loss.reason {
+                            LossReason::Unconfirmed => Duration::ZERO,
+                            _ => self.terms.grace,
+                        };
+                        let at = Instant::now() + grace;
+                        kill_at = Some(kill_at.map_or(at, |earlier| earlier.min(at)));
+                        if told.replace(Why::Lock) != Some(Why::Lock) {
+                            self.target.send(signal);
+                        }
+                    }
+                }
+                status = self.child.wait() => break status?,
+                signal = signals.next() => {
+                    is_interrupted |= signals::ends(signal);
+                    let twice = last_end.is_some_and(|at| at.elapsed() < TWICE);
+                    if matches!(signal, Signal::INT | Signal::TERM) {
+                        last_end = Some(Instant::now());
+                        if twice {
+                            self.target.send(Signal::KILL);
+                            continue;
+                        }
+                    }
+                    self.pass_on(signal);
+                }
+                () = news.notified() => {}
+                () = sleep_until(next.unwrap_or(now + FAR)) => {}
+            }
+        };
+        // 6. It has ended: what is left of its group ends, too, while the lock is still held.
+        if self.target.is_group() && !self.terms.leaves_children {
+            self.empty(kill_at).await;
+        }
+        self.watcher.dismiss();
+        // 7. Was it held to the end? Between renewals it may have passed on unheard; what nobody can say now was so by
+        //    the clock.
+        if lost.is_none() && told.is_none() {
+            let asked = timeout(CONFIRMED_WITHIN, self.lock.renew()).await;
+            if let Ok(Err(Error::LockLost(loss))) = asked {
+                lost = Some(loss.reason);
+            }
+        }
+        let command = End::of(status);
+        let end = match told {
+            Some(Why::Overdue) => Some(End::Code(OVERDUE)),
+            _ => None,
+        };
+        let about_to = told.filter(|why| *why == Why::Lock).map(|_| LossReason::Unconfirmed);
+        Ok(Outcome { command, end, lost: lost.or(about_to), is_interrupted })
+    }
+
+    /// How long the lock surely lasts: until its deadline, or until an operator's break.
+    fn left(&self) -> Option<Duration> {
+        let confirmed = match self.terms.on_uncertain {
+            OnUncertain::Stop => self.lock.remaining(),
+            OnUncertain::Hold => None,
+        };
+        [confirmed, self.lock.breaks_in()].into_iter().flatten().min()
+    }
+
+    /// Hands a signal on, unless the terminal has sent it to the command already.
+    fn pass_on(&self, signal: Signal) {
+        let from_terminal = matches!(
+            signal,
+            Signal::INT | Signal::QUIT | Signal::WINCH | Signal::TSTP | Signal::CONT
+        );
+        match (signal, self.target.is_group()) {
+            (Signal::TSTP, is_group) => {
+                if is_group {
+                    self.target.send(Signal::STOP);
+                }
+                // Both stand still. When this one goes on, it looks at the clock first.
+                signals::stop();
+                let is_good = self.lock.check().is_ok();
+                if is_group && is_good {
+                    self.target.send(Signal::CONT);
+                }
+            }
+            (_, false) if from_terminal => {}
+            _ => self.target.send(signal),
+        }
+    }
+
+    /// Ends what is left of the group.
+    async fn empty(&self, kill_at: Option<Instant>) {
+        if !self.target.is_there() {
+            return;
+        }
+        self.target.send(Signal::TERM);
+        let by = Instant::now() + self.terms.grace;
+        let within = kill_at.map_or(by, |at| at.min(by)).saturating_duration_since(Instant::now());
+        let gone = async {
+            while self.target.is_there() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if timeout(within, gone).await.is_err() {
+            self.target.send(Signal::KILL);
+        }
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,123 @@
+//! The process beside `fence run` that ends its command if `fence` cannot: because it was killed, or stopped for longer
+//! than its lock lasts. It hears from `fence` on its standard input, and acts when that ends or falls silent.
+
+use std::io::{BufRead as _, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::Args;
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::target::Target;
+
+/// How often it looks at the clock while nothing happens: a machine may have been asleep.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Watches over a command.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Between TERM and KILL, in milliseconds.
+    #[arg(long)]
+    grace_ms: u64,
+}
+
+/// A clock that goes on while the machine sleeps, in milliseconds.
+pub fn clock_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+/// A watcher, as `fence` sees it. When it is dropped, the command is ended; unless it was dismissed.
+pub struct Watcher {
+    input: Option<ChildStdin>,
+    process: Child,
+}
+
+impl Watcher {
+    /// Starts one.
+    pub fn start(grace: Duration) -> std::io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("__watch").arg(format!("--grace-ms={}", grace.as_millis()));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // What a terminal sends to `fence` is not for it.
+        let mut process = command.process_group(0).spawn()?;
+        Ok(Self { input: process.stdin.take(), process })
+    }
+
+    /// Names the command.
+    pub fn watch(&mut self, target: Target) {
+        self.say(&format!("watch {target}"));
+    }
+
+    /// The command may run until then, by [`clock_ms`]; `None`: until `fence` ends.
+    pub fn until(&mut self, at_ms: Option<u64>) {
+        match at_ms {
+            Some(at_ms) => self.say(&format!("until {at_ms}")),
+            None => self.say("until -"),
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        // If it is gone, there is nobody to tell; `fence` itself still ends the command in time.
+        let _gone = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+    }
+
+    /// The command has ended.
+    pub fn dismiss(mut self) {
+        self.say("done");
+        drop(self.input.take());
+        let _status = self.process.wait();
+    }
+}
+
+/// Watches until it is dismissed, or has ended the command.
+pub fn watch(options: &Watch) -> ExitCode {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let (mut target, mut until_ms): (Option<Target>, _) = (None, u64::MAX);
+    loop {
+        let left_ms = until_ms.saturating_sub(clock_ms());
+        let line = lines.recv_timeout(LOOK.min(Duration::from_millis(left_ms)));
+        match line.as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+            Ok(("watch", named)) => target = named.parse().ok(),
+            Ok(("until", at)) => until_ms = at.parse().unwrap_or(u64::MAX),
+            Ok(_) => return ExitCode::SUCCESS,
+            // `fence` stands still, and its lock may be another's now: no grace.
+            Err(RecvTimeoutError::Timeout) if clock_ms() >= until_ms => {
+                end(target, Duration::ZERO);
+                return ExitCode::SUCCESS;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // `fence` was killed.
+            Err(RecvTimeoutError::Disconnected) => {
+                let left = Duration::from_millis(until_ms.saturating_sub(clock_ms()));
+                end(target, left.min(Duration::from_millis(options.grace_ms)));
+                return ExitCode::SUCCESS;
+            }
+        }
+    }
+}
+
+fn end(target: Option<Target>, grace: Duration) {
+    let Some(target) = target else { return };
+    let until_ms = clock_ms() + grace.as_millis() as u64;
+    if !grace.is_zero() {
+        target.send(Signal::TERM);
+    }
+    while clock_ms() < until_ms {
+        if !target.is_there() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    target.send(Signal::KILL);
+}

@@ -1,0 +1,208 @@
+//! Where the gateway is and how to reach it: flags, then `FENCE_*`, then the context, then the default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use fencegate_client::{Client, ClientBuilder, Credential};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, usage};
+use crate::options::Common;
+
+/// Where a gateway is unless somebody says otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// The file of contexts.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contexts {
+    /// The one that is in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// All of them, by name.
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Context>,
+}
+
+/// A gateway, and how to reach it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// Its base URL, or several with commas between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What the caller calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// A file with the credential.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_token_file: Option<PathBuf>,
+    /// Certificates to trust, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// The client's own certificate, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert_file: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Contexts {
+    /// `$XDG_CONFIG_HOME/fence/config.toml`, or below `~/.config`.
+    ///
+    /// # Errors
+    /// Neither of the variables is set.
+    pub fn path() -> Result<PathBuf, Failure> {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+        let folder = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
+        let folder = folder.map(PathBuf::from).or_else(home);
+        let folder = folder.ok_or_else(|| anyhow!("neither XDG_CONFIG_HOME nor HOME is set"))?;
+        Ok(folder.join("fence/config.toml"))
+    }
+
+    /// What the file says; nothing if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn load() -> Result<Self, Failure> {
+        let Ok(path) = Self::path() else { return Ok(Self::default()) };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(toml::from_str(&text)
+                .with_context(|| format!("{} cannot be read", path.display()))?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(anyhow!("{} cannot be read: {error}", path.display()).into()),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<Context, Failure> {
+        let known = || self.contexts.keys().cloned().collect::<Vec<_>>().join(", ");
+        let missing = || usage(format!("there is no context {name:?}; there are: {}", known()));
+        self.contexts.get(name).cloned().ok_or_else(missing)
+    }
+}
+
+/// What is in force.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the gateways are, with commas between them.
+    pub url: String,
+    /// What the caller calls itself, if it was said.
+    pub owner: Option<String>,
+    credential: Option<String>,
+    /// What `fence run` hands on.
+    pub files: Context,
+    timeout: Option<Duration>,
+}
+
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(usage(format!("{name} is no text"))),
+    }
+}
+
+impl Settings {
+    /// Puts them together.
+    ///
+    /// # Errors
+    /// There is no such context, or its file or a variable cannot be read.
+    pub fn of(common: &Common) -> Result<Self, Failure> {
+        let file = Contexts::load()?;
+        let environment = Context {
+            url: variable("FENCE_URL")?,
+            owner: variable("FENCE_OWNER")?,
+            auth_token_file: variable("FENCE_AUTH_TOKEN_FILE")?.map(Into::into),
+            ca_file: variable("FENCE_CA_FILE")?.map(Into::into),
+            cert_file: variable("FENCE_CERT_FILE")?.map(Into::into),
+            key_file: variable("FENCE_KEY_FILE")?.map(Into::into),
+        };
+        // A context that the command line names is a flag, and comes before the environment.
+        let (first, second) = match &common.context {
+            Some(name) => (file.get(name)?, environment),
+            None => {
+                let named = variable("FENCE_CONTEXT")?.or_else(|| file.current.clone());
+                let context = named.map(|name| file.get(&name)).transpose()?;
+                (environment, context.unwrap_or_default())
+            }
+        };
+        let flags = Context {
+            url: (!common.url.is_empty()).then(|| common.url.join(",")),
+            owner: common.owner.clone(),
+            auth_token_file: common.auth_token_file.clone(),
+            ca_file: common.ca_file.clone(),
+            cert_file: common.cert_file.clone(),
+            key_file: common.key_file.clone(),
+        };
+        let credential = match flags.auth_token_file {
+            Some(_) => None,
+            None => variable("FENCE_AUTH_TOKEN")?,
+        };
+        let files = flags.or(first).or(second);
+        Ok(Self {
+            url: files.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()),
+            owner: files.owner.clone(),
+            credential,
+            files,
+            timeout: common.timeout,
+        })
+    }
+
+    /// A client that reaches the gateway so.
+    ///
+    /// # Errors
+    /// A URL, file or name is wrong.
+    pub fn builder(&self) -> Result<ClientBuilder, Failure> {
+        let mut builder = Client::builder(&self.url);
+        if let Some(owner) = &self.owner {
+            builder = builder.owner(owner);
+        }
+        match (&self.credential, &self.files.auth_token_file) {
+            (Some(text), _) => builder = builder.credential(Credential::text(text.clone())),
+            (None, Some(path)) => builder = builder.credential(Credential::file(path)),
+            (None, None) => {}
+        }
+        let read = |path: &PathBuf| {
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        if let Some(path) = &self.files.ca_file {
+            builder = builder.root_certificates(&read(path)?)?;
+        }
+        match (&self.files.cert_file, &self.files.key_file) {
+            (Some(certificate), Some(key)) => {
+                let pem = [read(certificate)?, b"\n".to_vec(), read(key)?].concat();
+                builder = builder.certificate(&pem)?;
+            }
+            (None, None) => {}
+            _ => return Err(usage("a certificate and its key: both or none")),
+        }
+        if let Some(timeout) = self.timeout {
+            builder = builder.call_timeout(timeout).write_timeout(timeout);
+        }
+        Ok(builder)
+    }
+}
+
+impl Context {
+    /// What this does not say, the other does.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        // A certificate and its key belong together.
+        let (cert_file, key_file) = match (&self.cert_file, &self.key_file) {
+            (None, None) => (other.cert_file, other.key_file),
+            _ => (self.cert_file, self.key_file),
+        };
+        Self {
+            url: self.url.or(other.url),
+            owner: self.owner.or(other.owner),
+            auth_token_file: self.auth_token_file.or(other.auth_token_file),
+            ca_file: self.ca_file.or(other.ca_file),
+            cert_file,
+            key_file,
+        }
+    }
+}

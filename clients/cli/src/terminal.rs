@@ -1,0 +1,35 @@
+//! What a terminal is good for: colour, progress, and questions.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use crate::failure::{Failure, usage};
+
+/// Whether somebody reads standard error who likes lines that change.
+pub fn is_lively() -> bool {
+    let plain = |name: &str, value: Option<&str>| match std::env::var(name) {
+        Ok(found) => value.is_none_or(|value| found == value) && !found.is_empty(),
+        Err(_) => false,
+    };
+    std::io::stderr().is_terminal() && !plain("NO_COLOR", None) && !plain("TERM", Some("dumb"))
+}
+
+/// Asks whether to go on.
+///
+/// # Errors
+/// The answer is no, or nobody can be asked and `yes` was not given.
+pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(usage(format!("{question} Say so with --yes.")));
+    }
+    eprint!("{question} [y/N] ");
+    std::io::stderr().flush().map_err(anyhow::Error::from)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(anyhow::Error::from)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(usage("nothing was done")),
+    }
+}
