@@ -38,6 +38,10 @@ impl End {
     pub fn carry_out(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
+            // The kernel does not let process 1 send itself a signal that ends it.
+            Self::Signal(signal) if getpid().as_raw_nonzero().get() == 1 => {
+                ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED))
+            }
             Self::Signal(signal) => {
                 // One core of the command is enough.
                 let _kept = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: None });

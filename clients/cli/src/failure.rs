@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use fencegate_client::{BusyKind, Error};
 use serde_json::{Value, json};
 
+use crate::terminal;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -57,20 +59,20 @@ impl Failure {
 
     /// Says it on standard error.
     pub fn tell(&self, as_json: bool) -> ExitCode {
-        match self {
-            Self::Client(error) if as_json => eprintln!("{}", document(error)),
+        let text = match self {
+            Self::Client(error) if as_json => format!("{}\n", document(error)),
             Self::Client(error) => {
-                eprintln!("fence: {error}");
-                advice(error).iter().for_each(|line| eprintln!("  {line}"));
-                let details = error.details();
-                if let Some(id) = details.and_then(|details| details.request_id.as_deref()) {
-                    eprintln!("  request {id}");
-                }
+                let id = error.details().and_then(|details| details.request_id.as_deref());
+                let request = id.map(|id| format!("request {id}"));
+                let lines = advice(error).into_iter().chain(request);
+                let more: String = lines.map(|line| format!("  {line}\n")).collect();
+                format!("fence: {error}\n{more}")
             }
-            Self::Usage(text) => eprintln!("fence: {text}"),
-            Self::Here(error) => eprintln!("fence: {error:#}"),
-            Self::Unread => {}
-        }
+            Self::Usage(text) => format!("fence: {text}\n"),
+            Self::Here(error) => format!("fence: {error:#}\n"),
+            Self::Unread => String::new(),
+        };
+        terminal::write(&text);
         ExitCode::from(self.code())
     }
 }

@@ -26,7 +26,8 @@ pub const RUN: &str = "\
 The command ends before its lock can be another's: TERM a grace before the deadline, KILL at the deadline. It ends,
 too, if `fence` is killed or stands still for longer than the lock lasts. What it writes through the gateway is
 refused in any case once the lock has passed on. Processes that leave the command's group are not reached: run such
-a command under `systemd-run --scope`.
+a command under `systemd-run --scope`. On a terminal the command shares the group of `fence`, so that it can read from
+it, and its children are not reached either: give it --no-stdin, or no terminal, if they matter.
 
 Exit status:
   the command's own; if it died of a signal, `fence` dies of the same

@@ -96,8 +96,8 @@ fn ended(result: Result<ExitCode, failure::Failure>) -> ExitCode {
 fn refused(error: &clap::Error) -> ExitCode {
     let _lost = error.print();
     // What runs a command keeps the low codes for it.
-    let first = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    let runs = first.is_some_and(|word| word == "run" || word == "elect");
+    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    let runs = words.into_iter().any(|word| word == "run" || word == "elect");
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if runs => ExitCode::from(ending::FAILED),

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 use crate::options::Common;
+use crate::terminal;
 
 /// So many rows are laid out together.
 const ROWS: usize = 1000;
@@ -111,7 +112,7 @@ impl Out {
     /// Says something on standard error, unless it was asked to be quiet.
     pub fn say(&self, text: &str) {
         if !self.is_quiet && !self.is_json() {
-            eprintln!("{text}");
+            terminal::write(&format!("{text}\n"));
         }
     }
 

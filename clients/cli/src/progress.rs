@@ -1,6 +1,5 @@
 //! How far a long transfer is, on a terminal.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::output::{Out, bytes};
@@ -49,15 +48,14 @@ impl Progress {
             None => String::new(),
         };
         let (done, rate) = (shown(self.done), shown(rate as u64));
-        eprint!("\r\x1b[2K{}: {done}{rest}, {rate}/s", self.name);
-        let _lost = std::io::stderr().flush();
+        terminal::write(&format!("\r\x1b[2K{}: {done}{rest}, {rate}/s", self.name));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            eprint!("\r\x1b[2K");
+            terminal::write("\r\x1b[2K");
         }
     }
 }

@@ -138,11 +138,17 @@ impl Settings {
             cert_file: common.cert_file.clone(),
             key_file: common.key_file.clone(),
         };
-        let credential = match flags.auth_token_file {
-            Some(_) => None,
-            None => variable("FENCE_AUTH_TOKEN")?,
-        };
-        let files = flags.or(first).or(second);
+        // One credential is in force: a file that the command line names, directly or by a context, comes first.
+        let named = flags.auth_token_file.is_some()
+            || (common.context.is_some() && first.auth_token_file.is_some());
+        let credential = if named { None } else { variable("FENCE_AUTH_TOKEN")? };
+        if credential.is_some() && variable("FENCE_AUTH_TOKEN_FILE")?.is_some() {
+            return Err(usage("FENCE_AUTH_TOKEN and FENCE_AUTH_TOKEN_FILE: one of them"));
+        }
+        let mut files = flags.or(first).or(second);
+        if credential.is_some() {
+            files.auth_token_file = None;
+        }
         Ok(Self {
             url: files.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()),
             owner: files.owner.clone(),

@@ -4,6 +4,17 @@ use std::io::{IsTerminal as _, Write as _};
 
 use crate::failure::{Failure, usage};
 
+/// Writes to standard error; if nobody reads it, that is no failure.
+pub fn write(text: &str) {
+    let mut errors = std::io::stderr().lock();
+    let _unread = errors.write_all(text.as_bytes()).and_then(|()| errors.flush());
+}
+
+/// Says something, a line, on standard error.
+pub fn say(text: &str) {
+    write(&format!("fence: {text}\n"));
+}
+
 /// Whether somebody reads standard error who likes lines that change.
 pub fn is_lively() -> bool {
     let plain = |name: &str, value: Option<&str>| match std::env::var(name) {

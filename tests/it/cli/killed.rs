@@ -40,3 +40,22 @@ async fn with_its_watcher_killed_too_the_command_ends_still() {
     signal("KILL", &both);
     until_gone(&command).await;
 }
+
+#[tokio::test]
+async fn a_watcher_does_not_hear_what_is_sent_to_all() {
+    let gateway = Dev::start().await;
+    let script = "sleep 1000 & echo $!; wait";
+    let mut child =
+        fence(gateway.url(), &["run", "-r", "r", "--grace", "0.2", "-c", script]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let grandchild = lines.next_line().await.unwrap().unwrap();
+    let all = fence_tests::process::children_of(pid(&child));
+    let is_watcher = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().contains("__watch")
+    };
+    let watcher = all.into_iter().find(is_watcher).unwrap();
+    signal("HUP", &[watcher]);
+    signal("TERM", &[watcher]);
+    signal("KILL", &[pid(&child)]);
+    until_gone(&grandchild).await;
+}

@@ -193,3 +193,18 @@ async fn without_its_watcher_fence_ends_the_command_itself() {
     take_over(&gateway.http(), "r").await;
     end(ticking.fence).await.with(121);
 }
+
+#[tokio::test]
+async fn who_ends_well_before_a_break_has_lost_nothing() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ready, go) = (folder.path().join("ready"), folder.path().join("go"));
+    let script =
+        format!("touch {}; until [ -e {} ]; do sleep 0.02; done", ready.display(), go.display());
+    let child = fence(gateway.url(), &["run", "-r", "r", "-c", &script]).spawn().unwrap();
+    until_there(&ready).await;
+    let breaking = json!({"reason": "a test", "after": "10m"});
+    gateway.http().break_lock("r", &breaking).send().await.expect(200);
+    std::fs::write(&go, "").unwrap();
+    end(child).await.with(0);
+}

@@ -170,3 +170,47 @@ async fn on_a_terminal_the_command_reads_from_it() {
     assert!(said.out().contains("got hello") && said.out().contains("terminal"), "{said:?}");
     drop(input);
 }
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_costs_no_lock() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    let script = "head -c 3000000 /dev/zero; sleep 3";
+    let words = ["run", "-r", "r", "--ttl", "1s", "--tee", file.to_str().unwrap(), "-c", script];
+    let child = fence(gateway.url(), &words).spawn().unwrap();
+    // Longer than the lock lasts without renewal, and the pipe is full.
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    assert_eq!(end(child).await.with(0).output.stdout.len(), 3_000_000);
+}
+
+#[tokio::test]
+async fn who_only_waits_leaves_the_copy_of_the_other_alone() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    std::fs::write(&file, "of the one that runs").unwrap();
+    let lock = gateway.client().lock("r").acquire().await.unwrap();
+    let words = ["run", "-r", "r", "-n", "--tee", file.to_str().unwrap(), "-c", "echo new"];
+    call(gateway.url(), &words).await.with(75);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "of the one that runs");
+    lock.release().await;
+    call(gateway.url(), &words).await.with(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
+}
+
+#[tokio::test]
+async fn the_command_has_the_credential_that_is_in_force() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "secret").unwrap();
+    let path = file.to_str().unwrap();
+    let words = ["run", "-r", "r", "--auth-token-file", path, "-c", "env | grep AUTH | sort"];
+    let mut command = fence(gateway.url(), &words);
+    let said = end(command.env("FENCE_AUTH_TOKEN", "another").spawn().unwrap()).await.with(0);
+    assert_eq!(said.out(), format!("FENCE_AUTH_TOKEN_FILE={path}\n"));
+    let mut both = fence(gateway.url(), &["status"]);
+    both.env("FENCE_AUTH_TOKEN", "a").env("FENCE_AUTH_TOKEN_FILE", path);
+    assert!(end(both.spawn().unwrap()).await.with(2).err().contains("one of them"));
+}

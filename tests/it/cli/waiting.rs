@@ -53,3 +53,29 @@ async fn who_has_ended_gets_back_in_line_if_wished() {
     assert_eq!(said.signal(), Some(15), "{said:?}");
     assert!(said.out().starts_with("1\n2\n3\n"), "{said:?}");
 }
+
+#[tokio::test]
+async fn what_is_frozen_is_a_conflict() {
+    let gateway = Dev::start().await;
+    gateway.client().lock("r").acquire().await.unwrap().release().await;
+    gateway.client().freeze("r", "a test").await.unwrap();
+    call(gateway.url(), &["run", "-r", "r", "-n", "--", "true"]).await.with(75);
+    gateway.client().unfreeze("r", "a test").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_was_replaced_still_runs_its_command() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("fence");
+    std::fs::copy(super::binary(), &copy).unwrap();
+    let lock = gateway.client().lock("r").acquire().await.unwrap();
+    let mut command = tokio::process::Command::new(&copy);
+    command.args(["run", "-r", "r", "-c", "echo ran"]).env("FENCE_URL", gateway.url());
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let child = command.kill_on_drop(true).spawn().unwrap();
+    until_in_line(&gateway.http(), "r", 1).await;
+    std::fs::remove_file(&copy).unwrap();
+    lock.release().await;
+    assert_eq!(end(child).await.with(0).out(), "ran\n");
+}

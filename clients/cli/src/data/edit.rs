@@ -11,6 +11,7 @@ use fencegate_client::{Error, Wait};
 use super::put;
 use crate::app::App;
 use crate::failure::Failure;
+use crate::terminal::say;
 
 /// What is larger is not for an editor.
 const SIZE_MAX: u64 = 16 << 20;
@@ -60,15 +61,15 @@ impl Edit {
                     let bytes = found.as_ref().map(|object| object.bytes.clone());
                     std::fs::write(&theirs, bytes.unwrap_or_default())
                         .context("cannot write the object as it is now")?;
-                    eprintln!(
-                        "fence: somebody else has changed it: as it is now it is in {}. Press Enter to edit again.",
+                    say(&format!(
+                        "somebody else has changed it: as it is now it is in {}. Press Enter to edit again.",
                         theirs.display()
-                    );
+                    ));
                     std::io::stdin().read_line(&mut String::new()).context("nobody is there")?;
                 }
                 Err(error) => {
                     let kept = file.keep().map_err(|error| anyhow!("{error}"))?.1;
-                    eprintln!("fence: your text is in {}", kept.display());
+                    say(&format!("your text is in {}", kept.display()));
                     return Err(error.into());
                 }
             }

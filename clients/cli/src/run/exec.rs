@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+use crate::terminal::say;
+
 /// Becomes a command.
 #[derive(Debug, Args)]
 pub struct Exec {
@@ -22,12 +24,19 @@ pub struct Exec {
     words: Vec<OsString>,
 }
 
+/// This very program, also if its file was replaced since it was started.
+pub fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("fence");
+    command
+}
+
 /// The command that runs these words under the process that is asked.
-pub fn command(program: &Path, words: &[OsString]) -> std::io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+pub fn command(program: &Path, words: &[OsString]) -> Command {
+    let mut command = this_program();
     command.arg("__exec").arg(format!("--parent={}", std::process::id()));
     command.arg("--program").arg(program).arg("--").args(words);
-    Ok(command)
+    command
 }
 
 /// Becomes the command. Comes back only if it cannot be run.
@@ -42,6 +51,6 @@ pub fn become_command(exec: &Exec) -> ExitCode {
     // 3. The command.
     let Some((name, arguments)) = exec.words.split_first() else { return ExitCode::from(125) };
     let error = Command::new(&exec.program).arg0(name).args(arguments).exec();
-    eprintln!("fence: cannot run {}: {error}", exec.program.display());
+    say(&format!("cannot run {}: {error}", exec.program.display()));
     ExitCode::from(super::lookup::code_of(&error))
 }

@@ -21,7 +21,7 @@ use anyhow::{Context as _, anyhow};
 use fencegate_client::{
     Client, Error, Event, Lock, LockBuilder, LossReason, OnUncertain as Uncertain, Wait,
 };
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -37,6 +37,7 @@ use crate::ending::{End, FAILED};
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::settings::Settings;
+use crate::terminal::say;
 
 /// How long the gateway may take to hear that a lock or a place in line is given back.
 const GIVEN_BACK: Duration = Duration::from_secs(2);
@@ -45,7 +46,12 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 pub fn run(common: &Common, options: &RunOptions) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
-        Ok(runtime) => runtime.block_on(Session::run(common, options)),
+        Ok(runtime) => {
+            let ended = runtime.block_on(Session::run(common, options));
+            // A name that is looked up for long is not waited for.
+            runtime.shutdown_background();
+            ended
+        }
         Err(error) => Err(anyhow!("no runtime: {error}").into()),
     };
     ended.unwrap_or_else(|failure| failed(&failure)).carry_out()
@@ -87,7 +93,7 @@ impl<'a> Session<'a> {
             Some(Ok(program)) => program,
             Some(Err(error)) => {
                 let name = words.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-                eprintln!("fence: cannot run {name}: {error}");
+                say(&format!("cannot run {name}: {error}"));
                 return Ok(End::Code(lookup::code_of(&error)));
             }
             None => return Err(crate::failure::usage("there is no command")),
@@ -166,14 +172,14 @@ impl<'a> Session<'a> {
                     Some(holder) => format!("{holder} has {}", names.join(" ")),
                     None => self.holder().await,
                 };
-                eprintln!("fence: the lock was not had: {has}");
+                say(&format!("the lock was not had: {has}"));
                 return Ok(Turn::Over(End::Code(self.options.conflict_exit_code)));
             }
             Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
             Waited::Failed(error) => return Err(error.into()),
         };
         if self.is_verbose {
-            eprintln!("fence: has {}, token {}", names.join(" "), lock.token());
+            say(&format!("has {}, token {}", names.join(" "), lock.token()));
         }
         let ran = self.under(&lock, signals, streams).await;
         let outcome = match ran {
@@ -184,8 +190,8 @@ impl<'a> Session<'a> {
             }
         };
         let end = self.judge(&outcome);
-        streams.end(!end.is_good()).await.context("cannot show what the command wrote")?;
         lock.release().await;
+        streams.end(!end.is_good()).await.context("cannot show what the command wrote")?;
         Ok(if outcome.is_interrupted { Turn::Over(end) } else { Turn::Next(end) })
     }
 
@@ -210,7 +216,7 @@ impl<'a> Session<'a> {
         // 1. The watcher first: from its first moment on, the command is watched.
         let mut watcher = Watcher::start(self.grace).context("cannot start the watcher")?;
         // 2. The command, in a group of its own; on a terminal in ours, or it could not read from it.
-        let mut command = Command::from(exec::command(&self.program, &self.words)?);
+        let mut command = Command::from(exec::command(&self.program, &self.words));
         let has_group = self.options.no_stdin || !std::io::stdin().is_terminal();
         if has_group {
             command.process_group(0);
@@ -219,13 +225,21 @@ impl<'a> Session<'a> {
             command.stdin(Stdio::null());
         }
         command.envs(self.environment(lock));
-        streams.connect(&mut command);
+        if self.settings.files.auth_token_file.is_some() {
+            // The command has the credential that is in force, and no other.
+            command.env_remove("FENCE_AUTH_TOKEN");
+        }
+        streams.connect(&mut command).context("cannot empty the copy")?;
         let mut child = command.spawn().context("cannot start the command")?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let pid = pid.context("the command has no process id")?;
         let target = if has_group { Target::Group(pid) } else { Target::Process(pid) };
         watcher.watch(target);
-        streams.begin(&mut child)?;
+        if let Err(error) = streams.begin(&mut child) {
+            target.send(Signal::KILL);
+            let _ended = child.wait().await;
+            return Err(error.into());
+        }
         // 3. Until it ends.
         let terms = Terms {
             grace: self.grace,
@@ -268,12 +282,12 @@ impl<'a> Session<'a> {
     fn judge(&self, outcome: &Outcome) -> End {
         let command = outcome.command;
         if let Some(end) = outcome.end {
-            eprintln!("fence: the command ran for longer than --max-runtime, and was ended");
+            say("the command ran for longer than --max-runtime, and was ended");
             return end;
         }
         let Some(reason) = outcome.lost else { return command };
         let what = self.options.resources.join(" ");
-        eprintln!("fence: the lock on {what} was lost: {}", told(reason));
+        say(&format!("the lock on {what} was lost: {}", told(reason)));
         match self.options.on_loss {
             // A failure of its own says more.
             OnLoss::Ignore if !command.is_good() => command,

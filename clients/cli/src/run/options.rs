@@ -38,7 +38,7 @@ pub struct RunOptions {
     /// The gateway ends the lock then, however often it is renewed
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     pub max_hold: Option<Duration>,
-    /// Between TERM and KILL; by default 5s, or a third of the ttl if that is less
+    /// Between TERM and KILL; by default 5s, or a fifth of the ttl if that is less
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     pub grace: Option<Duration>,
     /// What the command gets when its lock ends: `kill` (TERM, then KILL), `signal:NAME` (that, then KILL), or
@@ -88,7 +88,7 @@ pub struct Elect {
     /// How long an elected one stays so without renewal
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = durations::parse)]
     ttl: Duration,
-    /// Between TERM and KILL; by default 5s, or a third of the ttl if that is less
+    /// Between TERM and KILL; by default 5s, or a fifth of the ttl if that is less
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     grace: Option<Duration>,
     /// What to run while elected, and its arguments
@@ -184,7 +184,8 @@ impl RunOptions {
     pub fn grace(&self) -> Result<Duration, Failure> {
         let most = self.ttl / 3;
         match self.grace {
-            None => Ok(most.min(Duration::from_secs(5))),
+            // Short ttls leave room for a second renewal before TERM, if the first is not answered.
+            None => Ok((self.ttl / 5).min(Duration::from_secs(5))),
             Some(grace) if grace <= most => Ok(grace),
             Some(_) => {
                 let most = durations::show(most);

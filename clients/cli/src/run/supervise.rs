@@ -19,6 +19,8 @@ use crate::ending::{End, OVERDUE};
 const TWICE: Duration = Duration::from_secs(2);
 /// How long the gateway may take to say that the lock was held to the end.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
+/// How often the clock is compared with the deadline while nothing happens.
+const LOOK: Duration = Duration::from_millis(500);
 /// No timer is set for longer.
 const FAR: Duration = Duration::from_secs(86_400);
 
@@ -83,7 +85,8 @@ impl Running<'_> {
     ) -> std::io::Result<Outcome> {
         let (mut told, mut kill_at): (Option<Why>, Option<Instant>) = (None, None);
         let (mut lost, mut last_end): (Option<LossReason>, Option<Instant>) = (None, None);
-        let mut is_interrupted = false;
+        // HUP may only mean that the command is to read its settings again.
+        let (mut is_interrupted, mut was_hung_up) = (false, false);
         let status = loop {
             // 1. How long may it run? The watcher hears it first: it acts if this process stands still.
             let left = if lost.is_some() { None } else { self.left() };
@@ -117,7 +120,9 @@ impl Running<'_> {
             let ends_at =
                 left.filter(|_| told.is_none()).map(|left| now + left.saturating_sub(grace));
             let overdue_at = self.terms.runs_until.filter(|_| told.is_none());
-            let next = [ends_at, overdue_at, kill_at].into_iter().flatten().min();
+            // A machine that was asleep has timers that know nothing of it.
+            let looks_at = left.map(|_| now + LOOK);
+            let next = [ends_at, overdue_at, kill_at, looks_at].into_iter().flatten().min();
             tokio::select! {
                 biased;
                 loss = self.lock.lost(), if lost.is_none() => {
@@ -137,7 +142,8 @@ impl Running<'_> {
                 }
                 status = self.child.wait() => break status?,
                 signal = signals.next() => {
-                    is_interrupted |= signals::ends(signal);
+                    is_interrupted |= matches!(signal, Signal::INT | Signal::TERM);
+                    was_hung_up |= signal == Signal::HUP;
                     let twice = last_end.is_some_and(|at| at.elapsed() < TWICE);
                     if matches!(signal, Signal::INT | Signal::TERM) {
                         last_end = Some(Instant::now());
@@ -152,25 +158,33 @@ impl Running<'_> {
                 () = sleep_until(next.unwrap_or(now + FAR)) => {}
             }
         };
+        let (was_good, breaks) = (self.lock.check().is_ok(), self.lock.breaks_in().is_some());
         // 6. It has ended: what is left of its group ends, too, while the lock is still held.
         if self.target.is_group() && !self.terms.leaves_children {
             self.empty(kill_at).await;
         }
         self.watcher.dismiss();
-        // 7. Was it held to the end? Between renewals it may have passed on unheard; what nobody can say now was so by
-        //    the clock.
+        // 7. Was it held to the end? Between renewals it may have passed on unheard. A break that is only due, and
+        //    silence, say nothing against it.
         if lost.is_none() && told.is_none() {
             let asked = timeout(CONFIRMED_WITHIN, self.lock.renew()).await;
-            if let Ok(Err(Error::LockLost(loss))) = asked {
+            let is_due = |error: &Error| error.code() == Some("lock-breaking");
+            if let Ok(Err(error)) = asked
+                && !is_due(&error)
+                && let Error::LockLost(loss) = error
+                && !(was_good && loss.reason == LossReason::Unconfirmed)
+            {
                 lost = Some(loss.reason);
             }
         }
         let command = End::of(status);
+        is_interrupted |= was_hung_up && command == End::Signal(Signal::HUP.as_raw());
         let end = match told {
             Some(Why::Overdue) => Some(End::Code(OVERDUE)),
             _ => None,
         };
-        let about_to = told.filter(|why| *why == Why::Lock).map(|_| LossReason::Unconfirmed);
+        let why = if breaks { LossReason::Broken } else { LossReason::Unconfirmed };
+        let about_to = told.filter(|why| *why == Why::Lock).map(|_| why);
         Ok(Outcome { command, end, lost: lost.or(about_to), is_interrupted })
     }
 
@@ -214,13 +228,15 @@ impl Running<'_> {
         self.target.send(Signal::TERM);
         let by = Instant::now() + self.terms.grace;
         let within = kill_at.map_or(by, |at| at.min(by)).saturating_duration_since(Instant::now());
-        let gone = async {
+        let gone = async || {
             while self.target.is_there() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        if timeout(within, gone).await.is_err() {
+        if timeout(within, gone()).await.is_err() {
             self.target.send(Signal::KILL);
+            // It is not over before it is: a process may be in the middle of a write.
+            let _late = timeout(self.terms.grace, gone()).await;
         }
     }
 }

@@ -3,9 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process,
+    test_kill_process_group, waitpgid,
 };
+
+use crate::terminal::say;
 
 /// The processes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,18 +23,29 @@ pub enum Target {
 impl Target {
     /// Sends a signal to those that are there.
     pub fn send(self, signal: Signal) {
-        let _gone = match self {
+        let sent = match self {
             Self::Group(pid) => kill_process_group(pid, signal),
             Self::Process(pid) => kill_process(pid, signal),
         };
+        // A command that became another user's, by sudo(8) for instance.
+        if sent == Err(Errno::PERM) {
+            say(
+                "the command may not be signalled: it runs as somebody else. Put sudo in front of fence",
+            );
+        }
     }
 
-    /// Whether any of them is there.
+    /// Whether any of them is there, also one that may not be signalled.
     pub fn is_there(self) -> bool {
-        match self {
-            Self::Group(pid) => test_kill_process_group(pid).is_ok(),
-            Self::Process(pid) => test_kill_process(pid).is_ok(),
-        }
+        let asked = match self {
+            Self::Group(pid) => {
+                // As process 1 `fence` inherits orphans, which are there until they are waited for.
+                while let Ok(Some(_)) = waitpgid(pid, WaitOptions::NOHANG) {}
+                test_kill_process_group(pid)
+            }
+            Self::Process(pid) => test_kill_process(pid),
+        };
+        asked != Err(Errno::SRCH)
     }
 
     /// Whether the command has a group of its own.

@@ -1,7 +1,6 @@
 //! Stands in line for the lock, and says so to whoever watches.
 
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::time::Duration;
 
 use fencegate_client::{Busy, BusyKind, Client, Error, Lock, LockBuilder};
@@ -49,7 +48,7 @@ pub async fn acquire(
 }
 
 fn is_conflict(kind: BusyKind) -> bool {
-    matches!(kind, BusyKind::LockHeld | BusyKind::WaitElapsed | BusyKind::QueueFull)
+    !matches!(kind, BusyKind::InProgress | BusyKind::Other)
 }
 
 /// A line on the terminal that is written again and again, and gone when this is.
@@ -59,8 +58,7 @@ struct Line {
 
 impl Line {
     fn show(&mut self, text: &str) {
-        eprint!("\r\x1b[2K{text}");
-        let _lost = std::io::stderr().flush();
+        terminal::write(&format!("\r\x1b[2K{text}"));
         self.is_shown = true;
     }
 }
@@ -68,7 +66,7 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         if self.is_shown {
-            eprint!("\r\x1b[2K");
+            terminal::write("\r\x1b[2K");
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::io::{BufRead as _, Write};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -11,8 +12,11 @@ use clap::Args;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::exec;
 use super::target::Target;
 
+/// How long lines that are on their way may take.
+const LAST_LOOK: Duration = Duration::from_millis(20);
 /// How often it looks at the clock while nothing happens: a machine may have been asleep.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -39,7 +43,7 @@ pub struct Watcher {
 impl Watcher {
     /// Starts one.
     pub fn start(grace: Duration) -> std::io::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = exec::this_program();
         command.arg("__watch").arg(format!("--grace-ms={}", grace.as_millis()));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // What a terminal sends to `fence` is not for it.
@@ -69,12 +73,18 @@ impl Watcher {
     pub fn dismiss(mut self) {
         self.say("done");
         drop(self.input.take());
+        // It has nothing to do any more, and may stand still.
+        let _ended = self.process.kill();
         let _status = self.process.wait();
     }
 }
 
 /// Watches until it is dismissed, or has ended the command.
 pub fn watch(options: &Watch) -> ExitCode {
+    // What is sent to all processes of that name, or of a service, is not for it.
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::USR2] {
+        let _deaf = signal_hook::flag::register(signal.as_raw(), Arc::default());
+    }
     let (sender, lines) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -93,6 +103,16 @@ pub fn watch(options: &Watch) -> ExitCode {
             Ok(_) => return ExitCode::SUCCESS,
             // `fence` stands still, and its lock may be another's now: no grace.
             Err(RecvTimeoutError::Timeout) if clock_ms() >= until_ms => {
+                // What was said while this process stood still comes first.
+                std::thread::sleep(LAST_LOOK);
+                match lines.try_iter().filter_map(|line| until(&line)).last() {
+                    Some(Said::Done) => return ExitCode::SUCCESS,
+                    Some(Said::Until(later_ms)) if later_ms > until_ms => {
+                        until_ms = later_ms;
+                        continue;
+                    }
+                    _ => {}
+                }
                 end(target, Duration::ZERO);
                 return ExitCode::SUCCESS;
             }
@@ -120,4 +140,20 @@ fn end(target: Option<Target>, grace: Duration) {
         std::thread::sleep(Duration::from_millis(10));
     }
     target.send(Signal::KILL);
+}
+
+/// What a line says of the end.
+enum Said {
+    /// The command may run until then.
+    Until(u64),
+    /// It has ended.
+    Done,
+}
+
+fn until(line: &str) -> Option<Said> {
+    match line.split_once(' ') {
+        Some(("until", at)) => Some(Said::Until(at.parse().unwrap_or(u64::MAX))),
+        Some(_) => None,
+        None => Some(Said::Done),
+    }
 }
