@@ -91,6 +91,10 @@ impl Running<'_> {
             // 1. How long may it run? The watcher hears it first: it acts if this process stands still.
             let left = if lost.is_some() { None } else { self.left() };
             let now = Instant::now();
+            if let (Some(at), Some(left), OnLoss::End(_)) = (kill_at, left, self.terms.on_loss) {
+                // Whatever it was told to end for, its grace ends with the lock.
+                kill_at = Some(at.min(now + left));
+            }
             self.watcher.until(match (self.terms.on_loss, kill_at, left) {
                 (OnLoss::Ignore, ..) => None,
                 (_, Some(at), _) => {
@@ -142,7 +146,7 @@ impl Running<'_> {
                 }
                 status = self.child.wait() => break status?,
                 signal = signals.next() => {
-                    is_interrupted |= matches!(signal, Signal::INT | Signal::TERM);
+                    is_interrupted |= signals::ends(signal) && signal != Signal::HUP;
                     was_hung_up |= signal == Signal::HUP;
                     let twice = last_end.is_some_and(|at| at.elapsed() < TWICE);
                     if matches!(signal, Signal::INT | Signal::TERM) {
