@@ -100,7 +100,10 @@ impl Running<'_> {
                 (_, Some(at), _) => {
                     Some(watcher::clock_ms() + ms(at.saturating_duration_since(now)))
                 }
-                (_, None, left) => left.map(|left| watcher::clock_ms() + ms(left)),
+                // Without a word from here until then, it needs a little time of its own before the deadline.
+                (_, None, left) => left.map(|left| {
+                    watcher::clock_ms() + ms(left.saturating_sub(self.terms.grace / 4))
+                }),
             });
             // 2. Is the lock about to end? TERM now, and KILL when it does.
             if let (None, Some(left), OnLoss::End(signal)) = (told, left, self.terms.on_loss)

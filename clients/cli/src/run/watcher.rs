@@ -16,7 +16,7 @@ use super::exec;
 use super::target::Target;
 
 /// How long lines that are on their way may take.
-const LAST_LOOK: Duration = Duration::from_millis(20);
+const LAST_LOOK: Duration = Duration::from_millis(5);
 /// How often it looks at the clock while nothing happens: a machine may have been asleep.
 const LOOK: Duration = Duration::from_millis(500);
 
