@@ -65,7 +65,7 @@ impl Copy {
                 .into_iter()
                 .map(|path| {
                     Ok(Pair {
-                        to: joined(key, &name_of(&path)?),
+                        to: joined(key, &path_text(&path)?),
                         from: path_text(&Path::new(&self.from).join(path))?,
                     })
                 })
@@ -170,11 +170,6 @@ fn joined(prefix: &str, name: &str) -> String {
 fn path_text(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| usage(format!("the name of {} is not UTF-8", path.display())))
-}
-
-/// The key of a file, by its path below the folder.
-fn name_of(path: &Path) -> Result<String, Failure> {
-    path_text(path)
 }
 
 /// A key as a path that stays below the folder.

@@ -49,7 +49,7 @@ impl Client {
         self.inner.json("lock_record", &request, self.inner.call_until_ms()).await
     }
 
-    /// Renews a lock once, if given with another ttl, which it keeps.
+    /// Renews a lock once. With a ttl it lasts for that long from now on, and keeps it.
     ///
     /// # Errors
     /// [`Error::LockLost`]; [`Error::NotFound`]; [`Error::Misuse`]: the ttl is out of its bounds.
@@ -75,7 +75,8 @@ impl Client {
     /// Hands a lock over to a successor, under a new id and token: the old ones are dead from now on.
     ///
     /// # Errors
-    /// [`Error::LockLost`], [`Error::NotFound`]; [`Error::Misuse`]: the owner is none.
+    /// [`Error::LockLost`], [`Error::NotFound`]; [`Error::Misuse`]: the owner is none. [`Error::Unavailable`]: it may
+    /// have been handed over or not; the successor's lock, if there is one, is given back.
     pub async fn transfer_lock(&self, id: LockId, owner: &str) -> Result<Handoff, Error> {
         check_owner(owner)?;
         // The same id in all attempts: at most one successor comes of them.
