@@ -24,10 +24,10 @@ Settings: options first, then the environment, then the context, then http://127
 /// Of `fence run`.
 pub const RUN: &str = "\
 The command ends before its lock can be another's: TERM a grace before the deadline, KILL at the deadline. It ends,
-too, if `fence` is killed or stands still for longer than the lock lasts. What it writes through the gateway is
-refused in any case once the lock has passed on. Processes that leave the command's group are not reached: run such
-a command under `systemd-run --scope`. On a terminal the command shares the group of `fence`, so that it can read from
-it, and its children are not reached either: give it --no-stdin, or no terminal, if they matter.
+too, if `fence` is killed or stands still for longer than the lock lasts, and all that it has started ends with it:
+they are known by FENCE_RUN in their environment. Processes that run as somebody else, or without FENCE_RUN and outside
+the command's group, are not reached: run such a command under `systemd-run --scope`. What goes through the gateway is
+refused in any case once the lock has passed on.
 
 Exit status:
   the command's own; if it died of a signal, `fence` dies of the same
@@ -39,7 +39,7 @@ Exit status:
   127  the command is not there
 
 The command is told:
-  FENCE_RUN=1, FENCE_URL, FENCE_RESOURCE (the first), FENCE_RESOURCES (all, with spaces between them), FENCE_TOKEN,
+  FENCE_RUN (which run it is part of), FENCE_URL, FENCE_RESOURCE (the first), FENCE_RESOURCES (all, with spaces between them), FENCE_TOKEN,
   FENCE_LOCK_ID, FENCE_LOCK_OWNER, and the files with credentials and certificates that `fence` uses
   `fence put` and the libraries write under this token.
 

@@ -5,6 +5,7 @@ use std::io::{IsTerminal as _, Write};
 use clap::ValueEnum;
 use fencegate_client::reading::Listing;
 use futures::TryStreamExt as _;
+use indicatif::MultiProgress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +37,8 @@ pub enum Format {
 pub struct Out {
     format: Format,
     is_quiet: bool,
+    /// Transfers under way, as a terminal shows them.
+    bars: MultiProgress,
 }
 
 /// A column of a table.
@@ -62,7 +65,7 @@ impl Out {
     /// As the command line says.
     pub fn new(common: &Common) -> Self {
         let format = if common.json { Format::Json } else { common.output };
-        Self { format, is_quiet: common.quiet }
+        Self { format, is_quiet: common.quiet, bars: MultiProgress::new() }
     }
 
     /// The same for what has no end: a line for each document.
@@ -70,6 +73,11 @@ impl Out {
     pub fn endless(&self) -> Self {
         let format = if self.format == Format::Json { Format::Jsonl } else { self.format };
         Self { format, ..self.clone() }
+    }
+
+    /// Where transfers under way are shown.
+    pub fn bars(&self) -> &MultiProgress {
+        &self.bars
     }
 
     /// Whether programs read it.
@@ -105,14 +113,17 @@ impl Out {
     /// # Errors
     /// Nobody reads it any more.
     pub fn line(&self, text: &str) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::of_output)
+        // What shows transfers under way makes room for it.
+        self.bars.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Failure::of_output)
+        })
     }
 
     /// Says something on standard error, unless it was asked to be quiet.
     pub fn say(&self, text: &str) {
         if !self.is_quiet && !self.is_json() {
-            terminal::write(&format!("{text}\n"));
+            self.bars.suspend(|| terminal::write(&format!("{text}\n")));
         }
     }
 

@@ -1,61 +1,51 @@
-//! How far a long transfer is, on a terminal.
+//! How far long transfers are, on a terminal.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::output::{Out, bytes};
-use crate::{durations, terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output::Out;
+use crate::terminal;
 
 /// What is smaller needs no progress.
 const LARGE: u64 = 8 << 20;
-/// How often it is shown.
-const EVERY: Duration = Duration::from_millis(200);
+/// How often it is shown while nothing comes.
+const EVERY: Duration = Duration::from_millis(500);
 
-/// A transfer under way.
-pub struct Progress {
-    name: String,
-    total: Option<u64>,
-    done: u64,
-    began: Instant,
-    shown: Option<Instant>,
-    is_shown: bool,
-}
+const OF_KNOWN_SIZE: &str =
+    "{msg}: {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left";
+const OF_ANY_SIZE: &str = "{msg}: {decimal_bytes}, {decimal_bytes_per_sec}";
+
+/// A transfer under way. When the last of its copies is dropped, it is shown no more.
+#[derive(Clone)]
+pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A transfer begins, of so many bytes.
+    /// A transfer of so many bytes begins.
     pub fn begin(out: &Out, name: &str, total: Option<u64>) -> Self {
         let is_large = total.is_none_or(|total| total >= LARGE);
-        let is_shown = is_large && !out.is_json() && terminal::is_lively();
-        let began = Instant::now();
-        Self { name: name.to_owned(), total, done: 0, began, shown: None, is_shown }
+        if !is_large || out.is_json() || !terminal::is_lively() {
+            return Self(ProgressBar::hidden());
+        }
+        let template = if total.is_some() { OF_KNOWN_SIZE } else { OF_ANY_SIZE };
+        let style = ProgressStyle::with_template(template);
+        let bar = out.bars().add(ProgressBar::no_length());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message(name.to_owned());
+        if let Some(total) = total {
+            bar.set_length(total);
+        }
+        bar.enable_steady_tick(EVERY);
+        Self(bar)
     }
 
-    /// So many more bytes have gone by.
-    pub fn add(&mut self, count: u64) {
-        self.done += count;
-        if !self.is_shown || self.shown.is_some_and(|at| at.elapsed() < EVERY) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let seconds = self.began.elapsed().as_secs_f64().max(0.001);
-        let rate = self.done as f64 / seconds;
-        let shown = |count: u64| bytes(i64::try_from(count).unwrap_or(i64::MAX));
-        let rest = match self.total {
-            Some(total) => {
-                let left = total.saturating_sub(self.done) as f64 / rate.max(1.0);
-                let left = durations::show(Duration::from_secs_f64(left.min(1e9)));
-                format!(" of {}, {left} left", shown(total))
-            }
-            None => String::new(),
-        };
-        let (done, rate) = (shown(self.done), shown(rate as u64));
-        terminal::write(&format!("\r\x1b[2K{}: {done}{rest}, {rate}/s", self.name));
+    /// So many bytes have gone by.
+    pub fn at(&self, done: u64) {
+        self.0.set_position(done);
     }
-}
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown.is_some() {
-            terminal::write("\r\x1b[2K");
-        }
+    /// It is over.
+    pub fn end(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -1,6 +1,6 @@
 //! Objects by hand: put, get, list, remove, copy, commit, edit, log and diff.
 
-use super::{Dev, call, call_with, end, fence};
+use super::{Dev, call, call_with, end, fence, on_a_terminal};
 use crate::setup::{SetUp, on_both};
 
 on_both!(
@@ -27,6 +27,22 @@ async fn objects_go_up_and_down(setup: SetUp) {
     assert_eq!(std::fs::read(&back).unwrap(), vec![7; 300_000]);
     let head = call(url, &["get", "r", "dir/b.bin", "--head", "--json"]).await.with(0).json();
     assert_eq!((&head["size"], &head["content_type"]), (&300_000.into(), &"image/png".into()));
+    // Some of it, and only if it is news.
+    assert_eq!(call(url, &["get", "r", "a.txt", "--range", "1-3"]).await.with(0).out(), "ell");
+    assert_eq!(call(url, &["get", "r", "a.txt", "--range", "3-"]).await.with(0).out(), "lo");
+    call(url, &["get", "r", "a.txt", "--range", "9-"]).await.with(2);
+    call(url, &["get", "r", "a.txt", "--range", "3-1"]).await.with(2);
+    let etag = head["etag"].as_str().unwrap();
+    let words = ["get", "r", "dir/b.bin", "--if-none-match", etag];
+    assert_eq!(call(url, &words).await.with(0).out(), "");
+    std::fs::write(&back, "kept").unwrap();
+    let to = ["--out", back.to_str().unwrap()];
+    let said = call(url, &[&words[..], &to].concat()).await.with(0);
+    assert!(said.err().contains("has not changed"), "{said:?}");
+    assert_eq!(std::fs::read(&back).unwrap(), b"kept");
+    let words = ["get", "r", "dir/b.bin", "--if-none-match", "\"g9-v9\"", to[0], to[1]];
+    assert!(call(url, &words).await.with(0).err().contains("sha256"));
+    assert_eq!(std::fs::read(&back).unwrap(), vec![7; 300_000]);
     // Conditions.
     let tag = call(url, &["get", "r", "a.txt", "--head", "--json"]).await.json()["etag"].clone();
     let tag = tag.as_str().unwrap();
@@ -87,6 +103,44 @@ async fn trees_are_copied(setup: SetUp) {
     call(url, &["cp", "fg:s/a", one.to_str().unwrap()]).await.with(0);
     assert_eq!(std::fs::read_to_string(one).unwrap(), "a".repeat(1000));
     call(url, &["cp", source, target]).await.with(2);
+    // All at once: one version, or none.
+    let words = ["cp", "-R", source, "fg:once/tree", "--atomic", "--lock", "-o", "name"];
+    let said = call(url, &words).await.with(0);
+    assert_eq!(said.out(), "tree/a\ntree/b\ntree/deep/c\ntree/deep/er/d\n");
+    assert_eq!(call(url, &["log", "once", "-o", "name"]).await.with(0).out(), "1\n");
+    for number in 0..1_000 {
+        std::fs::write(from.join(number.to_string()), "x").unwrap();
+    }
+    let words = ["cp", "-R", source, "fg:many/tree", "--atomic", "--lock"];
+    let said = call(url, &words).await.with(2);
+    assert!(said.err().contains("1000 operations"), "{said:?}");
+    call(url, &["cp", "-R", "fg:once/tree", target, "--atomic"]).await.with(2);
+}
+
+#[tokio::test]
+async fn long_transfers_show_how_far_they_are() {
+    let gateway = Dev::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, back) = (folder.path().join("large"), folder.path().join("back"));
+    std::fs::write(&file, vec![7; 40 << 20]).unwrap();
+    let (file, back) = (file.display(), back.display());
+    for words in [
+        format!("put r k {file} --lock"),
+        format!("get r k --out {back}"),
+        "get r k > /dev/null".to_owned(),
+        format!("cp {file} fg:r/k --lock"),
+        format!("cp fg:r/k {back}"),
+    ] {
+        let shown = end(on_a_terminal(gateway.url(), &words).spawn().unwrap()).await.with(0);
+        assert!(shown.out().contains("of 41.94 MB"), "{words}: {shown:?}");
+        // Off a terminal nobody sees it.
+        let line = format!("{} {words}", super::binary().display());
+        let mut plain = tokio::process::Command::new("sh");
+        let plain = plain.args(["-c", &line]).env("FENCE_URL", gateway.url());
+        let mut plain = plain.output().await.unwrap();
+        plain.stdout.append(&mut plain.stderr);
+        assert!(!String::from_utf8_lossy(&plain.stdout).contains(" left"), "{plain:?}");
+    }
 }
 
 async fn commits_are_all_or_nothing(setup: SetUp) {

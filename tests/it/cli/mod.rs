@@ -12,6 +12,8 @@ mod json;
 mod killed;
 mod losing;
 mod many_runs;
+mod reaching;
+mod recipes;
 mod running;
 mod seeing;
 mod shells;
@@ -46,6 +48,16 @@ fn fence(url: &str, words: &[&str]) -> Command {
     }
     command.env("XDG_CONFIG_HOME", "/nonexistent").env("FENCE_URL", url).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(true);
+    command
+}
+
+/// The same call with these words on a terminal, which script(1) makes.
+fn on_a_terminal(url: &str, words: &str) -> Command {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("{} {words}", binary().display()), "/dev/null"]);
+    command.env("FENCE_URL", url).env("XDG_CONFIG_HOME", "/nonexistent");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.kill_on_drop(true);
     command
 }

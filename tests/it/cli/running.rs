@@ -1,10 +1,8 @@
 //! What a command sees of `fence run`, and what its caller sees of the command.
 
-use std::process::Stdio;
-
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::{Dev, call, call_with, end, fence};
+use super::{Dev, call, call_with, end, fence, on_a_terminal};
 
 #[tokio::test]
 async fn a_command_is_told_its_lock_and_writes_under_it() {
@@ -16,7 +14,7 @@ async fn a_command_is_told_its_lock_and_writes_under_it() {
     let told = said.out();
     let names: Vec<_> = told.lines().filter_map(|line| line.split_once('=')).collect();
     let value = |name: &str| names.iter().find(|(it, _)| *it == name).map(|(_, value)| *value);
-    assert_eq!(value("FENCE_RUN"), Some("1"));
+    assert_eq!(value("FENCE_RUN"), value("FENCE_LOCK_ID"), "the run is named");
     assert_eq!(value("FENCE_URL"), Some(gateway.url()));
     assert_eq!(value("FENCE_RESOURCE"), Some("r"), "the first as it was named");
     assert_eq!(value("FENCE_RESOURCES"), Some("a r"));
@@ -155,15 +153,8 @@ async fn a_second_term_is_kill() {
 #[tokio::test]
 async fn on_a_terminal_the_command_reads_from_it() {
     let gateway = Dev::start().await;
-    // script(1) makes a terminal.
-    let inner = format!(
-        "{} run -r r -c 'read line; echo got $line; test -t 0 && echo terminal'",
-        super::binary().display()
-    );
-    let mut command = tokio::process::Command::new("script");
-    command.args(["-qec", &inner, "/dev/null"]).env("FENCE_URL", gateway.url());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    let words = "run -r r -c 'read line; echo got $line; test -t 0 && echo terminal'";
+    let mut child = on_a_terminal(gateway.url(), words).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"hello\n").await.unwrap();
     let said = end(child).await;
@@ -206,7 +197,8 @@ async fn the_command_has_the_credential_that_is_in_force() {
     let file = folder.path().join("token");
     std::fs::write(&file, "secret").unwrap();
     let path = file.to_str().unwrap();
-    let words = ["run", "-r", "r", "--auth-token-file", path, "-c", "env | grep AUTH | sort"];
+    let words =
+        ["run", "-r", "r", "--auth-token-file", path, "-c", "env | grep ^FENCE_AUTH | sort"];
     let mut command = fence(gateway.url(), &words);
     let said = end(command.env("FENCE_AUTH_TOKEN", "another").spawn().unwrap()).await.with(0);
     assert_eq!(said.out(), format!("FENCE_AUTH_TOKEN_FILE={path}\n"));

@@ -9,11 +9,11 @@ use fencegate_client::Body;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 
-use super::place;
+use super::{get, place, put};
 use crate::app::App;
 use crate::failure::{Failure, usage};
 use crate::output::bytes;
-use crate::under::Under;
+use crate::under::{Guard, Under};
 
 /// What a place on the gateway begins with.
 const REMOTE: &str = "fg:";
@@ -33,6 +33,9 @@ pub struct Copy {
     /// So many at once
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
+    /// All files or none, in one commit; to the gateway only, and up to 1,000 of them
+    #[arg(long)]
+    atomic: bool,
     #[command(flatten)]
     under: Under,
 }
@@ -50,6 +53,9 @@ impl Copy {
     /// As any write or read.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
         match (self.from.strip_prefix(REMOTE), self.to.strip_prefix(REMOTE)) {
+            (Some(_), _) if self.atomic => {
+                Err(usage("--atomic is for copies of files to the gateway"))
+            }
             (None, Some(to)) => self.up(app, to).await,
             (Some(from), None) => self.down(app, from).await,
             (Some(from), Some(to)) => self.across(app, from, to).await,
@@ -73,9 +79,14 @@ impl Copy {
             false => vec![Pair { from: self.from.clone(), to: key.to_owned() }],
         };
         let guard = self.under.guard(&app.client, vec![resource.to_owned()]).await?;
+        if self.atomic {
+            return at_once(app, guard, resource, &pairs).await;
+        }
         let put = async |pair: Pair| -> Result<(), Failure> {
             let size = std::fs::metadata(&pair.from).with_context(|| pair.from.clone())?.len();
-            let written = guard.on(resource).put(&pair.to, Body::file(&pair.from)).await?;
+            let path = Path::new(&pair.from);
+            let body = put::shown(app, &pair.to, Some(path), Body::file(path));
+            let written = guard.on(resource).put(&pair.to, body).await?;
             let text = format!("{} -> {resource}/{}, {}", pair.from, pair.to, shown(size));
             let sha256 = written.sha256;
             app.out.one(&done(&pair, size, sha256.as_deref()), &pair.to, &text)
@@ -116,7 +127,8 @@ impl Copy {
             if let Some(folder) = Path::new(&pair.to).parent().filter(|_| self.recursive) {
                 std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
             }
-            let head = app.client.download(resource, &pair.from, &pair.to).await?;
+            let download = app.client.download(resource, &pair.from, &pair.to);
+            let head = get::shown(app, &pair.from, download).await?;
             let text = format!("{resource}/{} -> {}, {}", pair.from, pair.to, shown(head.size));
             app.out.one(&done(&pair, head.size, head.sha256.as_deref()), &pair.to, &text)
         };
@@ -132,8 +144,9 @@ impl Copy {
         let guard = self.under.guard(&app.client, vec![target.to_owned()]).await?;
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let path = folder.path().join("object");
-        let head = app.client.download(resource, key, &path).await?;
-        let put = guard.on(target).put(name, Body::file(&path)).content_type(&head.content_type);
+        let head = get::shown(app, key, app.client.download(resource, key, &path)).await?;
+        let body = put::shown(app, name, Some(&path), Body::file(&path));
+        let put = guard.on(target).put(name, body).content_type(&head.content_type);
         let written = put.await?;
         guard.end().await;
         let pair = Pair { from: from.to_owned(), to: to.to_owned() };
@@ -150,6 +163,30 @@ impl Copy {
         let copies = futures::stream::iter(pairs.into_iter().map(|pair| copy(pair)));
         copies.buffer_unordered(usize::from(self.jobs)).try_collect().await
     }
+}
+
+/// All files in one commit.
+async fn at_once(
+    app: &App,
+    guard: Guard,
+    resource: &str,
+    pairs: &[Pair],
+) -> Result<ExitCode, Failure> {
+    let mut commit = guard.commit();
+    for pair in pairs {
+        let path = Path::new(&pair.from);
+        std::fs::metadata(path).with_context(|| pair.from.clone())?;
+        let body = put::shown(app, &pair.to, Some(path), Body::file(path));
+        commit = commit.put(resource, &pair.to, body);
+    }
+    let committed = commit.send().await?;
+    guard.end().await;
+    for (pair, result) in pairs.iter().zip(&committed.results) {
+        let size = result.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default();
+        let text = format!("{} -> {resource}/{}, {}", pair.from, pair.to, shown(size));
+        app.out.one(&done(pair, size, result.sha256.as_deref()), &pair.to, &text)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn done(pair: &Pair, size: u64, sha256: Option<&str>) -> serde_json::Value {

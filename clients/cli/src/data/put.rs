@@ -1,5 +1,6 @@
 //! `fence put`: stores an object.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::output::bytes;
+use crate::progress::Progress;
 use crate::under::Under;
 
 /// What comes from standard input and is not larger is kept, and can be sent again.
@@ -79,7 +81,8 @@ impl Put {
     /// # Errors
     /// As any write.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
-        let body = body_of(self.file.as_deref()).await?;
+        let file = self.file.as_deref().filter(|path| *path != Path::new("-"));
+        let body = shown(app, &self.key, file, body_of(file).await?);
         let guard = self.under.guard(&app.client, vec![self.resource.clone()]).await?;
         let on = guard.on(&self.resource);
         let mut put = self.conditions.on(on.put(&self.key, body));
@@ -120,12 +123,23 @@ pub fn document(written: &Written) -> Value {
     })
 }
 
+/// The bytes of a file, or of standard input, as a terminal shows them while they are sent.
+pub fn shown(app: &App, name: &str, file: Option<&Path>, body: Body) -> Body {
+    if file.is_none() && body.is_replayable() {
+        // It came from standard input, and is small enough to be kept.
+        return body;
+    }
+    let found = file.and_then(|path| std::fs::metadata(path).ok()).filter(Metadata::is_file);
+    let progress = Progress::begin(&app.out, name, found.map(|found| found.len()));
+    body.watched(move |done| progress.at(done))
+}
+
 /// The bytes of a file, or of standard input.
 ///
 /// # Errors
 /// It cannot be read.
 pub async fn body_of(file: Option<&Path>) -> Result<Body, Failure> {
-    if let Some(path) = file.filter(|path| *path != Path::new("-")) {
+    if let Some(path) = file {
         let size = std::fs::metadata(path).with_context(|| path.display().to_string())?;
         if size.is_dir() {
             return Err(crate::failure::usage(format!("{} is a directory", path.display())));

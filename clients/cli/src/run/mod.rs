@@ -2,6 +2,7 @@
 
 pub mod exec;
 mod lookup;
+mod marks;
 pub mod options;
 mod signals;
 mod streams;
@@ -233,10 +234,10 @@ impl<'a> Session<'a> {
         let mut child = command.spawn().context("cannot start the command")?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let pid = pid.context("the command has no process id")?;
-        let target = if has_group { Target::Group(pid) } else { Target::Process(pid) };
-        watcher.watch(target);
+        let target = Target::of(pid, has_group, &lock.id().to_string());
+        watcher.watch(&target);
         if let Err(error) = streams.begin(&mut child) {
-            target.send(Signal::KILL);
+            target.end(Signal::KILL);
             let _ended = child.wait().await;
             return Err(error.into());
         }
@@ -257,7 +258,7 @@ impl<'a> Session<'a> {
         let names: Vec<_> = lock.resources().iter().map(|name| name.as_str()).collect();
         let first = self.options.resources.first().cloned().unwrap_or_default();
         let mut variables: Vec<(&'static str, OsString)> = vec![
-            ("FENCE_RUN", "1".into()),
+            (marks::VARIABLE, marks::value(&lock.id().to_string()).into()),
             ("FENCE_URL", self.settings.url.clone().into()),
             ("FENCE_RESOURCE", first.into()),
             ("FENCE_RESOURCES", names.join(" ").into()),

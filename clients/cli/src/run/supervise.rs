@@ -34,7 +34,7 @@ pub struct Terms {
     pub on_uncertain: OnUncertain,
     /// When it has run for too long.
     pub runs_until: Option<Instant>,
-    /// Whether what is left of its group stays.
+    /// Whether what it leaves behind stays.
     pub leaves_children: bool,
 }
 
@@ -110,16 +110,16 @@ impl Running<'_> {
                 && left <= self.terms.grace
             {
                 (told, kill_at) = (Some(Why::Lock), Some(now + left));
-                self.target.send(signal);
+                self.target.end(signal);
             }
             // 3. Has it run for too long?
             if told.is_none() && self.terms.runs_until.is_some_and(|until| until <= now) {
                 (told, kill_at) = (Some(Why::Overdue), Some(now + self.terms.grace));
-                self.target.send(Signal::TERM);
+                self.target.end(Signal::TERM);
             }
             // 4. Is its time over?
             if kill_at.is_some_and(|at| at <= now) {
-                self.target.send(Signal::KILL);
+                self.target.end(Signal::KILL);
                 kill_at = Some(now + FAR);
             }
             // 5. Until the next of these moments, or until something happens.
@@ -143,7 +143,7 @@ impl Running<'_> {
                         let at = Instant::now() + grace;
                         kill_at = Some(kill_at.map_or(at, |earlier| earlier.min(at)));
                         if told.replace(Why::Lock) != Some(Why::Lock) {
-                            self.target.send(signal);
+                            self.target.end(signal);
                         }
                     }
                 }
@@ -155,7 +155,7 @@ impl Running<'_> {
                     if matches!(signal, Signal::INT | Signal::TERM) {
                         last_end = Some(Instant::now());
                         if twice {
-                            self.target.send(Signal::KILL);
+                            self.target.end(Signal::KILL);
                             continue;
                         }
                     }
@@ -166,8 +166,8 @@ impl Running<'_> {
             }
         };
         let (was_good, breaks) = (self.lock.check().is_ok(), self.lock.breaks_in().is_some());
-        // 6. It has ended: what is left of its group ends, too, while the lock is still held.
-        if self.target.is_group() && !self.terms.leaves_children {
+        // 6. It has ended: what it has left behind ends, too, while the lock is still held.
+        if !self.terms.leaves_children {
             self.empty(kill_at).await;
         }
         self.watcher.dismiss();
@@ -210,15 +210,15 @@ impl Running<'_> {
             signal,
             Signal::INT | Signal::QUIT | Signal::WINCH | Signal::TSTP | Signal::CONT
         );
-        match (signal, self.target.is_group()) {
-            (Signal::TSTP, is_group) => {
-                if is_group {
+        match (signal, self.target.has_group()) {
+            (Signal::TSTP, has_group) => {
+                if has_group {
                     self.target.send(Signal::STOP);
                 }
                 // Both stand still. When this one goes on, it looks at the clock first.
                 signals::stop();
                 let is_good = self.lock.check().is_ok();
-                if is_group && is_good {
+                if has_group && is_good {
                     self.target.send(Signal::CONT);
                 }
             }
@@ -227,21 +227,23 @@ impl Running<'_> {
         }
     }
 
-    /// Ends what is left of the group.
-    async fn empty(&self, kill_at: Option<Instant>) {
+    /// Ends what the command has left behind.
+    async fn empty(&mut self, kill_at: Option<Instant>) {
+        self.target.has_ended();
+        self.watcher.watch(&self.target);
         if !self.target.is_there() {
             return;
         }
-        self.target.send(Signal::TERM);
+        self.target.end(Signal::TERM);
         let by = Instant::now() + self.terms.grace;
         let within = kill_at.map_or(by, |at| at.min(by)).saturating_duration_since(Instant::now());
         let gone = async || {
             while self.target.is_there() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(watcher::GLANCE).await;
             }
         };
         if timeout(within, gone()).await.is_err() {
-            self.target.send(Signal::KILL);
+            self.target.end(Signal::KILL);
             // It is not over before it is: a process may be in the middle of a write.
             let _late = timeout(self.terms.grace, gone()).await;
         }

@@ -1,7 +1,7 @@
 //! The process beside `fence run` that ends its command if `fence` cannot: because it was killed, or stopped for longer
 //! than its lock lasts. It hears from `fence` on its standard input, and acts when that ends or falls silent.
 
-use std::io::{BufRead as _, Write};
+use std::io::{BufRead as _, ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::OFlags;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,6 +20,9 @@ use super::target::Target;
 const LAST_LOOK: Duration = Duration::from_millis(5);
 /// How often it looks at the clock while nothing happens: a machine may have been asleep.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether all have ended.
+pub const GLANCE: Duration = Duration::from_millis(20);
 
 /// Watches over a command.
 #[derive(Debug, Args)]
@@ -36,37 +40,51 @@ pub fn clock_ms() -> u64 {
 
 /// A watcher, as `fence` sees it. When it is dropped, the command is ended; unless it was dismissed.
 pub struct Watcher {
-    input: Option<ChildStdin>,
+    grace: Duration,
+    target: Option<Target>,
     process: Child,
+    input: Option<ChildStdin>,
 }
 
 impl Watcher {
     /// Starts one.
     pub fn start(grace: Duration) -> std::io::Result<Self> {
-        let mut command = exec::this_program();
-        command.arg("__watch").arg(format!("--grace-ms={}", grace.as_millis()));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // What a terminal sends to `fence` is not for it.
-        let mut process = command.process_group(0).spawn()?;
-        Ok(Self { input: process.stdin.take(), process })
+        let mut process = spawned(grace)?;
+        let input = process.stdin.take();
+        Ok(Self { grace, target: None, process, input })
     }
 
-    /// Names the command.
-    pub fn watch(&mut self, target: Target) {
+    /// Names the processes of the command.
+    pub fn watch(&mut self, target: &Target) {
+        self.target = Some(target.clone());
         self.say(&format!("watch {target}"));
     }
 
     /// The command may run until then, by [`clock_ms`]; `None`: until `fence` ends.
     pub fn until(&mut self, at_ms: Option<u64>) {
-        match at_ms {
-            Some(at_ms) => self.say(&format!("until {at_ms}")),
-            None => self.say("until -"),
+        let line = at_ms.map_or_else(|| "until -".to_owned(), |at_ms| format!("until {at_ms}"));
+        if self.say(&line) {
+            return;
+        }
+        // Somebody killed it. If there is no other, `fence` itself still ends the command in time.
+        if let Ok(other) = Self::start(self.grace) {
+            let target = self.target.take();
+            let mut gone = std::mem::replace(self, other);
+            let _status = gone.process.wait();
+            if let Some(target) = target {
+                self.watch(&target);
+            }
+            self.say(&line);
         }
     }
 
-    fn say(&mut self, line: &str) {
-        // If it is gone, there is nobody to tell; `fence` itself still ends the command in time.
-        let _gone = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+    /// Whether there is somebody to tell. What has no room in its pipe is not waited for: it stands still, and hears
+    /// the next line.
+    fn say(&mut self, line: &str) -> bool {
+        let Some(input) = &mut self.input else { return true };
+        // A line is written whole or not at all.
+        let said = input.write_all(format!("{line}\n").as_bytes());
+        said.map_err(|error| error.kind()) != Err(ErrorKind::BrokenPipe)
     }
 
     /// The command has ended.
@@ -77,6 +95,18 @@ impl Watcher {
         let _ended = self.process.kill();
         let _status = self.process.wait();
     }
+}
+
+fn spawned(grace: Duration) -> std::io::Result<Child> {
+    let mut command = exec::this_program();
+    command.arg("__watch").arg(format!("--grace-ms={}", grace.as_millis()));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What a terminal sends to `fence` is not for it.
+    let process = command.process_group(0).spawn()?;
+    if let Some(input) = &process.stdin {
+        rustix::fs::fcntl_setfl(input, OFlags::NONBLOCK)?;
+    }
+    Ok(process)
 }
 
 /// Watches until it is dismissed, or has ended the command.
@@ -131,15 +161,15 @@ fn end(target: Option<Target>, grace: Duration) {
     let Some(target) = target else { return };
     let until_ms = clock_ms() + grace.as_millis() as u64;
     if !grace.is_zero() {
-        target.send(Signal::TERM);
+        target.end(Signal::TERM);
     }
     while clock_ms() < until_ms {
         if !target.is_there() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(GLANCE);
     }
-    target.send(Signal::KILL);
+    target.end(Signal::KILL);
 }
 
 /// What a line says of the end.

@@ -1,7 +1,7 @@
 //! Reading (CC47): objects whole or as streams, lists page by page, and what became of operations. No lock
 //! is needed for any of it.
 
-mod download;
+pub mod download;
 pub mod object;
 pub mod pages;
 pub mod stream;
@@ -17,6 +17,7 @@ use crate::encoding::path;
 use crate::error::{Details, Error};
 use crate::names;
 
+pub use self::download::Download;
 pub use self::object::{Get, Look, Object, ObjectHead};
 pub use self::pages::{Items, Listing, Page};
 pub use self::stream::{Open, Reader};
@@ -155,6 +156,44 @@ mod tests {
         .await;
         let object = client.get("r", "k").await.unwrap();
         assert_eq!((object.text().unwrap(), object.version), ("xyz", Some(2)));
+    }
+
+    async fn some(client: &Client, first: u64, last: Option<u64>) -> Result<Vec<u8>, Error> {
+        let mut reader = client.open("r", "k").range(first, last).await?;
+        assert_eq!(reader.head().size, 5, "the whole");
+        let mut bytes = Vec::new();
+        while let Some(piece) = reader.next().await {
+            bytes.extend(piece?);
+        }
+        Ok(bytes)
+    }
+
+    #[tokio::test]
+    async fn a_range_goes_on_where_it_broke_off_and_ends_where_it_should() {
+        let (client, came) = play(|nth, _| match nth {
+            0 => part("206 x", 1, "content-range: bytes 1-3/5\r\n", 3, "b"),
+            _ => part("206 x", 1, "content-range: bytes 2-3/5\r\n", 2, "cd"),
+        })
+        .await;
+        assert_eq!(some(&client, 1, Some(3)).await.unwrap(), b"bcd");
+        let came = came.lock().unwrap();
+        assert!(
+            came[0].contains("range: bytes=1-3\r\n") && came[1].contains("range: bytes=2-3\r\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_range_is_cut_out_where_something_on_the_way_knows_none() {
+        for (first, last, expected) in
+            [(1, Some(3), "bcd"), (2, None, "cde"), (0, Some(9), "abcde"), (7, None, "")]
+        {
+            let (client, _) = play(|_, _| part("200 OK", 1, DIGEST_OF_ABC, 5, "abcde")).await;
+            let bytes = some(&client, first, last).await.unwrap();
+            assert_eq!(bytes, expected.as_bytes(), "{first}");
+        }
+        let (client, _) =
+            play(|_, _| part("206 x", 1, "content-range: bytes 0-2/5\r\n", 3, "abc")).await;
+        assert!(matches!(some(&client, 1, Some(3)).await, Err(Error::GatewayFault(_))));
     }
 
     #[tokio::test]

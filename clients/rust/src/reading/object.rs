@@ -192,7 +192,7 @@ impl Get {
         let until_ms = target.inner.call_until_ms();
         let mut restarts = 0;
         loop {
-            let Some(reader) = stream::open(&target, known, until_ms).await? else {
+            let Some(reader) = stream::open(&target, known, None, until_ms).await? else {
                 return Ok(None);
             };
             match whole(reader, self.limit).await {

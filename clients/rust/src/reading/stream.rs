@@ -10,6 +10,7 @@ use futures::Stream;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use reqwest::StatusCode;
+use reqwest::header::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -49,14 +50,18 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn open(&self, resource: &str, key: &str) -> Open {
-        Open { target: Target::new(self, resource, key) }
+        Open { target: Target::new(self, resource, key), range: None }
     }
 }
+
+/// Some of the bytes of an object: from here, up to and with there, or to the end.
+type Range = (u64, Option<u64>);
 
 /// An object to open; made by [`Client::open`].
 #[must_use = "nothing is read before it is awaited"]
 pub struct Open {
     target: Result<Target, Error>,
+    range: Option<Range>,
 }
 
 impl Open {
@@ -64,6 +69,26 @@ impl Open {
     pub fn version(mut self, version: i64) -> Self {
         self.target = self.target.and_then(|target| target.at(version));
         self
+    }
+
+    /// Only these bytes: from `first`, counted from 0, up to and with `last`, or to the end. If the object has none of
+    /// them, that is [`Error::Misuse`] with the code `range-not-satisfiable`. Their SHA-256 is not checked: the gateway
+    /// has that of the whole.
+    pub fn range(mut self, first: u64, last: impl Into<Option<u64>>) -> Self {
+        self.range = Some((first, last.into()));
+        self
+    }
+
+    /// Opens it, unless its tag is still this one: then it is `None`.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`].
+    pub async fn if_changed(self, etag: &str) -> Result<Option<Reader>, Error> {
+        if HeaderValue::from_str(etag).is_err() {
+            return Err(Error::misuse("the tag is none"));
+        }
+        let target = self.target?;
+        open(&target, Some(etag), self.range, target.inner.call_until_ms()).await
     }
 }
 
@@ -75,7 +100,8 @@ impl IntoFuture for Open {
         let unasked = || Error::GatewayFault(Details::local("304 without having been asked"));
         async move {
             let target = self.target?;
-            open(&target, None, target.inner.call_until_ms()).await?.ok_or_else(unasked)
+            let until_ms = target.inner.call_until_ms();
+            open(&target, None, self.range, until_ms).await?.ok_or_else(unasked)
         }
         .boxed()
     }
@@ -85,19 +111,34 @@ impl IntoFuture for Open {
 pub(super) async fn open(
     target: &Target,
     known: Option<&str>,
+    range: Option<Range>,
     until_ms: u64,
 ) -> Result<Option<Reader>, Error> {
-    let request = Request::get(target.path());
-    let request = match known {
-        Some(etag) => request.header("if-none-match", etag),
-        None => request,
-    };
+    let mut request = Request::get(target.path());
+    if let Some(etag) = known {
+        request = request.header("if-none-match", etag);
+    }
+    if let Some((first, last)) = range {
+        let last = last.map(|last| last.to_string()).unwrap_or_default();
+        request = request.header("range", &format!("bytes={first}-{last}"));
+    }
     let answer = target.inner.call("get", &request, until_ms).await?;
     match answer.status {
-        StatusCode::OK => Reader::new(target.clone(), answer).map(Some),
+        StatusCode::OK => Reader::new(target.clone(), answer, range).map(Some),
+        StatusCode::PARTIAL_CONTENT if range.is_some() => {
+            Reader::new(target.clone(), answer, range).map(Some)
+        }
         StatusCode::NOT_MODIFIED => Ok(None),
         status => Err(unexpected(status)),
     }
+}
+
+/// The number of bytes of the whole object, from the answer with a part that begins at `first`.
+fn whole_size(answer: &Answer, first: u64) -> Option<u64> {
+    let range = answer.header("content-range")?.strip_prefix("bytes ")?;
+    let (part, size) = range.split_once('/')?;
+    let begin: u64 = part.split_once('-')?.0.parse().ok()?;
+    size.parse().ok().filter(|_| begin == first)
 }
 
 fn unexpected(status: StatusCode) -> Error {
@@ -120,17 +161,27 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    fn new(target: Target, answer: Answer) -> Result<Self, Error> {
-        let head = target.head(&answer.headers)?;
-        let digest = answer.header("repr-digest").and_then(sha256_of);
+    fn new(target: Target, answer: Answer, range: Option<Range>) -> Result<Self, Error> {
+        let mut head = target.head(&answer.headers)?;
+        let (first, last) = range.unwrap_or((0, None));
+        let is_part = answer.status == StatusCode::PARTIAL_CONTENT;
+        if is_part {
+            head.size = whole_size(&answer, first)
+                .ok_or_else(|| unexpected(StatusCode::PARTIAL_CONTENT))?;
+        }
+        let end = last.map_or(head.size, |last| head.size.min(last.saturating_add(1)));
+        // That of the whole says nothing of a part.
+        let digest = answer.header("repr-digest").and_then(sha256_of).filter(|_| range.is_none());
         let source = Source {
             target,
             head: head.clone(),
             digest: digest.map(|digest| (digest, Sha256::new())),
             answer: Some(answer),
             broke: String::new(),
-            at: 0,
-            skip: 0,
+            at: first,
+            end,
+            has_range: range.is_some(),
+            skip: if is_part { 0 } else { first },
             resumes: 0,
             backoff: Backoff::default(),
         };
@@ -190,8 +241,11 @@ struct Source {
     /// `None`: it broke off.
     answer: Option<Answer>,
     broke: String,
-    /// How many bytes were given out.
+    /// Where the next byte lies.
     at: u64,
+    /// Where the last one to be given out ends.
+    end: u64,
+    has_range: bool,
     /// How many bytes of this answer were given out before.
     skip: u64,
     resumes: u32,
@@ -200,7 +254,7 @@ struct Source {
 
 impl Source {
     async fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        while self.at < self.head.size {
+        while self.at < self.end {
             let Some(answer) = &mut self.answer else {
                 self.resume().await?;
                 continue;
@@ -226,8 +280,11 @@ impl Source {
 
     fn take(&mut self, mut piece: Bytes) -> Result<Bytes, Error> {
         let known = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
-        let piece = piece.split_off(known);
+        let mut piece = piece.split_off(known);
         self.skip -= known as u64;
+        if self.has_range {
+            piece.truncate(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
+        }
         self.at += piece.len() as u64;
         if self.at > self.head.size {
             let text =
@@ -258,8 +315,9 @@ impl Source {
         inner.hooks.tell(&Event::Retry { call: "get", attempt, detail });
         let pause_ms = self.backoff.next(draw(), None, u64::MAX).unwrap_or_default();
         sleep_until_ms(now_ms() + pause_ms).await;
-        let request =
-            Request::get(self.target.path()).header("range", &format!("bytes={}-", self.at));
+        let last = if self.has_range { (self.end - 1).to_string() } else { String::new() };
+        let range = format!("bytes={}-{last}", self.at);
+        let request = Request::get(self.target.path()).header("range", &range);
         let request = request.header("if-range", &self.head.etag);
         let answer = match inner.call("get", &request, inner.call_until_ms()).await {
             Ok(answer) => answer,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
@@ -18,6 +18,8 @@ pub type ByteStream = BoxStream<'static, io::Result<Bytes>>;
 
 type Begin = dyn Fn() -> BoxFuture<'static, io::Result<ByteStream>> + Send + Sync;
 
+type Seen = dyn Fn(u64) + Send + Sync;
+
 /// Files up to this size are read once before, for their digest.
 const FILE_DIGEST_MAX: u64 = 64 << 20;
 /// Bodies of this size and more are worth a renewal before they are sent (CC27).
@@ -25,7 +27,10 @@ const LARGE: u64 = 1 << 20;
 
 /// The bytes of an object (CC26). All but [`Body::once`] can be sent again.
 #[derive(Clone)]
-pub struct Body(Source);
+pub struct Body {
+    source: Source,
+    seen: Option<Arc<Seen>>,
+}
 
 #[derive(Clone)]
 enum Source {
@@ -44,7 +49,7 @@ struct FileBody {
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
+        match &self.source {
             Source::Bytes(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             Source::File(file) => write!(f, "Body({})", file.path.display()),
             Source::Begun { .. } | Source::Once { .. } => f.write_str("Body(stream)"),
@@ -58,15 +63,18 @@ pub(crate) enum Sent {
     Stream { stream: ByteStream, len: Option<u64> },
 }
 
+impl From<Source> for Body {
+    fn from(source: Source) -> Self {
+        Self { source, seen: None }
+    }
+}
+
 impl Body {
     /// A file, read as it is sent. It must not change until the write is answered.
     pub fn file(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        Self(Source::File(Arc::new(FileBody {
-            path,
-            first: OnceLock::new(),
-            digest: OnceLock::new(),
-        })))
+        let file = FileBody { path, first: OnceLock::new(), digest: OnceLock::new() };
+        Source::File(Arc::new(file)).into()
     }
 
     /// A stream that the function begins anew for each attempt, always with the same bytes. `len` is their
@@ -76,13 +84,13 @@ impl Body {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = io::Result<ByteStream>> + Send + 'static,
     {
-        Self(Source::Begun { begin: Arc::new(move || Box::pin(begin())), len })
+        Source::Begun { begin: Arc::new(move || Box::pin(begin())), len }.into()
     }
 
     /// A stream that can be read once. A write of it makes one attempt only, so that its outcome is unknown
     /// as soon as that goes without an answer: prefer any other body.
     pub fn once(len: Option<u64>, stream: ByteStream) -> Self {
-        Self(Source::Once { stream: Arc::new(Mutex::new(Some(stream))), len })
+        Source::Once { stream: Arc::new(Mutex::new(Some(stream))), len }.into()
     }
 
     /// Text as JSON.
@@ -95,14 +103,22 @@ impl Body {
         Ok(bytes.into())
     }
 
+    /// Calls the function with the number of bytes that the attempt under way has taken so far, to show progress. A
+    /// further attempt begins at 0 again.
+    #[must_use]
+    pub fn watched(mut self, seen: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.seen = Some(Arc::new(seen));
+        self
+    }
+
     /// Whether a second attempt can send the same bytes.
     pub fn is_replayable(&self) -> bool {
-        !matches!(self.0, Source::Once { .. })
+        !matches!(self.source, Source::Once { .. })
     }
 
     /// The bytes, if they are in memory.
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
-        match &self.0 {
+        match &self.source {
             Source::Bytes(bytes) => Some(bytes),
             Source::File(_) | Source::Begun { .. } | Source::Once { .. } => None,
         }
@@ -110,7 +126,7 @@ impl Body {
 
     /// Whether a stale holder should learn it for a hundred bytes instead.
     pub(crate) async fn is_large(&self) -> bool {
-        match &self.0 {
+        match &self.source {
             Source::Bytes(bytes) => bytes.len() as u64 >= LARGE,
             Source::File(file) => {
                 tokio::fs::metadata(&file.path).await.is_ok_and(|found| found.len() >= LARGE)
@@ -126,7 +142,7 @@ impl Body {
     /// # Errors
     /// The file cannot be read.
     pub(crate) async fn digest(&self) -> Result<Option<String>, Error> {
-        match &self.0 {
+        match &self.source {
             Source::Bytes(bytes) => Ok(Some(header(&Sha256::digest(bytes)))),
             Source::File(file) => file.digest().await,
             Source::Begun { .. } | Source::Once { .. } => Ok(None),
@@ -138,7 +154,26 @@ impl Body {
     /// # Errors
     /// They cannot be had, or are not those of the first attempt.
     pub(crate) async fn begin(&self) -> Result<Sent, Error> {
-        match &self.0 {
+        let sent = self.begun().await?;
+        let Some(seen) = self.seen.clone() else { return Ok(sent) };
+        Ok(match sent {
+            Sent::Bytes(bytes) => {
+                seen(bytes.len() as u64);
+                Sent::Bytes(bytes)
+            }
+            Sent::Stream { stream, len } => {
+                let mut taken = 0;
+                let stream = stream.inspect_ok(move |piece| {
+                    taken += piece.len() as u64;
+                    seen(taken);
+                });
+                Sent::Stream { stream: stream.boxed(), len }
+            }
+        })
+    }
+
+    async fn begun(&self) -> Result<Sent, Error> {
+        match &self.source {
             Source::Bytes(bytes) => Ok(Sent::Bytes(bytes.clone())),
             Source::File(file) => file.begin().await,
             Source::Begun { begin, len } => {
@@ -211,7 +246,7 @@ macro_rules! from {
         impl From<$type> for Body {
             fn from(value: $type) -> Self {
                 let bytes: fn($type) -> Bytes = $bytes;
-                Self(Source::Bytes(bytes(value)))
+                Source::Bytes(bytes(value)).into()
             }
         }
     )+};
