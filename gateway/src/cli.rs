@@ -56,7 +56,7 @@ enum Command {
     /// are logged unless --log, FENCEGATE_LOG or RUST_LOG say otherwise.
     Dev(Flags),
     /// Bring the ledger's schema up to date, as `serve` does on its own
-    Migrate(Flags),
+    Migrate(Migrate),
     /// Show the effective settings, with secrets hidden, and what they promise
     ///
     /// Ends with 0 if the gateway could start with them, else with 2 and the reason.
@@ -100,6 +100,19 @@ enum Command {
     Drill(Drill),
     /// Print the HTTP interface as OpenAPI 3.2
     Openapi,
+}
+
+#[derive(Debug, clap::Args)]
+struct Migrate {
+    /// Also stop gateways of older versions for good, once none of them is needed any more
+    ///
+    /// While gateways are replaced one by one, those of both versions work on one Postgres ledger, each with acts of
+    /// its own. Afterwards this drops the older ones. A gateway that still has them ends with 1.
+    #[arg(long)]
+    retire_older: bool,
+
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -230,9 +243,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             let config = begin(Config::load_dev(&flags))?;
             block_on(until_signal(async |soft, hard| dev::run(config, soft, hard).await))?;
         }
-        Command::Migrate(flags) => {
+        Command::Migrate(Migrate { retire_older, flags }) => {
             let config = start(&flags)?;
-            block_on(async move { wiring::migrate(&config).await })?;
+            block_on(async move { wiring::migrate(&config, retire_older).await })?;
         }
         Command::Refence(Refence { reason, force, flags }) => {
             let config = start(&flags)?;

@@ -492,7 +492,7 @@ macro_rules! random_runs {
         #[tokio::test]
         async fn $name() {
             let first = cases::random::first_seed();
-            println!("seeds from {first}; FENCE_SEED={first} runs them again");
+            println!("seeds from {first}; FENCE_TEST_SEED={first} runs them again");
             let mut tallies = Vec::new();
             for seeds in (first..first + 20).collect::<Vec<_>>().chunks(4) {
                 let runs = seeds.iter().map(async |seed| {

@@ -180,7 +180,7 @@ async fn an_epoch_whose_gateway_died_before_it_told_etcd_is_completed_by_another
     let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
     let mut gateway = settings.clone().start().await;
     let begin = async |expected: i64| {
-        let act = format!("fencegate.switch_epoch(0, {expected}, gen_random_uuid(), 0, 'test')");
+        let act = format!("acts.switch_epoch(0, {expected}, gen_random_uuid(), 0, 'test')");
         postgres.execute(&database, &format!("SELECT {act}")).await;
     };
     let client = gateway.client();

@@ -14,6 +14,7 @@ use fence_core::ports::{
 use fence_core::{LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Executor, PgConnection};
@@ -103,7 +104,8 @@ impl Ground {
     /// The answer to a query for one number.
     pub async fn number(&self, query: &'static str) -> i64 {
         let mut connection = self.connect().await;
-        sqlx::query_scalar(query).fetch_one(&mut connection).await.expect("a number")
+        let query = sqlx::query_scalar(sqlx::AssertSqlSafe(named(query)));
+        query.fetch_one(&mut connection).await.expect("a number")
     }
 
     /// Starts a commit of one item in a task of its own.
@@ -162,7 +164,7 @@ impl Held {
 
 pub async fn run(connection: &mut PgConnection, statement: &str) {
     connection
-        .execute(sqlx::AssertSqlSafe(statement.to_owned()))
+        .execute(sqlx::AssertSqlSafe(named(statement)))
         .await
         .unwrap_or_else(|error| panic!("{statement}: {error}"));
 }

@@ -7,6 +7,7 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, Stop, database_in};
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::acts::named;
 use serde_json::json;
 use sqlx::postgres::PgDatabaseError;
 use sqlx::{Executor, PgConnection};
@@ -88,7 +89,7 @@ pub fn documented(words: &str) -> &'static str {
 
 /// Runs a statement that must fail: its SQLSTATE, and all that is told.
 pub async fn refused(connection: &mut PgConnection, statement: &str) -> (String, String) {
-    let outcome = connection.execute(sqlx::AssertSqlSafe(statement.to_owned())).await;
+    let outcome = connection.execute(sqlx::AssertSqlSafe(named(statement))).await;
     let Err(sqlx::Error::Database(error)) = outcome else { panic!("{statement}: {outcome:?}") };
     let told = error.downcast_ref::<PgDatabaseError>();
     (told.code().to_owned(), format!("{told:?}"))
@@ -244,11 +245,11 @@ async fn nothing_is_guarded_until_a_refence_and_then_no_earlier_token() {
     let site = Site::new().await;
     let lock = site.client.acquire("job:1", "10m").await;
     let mut operator = site.connect().await;
-    run(&mut operator, "SELECT fencegate.halt('it lost commits')").await;
+    run(&mut operator, "SELECT acts.halt('it lost commits')").await;
     let (code, told) = refused(&mut site.connect().await, &guard(&lock)).await;
     assert_eq!(code, "FG407");
     assert!(told.contains("it lost commits"), "{told}");
-    run(&mut operator, "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)").await;
+    run(&mut operator, "SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)").await;
     assert_eq!(site.code(&lock).await, "FG401");
     // As the guard of a ledger looks on a server that was restored elsewhere.
     run(&mut operator, "UPDATE fencegate.write_guard SET system_id = system_id + 1").await;

@@ -210,7 +210,7 @@ async fn an_idle_guarded_transaction_delays_no_other_resource() {
 async fn a_refence_does_not_wait_for_a_guarded_transaction_but_the_next_grant_does() {
     let site = Site::new().await;
     let refence = "SET lock_timeout = '20s';
-                   SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+                   SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
     for isolation in ["READ COMMITTED", "REPEATABLE READ"] {
         let resource = isolation.replace(' ', "-");
         let lock = eventually("a lock is granted", async || {
@@ -274,16 +274,15 @@ async fn a_guard_goes_with_the_savepoint_that_it_was_called_in_and_no_other_does
 async fn guard_beside_a_seal(isolation: &str) -> String {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
-    run(&mut ground.connect().await, "ALTER FUNCTION fencegate.flushed() RENAME TO flushed_only")
-        .await;
+    run(&mut ground.connect().await, "ALTER FUNCTION acts.flushed() RENAME TO flushed_only").await;
     let pause = "
-        CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+        CREATE FUNCTION acts.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
         BEGIN
             IF current_setting('test.pause', true) = 'on' THEN
                 PERFORM set_config('lock_timeout', '0', true);
                 PERFORM pg_advisory_xact_lock(42);
             END IF;
-            RETURN fencegate.flushed_only();
+            RETURN acts.flushed_only();
         END $$";
     run(&mut ground.connect().await, pause).await;
     let held = ground.hold("SELECT pg_advisory_xact_lock(42)").await;

@@ -284,10 +284,10 @@ async fn a_role_needs_no_more_than_to_be_granted_the_functions() {
         }
     }
     for act in [
-        "SELECT fencegate.halt('x')",
+        "SELECT acts.halt('x')",
         "SELECT * FROM fencegate.place()",
         "SELECT fencegate.refuse('FG403', 'x', 'x', 'x')",
-        "SELECT fencegate.lock_fences('{job:1}', 0)",
+        "SELECT acts.lock_fences('{job:1}', 0)",
     ] {
         assert_eq!(refused(as_app, act).await.0, "42501", "{act}");
     }

@@ -1,5 +1,6 @@
 //! All tests over real servers, in one binary.
 
+mod act_sets;
 mod admin_door;
 mod adoption;
 mod agreed;

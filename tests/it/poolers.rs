@@ -11,6 +11,7 @@ use fence_tests::mover::Mover;
 use fence_tests::pgbouncer::PgBouncer;
 use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use sqlx::Connection as _;
 
@@ -146,7 +147,7 @@ async fn a_ledger_whose_sessions_were_moved_refuses_and_does_nothing() {
 async fn code(ground: &Ground, done: &str, act: &str) -> Option<String> {
     let mut connection = ground.server.connect_bare(&ground.database).await;
     run(&mut connection, done).await;
-    let call = sqlx::AssertSqlSafe(format!("SELECT * FROM {act}"));
+    let call = sqlx::AssertSqlSafe(named(&format!("SELECT * FROM {act}")));
     let ended = sqlx::query(call).execute(&mut connection).await;
     connection.close().await.unwrap();
     let error = ended.err()?;
@@ -156,9 +157,9 @@ async fn code(ground: &Ground, done: &str, act: &str) -> Option<String> {
 #[tokio::test]
 pub async fn no_act_goes_on_in_a_session_that_nobody_prepared() {
     let ground = Ground::new().await;
-    let refence = "fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
-    let adopt = "fencegate.adopt(0, 0, 0, 0, 0, '00000001', '00000002')";
-    let rest = [refence, adopt, "fencegate.halt_at(0, 0, 'test')"].map(str::to_owned);
+    let refence = "acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+    let adopt = "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002')";
+    let rest = [refence, adopt, "acts.halt_at(0, 0, 'test')"].map(str::to_owned);
     for act in acts(0).iter().chain(&rest) {
         let moved = Some("FG005".to_owned());
         assert_eq!(code(&ground, "SELECT 1", act).await, moved, "{act}");

@@ -249,7 +249,8 @@ async fn after_a_re_fence_what_was_kept_is_forgotten() {
     take_over(&client, "job:1").await;
     let call = client.put("job:1", "k", "x").under(&late);
     call.clone().send().await.refused(412, "fence-token-stale");
-    let halt = "SELECT fencegate.halt_at(generation, adoptions, 'the test says so') FROM fencegate.write_guard";
+    let halt =
+        "SELECT acts.halt_at(generation, adoptions, 'the test says so') FROM fencegate.write_guard";
     postgres.execute(database_in(&url), halt).await;
     until_void(&client, &call).await;
     call.send().await.refused(412, "fence-token-void");

@@ -178,7 +178,7 @@ pub async fn a_ledger_that_passed_on_meanwhile_is_looked_at_again() {
 /// A re-fence that comes first leaves nothing to adopt; an adoption that comes first, nothing to re-fence.
 #[tokio::test]
 pub async fn of_an_adoption_and_a_re_fence_the_second_finds_nothing_to_do() {
-    let refence = "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', false)";
+    let refence = "SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', false)";
     let ground = promoted().await;
     let place = ground.ledger.place().await.unwrap();
     let held = ground.hold(refence).await;

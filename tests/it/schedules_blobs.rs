@@ -12,6 +12,7 @@ use fence_core::ports::{
 };
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::migrate;
 use uuid::Uuid;
 
@@ -21,7 +22,7 @@ use crate::schedules_events::{PAUSE_AT_THE_END, gated};
 use fence_tests::conformance::AT_ONCE;
 
 /// The same, as a call within a transaction.
-const TIDY: &str = "SELECT * FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
+const TIDY: &str = "SELECT * FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
 
 /// Blobs that an object has, and that are to be deleted.
 const BOTH: &str = "SELECT count(*) FROM fencegate.objects o WHERE o.blob IN
@@ -131,7 +132,8 @@ pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was()
     for (garbage, next) in
         [(0, "UPDATE fencegate.replaced_versions SET replaced_lsn = '0/1'"), (1, "")]
     {
-        let tidy = "SELECT count(blob) FROM fencegate.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
+        let tidy = "SELECT count(blob) FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
+        let tidy = sqlx::AssertSqlSafe(named(tidy));
         let found: i64 = sqlx::query_scalar(tidy).fetch_one(&mut operator).await.unwrap();
         assert_eq!(found, garbage);
         run(&mut operator, next).await;

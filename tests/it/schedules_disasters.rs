@@ -1,6 +1,7 @@
 //! A new epoch and a re-fence, while acts are under way and from several gateways.
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own and makes ids")]
 
+use fencegate::ledger::postgres::acts::named;
 use std::sync::Arc;
 
 use fence_core::Refusal;
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 use crate::forced::{Ground, R, applied, commit, put, refused, run, sealing};
 
-const REFENCE: &str = "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+const REFENCE: &str = "SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
 
 /// A line without adoptions.
 fn line(generation: i64) -> Line {
@@ -184,10 +185,10 @@ async fn no_act_locks_the_row_of_a_guard() {
 #[tokio::test]
 async fn an_act_that_wrote_nothing_tells_no_position() {
     let ground = Ground::new().await;
-    let renewal = "SELECT max(flushed) FROM fencegate.renew(
+    let renewal = "SELECT max(flushed) FROM acts.renew(
                        0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint])";
     assert_eq!(ground.number(renewal).await, 0);
-    let release = "SELECT max(flushed) FROM fencegate.release(
+    let release = "SELECT max(flushed) FROM acts.release(
                        0, 0, ARRAY[gen_random_uuid()], ARRAY[NULL::bigint], ARRAY[true])";
     assert!(ground.number(release).await > 0, "it has buried an id");
 }
@@ -195,12 +196,13 @@ async fn an_act_that_wrote_nothing_tells_no_position() {
 #[tokio::test]
 async fn the_acts_on_disasters_refuse_any_isolation_but_read_committed() {
     let ground = Ground::new().await;
-    let switch = "SELECT fencegate.switch_epoch(0, 0, gen_random_uuid(), 0, 'test')";
+    let switch = "SELECT acts.switch_epoch(0, 0, gen_random_uuid(), 0, 'test')";
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for act in [REFENCE, switch] {
             let mut connection = ground.connect().await;
             run(&mut connection, &format!("BEGIN ISOLATION LEVEL {level}")).await;
-            let error = sqlx::query(act).execute(&mut connection).await.unwrap_err();
+            let call = sqlx::AssertSqlSafe(named(act));
+            let error = sqlx::query(call).execute(&mut connection).await.unwrap_err();
             let code = error.as_database_error().and_then(|error| error.code());
             assert_eq!(code.as_deref(), Some("FG003"), "{level}, {act}: {error}");
         }

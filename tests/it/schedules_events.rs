@@ -17,15 +17,15 @@ use crate::forced::{Ground, R, WAIT, applied, commit, put, run};
 pub const PAUSE_AT_THE_END: &str = "
     DO $do$
     DECLARE
-        source text := pg_get_functiondef('fencegate.commit'::regproc);
+        source text := pg_get_functiondef('acts.commit'::regproc);
     BEGIN
-        ASSERT position('position := fencegate.flushed();' IN source) > 0;
-        EXECUTE replace(source, 'position := fencegate.flushed();', $pause$
+        ASSERT position('position := acts.flushed();' IN source) > 0;
+        EXECUTE replace(source, 'position := acts.flushed();', $pause$
             IF current_setting('test.pause', true) <> '' THEN
                 PERFORM set_config('lock_timeout', '0', true);
                 PERFORM pg_advisory_xact_lock(42, current_setting('test.pause')::int);
             END IF;
-            position := fencegate.flushed();$pause$);
+            position := acts.flushed();$pause$);
     END $do$";
 
 /// A ledger whose commits wait for this gate.
@@ -117,7 +117,7 @@ pub async fn steps_come_one_after_the_other() {
     ground.sealed(R, 1).await;
     applied(commit(&ground.ledger, put(R, 1, "x")).await);
     // Another gateway is in the middle of its step.
-    let mut step = ground.hold("SELECT * FROM fencegate.number_events(0)").await;
+    let mut step = ground.hold("SELECT * FROM acts.number_events(0)").await;
     applied(commit(&ground.ledger, put(R, 1, "y")).await);
     let ledger = Arc::clone(&ground.ledger);
     let other = tokio::spawn(async move { ledger.number_events().await.unwrap() });
@@ -127,13 +127,13 @@ pub async fn steps_come_one_after_the_other() {
     assert_eq!((head.whole, head.last.number), (false, 0), "it neither waits nor numbers");
     assert_eq!(seen(&ground.ledger).await, []);
     // A second step within the same transaction sees the first.
-    run(&mut step.connection, "SELECT * FROM fencegate.number_events(0)").await;
+    run(&mut step.connection, "SELECT * FROM acts.number_events(0)").await;
     step.commit().await;
     assert_eq!(seen(&ground.ledger).await, named(&[(R, 1), (R, 2)]));
     assert_eq!(events(&ground.ledger).await, named(&[(R, 1), (R, 2)]));
     // A step that came to nothing is made up for.
     applied(commit(&ground.ledger, put(R, 1, "z")).await);
-    ground.hold("SELECT * FROM fencegate.number_events(0)").await.let_go().await;
+    ground.hold("SELECT * FROM acts.number_events(0)").await.let_go().await;
     assert_eq!(seen(&ground.ledger).await.len(), 2);
     assert_eq!(events(&ground.ledger).await, named(&[(R, 1), (R, 2), (R, 3)]));
 }

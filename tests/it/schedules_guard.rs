@@ -3,6 +3,7 @@
 use fence_core::Refusal;
 use fence_core::ports::{Ledger, LedgerError, Patience, RenewItem, RenewVerdict, SealVerdict};
 use fence_core::{LockEnd, ports::ReleaseVerdict};
+use fencegate::ledger::postgres::acts::named;
 
 use crate::forced::{
     Ground, R, applied, commit, keyed, put, refused, release, replayed, run, sealing,
@@ -121,31 +122,31 @@ pub fn acts(seen: i64) -> Vec<String> {
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
     let id = uuid::Uuid::nil();
     vec![
-        format!("fencegate.seal(0, {seen}, 0, {})", empty(13)),
-        format!("fencegate.renew({seen}, 0, {})", empty(2)),
-        format!("fencegate.release({seen}, 0, {})", empty(3)),
-        format!("fencegate.break_locks({seen}, 0, {})", empty(5)),
-        format!("fencegate.mark({seen}, 0, {})", empty(4)),
-        format!("fencegate.join({seen}, 0, {})", empty(6)),
-        format!("fencegate.commit({seen}, 0, {}, false)", empty(23)),
-        format!("fencegate.open_intents({seen}, 0, {})", empty(13)),
-        format!("fencegate.close_intents({seen}, '{{}}', '{{}}')"),
-        format!("fencegate.complete_drains({seen}, 0, NULL)"),
-        format!("fencegate.resolve_intent({seen}, 0, '{id}', '', '')"),
-        format!("fencegate.resolve_doubts({seen}, 'u', '', '')"),
+        format!("acts.seal(0, {seen}, 0, {})", empty(13)),
+        format!("acts.renew({seen}, 0, {})", empty(2)),
+        format!("acts.release({seen}, 0, {})", empty(3)),
+        format!("acts.break_locks({seen}, 0, {})", empty(5)),
+        format!("acts.mark({seen}, 0, {})", empty(4)),
+        format!("acts.join({seen}, 0, {})", empty(6)),
+        format!("acts.commit({seen}, 0, {}, false)", empty(23)),
+        format!("acts.open_intents({seen}, 0, {})", empty(13)),
+        format!("acts.close_intents({seen}, '{{}}', '{{}}')"),
+        format!("acts.complete_drains({seen}, 0, NULL)"),
+        format!("acts.resolve_intent({seen}, 0, '{id}', '', '')"),
+        format!("acts.resolve_doubts({seen}, 'u', '', '')"),
         format!(
-            "fencegate.commit_many({seen}, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, NULL, {}, false)",
+            "acts.commit_many({seen}, 0, {}, NULL, 0, 1, NULL, NULL, NULL, NULL, NULL, {}, false)",
             empty(2),
             empty(8)
         ),
-        format!("fencegate.sweep({seen}, 0, 0, 0, 0, 0, 0)"),
-        format!("fencegate.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
-        format!("fencegate.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
-        format!("fencegate.blobs_deleted({seen}, {}, 0)", empty(2)),
-        format!("fencegate.number_events({seen})"),
-        format!("fencegate.epoch({seen})"),
-        format!("fencegate.open_epoch({seen}, '{id}')"),
-        format!("fencegate.switch_epoch({seen}, 0, '{id}', 0, '')"),
+        format!("acts.sweep({seen}, 0, 0, 0, 0, 0, 0)"),
+        format!("acts.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
+        format!("acts.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
+        format!("acts.blobs_deleted({seen}, {}, 0)", empty(2)),
+        format!("acts.number_events({seen})"),
+        format!("acts.epoch({seen})"),
+        format!("acts.open_epoch({seen}, '{id}')"),
+        format!("acts.switch_epoch({seen}, 0, '{id}', 0, '')"),
     ]
 }
 
@@ -156,7 +157,7 @@ pub async fn acts_refuse_any_isolation_but_read_committed() {
         for act in acts(0) {
             let mut connection = ground.connect().await;
             run(&mut connection, &format!("BEGIN ISOLATION LEVEL {level}")).await;
-            let call = sqlx::AssertSqlSafe(format!("SELECT * FROM {act}"));
+            let call = sqlx::AssertSqlSafe(named(&format!("SELECT * FROM {act}")));
             let error = sqlx::query(call).execute(&mut connection).await.unwrap_err();
             let code = error.as_database_error().and_then(|error| error.code());
             assert_eq!(code.as_deref(), Some("FG003"), "{level}, {act}: {error}");

@@ -53,6 +53,22 @@ pub async fn no_act_goes_on_behind_what_was_seen() {
     all_refuse("", i64::MAX, "FG004").await;
 }
 
+#[tokio::test]
+pub async fn no_act_goes_on_that_was_retired() {
+    all_refuse("acts_min = 2", 0, "FG014").await;
+    let ground = Ground::new().await;
+    let mut connection = ground.connect().await;
+    run(&mut connection, "UPDATE fencegate.write_guard SET acts_min = 2").await;
+    for act in [
+        "acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)",
+        "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002')",
+        "acts.halt_at(0, 0, 'test')",
+    ] {
+        let (found, told) = refused(&mut connection, &format!("SELECT * FROM {act}")).await;
+        assert_eq!(found, "FG014", "{act}: {told}");
+    }
+}
+
 fn ledger(server: &Postgres, database: &str) -> PgLedger {
     let options: PgConnectOptions = server.url(database).parse().unwrap();
     PgLedger::new(PgSettings { options, connections_max: 2, timeout: Duration::from_secs(20) })

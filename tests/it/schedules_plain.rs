@@ -20,13 +20,12 @@ async fn gated(judge: &str, parameters: &str, arguments: &str) -> (Ground, Held)
     let ground = Ground::new().await;
     let mut connection = ground.connect().await;
     run(&mut connection, WAIT_LONG).await;
-    run(&mut connection, &format!("ALTER FUNCTION fencegate.{judge} RENAME TO {judge}_in_fact"))
-        .await;
+    run(&mut connection, &format!("ALTER FUNCTION acts.{judge} RENAME TO {judge}_in_fact")).await;
     run(
         &mut connection,
         &format!(
-            "CREATE FUNCTION fencegate.{judge}({parameters}) RETURNS boolean LANGUAGE plpgsql AS $$
-             DECLARE judged boolean := fencegate.{judge}_in_fact({arguments});
+            "CREATE FUNCTION acts.{judge}({parameters}) RETURNS boolean LANGUAGE plpgsql AS $$
+             DECLARE judged boolean := acts.{judge}_in_fact({arguments});
              BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN judged; END $$"
         ),
     )
@@ -159,13 +158,13 @@ pub async fn a_seal_sees_that_its_id_was_buried_before_it_had_it() {
     ground.ledger.release([item.lock.into()].into(), Patience::Skip).await.unwrap();
     let mut connection = ground.connect().await;
     run(&mut connection, WAIT_LONG).await;
-    run(&mut connection, "ALTER FUNCTION fencegate.lock_ids RENAME TO lock_ids_in_fact").await;
+    run(&mut connection, "ALTER FUNCTION acts.lock_ids RENAME TO lock_ids_in_fact").await;
     run(
         &mut connection,
-        "CREATE FUNCTION fencegate.lock_ids(ids uuid[], wait_ms int) RETURNS uuid[] LANGUAGE plpgsql AS $$
+        "CREATE FUNCTION acts.lock_ids(ids uuid[], wait_ms int) RETURNS uuid[] LANGUAGE plpgsql AS $$
          BEGIN
              PERFORM pg_advisory_xact_lock_shared(7);
-             RETURN fencegate.lock_ids_in_fact(ids, wait_ms);
+             RETURN acts.lock_ids_in_fact(ids, wait_ms);
          END $$",
     )
     .await;

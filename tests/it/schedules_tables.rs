@@ -30,7 +30,7 @@ pub async fn a_guard_in_a_snapshot_from_before_a_refence_is_refused() {
         let mut late = ground.connect().await;
         let begin = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT FROM fencegate.fences");
         run(&mut late, &begin).await;
-        let refence = "SELECT fencegate.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
+        let refence = "SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
         run(&mut ground.connect().await, refence).await;
         assert_eq!(refused(&mut late, GUARD).await.0, "40001", "{isolation}");
     }

@@ -37,13 +37,13 @@ fn lasting(item: SealItem) -> SealItem {
 
 /// Runs statements at the end of `fencegate.lock_fences`, which all acts call.
 async fn after_locking(connection: &mut PgConnection, statements: &str) {
-    let rename = "ALTER FUNCTION fencegate.lock_fences(text[], int) RENAME TO lock_fences_only";
+    let rename = "ALTER FUNCTION acts.lock_fences(text[], int) RENAME TO lock_fences_only";
     run(connection, rename).await;
     let wrapper = format!(
-        "CREATE FUNCTION fencegate.lock_fences(p_names text[], p_wait_ms int)
+        "CREATE FUNCTION acts.lock_fences(p_names text[], p_wait_ms int)
          RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
          DECLARE
-             got text[] := fencegate.lock_fences_only(p_names, p_wait_ms);
+             got text[] := acts.lock_fences_only(p_names, p_wait_ms);
          BEGIN
              {statements}
              RETURN got;
@@ -56,7 +56,7 @@ async fn after_locking(connection: &mut PgConnection, statements: &str) {
 const PAUSE_BEFORE_READING: &str = "
     DO $do$
     DECLARE
-        source text := pg_get_functiondef('fencegate.commit'::regproc);
+        source text := pg_get_functiondef('acts.commit'::regproc);
     BEGIN
         ASSERT position('-- Step 2.' IN source) > 0;
         EXECUTE replace(source, '-- Step 2.', $pause$
@@ -104,15 +104,15 @@ async fn a_fence_born_inside_a_write_on_a_lane_is_busy() {
 
 /// Lets the acts on locks of sessions that wish so wait once they have done their work.
 async fn pause_before_answering(connection: &mut PgConnection) {
-    run(connection, "ALTER FUNCTION fencegate.flushed() RENAME TO flushed_only").await;
+    run(connection, "ALTER FUNCTION acts.flushed() RENAME TO flushed_only").await;
     let wrapper = "
-        CREATE FUNCTION fencegate.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+        CREATE FUNCTION acts.flushed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
         BEGIN
             IF current_setting('test.pause', true) = 'on' THEN
                 PERFORM set_config('lock_timeout', '0', true);
                 PERFORM pg_advisory_xact_lock(42);
             END IF;
-            RETURN fencegate.flushed_only();
+            RETURN acts.flushed_only();
         END $$";
     run(connection, wrapper).await;
 }

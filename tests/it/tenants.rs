@@ -145,27 +145,27 @@ async fn whoever_was_granted_nothing_may_do_nothing() {
     house.move_in().await;
     let rights = "
         SELECT 'execute ' || p.oid::regprocedure FROM pg_proc p
-        WHERE p.pronamespace = 'fencegate'::regnamespace
+        WHERE p.pronamespace::regnamespace::text LIKE 'fencegate%'
           AND has_function_privilege('public', p.oid, 'EXECUTE')
         UNION ALL
         SELECT 'use or lock ' || c.oid::regclass FROM pg_class c
-        WHERE c.relnamespace = 'fencegate'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        WHERE c.relnamespace::regnamespace::text LIKE 'fencegate%' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
           AND has_table_privilege('public', c.oid,
               'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
         UNION ALL
         SELECT 'use ' || c.oid::regclass FROM pg_class c
-        WHERE c.relnamespace = 'fencegate'::regnamespace AND CASE WHEN c.relkind = 'S'
+        WHERE c.relnamespace::regnamespace::text LIKE 'fencegate%' AND CASE WHEN c.relkind = 'S'
               THEN has_sequence_privilege('public', c.oid, 'USAGE, SELECT, UPDATE') END
         UNION ALL
-        SELECT 'create or look in schema fencegate'
-        WHERE has_schema_privilege('public', 'fencegate', 'USAGE, CREATE')";
+        SELECT 'create or look in schema ' || n.nspname FROM pg_namespace n
+        WHERE n.nspname LIKE 'fencegate%' AND has_schema_privilege('public', n.oid, 'USAGE, CREATE')";
     let mut operator = house.postgres.connect(&house.database).await;
     let rights: Vec<String> = sqlx::query_scalar(rights).fetch_all(&mut operator).await.unwrap();
     assert_eq!(rights, [""; 0]);
 
     // And what that comes to.
     let tables = "SELECT c.oid::regclass::text FROM pg_class c
-                  WHERE c.relnamespace = 'fencegate'::regnamespace AND c.relkind = 'r'";
+                  WHERE c.relnamespace::regnamespace::text LIKE 'fencegate%' AND c.relkind = 'r'";
     let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut operator).await.unwrap();
     assert!(tables.len() > 20, "{tables:?}");
     let mut mallory = house.mallory().await;
@@ -177,7 +177,7 @@ async fn whoever_was_granted_nothing_may_do_nothing() {
             run(&mut mallory, "ROLLBACK").await;
         }
     }
-    for act in ["SELECT fencegate.gate('job:1')", "SELECT fencegate.guard('job:1', 1)"] {
+    for act in ["SELECT acts.gate('job:1')", "SELECT fencegate.guard('job:1', 1)"] {
         assert_eq!(refused(&mut mallory, act).await.0, "42501", "{act}");
     }
 }
@@ -227,7 +227,8 @@ async fn a_role_that_may_only_connect_holds_nothing_up() {
 #[tokio::test]
 async fn no_function_of_the_ledger_takes_an_advisory_lock() {
     let ground = Ground::new().await;
-    let count = "SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'fencegate'::regnamespace
+    let count =
+        "SELECT count(*) FROM pg_proc p WHERE p.pronamespace::regnamespace::text LIKE 'fencegate%'
                  AND p.prosrc LIKE '%advisory%'";
     assert_eq!(ground.number(count).await, 0);
 }

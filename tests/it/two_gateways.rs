@@ -2,8 +2,8 @@
 //! holds at the next request to another. And what a gateway refuses to stand on.
 
 use fence_core::wire::Lock;
-use fence_tests::gateway::{Gateway, Settings, binary};
-use fence_tests::postgres::{Postgres, database_in};
+use fence_tests::gateway::Gateway;
+use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
@@ -102,35 +102,6 @@ async fn three_gateways_start_at_once_on_an_empty_database() {
         let resource = lock.resources[0].as_str();
         gateway.client().put(resource, "k", "x").under(lock).send().await.expect(201);
     }
-}
-
-/// A shared server's database that a gateway has already used, and settings for it.
-async fn used_database() -> (String, Settings) {
-    let (postgres, etcd) = tokio::join!(Postgres::shared(), fence_tests::etcd::Etcd::shared());
-    let url = postgres.database().await;
-    let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
-    settings.clone().start().await;
-    (url, settings)
-}
-
-#[tokio::test]
-async fn a_schema_that_is_newer_than_the_binary_is_refused() {
-    let (url, settings) = used_database().await;
-    let newer = "INSERT INTO fencegate._sqlx_migrations \
-                 (version, description, success, checksum, execution_time) \
-                 VALUES (9999, 'from the future', true, 'x', 0)";
-    Postgres::shared().await.execute(database_in(&url), newer).await;
-    let (status, log) = settings.start_refused().await;
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("newer than this binary") && log.contains("9999"), "{log}");
-
-    let migrate = std::process::Command::new(binary())
-        .args(["migrate", "--postgres", &url, "--etcd", "127.0.0.1:1"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&migrate.stderr);
-    assert_eq!(migrate.status.code(), Some(1), "{text}");
-    assert!(text.contains("newer than this binary"), "{text}");
 }
 
 #[tokio::test]

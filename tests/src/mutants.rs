@@ -4,12 +4,13 @@
 use std::cell::Cell;
 use std::thread;
 
+use fencegate::ledger::postgres::acts::named;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 /// An edit of the text of a function.
 #[derive(Debug, Clone, Copy)]
 pub struct Edit {
-    /// The function, with its schema.
+    /// The function, of the acts or else of schema `fencegate`.
     pub function: &'static str,
     /// What must occur in it exactly once.
     pub from: &'static str,
@@ -26,15 +27,18 @@ thread_local! {
 /// outlives the text that it is about.
 pub async fn mutate(connection: &mut PgConnection, edit: Edit) {
     let Edit { function, from, to } = edit;
-    let source: String = sqlx::query_scalar("SELECT pg_get_functiondef($1::regproc)")
-        .bind(function)
+    let [from, to] = [from, to].map(named);
+    let found = "SELECT pg_get_functiondef(coalesce(to_regproc($1), to_regproc($2)))";
+    let source: String = sqlx::query_scalar(found)
+        .bind(named(&format!("acts.{function}")))
+        .bind(format!("fencegate.{function}"))
         .fetch_one(&mut *connection)
         .await
         .unwrap_or_else(|error| panic!("{function} cannot be mutated: {error}"));
-    let count = source.matches(from).count();
+    let count = source.matches(&from).count();
     assert_eq!(count, 1, "{function} cannot be mutated: it has {count} times {from:?}");
     connection
-        .execute(AssertSqlSafe(source.replacen(from, to, 1)))
+        .execute(AssertSqlSafe(source.replacen(&from, &to, 1)))
         .await
         .unwrap_or_else(|error| panic!("{function} cannot be mutated: {to:?}: {error}"));
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fencegate::ledger::postgres::acts::named;
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -285,7 +286,7 @@ impl Postgres {
     pub async fn execute(&self, database: &str, sql: &str) {
         let mut connection = self.connect(database).await;
         connection
-            .execute(sqlx::AssertSqlSafe(sql.to_owned()))
+            .execute(sqlx::AssertSqlSafe(named(sql)))
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
         connection.close().await.expect("the connection closes");

@@ -87,7 +87,7 @@ async fn played(target: &Target, scenario: &Scenario) -> Result<Outcome> {
         scenario.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let mut environment: Vec<_> = set.collect();
     if let Some(mutant) = &target.mutant {
-        environment.push(("FENCE_CLIENT_MUTANT".to_owned(), mutant.clone()));
+        environment.push(("FENCE_TEST_CLIENT_MUTANT".to_owned(), mutant.clone()));
     }
     let driver = Driver::start(&target.driver, &environment).await?;
     if let Some(missing) = scenario.needs.iter().find(|feature| !driver.has(feature)) {

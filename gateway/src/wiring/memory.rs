@@ -36,6 +36,7 @@ fn open(config: &Config, runtime: &Runtime) -> Parts {
     };
     Parts {
         kinds: ["memory", "memory"],
+        shared: None,
         ledger: Arc::new(ledger),
         mint: Arc::new(MemoryMint::default()),
         blobs: Some(Arc::new(MemoryBlobs::new(Arc::clone(clock)))),

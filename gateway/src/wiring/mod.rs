@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use fence_core::ports::{Blobs, Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
@@ -52,6 +52,8 @@ const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// A batcher's last word takes half of it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How often the histograms fold what they gathered.
+const RETIRED_CHECK: Duration = Duration::from_secs(5);
+/// How often the metrics are tidied.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// What the gateway stands on, and what must live as long as it does.
@@ -64,6 +66,8 @@ struct Parts {
     blobs: Option<Arc<dyn Blobs>>,
     committers: usize,
     embedded: Option<Arc<Embedded>>,
+    /// The ledger, if gateways of other versions may work on it.
+    shared: Option<Arc<PgLedger>>,
 }
 
 /// What every gateway begins with.
@@ -144,6 +148,10 @@ async fn run(
     }
     let doors = doors::build(&config, &engine, metrics, ground, &soft)?;
     stop_if_broken(&broken, hard.clone());
+    let retired = CancellationToken::new();
+    if let Some(ledger) = &parts.shared {
+        stop_if_retired(&runtime, ledger, retired.clone(), hard.clone());
+    }
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     ready(listeners.address()?)?;
     doors::serve(listeners, doors, &drain.close, &hard).await?;
@@ -163,6 +171,12 @@ async fn run(
         raise_mark(&files.ledger, &files.mint).await?;
         files.ledger.close().await?;
     }
+    if retired.is_cancelled() {
+        bail!(
+            "the acts of this gateway ({}) were retired by a newer one: run a newer fencegate",
+            postgres::acts::NUMBER
+        );
+    }
     if broken.is_cancelled() {
         bail!(
             "a part of the gateway has ended in a panic, as the log says above; this is a defect"
@@ -171,13 +185,19 @@ async fn run(
     Ok(())
 }
 
-/// Brings the schema up to date and says so.
-pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+/// Brings the schema up to date and says so; and lets gateways with older acts do nothing any more, if asked to.
+pub async fn migrate(config: &Config, retire_older: bool) -> anyhow::Result<()> {
     if let Some(url) = &config.postgres {
-        let version = postgres::migrate(&postgres_options(url)?).await?;
+        let options = postgres_options(url)?;
+        let version = postgres::migrate(&options).await?;
         tracing::info!(version, "the Postgres schema is up to date");
+        if retire_older {
+            let older = postgres::retire_older(&options).await?;
+            tracing::info!(?older, "no older acts are left; gateways that had them stop");
+        }
         return Ok(());
     }
+    ensure!(!retire_older, "a data directory has one gateway: there are no older acts to retire");
     let _data_dir = DataDir::lock(&config.data_dir)?;
     let runtime = runtime::runtime(TaskTracker::new());
     let path = SqliteLedger::path(&config.data_dir);
@@ -231,9 +251,11 @@ async fn open_shared(
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
     let mint = Arc::new(mint);
     watch_etcd(Arc::clone(&mint), runtime, soft.clone());
+    let ledger = Arc::new(ledger);
     Ok(Parts {
         kinds: ["postgres", "etcd"],
-        ledger: Arc::new(ledger),
+        shared: Some(Arc::clone(&ledger)),
+        ledger,
         mint,
         blobs: None,
         committers: config.committers,
@@ -327,6 +349,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
     Ok(Parts {
         kinds: ["sqlite", "embedded"],
+        shared: None,
         ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
         mint: Arc::clone(&mint) as Arc<dyn Mint>,
         blobs: None,
@@ -433,6 +456,25 @@ fn stop_if_broken(broken: &CancellationToken, hard: CancellationToken) {
     #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
     tokio::spawn(async move {
         broken.cancelled().await;
+        hard.cancel();
+    });
+}
+
+/// Stops the gateway once its acts were retired: it would refuse everything.
+fn stop_if_retired(
+    runtime: &Runtime,
+    ledger: &Arc<PgLedger>,
+    retired: CancellationToken,
+    hard: CancellationToken,
+) {
+    let (clock, ledger) = (Arc::clone(&runtime.clock), Arc::clone(ledger));
+    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
+    tokio::spawn(async move {
+        // A ledger that is away says nothing.
+        while !matches!(ledger.is_retired().await, Ok(true)) {
+            clock.sleep(RETIRED_CHECK).await;
+        }
+        retired.cancel();
         hard.cancel();
     });
 }

@@ -8,7 +8,7 @@ use crate::{
     schedules_skipped,
 };
 
-const LOCK: &str = "got := fencegate.lock_fences(p_resources, p_wait_ms);";
+const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("many-conditions-in-the-lock": "the versions of objects are read by the statement that locks the fences",
@@ -17,7 +17,7 @@ pub const MUTANTS: &[Mutant] = &[
                array_agg(b.blob IS NOT NULL ORDER BY p.i)
         INTO o_tag, o_blob
         FROM" => "PERFORM FROM",
-        "commit_many": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
+        "commit_many": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
             FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
                          array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
                   FROM unnest(p_object, p_resource) WITH ORDINALITY p (key, resource, i)
@@ -93,7 +93,7 @@ pub const MUTANTS: &[Mutant] = &[
         "commit_many": "any_blob    boolean :=" => "past uuid[]; any_blob boolean :=",
         "commit_many": "FROM fencegate.operations op WHERE op.id = p_operation" => "FROM fencegate.operations op WHERE op.id = ANY (past)",
         "commit_many": LOCK => "past := ARRAY(SELECT op.id FROM fencegate.operations op WHERE op.id = p_operation);
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("many-buried-id-never": "a buried id is not looked up, so a first sending that comes late takes effect",
         caught by schedules_rows::a_commit_that_was_given_up_has_no_effect_when_it_comes_late, which says "Applied",
@@ -109,7 +109,7 @@ pub const MUTANTS: &[Mutant] = &[
         "commit_many": "ON s.resource = p.name AND s.key = p_key" => "ON s.resource = p.name AND s.key = p_key AND s.resource = ANY (past)",
         "commit_many": "FROM unnest(p_resources) name;" => "FROM unnest(p_resources) name ON CONFLICT DO NOTHING;",
         "commit_many": LOCK => "past := ARRAY(SELECT s.resource FROM fencegate.idempotency_keys s WHERE s.key = p_key);
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("many-key-on-first-resource": "the key is stored on the first resource alone",
         caught by conformance::recommits::a_key_used_on_one_resource_refuses_all::on_postgres, which says "left: Applied",
@@ -133,7 +133,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("many-due-break-not-stored": "a break that has come due refuses, and is not stored: a step of a clock takes it back",
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: 0",
-        "commit_many": "PERFORM fencegate.settle(p_resources, t);" => "",
+        "commit_many": "PERFORM acts.settle(p_resources, t);" => "",
     ),
     mutant!("many-deletes-elsewhere": "a delete removes the objects of its name on all resources",
         caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",

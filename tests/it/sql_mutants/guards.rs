@@ -9,13 +9,11 @@ use crate::{
     schedules_tables,
 };
 
-const WRITES: &str = "LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;";
+const WRITES: &str = "guard := acts.begin_write(p_seen);";
 const WRITES_UNLOCKED: &str = "SELECT * INTO guard FROM fencegate.write_guard;";
 const WRITES_PAST: &str = "SELECT * INTO guard FROM fencegate.write_guard;
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;";
-const SEALS: &str = "LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.seal_guard;";
+    PERFORM acts.begin_write(p_seen);";
+const SEALS: &str = "guard := acts.begin_seal(p_seen);";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("floor-before-the-lock": "commit reads the floor before it has the lock",
@@ -45,7 +43,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("epoch-before-the-lock": "seal reads the epoch before it has the lock: a number of a past epoch is sealed",
         caught by schedules_guard::a_seal_that_waits_while_the_epoch_changes_is_not_made, which says "Sealed",
         "seal": SEALS => "SELECT * INTO guard FROM fencegate.seal_guard;
-            LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;",
+            PERFORM acts.begin_seal(p_seen);",
     ),
     mutant!("epoch-unlocked": "seal reads the epoch without its lock",
         caught by schedules_guard::a_seal_that_waits_while_the_epoch_changes_is_not_made, which says "it did not wait",
@@ -62,11 +60,11 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("epoch-base-too-low": "a new epoch begins where the last one did",
         caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "left: (1, 0,",
-        "switch_epoch": "base = greatest(g.base, g.floor, fencegate.highest_token(), p_above)" => "base = greatest(g.base, g.floor, p_above)",
+        "switch_epoch": "base = greatest(g.base, g.floor, acts.highest_token(), p_above)" => "base = greatest(g.base, g.floor, p_above)",
     ),
     mutant!("seals-share-the-guard-of-writes": "commit locks the guard of seals: a switch that waits holds writes up",
         caught by schedules_disasters::a_new_epoch_begins_above_the_seals_under_way_and_delays_no_write, which says "it waits for the switch",
-        "commit": WRITES => "LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE; LOCK TABLE fencegate.write_guard IN ROW SHARE MODE; SELECT * INTO guard FROM fencegate.write_guard;",
+        "commit": WRITES => "LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE; guard := acts.begin_write(p_seen);",
     ),
     mutant!("refence-leaves-the-floor": "a re-fence does not raise the floor of writes",
         caught by schedules_disasters::a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait, which says "not refused: Applied",
@@ -74,7 +72,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("refence-without-a-jump": "a re-fence goes no higher than what this ledger remembers",
         caught by schedules_disasters::a_refence_comes_after_the_writes_that_passed_and_voids_those_that_wait, which says "left: (1, 2)",
-        "refence": "fencegate.highest_token()) + 68719476736" => "fencegate.highest_token())",
+        "refence": "acts.highest_token()) + 68719476736" => "acts.highest_token())",
     ),
     mutant!("refence-ignores-the-mint": "a re-fence does not go above what the mint has counted",
         caught by conformance::disasters::a_refence_goes_beyond_what_the_mint_remembers::on_postgres, which says "right: 68719477786",
@@ -89,19 +87,33 @@ pub const MUTANTS: &[Mutant] = &[
         "assert_place": "IF p_timeline <> substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) THEN" => "IF false THEN",
     ),
     mutant!("system-unchecked": "no act compares the system: a dump that was restored elsewhere goes on",
-        caught by schedules_place::no_act_goes_on_in_another_system, which says "fencegate.seal",
+        caught by schedules_place::no_act_goes_on_in_another_system, which says "acts.seal",
         "assert_place": "IF p_system_id <> fencegate.current_system_id() THEN" => "IF false THEN",
     ),
     mutant!("halt-unchecked": "no act looks whether the ledger is halted",
-        caught by schedules_place::no_act_goes_on_in_a_halted_ledger, which says "fencegate.seal",
+        caught by schedules_place::no_act_goes_on_in_a_halted_ledger, which says "acts.seal",
         "assert_place": "IF p_halted IS NOT NULL THEN" => "IF false THEN",
+    ),
+    mutant!("guard-before-its-lock": "the guard is read before it is locked, in the frame of all acts",
+        caught by schedules_guard::a_write_that_waits_while_the_floor_rises_is_void, which says "not refused: Applied",
+        "begin_write": "LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
+    SELECT * INTO guard FROM fencegate.write_guard;" => "SELECT * INTO guard FROM fencegate.write_guard;
+    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;",
+    ),
+    mutant!("retired-acts-go-on": "acts do not look whether they were retired",
+        caught by schedules_place::no_act_goes_on_that_was_retired, which says "acts.seal",
+        "assert_place": "IF p_acts_min > acts.number() THEN" => "IF false THEN",
+    ),
+    mutant!("retired-acts-re-fence": "a re-fence does not look whether its acts were retired",
+        caught by schedules_place::no_act_goes_on_that_was_retired, which says "acts.refence",
+        "begin_alone": "> acts.number() THEN" => "> 9 THEN",
     ),
     mutant!("session-unchecked": "acts go on in any session, also in one whose commits do not wait for the disk",
         caught by poolers::no_act_goes_on_in_a_session_that_nobody_prepared, which says "right: Some(\"FG005\")",
         "assert_session": "RAISE EXCEPTION 'this session is not" => "RAISE DEBUG 'this session is not",
     ),
     mutant!("position-unchecked": "no act compares the position with what was seen flushed",
-        caught by schedules_place::no_act_goes_on_behind_what_was_seen, which says "fencegate.seal",
+        caught by schedules_place::no_act_goes_on_behind_what_was_seen, which says "acts.seal",
         "assert_place": "IF pg_current_wal_insert_lsn() - '0/0'::pg_lsn < p_seen THEN" => "IF false THEN",
     ),
     mutant!("session-not-looked-at": "acts take any session for one that was prepared if its commits wait for the disk",
@@ -117,16 +129,16 @@ pub const MUTANTS: &[Mutant] = &[
         "assert_session": "IF current_setting('transaction_isolation') <> 'read committed' THEN" => "IF false THEN",
     ),
     mutant!("commit-checks-no-place": "commit does not check where the ledger is",
-        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "fencegate.commit(",
-        "commit": "PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);" => "",
+        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "acts.commit(",
+        "commit": WRITES => WRITES_UNLOCKED,
     ),
     mutant!("seal-checks-no-place": "seal does not check where the ledger is",
-        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "fencegate.seal(",
-        "seal": "PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);" => "",
+        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "acts.seal(",
+        "seal": SEALS => "SELECT * INTO guard FROM fencegate.seal_guard;",
     ),
     mutant!("tidy-checks-no-place": "garbage is handed out on a ledger that may have lost commits",
-        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "fencegate.tidy_blobs(",
-        "tidy_blobs": "PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);" => "",
+        caught by schedules_place::no_act_goes_on_in_another_timeline, which says "acts.tidy_blobs(",
+        "tidy_blobs": WRITES => WRITES_UNLOCKED,
     ),
     mutant!("table-guard-unlocked": "guard() reads the fence and does not lock it",
         caught by guard_order::a_guard_waits_for_a_seal_under_way_and_then_refuses, which says "it did not wait",

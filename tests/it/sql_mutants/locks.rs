@@ -9,7 +9,7 @@ use crate::{
     schedules_rule, schedules_skipped, sql_races,
 };
 
-const LOCK: &str = "got := fencegate.lock_fences(p_resources, p_wait_ms);";
+const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("fences-for-key-share": "all acts lock fences FOR KEY SHARE, so that a write and a seal do not wait for each other",
@@ -69,7 +69,7 @@ pub const MUTANTS: &[Mutant] = &[
         "seal": "may_drain boolean;" => "may_drain boolean; past uuid[];",
         "seal": "SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];" => "SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i] AND l.id = ANY (past);",
         "seal": LOCK => "past := ARRAY(SELECT l.id FROM fencegate.locks l WHERE l.id = ANY (p_lock));
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("seal-rerun-not-buried": "a rerun of a seal that is refused does not bury its id",
         caught by ghosts::a_rerun_of_a_seal_that_is_refused_buries_the_ghost, which says "token: Token(2)",
@@ -82,7 +82,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("seal-overtakes-the-queue": "who is ahead in the queue is not looked at",
         caught by conformance::queues::the_first_in_line_is_the_next_holder::on_postgres, which says "left: Sealed",
-        "seal": "AND fencegate.is_ahead(names, waiter.ticket, t) THEN" => "AND false THEN",
+        "seal": "AND acts.is_ahead(names, waiter.ticket, t) THEN" => "AND false THEN",
     ),
     mutant!("seal-ends-no-lock": "the lock that held the resource before is not ended",
         caught by schedules::a_renewal_and_a_release_behind_a_seal_come_too_late, which says "left: [Renewed",
@@ -94,7 +94,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("release-buries-nothing": "a release of an unknown id does not bury it",
         caught by ghosts::a_release_of_an_unknown_id_buries_its_ghost, which says "token: Token(2)",
-        "release": "PERFORM fencegate.bury('lock', p_lock[i], t);" => "",
+        "release": "PERFORM acts.bury('lock', p_lock[i], t);" => "",
     ),
     mutant!("release-of-the-next": "a release frees the resource, whoever holds it by then",
         caught by schedules_rule::a_release_frees_nothing_of_the_next_holder, which says "left: [\"a\", \"b\"]",
@@ -104,9 +104,9 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("renew-without-the-lock": "a renewal does not lock its fences",
         caught by schedules::a_renewal_and_a_release_behind_a_seal_come_too_late, which says "left: [Renewed",
-        "renew": "got := fencegate.lock_fences_of(p_lock, p_wait_ms);" => "got := ARRAY(
+        "renew": "got := acts.lock_fences_of(p_lock, p_wait_ms);" => "got := ARRAY(
             SELECT name FROM fencegate.locks l, unnest(l.resources) name WHERE l.id = ANY (p_lock));",
-        "renew": "PERFORM fencegate.lock_locks(got, '{}');" => "",
+        "renew": "PERFORM acts.lock_locks(got, '{}');" => "",
     ),
     mutant!("renew-of-the-next": "a renewal begins the ttl of whoever holds the resource by then",
         caught by schedules_fences::a_renewal_behind_a_forced_fence_comes_too_late, which says "left: [Renewed",
@@ -167,7 +167,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("broken-though-skipped": "a break is decided on a row that was skipped",
         caught by schedules_skipped::no_act_on_a_lock_is_decided_on_a_row_that_was_skipped, which says "left: Broken",
-        "break_locks": "IF NOT fencegate.all_locked(p_resource[i:i], got) THEN" => "IF false THEN",
+        "break_locks": "IF NOT acts.all_locked(p_resource[i:i], got) THEN" => "IF false THEN",
     ),
     mutant!("released-beside-its-seal": "a release of an id that is just being sealed takes it for unknown",
         caught by sql_races::a_seal_inside_its_act_is_busy_and_stalls_nobody_else, which says "Buried",

@@ -41,7 +41,7 @@ macro_rules! mutant {
             caught_by: stringify!($test),
             test: $test,
             says: $says,
-            edits: &[$(Edit { function: concat!("fencegate.", $function), from: $from, to: $to }),+],
+            edits: &[$(Edit { function: $function, from: $from, to: $to }),+],
         }
     };
 }
@@ -79,10 +79,10 @@ fn survival(mutant: &Mutant) -> Option<String> {
     }
 }
 
-/// `FENCE_MUTANT=name` runs those alone whose names contain this.
+/// `FENCE_TEST_MUTANT=name` runs those alone whose names contain this.
 #[test]
 fn each_mutant_is_caught() {
-    let wanted = std::env::var("FENCE_MUTANT").unwrap_or_default();
+    let wanted = std::env::var("FENCE_TEST_MUTANT").unwrap_or_default();
     let left = Mutex::new(all().filter(|mutant| mutant.name.contains(&wanted)));
     let next = || left.lock().expect("no thread panics with it").next();
     let survivors = Mutex::new(Vec::new());
@@ -110,8 +110,8 @@ fn each_mutant_is_caught() {
 #[test]
 fn an_edit_that_changes_nothing_is_not_noticed() {
     const NOTHING: &[Edit] = &[
-        Edit { function: "fencegate.commit", from: "-- Step 2.", to: "-- Still step 2." },
-        Edit { function: "fencegate.seal", from: "END $function$", to: "END; $function$" },
+        Edit { function: "commit", from: "-- Step 2.", to: "-- Still step 2." },
+        Edit { function: "seal", from: "END $function$", to: "END; $function$" },
     ];
     let test = schedules::a_write_with_the_old_token_behind_a_seal_is_stale;
     assert_eq!(failure_of(test, NOTHING), Ok(None));
@@ -119,7 +119,7 @@ fn an_edit_that_changes_nothing_is_not_noticed() {
 
 #[test]
 fn a_mutant_of_a_text_that_is_gone_is_an_error() {
-    const GONE: &[Edit] = &[Edit { function: "fencegate.commit", from: "no such text", to: "" }];
+    const GONE: &[Edit] = &[Edit { function: "commit", from: "no such text", to: "" }];
     let test = schedules::a_write_with_the_old_token_behind_a_seal_is_stale;
     let error = failure_of(test, GONE).expect_err("it cannot be made");
     assert!(error.contains("it has 0 times"), "{error}");
@@ -141,7 +141,7 @@ fn table() -> String {
     table
 }
 
-/// `FENCE_WRITE_DOCS=1` writes it anew.
+/// `FENCE_TEST_WRITE_DOCS=1` writes it anew.
 #[test]
 fn the_page_lists_the_mutants() {
     let (begin, end) = ("<!-- sql-mutants:begin -->\n", "<!-- sql-mutants:end -->");
@@ -150,10 +150,10 @@ fn the_page_lists_the_mutants() {
     let (before, rest) = page.split_once(begin).expect("the table begins");
     let (found, after) = rest.split_once(end).expect("the table ends");
     let table = format!("{}\n", table());
-    if std::env::var_os("FENCE_WRITE_DOCS").is_some() {
+    if std::env::var_os("FENCE_TEST_WRITE_DOCS").is_some() {
         let page = format!("{before}{begin}{table}{end}{after}");
         std::fs::write(path, page).expect("the page can be written");
     } else {
-        assert_eq!(found, table, "run this test with FENCE_WRITE_DOCS=1");
+        assert_eq!(found, table, "run this test with FENCE_TEST_WRITE_DOCS=1");
     }
 }

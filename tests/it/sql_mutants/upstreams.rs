@@ -9,16 +9,16 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("intents-in-the-lock": "seal reads open intents by the statement that locks the fence",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
         "seal": "EXISTS (SELECT FROM fencegate.upstream_intents u\n                WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)\n        OR" => "may_drain OR",
-        "seal": "got := fencegate.lock_fences(p_resources, p_wait_ms);" => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.open INTO got, may_drain
+        "seal": "got := acts.lock_fences(p_resources, p_wait_ms);" => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.open INTO got, may_drain
             FROM (SELECT EXISTS (SELECT FROM fencegate.upstream_intents u
                                  WHERE u.resource = ANY (p_resources)) AS open) x;",
     ),
     mutant!("intents-before-the-lock": "seal reads open intents before it locks the fence",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
         "seal": "EXISTS (SELECT FROM fencegate.upstream_intents u\n                WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)\n        OR" => "may_drain OR",
-        "seal": "got := fencegate.lock_fences(p_resources, p_wait_ms);" => "may_drain := EXISTS (
+        "seal": "got := acts.lock_fences(p_resources, p_wait_ms);" => "may_drain := EXISTS (
             SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources));
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("intents-not-looked-for": "seal looks for doubts, not for open intents",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
@@ -30,7 +30,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("completed-with-open-intents": "a draining lock is completed although intents are open",
         caught by schedules_rule::a_draining_lock_is_not_completed_while_an_intent_is_open, which says "right: Ok([])",
-        "complete_drains": "IF fencegate.drains(known.resources, t) IS NULL THEN" => "IF true THEN",
+        "complete_drains": "IF acts.drains(known.resources, t) IS NULL THEN" => "IF true THEN",
     ),
     mutant!("doubts-forgotten": "a re-fence, which may have lost intents, puts no upstream in doubt",
         caught by conformance::drains::a_re_fence_puts_drained_upstreams_in_doubt::on_postgres, which says "left: []",
@@ -38,7 +38,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("opened-for-key-share": "open_intents locks the fence FOR KEY SHARE: an intent is opened beside a seal",
         caught by schedules_upstreams::an_opening_behind_a_seal_is_stale, which says "it did not wait",
-        "open_intents": "got := fencegate.lock_fences(p_resource, p_wait_ms);" => "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
+        "open_intents": "got := acts.lock_fences(p_resource, p_wait_ms);" => "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resource)
             ORDER BY f.resource FOR KEY SHARE) l;",
     ),
@@ -72,7 +72,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("closed-and-forgotten": "an intent that was closed is not kept",
         caught by schedules_upstreams::an_opening_that_comes_late_opens_nothing, which says "Admitted",
-        "close_intents": "PERFORM fencegate.close_known(p_operation, p_status, clock_timestamp());" => "DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation);",
+        "close_intents": "PERFORM acts.close_known(p_operation, p_status, clock_timestamp());" => "DELETE FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation);",
     ),
     mutant!("closed-is-open": "an intent that was closed is taken for open",
         caught by schedules_upstreams::an_opening_that_comes_late_opens_nothing, which says "Admitted",
@@ -80,7 +80,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("resolved-beside-an-act": "an operator's resolution does not wait for acts on the fence",
         caught by schedules_rows::a_resolution_waits_for_an_act_under_way, which says "it did not wait",
-        "resolve_intent": "PERFORM fencegate.lock_fences(ARRAY[known.resource], p_wait_ms);" => "",
+        "resolve_intent": "PERFORM acts.lock_fences(ARRAY[known.resource], p_wait_ms);" => "",
     ),
     mutant!("resolved-and-forgotten": "an intent that was resolved is not kept",
         caught by schedules_upstreams::an_opening_behind_a_resolution_is_buried, which says "Admitted",
@@ -114,8 +114,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("refused-without-intent-is-buried": "a refused sending of a request without intent says that it took no effect",
         caught by conformance::drains::a_late_sending_says_nothing_of_a_request_without_intent::on_postgres, which says "left: Ok(Some(Buried))",
         "open_intents": "IF p_drained[i] THEN
-                PERFORM fencegate.bury('operation', p_operation[i], t);
-            ELSIF" => "PERFORM fencegate.bury('operation', p_operation[i], t);
+                PERFORM acts.bury('operation', p_operation[i], t);
+            ELSIF" => "PERFORM acts.bury('operation', p_operation[i], t);
             IF NOT p_drained[i] AND",
     ),
     mutant!("opened-while-frozen": "a frozen resource takes writes to upstreams",
@@ -124,7 +124,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("opened-after-a-due-break": "a break counts once it is stored, not once it is due",
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: Admitted",
-        "open_intents": "PERFORM fencegate.settle(
+        "open_intents": "PERFORM acts.settle(
             ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);" => "",
     ),
 ];

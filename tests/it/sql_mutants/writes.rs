@@ -7,13 +7,13 @@ use crate::{
     conformance, ghosts, schedules, schedules_guard, schedules_rows, schedules_skipped, sql_races,
 };
 
-const LOCK: &str = "got := fencegate.lock_fences(p_resources, p_wait_ms);";
+const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("object-condition-in-the-lock": "the versions of objects are read by the statement that locks the fences",
         caught by schedules::of_two_writes_with_one_token_and_one_if_match_one_wins, which says "not refused: Applied",
         "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
-        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
+        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
             FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
                          array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
                   FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
@@ -23,7 +23,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant!("object-absent-in-the-lock": "the same, for a write that wants no object there",
         caught by schedules::of_two_writes_that_want_no_object_there_one_wins, which says "not refused: Applied",
         "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
-        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
+        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
             FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
                          array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
                   FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
@@ -34,7 +34,7 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules::of_two_writes_for_one_resource_version_one_wins, which says "not refused: Applied",
         "commit": "r int; o int; k int;" => "past bigint[]; r int; o int; k int;",
         "commit": "p_if_version[i] <> f_version[r]" => "p_if_version[i] <> past[r]",
-        "commit": LOCK => "SELECT fencegate.lock_fences(p_resources, p_wait_ms), x.versions INTO got, past
+        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.versions INTO got, past
             FROM (SELECT array_agg(f.version ORDER BY p.i) AS versions
                   FROM unnest(p_resources) WITH ORDINALITY p (name, i)
                   LEFT JOIN fencegate.fences f ON f.resource = p.name) x;",
@@ -50,7 +50,7 @@ pub const MUTANTS: &[Mutant] = &[
                 LEFT JOIN fencegate.idempotency_keys s
                        ON s.resource = p_resources[p.resource] AND s.key = p.key;
             END IF;
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("key-after-the-rule": "a known key is replayed only if its token is still good",
         caught by schedules::a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale, which says "not replayed: Refused(Stale",
@@ -148,7 +148,7 @@ pub const MUTANTS: &[Mutant] = &[
         "commit": "SELECT array_agg(x.id), array_agg(x.applied) INTO id_known, id_applied FROM (" => "PERFORM FROM (",
         "commit": LOCK => "SELECT array_agg(op.id), array_agg(true) INTO id_known, id_applied
             FROM fencegate.operations op WHERE op.id = ANY (p_operation);
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("known-id-never": "an operation that took effect is not looked up, so its rerun is refused",
         caught by ghosts::a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do, which says "not applied: Refused(VersionMismatch)",
@@ -160,7 +160,7 @@ pub const MUTANTS: &[Mutant] = &[
         "commit": "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x" => "WHERE b.kind = 'operation' AND b.id = ANY (past)) x",
         "commit": LOCK => "past := ARRAY(SELECT b.id FROM fencegate.buried b
             WHERE b.kind = 'operation' AND b.id = ANY (p_operation));
-            got := fencegate.lock_fences(p_resources, p_wait_ms);",
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("buried-id-never": "a buried id is not looked up, so a first sending that comes late takes effect",
         caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
@@ -172,7 +172,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("given-up-not-buried": "a write that is given up does not bury its id",
         caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
-        "commit": "IF p_attempt[i] = 2 THEN\n            PERFORM fencegate.bury('operation', p_operation[i], t);" => "IF p_attempt[i] = 2 THEN",
+        "commit": "IF p_attempt[i] = 2 THEN\n            PERFORM acts.bury('operation', p_operation[i], t);" => "IF p_attempt[i] = 2 THEN",
     ),
     mutant!("skipped-is-absent": "a fence whose row was skipped counts as one that is not there",
         caught by sql_races::a_fence_born_inside_a_batch_of_writes_is_busy, which says "Refused(Unknown)",

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{BlobTimes, Clock};
+use fencegate::ledger::postgres::acts::named;
 use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
 use fencegate::ledger::sqlite::SqliteLedger;
 use fencegate::runtime::TokioClock;
@@ -97,7 +98,7 @@ pub enum Operator {
 impl Operator {
     /// Runs statements that are the same in both.
     pub async fn try_execute(&self, sql: &str) -> Result<(), sqlx::Error> {
-        let sql = AssertSqlSafe(sql.to_owned());
+        let sql = AssertSqlSafe(named(sql));
         match self {
             Self::Sqlite(path) => {
                 let options = SqliteConnectOptions::new().filename(path);

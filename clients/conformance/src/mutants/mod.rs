@@ -1,5 +1,5 @@
 //! Deliberately wrong clients. Each is a hunk in the patches of `../wrong`, which `wrong-driver` has in it, and is on
-//! if that driver was started with `FENCE_CLIENT_MUTANT` set to its name. A scenario that catches none proves nothing, and a
+//! if that driver was started with `FENCE_TEST_CLIENT_MUTANT` set to its name. A scenario that catches none proves nothing, and a
 //! wrong client that none catches is a hole.
 
 mod client;

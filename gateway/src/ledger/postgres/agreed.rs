@@ -1,4 +1,4 @@
-//! What all gateways of a ledger have alike, as calls of `schema/postgres/0006_operators.sql`. On the Postgres ledger
+//! What all gateways of a ledger have alike, as calls of `schema/postgres/acts/operators.sql`. On the Postgres ledger
 //! alone: where there is one gateway, its settings hold.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl PgLedger {
     ) -> Result<BTreeMap<String, String>, LedgerError> {
         let (names, values): (Vec<_>, Vec<_>) = settings.iter().unzip();
         let mut session = self.sessions.take().await?;
-        let act = "SELECT name, value FROM fencegate.agree_first($1, $2)";
+        let act = concat!("SELECT name, value FROM ", acts!(), ".agree_first($1, $2)");
         let call = sqlx::query_as::<_, (String, String)>(act)
             .bind(names)
             .bind(values)
@@ -52,7 +52,7 @@ impl PgLedger {
     ) -> Result<Vec<Change>, LedgerError> {
         let (names, values): (Vec<_>, Vec<_>) = settings.iter().unzip();
         let mut session = self.sessions.take().await?;
-        let act = "SELECT name, former, value FROM fencegate.agree($1, $2, $3)";
+        let act = concat!("SELECT name, former, value FROM ", acts!(), ".agree($1, $2, $3)");
         let call = sqlx::query_as::<_, Change>(act)
             .bind(names)
             .bind(values)

@@ -1,4 +1,4 @@
-//! The act on data, as a call of `schema/postgres/0003_commit.sql`, or of 0013 where that does.
+//! The act on data, as a call of `schema/postgres/acts/commit.sql`, or of `commit_plain.sql` where that does.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -185,8 +185,8 @@ async fn commit_any(
 
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, CommitRow>(
-        "SELECT * FROM fencegate.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                        $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
+        concat!("SELECT * FROM ", acts!(), ".commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                                        $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)"),
     )
     .bind(session.seen)
     .bind(wait_ms(patience))

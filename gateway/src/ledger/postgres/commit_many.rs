@@ -1,4 +1,4 @@
-//! The act on data over several resources, as a call of `schema/postgres/0012_commit_many.sql`.
+//! The act on data over several resources, as a call of `schema/postgres/acts/commit_many.sql`.
 
 use std::collections::HashMap;
 
@@ -75,10 +75,12 @@ impl Commits for PgLedger {
         let columns = Columns::of(&item);
         let key = item.idempotency.as_ref();
         let mut session = sessions.take_for_act().await?;
-        let call = sqlx::query_as::<_, CommitRow>(
-            "SELECT * FROM fencegate.commit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                                                 $13, $14, $15, $16, $17, $18, $19, $20, $21)",
-        )
+        let call = sqlx::query_as::<_, CommitRow>(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".commit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                                                 $13, $14, $15, $16, $17, $18, $19, $20, $21)"
+        ))
         .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(item.resources.iter().map(|at| at.resource.as_str()).collect::<Vec<_>>())

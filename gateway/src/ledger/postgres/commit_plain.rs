@@ -1,4 +1,4 @@
-//! The common case of the act on data, as a call of `schema/postgres/0013_commit_plain.sql`.
+//! The common case of the act on data, as a call of `schema/postgres/acts/commit_plain.sql`.
 
 use fence_core::ports::{Attempt, LedgerError, Patience, WriteItem};
 use sqlx::Postgres;
@@ -101,9 +101,11 @@ impl<'a> Puts<'a> {
     }
 
     fn batch(&self, seen: i64) -> Call<'_> {
-        sqlx::query_as(
-            "SELECT * FROM fencegate.commit_plain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        )
+        sqlx::query_as(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".commit_plain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        ))
         .bind(seen)
         .bind(&self.resource)
         .bind(&self.object)
@@ -117,9 +119,11 @@ impl<'a> Puts<'a> {
     }
 
     fn lone(&self, seen: i64) -> Call<'_> {
-        sqlx::query_as(
-            "SELECT * FROM fencegate.commit_lone($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        )
+        sqlx::query_as(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".commit_lone($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        ))
         .bind(seen)
         .bind(self.resource[0])
         .bind(self.object[0])

@@ -1,4 +1,4 @@
-//! Disasters, as calls of `schema/postgres/0005_disasters.sql`.
+//! Disasters, as calls of `schema/postgres/acts/disasters.sql`.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,17 @@ pub(super) async fn switch_epoch(
     why: &str,
 ) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call =
-        sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.switch_epoch($1, $2, $3, $4, $5)")
-            .bind(session.seen)
-            .bind(expected)
-            .bind(nonce)
-            .bind(above)
-            .bind(why)
-            .fetch_one(&mut session.connection);
+    let call = sqlx::query_as::<_, EpochRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".switch_epoch($1, $2, $3, $4, $5)"
+    ))
+    .bind(session.seen)
+    .bind(expected)
+    .bind(nonce)
+    .bind(above)
+    .bind(why)
+    .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // Sent again it finds the epoch that it made.
     let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
@@ -34,7 +37,7 @@ pub(super) async fn switch_epoch(
 /// Not an act like the others: it is for a ledger on which those are refused.
 pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take().await?;
-    let act = "SELECT * FROM fencegate.refence($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let act = concat!("SELECT * FROM ", acts!(), ".refence($1, $2, $3, $4, $5, $6, $7, $8, $9)");
     let call = sqlx::query_as::<_, EpochRow>(act)
         .bind(refence.nonce)
         .bind(refence.number)
@@ -81,7 +84,7 @@ struct PlaceRow {
 pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let mut session = sessions.take().await?;
     let before = session.line;
-    let call = sqlx::query_as::<_, PlaceRow>("SELECT * FROM fencegate.place($1)")
+    let call = sqlx::query_as::<_, PlaceRow>(concat!("SELECT * FROM ", acts!(), ".place($1)"))
         .bind(before.map(|line| line.adoptions))
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
@@ -125,7 +128,7 @@ pub(super) async fn halt(sessions: &Sessions, line: Line, why: &str) -> Result<(
     // First here: a primary that was cut off from its synchronous standby cannot store it any more.
     sessions.doubt(line, why);
     let mut session = sessions.take().await?;
-    let call = sqlx::query("SELECT fencegate.halt_at($1, $2, $3)")
+    let call = sqlx::query(concat!("SELECT ", acts!(), ".halt_at($1, $2, $3)"))
         .bind(line.generation)
         .bind(line.adoptions)
         .bind(why)
@@ -143,7 +146,7 @@ pub(super) async fn adopt(
     let mut session = sessions.take().await?;
     // What was seen on another line says nothing of the timeline that is left here.
     let seen = if session.line == Some(adoption.line) { sessions.seen() } else { 0 };
-    let act = "SELECT verdict, why FROM fencegate.adopt($1, $2, $3, $4, $5, $6, $7)";
+    let act = concat!("SELECT verdict, why FROM ", acts!(), ".adopt($1, $2, $3, $4, $5, $6, $7)");
     let call = sqlx::query_as::<_, (String, Option<String>)>(act)
         .bind(seen)
         .bind(adoption.witnessed)

@@ -53,10 +53,11 @@ pub(super) async fn number(sessions: &Sessions) -> Result<EventsHead, LedgerErro
         .bind(STEP_MS_MAX)
         .fetch_one(&mut *connection)
         .await?;
-        let step = sqlx::query_as::<_, HeadRow>("SELECT * FROM fencegate.number_events($1)")
-            .bind(session.seen)
-            .fetch_one(&mut *connection)
-            .await;
+        let step =
+            sqlx::query_as::<_, HeadRow>(concat!("SELECT * FROM ", acts!(), ".number_events($1)"))
+                .bind(session.seen)
+                .fetch_one(&mut *connection)
+                .await;
         sqlx::query("SELECT set_config('statement_timeout', $1, false)")
             .bind(before)
             .execute(&mut *connection)

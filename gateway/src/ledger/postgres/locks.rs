@@ -1,4 +1,4 @@
-//! The acts on locks, as calls of `schema/postgres/0002_locks.sql`, or of 0014 where that does.
+//! The acts on locks, as calls of the functions of `schema/postgres/acts`, or of `seal_plain.sql` where that does.
 
 use fence_core::ports::{
     BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
@@ -179,10 +179,12 @@ async fn seal_any(
 ) -> Result<Option<Vec<SealRow>>, LedgerError> {
     let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, SealRow>(
-        "SELECT * FROM fencegate.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                      $15, $16)",
-    )
+    let call = sqlx::query_as::<_, SealRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+                                      $15, $16)"
+    ))
     .bind(epoch)
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -264,12 +266,13 @@ pub(super) async fn renew(
     patience: Patience,
 ) -> Result<Vec<RenewVerdict>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, RenewRow>("SELECT * FROM fencegate.renew($1, $2, $3, $4)")
-        .bind(session.seen)
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-        .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, RenewRow>(concat!("SELECT * FROM ", acts!(), ".renew($1, $2, $3, $4)"))
+            .bind(session.seen)
+            .bind(wait_ms(patience))
+            .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+            .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
+            .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
@@ -332,14 +335,17 @@ async fn release_any(
 ) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
     let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
     let mut session = sessions.take_for_act().await?;
-    let call =
-        sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release($1, $2, $3, $4, $5)")
-            .bind(session.seen)
-            .bind(wait_ms(patience))
-            .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-            .bind(items.iter().map(since).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
-            .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, ReleaseRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".release($1, $2, $3, $4, $5)"
+    ))
+    .bind(session.seen)
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+    .bind(items.iter().map(since).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle_seen(session, answer, |row| row.flushed).await
 }
@@ -361,9 +367,11 @@ pub(super) async fn break_locks(
 ) -> Result<Vec<BreakVerdict>, LedgerError> {
     let after = |item: &BreakItem| i64::try_from(item.after.as_millis()).unwrap_or(i64::MAX);
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, BreakRow>(
-        "SELECT * FROM fencegate.break_locks($1, $2, $3, $4, $5, $6, $7)",
-    )
+    let call = sqlx::query_as::<_, BreakRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".break_locks($1, $2, $3, $4, $5, $6, $7)"
+    ))
     .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
@@ -416,7 +424,7 @@ impl From<EpochRow> for Epoch {
 
 pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.epoch($1)")
+    let call = sqlx::query_as::<_, EpochRow>(concat!("SELECT * FROM ", acts!(), ".epoch($1)"))
         .bind(session.seen)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
@@ -426,10 +434,11 @@ pub(super) async fn epoch(sessions: &Sessions) -> Result<Epoch, LedgerError> {
 
 pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, EpochRow>("SELECT * FROM fencegate.open_epoch($1, $2)")
-        .bind(session.seen)
-        .bind(nonce)
-        .fetch_one(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, EpochRow>(concat!("SELECT * FROM ", acts!(), ".open_epoch($1, $2)"))
+            .bind(session.seen)
+            .bind(nonce)
+            .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // Opening the same epoch twice is the same as once.
     let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
@@ -439,15 +448,19 @@ pub(super) async fn open_epoch(sessions: &Sessions, nonce: Uuid) -> Result<Epoch
 pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<u64, LedgerError> {
     let seconds = |keep: std::time::Duration| keep.as_secs_f64();
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_scalar::<_, i64>("SELECT fencegate.sweep($1, $2, $3, $4, $5, $6, $7)")
-        .bind(session.seen)
-        .bind(seconds(retention.keys))
-        .bind(seconds(retention.ended_locks))
-        .bind(seconds(retention.buried))
-        .bind(retention.rejections_max)
-        .bind(unknown_max(retention.rejections_max))
-        .bind(retention.rows_per_pass)
-        .fetch_one(&mut session.connection);
+    let call = sqlx::query_scalar::<_, i64>(concat!(
+        "SELECT ",
+        acts!(),
+        ".sweep($1, $2, $3, $4, $5, $6, $7)"
+    ))
+    .bind(session.seen)
+    .bind(seconds(retention.keys))
+    .bind(seconds(retention.ended_locks))
+    .bind(seconds(retention.buried))
+    .bind(retention.rejections_max)
+    .bind(unknown_max(retention.rejections_max))
+    .bind(retention.rows_per_pass)
+    .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     // What a pass did not do, the next one does.
     let rows = sessions.settle_act(session, answer).await.map_err(harmless)?;

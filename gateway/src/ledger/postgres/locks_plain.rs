@@ -1,4 +1,4 @@
-//! The common cases of seal and release, as calls of `schema/postgres/0014_locks_plain.sql`.
+//! The common cases of seal and release, as calls of `schema/postgres/acts/seal_plain.sql`.
 
 use std::collections::HashSet;
 
@@ -53,9 +53,11 @@ impl<'a> Seals<'a> {
         epoch: i64,
     ) -> Result<Option<Vec<SealRow>>, LedgerError> {
         let mut session = sessions.take_for_act().await?;
-        let call = sqlx::query_as::<_, SealRow>(
-            "SELECT * FROM fencegate.seal_plain($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
+        let call = sqlx::query_as::<_, SealRow>(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".seal_plain($1, $2, $3, $4, $5, $6, $7, $8)"
+        ))
         .bind(epoch)
         .bind(session.seen)
         .bind(self.column(|item| item.resources[0].as_str()))
@@ -94,10 +96,14 @@ pub(super) async fn release(
     ids: Vec<Uuid>,
 ) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>("SELECT * FROM fencegate.release_plain($1, $2)")
-        .bind(session.seen)
-        .bind(ids)
-        .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, ReleaseRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".release_plain($1, $2)"
+    ))
+    .bind(session.seen)
+    .bind(ids)
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     sessions.settle_seen(session, answer, |row| row.flushed).await
 }

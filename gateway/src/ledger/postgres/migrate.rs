@@ -1,4 +1,4 @@
-//! Brings the schema up to date, safely beside other gateways that do the same.
+//! Brings the tables up to date and installs the acts, safely beside other gateways that do the same.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,6 +7,7 @@ use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
+use super::acts::{self, Installed};
 use super::poolers::{self, POOLER};
 use super::session::pin_path;
 
@@ -14,8 +15,10 @@ use super::session::pin_path;
 /// would be an advisory one.
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
     locking: false,
+    // Tables that are newer than this binary are those of a version that lets its acts go on.
+    ignore_missing: true,
     table_name: Cow::Borrowed(TABLE),
-    ..sqlx::migrate!("../schema/postgres")
+    ..sqlx::migrate!("../schema/postgres/tables")
 });
 
 /// What the migrations keep of themselves.
@@ -33,27 +36,33 @@ pub enum MigrationError {
     /// A session of one's own is needed.
     #[error("migrate the Postgres schema: {POOLER}")]
     Pooler,
-    /// The schema has a migration that this binary does not know.
+    /// The tables are newer than this binary, and its acts are not there.
     #[error(
-        "the Postgres schema is newer than this binary (it has migration {0}); \
-         run a newer fencegate"
+        "the Postgres schema is newer than this binary (it has the acts {0}); run a newer fencegate"
     )]
     SchemaNewer(i64),
+    /// The acts of this binary were retired.
+    #[error(
+        "the acts of this binary ({}) were retired on this ledger, which takes {lowest} and newer; run a newer fencegate",
+        acts::NUMBER,
+        lowest = .0
+    )]
+    Retired(i64),
+    /// Something is missing, and the role may not make it.
+    #[error(
+        "the Postgres schema is not up to date, and the role of this gateway does not own it: run `fencegate migrate` \
+         as its owner"
+    )]
+    NotOwner,
     /// A migration failed, or was changed after it had been applied.
     #[error("migrate the Postgres schema: {0}")]
-    Migration(MigrateError),
+    Migration(#[from] MigrateError),
 }
 
-/// Applies what is missing, all of it or nothing; returns the schema's version. Gateways that start at once wait
+/// Applies what is missing, all of it or nothing; returns the version of the tables. Gateways that start at once wait
 /// for each other on the table of the migrations.
 pub async fn migrate(options: &PgConnectOptions) -> Result<i64, MigrationError> {
-    let mut connection = options.connect().await?;
-    if !poolers::stays(&mut connection).await?
-        || !poolers::is_alone(&mut connection, options).await?
-    {
-        return Err(MigrationError::Pooler);
-    }
-    pin_path(&mut connection).await?;
+    let mut connection = prepared(options).await?;
     let mut tries = TRIES;
     let outcome = loop {
         match apply(&mut connection).await {
@@ -63,41 +72,102 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<i64, MigrationError> 
         }
     };
     connection.close().await?;
-    match outcome {
-        Ok(()) => Ok(MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0)),
-        Err(MigrateError::VersionMissing(version)) => Err(MigrationError::SchemaNewer(version)),
-        Err(MigrateError::Execute(error)) => Err(MigrationError::Database(error)),
-        Err(error) => Err(MigrationError::Migration(error)),
+    outcome.map(|()| MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0))
+}
+
+/// Lets gateways with older acts do nothing any more, and drops those; returns their numbers.
+///
+/// # Errors
+/// The ledger is not up to date, or may not be changed.
+pub async fn retire_older(options: &PgConnectOptions) -> Result<Vec<i64>, MigrationError> {
+    let mut connection = prepared(options).await?;
+    let mut transaction = connection.begin().await?;
+    lock(&mut transaction).await?;
+    let older = acts::retire_older(&mut transaction).await?;
+    transaction.commit().await?;
+    connection.close().await?;
+    Ok(older)
+}
+
+async fn prepared(options: &PgConnectOptions) -> Result<PgConnection, MigrationError> {
+    let mut connection = options.connect().await?;
+    if !poolers::stays(&mut connection).await?
+        || !poolers::is_alone(&mut connection, options).await?
+    {
+        return Err(MigrationError::Pooler);
     }
+    pin_path(&mut connection).await?;
+    Ok(connection)
 }
 
 /// One transaction, so that the lock of the table is held until all is there.
-async fn apply(connection: &mut PgConnection) -> Result<(), MigrateError> {
+async fn apply(connection: &mut PgConnection) -> Result<(), MigrationError> {
     let mut transaction = connection.begin().await?;
     // Whoever made the schema for the gateway need not let it make others.
-    let missing: bool = sqlx::query_scalar("SELECT to_regnamespace('fencegate') IS NULL")
-        .fetch_one(&mut *transaction)
-        .await?;
-    if missing {
-        sqlx::query("CREATE SCHEMA fencegate").execute(&mut *transaction).await?;
+    let owned: Option<bool> = sqlx::query_scalar(
+        "SELECT pg_has_role(n.nspowner, 'USAGE') FROM pg_namespace n WHERE n.nspname = 'fencegate'",
+    )
+    .fetch_optional(&mut *transaction)
+    .await?;
+    match owned {
+        Some(true) => {}
+        Some(false) => return check(&mut transaction).await,
+        None => {
+            sqlx::query("CREATE SCHEMA fencegate").execute(&mut *transaction).await?;
+        }
     }
     transaction.ensure_migrations_table(TABLE).await?;
-    // A gateway that stands still while it migrates must not keep all others from starting without a word.
-    sqlx::query("SELECT set_config('lock_timeout', '60s', true)")
-        .execute(&mut *transaction)
-        .await?;
-    sqlx::query("LOCK TABLE fencegate._sqlx_migrations IN SHARE ROW EXCLUSIVE MODE")
-        .execute(&mut *transaction)
-        .await?;
-    sqlx::query("SELECT set_config('lock_timeout', '0', true)").execute(&mut *transaction).await?;
+    lock(&mut transaction).await?;
     MIGRATOR.run(&mut *transaction).await?;
+    let Installed { lowest, newest, is_there } = acts::installed(&mut transaction).await?;
+    if lowest > acts::NUMBER {
+        return Err(MigrationError::Retired(lowest));
+    }
+    if !is_there && newest > acts::NUMBER {
+        return Err(MigrationError::SchemaNewer(newest));
+    }
+    if !is_there {
+        acts::install(&mut transaction).await?;
+    }
     transaction.commit().await?;
     Ok(())
 }
 
+/// That all is there, for a role that may not change it.
+async fn check(connection: &mut PgConnection) -> Result<(), MigrationError> {
+    let applied = "SELECT count(*) FROM fencegate._sqlx_migrations WHERE version = ANY ($1)";
+    let versions: Vec<i64> = MIGRATOR.iter().map(|migration| migration.version).collect();
+    let count: i64 =
+        sqlx::query_scalar(applied).bind(&versions).fetch_one(&mut *connection).await?;
+    let Installed { lowest, newest, is_there } = acts::installed(connection).await?;
+    if lowest > acts::NUMBER {
+        return Err(MigrationError::Retired(lowest));
+    }
+    match is_there && count == i64::try_from(versions.len()).unwrap_or(i64::MAX) {
+        true => Ok(()),
+        false if newest > acts::NUMBER => Err(MigrationError::SchemaNewer(newest)),
+        false => Err(MigrationError::NotOwner),
+    }
+}
+
+/// Waits for others that migrate.
+async fn lock(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    // A gateway that stands still while it migrates must not keep all others from starting without a word.
+    sqlx::query("SELECT set_config('lock_timeout', '60s', true)").execute(&mut *connection).await?;
+    sqlx::query("LOCK TABLE fencegate._sqlx_migrations IN SHARE ROW EXCLUSIVE MODE")
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query("SELECT set_config('lock_timeout', '0', true)").execute(&mut *connection).await?;
+    Ok(())
+}
+
 /// A schema, a table, or a row of the catalogue.
-fn exists_already(error: &MigrateError) -> bool {
-    let MigrateError::Execute(error) = error else { return false };
+fn exists_already(error: &MigrationError) -> bool {
+    let error = match error {
+        MigrationError::Database(error)
+        | MigrationError::Migration(MigrateError::Execute(error)) => error,
+        _ => return false,
+    };
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("42P06" | "42P07" | "23505"))
 }

@@ -1,8 +1,10 @@
-//! The ledger on Postgres: each act is one call of one function of `schema/postgres`.
+//! The ledger on Postgres: each act is one call of one function of `schema/postgres/acts`.
 //!
 //! No transaction is ever held open from here, and no connection is shared: whoever takes a
 //! session owns it until the server has answered, and a session whose answer did not come is closed.
 
+#[macro_use]
+pub mod acts;
 mod agreed;
 mod commit;
 mod commit_many;
@@ -38,7 +40,7 @@ use fence_core::{LockId, OperationId, ResourceName};
 use uuid::Uuid;
 
 pub use agreed::Change;
-pub use migrate::migrate;
+pub use migrate::{migrate, retire_older};
 pub use order::Fall;
 pub use session::{PgSettings, Sessions, Unusable};
 
@@ -65,6 +67,16 @@ impl PgLedger {
     /// A server that cannot be used, or not now.
     pub async fn check(&self) -> Result<(), Unusable> {
         self.sessions.check().await
+    }
+
+    /// Whether the acts of this gateway were retired: it can do nothing any more.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn is_retired(&self) -> Result<bool, LedgerError> {
+        let mut session = self.sessions.take().await?;
+        let answer = self.sessions.answer(acts::lowest(&mut session.connection)).await;
+        Ok(self.sessions.settle(session, answer)? > acts::NUMBER)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Marks, as calls of `schema/postgres/0006_operators.sql`, and the audit.
+//! Marks, as calls of `schema/postgres/acts/operators.sql`, and the audit.
 
 use fence_core::ports::{
     AuditAction, AuditEntry, AuditFilter, LedgerError, MarkItem, MarkVerdict, Patience,
@@ -22,14 +22,18 @@ pub(super) async fn mark(
     patience: Patience,
 ) -> Result<Vec<MarkVerdict>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, MarkRow>("SELECT * FROM fencegate.mark($1, $2, $3, $4, $5, $6)")
-        .bind(session.seen)
-        .bind(wait_ms(patience))
-        .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|item| item.mark.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
-        .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, MarkRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".mark($1, $2, $3, $4, $5, $6)"
+    ))
+    .bind(session.seen)
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.resource.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.mark.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| MarkVerdict::Busy).collect());

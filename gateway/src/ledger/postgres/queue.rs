@@ -1,4 +1,4 @@
-//! The queue, as calls of `schema/postgres/0007_queue.sql`.
+//! The queue, as calls of `schema/postgres/acts/queue.sql`.
 
 use async_trait::async_trait;
 use fence_core::ports::{
@@ -30,20 +30,20 @@ pub(super) async fn look(
     names: &[ResourceName],
 ) -> Result<Vec<Standing>, LedgerError> {
     let query = sqlx::query_as::<_, StandingRow>(
-        "SELECT v.owner, v.state, v.age_ms, v.remaining_ms,
+        concat!("SELECT v.owner, v.state, v.age_ms, v.remaining_ms,
                 EXISTS (SELECT FROM fencegate.waiter_resources q WHERE q.resource = n.name)
-                    AND fencegate.is_ahead(ARRAY[n.name], NULL, clock_timestamp()) AS queued
+                    AND ", acts!(), ".is_ahead(ARRAY[n.name], NULL, clock_timestamp()) AS queued
          FROM unnest($1::text[]) WITH ORDINALITY n (name, i)
          LEFT JOIN LATERAL (
              SELECT v.owner, v.state, v.age_ms, v.remaining_ms
-             FROM fencegate.views v JOIN fencegate.fences f USING (resource)
+             FROM ", acts!(), ".views v JOIN fencegate.fences f USING (resource)
              CROSS JOIN fencegate.seal_guard g
              WHERE v.resource = n.name AND v.state IN ('leased', 'breaking', 'draining')
                AND v.token > g.floor
                AND (f.break_due IS NULL OR f.break_due > clock_timestamp())
              -- There is one at most; said, because a view that reads the clock would else be made whole.
              LIMIT 1) v ON true
-         ORDER BY n.i",
+         ORDER BY n.i"),
     )
     .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
     let rows: Vec<StandingRow> = fetch!(sessions, fetch_all, query)?;
@@ -71,9 +71,11 @@ pub(super) async fn join(
     let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let waiters_max = |item: &JoinItem| i64::try_from(item.waiters_max).unwrap_or(i64::MAX);
     let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, (String, i64)>(
-        "SELECT * FROM fencegate.join($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
+    let call = sqlx::query_as::<_, (String, i64)>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".join($1, $2, $3, $4, $5, $6, $7, $8)"
+    ))
     .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(names)
@@ -110,7 +112,8 @@ pub(super) async fn keep_places(
     locks: &[LockId],
 ) -> Result<(), LedgerError> {
     let ids: Vec<Uuid> = locks.iter().map(|id| id.0).collect();
-    let query = sqlx::query("SELECT fencegate.keep_places($1, $2)").bind(gateway).bind(ids);
+    let query =
+        sqlx::query(concat!("SELECT ", acts!(), ".keep_places($1, $2)")).bind(gateway).bind(ids);
     fetch_anyway!(sessions, execute, query).map(drop)
 }
 
@@ -141,10 +144,11 @@ pub(super) async fn call_next(
     able: Option<bool>,
     names: &[ResourceName],
 ) -> Result<Vec<Call>, LedgerError> {
-    let query = sqlx::query_as::<_, CallRow>("SELECT * FROM fencegate.call_next($1, $2, $3)")
-        .bind(gateway)
-        .bind(able)
-        .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
+    let query =
+        sqlx::query_as::<_, CallRow>(concat!("SELECT * FROM ", acts!(), ".call_next($1, $2, $3)"))
+            .bind(gateway)
+            .bind(able)
+            .bind(names.iter().map(ResourceName::as_str).collect::<Vec<_>>());
     let rows: Vec<CallRow> = fetch_anyway!(sessions, fetch_all, query)?;
     let call = |row: CallRow| {
         Ok(Call {
@@ -161,7 +165,8 @@ pub(super) async fn position(
     sessions: &Sessions,
     lock: LockId,
 ) -> Result<Option<i64>, LedgerError> {
-    let query = sqlx::query_scalar::<_, Option<i64>>("SELECT fencegate.queue_position($1)");
+    let query =
+        sqlx::query_scalar::<_, Option<i64>>(concat!("SELECT ", acts!(), ".queue_position($1)"));
     let query = query.bind(lock.0);
     fetch!(sessions, fetch_one, query)
 }
@@ -180,10 +185,14 @@ pub(super) async fn waiters(
     name: &ResourceName,
     page: LinePage,
 ) -> Result<Vec<InLine>, LedgerError> {
-    let query = sqlx::query_as::<_, InLineRow>("SELECT * FROM fencegate.waiters_of($1, $2, $3)")
-        .bind(name.as_str())
-        .bind(page.after.unwrap_or(0))
-        .bind(page.limit);
+    let query = sqlx::query_as::<_, InLineRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".waiters_of($1, $2, $3)"
+    ))
+    .bind(name.as_str())
+    .bind(page.after.unwrap_or(0))
+    .bind(page.limit);
     let rows: Vec<InLineRow> = fetch!(sessions, fetch_all, query)?;
     let seen = |row: InLineRow| InLine {
         ticket: row.ticket,

@@ -240,10 +240,10 @@ pub(super) async fn resources(
                      SELECT f.resource FROM fencegate.fences f
                      WHERE f.resource >= $1 AND f.resource < $2 AND f.resource IS DISTINCT FROM $3 AND ",
                 $which,
-                "    ORDER BY f.resource LIMIT $4) p
+                concat!("    ORDER BY f.resource LIMIT $4) p
                  CROSS JOIN LATERAL (
-                     SELECT * FROM fencegate.views v WHERE v.resource = p.resource LIMIT 1) v
-                 ORDER BY v.resource"
+                     SELECT * FROM ", acts!(), ".views v WHERE v.resource = p.resource LIMIT 1) v
+                 ORDER BY v.resource")
             )
         };
     }
@@ -265,9 +265,12 @@ async fn resource_rows(
     sessions: &Sessions,
     names: &[&str],
 ) -> Result<Vec<ResourceView>, LedgerError> {
-    let query =
-        sqlx::query_as::<_, ViewRow>("SELECT * FROM fencegate.views v WHERE v.resource = ANY ($1)")
-            .bind(names);
+    let query = sqlx::query_as::<_, ViewRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".views v WHERE v.resource = ANY ($1)"
+    ))
+    .bind(names);
     let rows: Vec<ViewRow> = fetch!(sessions, fetch_all, query)?;
     rows.into_iter().map(ViewRow::view).collect()
 }
@@ -363,8 +366,9 @@ pub(super) async fn locks(
     sessions: &Sessions,
     ids: &[LockId],
 ) -> Result<Vec<Option<LockRecord>>, LedgerError> {
-    let query = sqlx::query_as::<_, LockRow>("SELECT * FROM fencegate.lock_records($1)")
-        .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>());
+    let query =
+        sqlx::query_as::<_, LockRow>(concat!("SELECT * FROM ", acts!(), ".lock_records($1)"))
+            .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>());
     let rows: Vec<LockRow> = fetch!(sessions, fetch_all, query)?;
     let mut records = HashMap::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The operator's records as they are followed: how far, as a call of `schema/postgres/0006_operators.sql`, and the
+//! The operator's records as they are followed: how far, as a call of `schema/postgres/acts/records.sql`, and the
 //! refused writes.
 
 use fence_core::ResourceName;
@@ -21,11 +21,15 @@ pub(super) async fn settled(
     log: Log,
     last: &Settled,
 ) -> Result<Settled, LedgerError> {
-    let query = sqlx::query_as::<_, SettledRow>("SELECT * FROM fencegate.settled($1, $2, $3, $4)")
-        .bind(log.as_str())
-        .bind(last.upto)
-        .bind(last.reached)
-        .bind(&last.writers);
+    let query = sqlx::query_as::<_, SettledRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".settled($1, $2, $3, $4)"
+    ))
+    .bind(log.as_str())
+    .bind(last.upto)
+    .bind(last.reached)
+    .bind(&last.writers);
     let row: SettledRow = fetch_anyway!(sessions, fetch_one, query)?;
     Ok(Settled { upto: row.upto, reached: row.reached, writers: row.writers })
 }

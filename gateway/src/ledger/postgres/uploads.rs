@@ -1,4 +1,4 @@
-//! What the ledger knows of blobs, as calls of `schema/postgres/0010_blobs.sql`.
+//! What the ledger knows of blobs, as calls of `schema/postgres/acts/blobs.sql`.
 //!
 //! A lost answer does no harm here: an intent that nobody uploads for is given up, garbage that was
 //! handed out is handed out again, and deleting twice is what is done anyway.
@@ -67,9 +67,11 @@ impl Uploads for PgLedger {
     async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
         let sessions = &self.sessions;
         let query = |seen: i64| {
-            sqlx::query_as::<_, BeginRow>(
-                "SELECT * FROM fencegate.begin_upload($1, $2, $3, $4, $5)",
-            )
+            sqlx::query_as::<_, BeginRow>(concat!(
+                "SELECT * FROM ",
+                acts!(),
+                ".begin_upload($1, $2, $3, $4, $5)"
+            ))
             .bind(seen)
             .bind(item.blob.map(|blob| blob.0))
             .bind(item.resource.as_str())
@@ -100,9 +102,11 @@ impl Uploads for PgLedger {
     ) -> Result<Tidied, LedgerError> {
         let sessions = &self.sessions;
         let query = |seen: i64| {
-            sqlx::query_as::<_, TidyRow>(
-                "SELECT * FROM fencegate.tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            )
+            sqlx::query_as::<_, TidyRow>(concat!(
+                "SELECT * FROM ",
+                acts!(),
+                ".tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            ))
             .bind(seen)
             .bind(times.upload.as_secs_f64())
             .bind(times.versions.as_secs_f64())
@@ -138,7 +142,7 @@ impl Uploads for PgLedger {
     ) -> Result<(), LedgerError> {
         let sessions = &self.sessions;
         let query = |seen: i64| {
-            sqlx::query("SELECT fencegate.blobs_deleted($1, $2, $3, $4)")
+            sqlx::query(concat!("SELECT ", acts!(), ".blobs_deleted($1, $2, $3, $4)"))
                 .bind(seen)
                 .bind(garbage.iter().map(|garbage| garbage.blob.0).collect::<Vec<_>>())
                 .bind(garbage.iter().map(|garbage| garbage.again).collect::<Vec<_>>())
@@ -177,7 +181,7 @@ impl Uploads for PgLedger {
     async fn may_delete(&self, horizon: Duration) -> Result<bool, LedgerError> {
         let sessions = &self.sessions;
         let query = |seen: i64| {
-            sqlx::query_scalar::<_, bool>("SELECT fencegate.may_delete($1, $2)")
+            sqlx::query_scalar::<_, bool>(concat!("SELECT ", acts!(), ".may_delete($1, $2)"))
                 .bind(seen)
                 .bind(horizon.as_secs_f64())
         };
@@ -190,9 +194,11 @@ impl Uploads for PgLedger {
         limit: i64,
     ) -> Result<Vec<Pointer>, LedgerError> {
         let sessions = &self.sessions;
-        let query = sqlx::query_as::<_, PointerRow>(
-            "SELECT * FROM fencegate.blob_pointers p WHERE p.blob > $1 ORDER BY p.blob LIMIT $2",
-        )
+        let query = sqlx::query_as::<_, PointerRow>(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".blob_pointers p WHERE p.blob > $1 ORDER BY p.blob LIMIT $2"
+        ))
         .bind(after.map_or(Uuid::nil(), |blob| blob.0))
         .bind(limit);
         let rows: Vec<PointerRow> = fetch_anyway!(sessions, fetch_all, query)?;

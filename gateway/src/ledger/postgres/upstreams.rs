@@ -1,4 +1,4 @@
-//! What the ledger knows of upstreams, as calls of `schema/postgres/0011_upstreams.sql`.
+//! What the ledger knows of upstreams, as calls of `schema/postgres/acts/upstreams.sql`.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Intents for PgLedger {
             |of: fn(&DrainedUpstream) -> &str| upstreams.iter().map(of).collect::<Vec<_>>();
         let delays: Vec<_> = upstreams.iter().map(|one| delay_ms(one.max_effect_delay)).collect();
         let mut session = self.sessions.take().await?;
-        let call = sqlx::query("SELECT fencegate.register_upstreams($1, $2, $3)")
+        let call = sqlx::query(concat!("SELECT ", acts!(), ".register_upstreams($1, $2, $3)"))
             .bind(column(|one| &one.name))
             .bind(column(|one| &one.resource_prefix))
             .bind(delays)
@@ -94,10 +94,12 @@ impl Intents for PgLedger {
     ) -> Result<Vec<IntentVerdict>, LedgerError> {
         let text = |of: fn(&IntentItem) -> &str| items.iter().map(of).collect::<Vec<_>>();
         let mut session = self.sessions.take_for_act().await?;
-        let call = sqlx::query_as::<_, OpenRow>(
-            "SELECT * FROM fencegate.open_intents($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                                                  $13, $14, $15)",
-        )
+        let call = sqlx::query_as::<_, OpenRow>(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".open_intents($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+                                                  $13, $14, $15)"
+        ))
         .bind(session.seen)
         .bind(wait_ms(patience))
         .bind(items.iter().map(|item| item.operation.0).collect::<Vec<_>>())
@@ -129,12 +131,15 @@ impl Intents for PgLedger {
             ForwardEnd::Unsent => None,
         };
         let mut session = self.sessions.take_for_act().await?;
-        let call =
-            sqlx::query_scalar::<_, Vec<String>>("SELECT fencegate.close_intents($1, $2, $3)")
-                .bind(session.seen)
-                .bind(items.iter().map(|item| item.operation.0).collect::<Vec<_>>())
-                .bind(items.iter().map(status).collect::<Vec<_>>())
-                .fetch_one(&mut session.connection);
+        let call = sqlx::query_scalar::<_, Vec<String>>(concat!(
+            "SELECT ",
+            acts!(),
+            ".close_intents($1, $2, $3)"
+        ))
+        .bind(session.seen)
+        .bind(items.iter().map(|item| item.operation.0).collect::<Vec<_>>())
+        .bind(items.iter().map(status).collect::<Vec<_>>())
+        .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let waiting = self.sessions.settle_act(session, answer).await?.ok_or_else(busy)?;
         names(Some(waiting)).map_err(unreadable)
@@ -149,19 +154,23 @@ impl Intents for PgLedger {
         let wanted: Option<Vec<&str>> =
             resources.map(|names| names.iter().map(ResourceName::as_str).collect());
         let mut session = self.sessions.take_for_act().await?;
-        let call =
-            sqlx::query_scalar::<_, Vec<Uuid>>("SELECT fencegate.complete_drains($1, $2, $3)")
-                .bind(session.seen)
-                .bind(WAIT_MS)
-                .bind(wanted)
-                .fetch_one(&mut session.connection);
+        let call = sqlx::query_scalar::<_, Vec<Uuid>>(concat!(
+            "SELECT ",
+            acts!(),
+            ".complete_drains($1, $2, $3)"
+        ))
+        .bind(session.seen)
+        .bind(WAIT_MS)
+        .bind(wanted)
+        .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         // What was not done, or not heard of, the next pass does.
         let done = self.sessions.settle_act(session, answer).await.map_err(harmless)?;
         let done = done.unwrap_or_default();
         if !done.is_empty() {
-            let query =
-                sqlx::query("SELECT fencegate.wake_callers($1, $2)").bind(gateway).bind(&done);
+            let query = sqlx::query(concat!("SELECT ", acts!(), ".wake_callers($1, $2)"))
+                .bind(gateway)
+                .bind(&done);
             fetch_anyway!(self.sessions, execute, query)?;
         }
         Ok(done.into_iter().map(LockId).collect())
@@ -221,9 +230,11 @@ impl Intents for PgLedger {
         resolution: Resolution,
     ) -> Result<Resolved, LedgerError> {
         let mut session = self.sessions.take_for_act().await?;
-        let call = sqlx::query_as::<_, (String, Option<String>)>(
-            "SELECT * FROM fencegate.resolve_intent($1, $2, $3, $4, $5)",
-        )
+        let call = sqlx::query_as::<_, (String, Option<String>)>(concat!(
+            "SELECT * FROM ",
+            acts!(),
+            ".resolve_intent($1, $2, $3, $4, $5)"
+        ))
         .bind(session.seen)
         .bind(WAIT_MS)
         .bind(id.0)
@@ -247,13 +258,16 @@ impl Intents for PgLedger {
         resolution: Resolution,
     ) -> Result<Option<i64>, LedgerError> {
         let mut session = self.sessions.take_for_act().await?;
-        let call =
-            sqlx::query_scalar::<_, Option<i64>>("SELECT fencegate.resolve_doubts($1, $2, $3, $4)")
-                .bind(session.seen)
-                .bind(upstream)
-                .bind(resolution.reason)
-                .bind(resolution.request_id)
-                .fetch_one(&mut session.connection);
+        let call = sqlx::query_scalar::<_, Option<i64>>(concat!(
+            "SELECT ",
+            acts!(),
+            ".resolve_doubts($1, $2, $3, $4)"
+        ))
+        .bind(session.seen)
+        .bind(upstream)
+        .bind(resolution.reason)
+        .bind(resolution.request_id)
+        .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         self.sessions.settle_act(session, answer).await?.ok_or_else(busy)
     }

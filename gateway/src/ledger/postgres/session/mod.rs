@@ -257,7 +257,7 @@ impl Sessions {
     pub async fn tell_others(&self, line: Line, why: &str) {
         let told = async {
             let mut session = self.take().await?;
-            let call = sqlx::query("SELECT fencegate.halt_at($1, $2, $3)")
+            let call = sqlx::query(concat!("SELECT ", acts!(), ".halt_at($1, $2, $3)"))
                 .bind(line.generation)
                 .bind(line.adoptions)
                 .bind(why)

@@ -8,7 +8,7 @@
 -- back. Passed over: it was called 1 s ago and has not come, and nothing of what it waits for was
 -- granted or renewed since. In vain: its caller is gone, and something else that it waits for is not free;
 -- else callers that never come back would keep from all others, for a while each, what is free.
-CREATE FUNCTION fencegate.first_in_line(
+CREATE FUNCTION acts.first_in_line(
     p_resource text, p_after bigint, p_before bigint, p_now timestamptz)
 RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -23,7 +23,7 @@ BEGIN
         WHERE w.ticket = q.ticket
           AND g.able AND g.seen_at > p_now - interval '5 seconds'
           AND (w.kept_until IS NULL OR w.kept_until > p_now)
-          AND (w.kept_until IS NULL OR (fencegate.in_the_way(
+          AND (w.kept_until IS NULL OR (acts.in_the_way(
                    w.resources, (SELECT u.floor FROM fencegate.write_guard u), p_now)).number = 0)
           AND (w.called_at IS NULL OR w.called_at > p_now - interval '1 second'
                OR EXISTS (SELECT FROM fencegate.fences f
@@ -36,7 +36,7 @@ END $$;
 
 -- The first waiter in line for a resource that is present and whose caller is there, although it was
 -- passed over.
-CREATE FUNCTION fencegate.first_present(p_resource text, p_now timestamptz)
+CREATE FUNCTION acts.first_present(p_resource text, p_now timestamptz)
 RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
@@ -55,7 +55,7 @@ END $$;
 
 -- Whether somebody in line before this ticket keeps one of these resources from those behind. Without
 -- a ticket: from everybody who is not in line.
-CREATE FUNCTION fencegate.is_ahead(p_names text[], p_before bigint, p_now timestamptz)
+CREATE FUNCTION acts.is_ahead(p_names text[], p_before bigint, p_now timestamptz)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     before bigint := coalesce(p_before, 9223372036854775807);
@@ -67,7 +67,7 @@ BEGIN
         RETURN false;
     END IF;
     FOREACH name IN ARRAY p_names LOOP
-        IF (fencegate.first_in_line(name, 0, before, p_now)).ticket IS NOT NULL THEN
+        IF (acts.first_in_line(name, 0, before, p_now)).ticket IS NOT NULL THEN
             RETURN true;
         END IF;
     END LOOP;
@@ -76,7 +76,7 @@ END $$;
 
 -- What keeps these resources from being granted now, the queue aside: how many of them, and in how many
 -- milliseconds the first of them ends by itself, if one does.
-CREATE FUNCTION fencegate.in_the_way(
+CREATE FUNCTION acts.in_the_way(
     p_names text[], p_floor bigint, p_now timestamptz, OUT number bigint, OUT ends_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -92,7 +92,7 @@ END $$;
 
 -- Whether so many wait for a resource. Counted only if it may be: those who left from within the line
 -- leave gaps between the places.
-CREATE FUNCTION fencegate.is_full(p_resource text, p_max bigint)
+CREATE FUNCTION acts.is_full(p_resource text, p_max bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     span bigint;
@@ -106,7 +106,7 @@ BEGIN
 END $$;
 
 -- Removes a waiter; returns what it waited for, or NULL if the id does not wait.
-CREATE FUNCTION fencegate.leave(p_lock uuid) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.leave(p_lock uuid) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
 BEGIN
@@ -122,7 +122,7 @@ END $$;
 -- Join: put callers into the queue, unless they could have their resources now. The fences are locked,
 -- so that whoever frees one of them afterwards sees the waiter: no wake-up is lost. Item i waits for
 -- the resources whose p_item is i; the verdicts are those of the act in Rust.
-CREATE FUNCTION fencegate.join(
+CREATE FUNCTION acts.join(
     p_seen bigint, p_wait_ms int, p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_gateway uuid[], p_waiters_max bigint[])
 RETURNS TABLE (verdict text, flushed bigint)
@@ -136,13 +136,11 @@ DECLARE
     names   text[];
     waiter  fencegate.waiters;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
-    got := fencegate.lock_fences(p_resources, p_wait_ms);
-    got_ids := fencegate.lock_ids(p_lock, p_wait_ms);
-    PERFORM fencegate.lock_locks(got, '{}');
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resources, p_wait_ms);
+    got_ids := acts.lock_ids(p_lock, p_wait_ms);
+    PERFORM acts.lock_locks(got, '{}');
     t := clock_timestamp();
 
     FOR i IN 1 .. cardinality(p_lock) LOOP
@@ -151,10 +149,10 @@ BEGIN
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
         SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
 
-        IF p_lock[i] <> ALL (got_ids) OR NOT fencegate.all_locked(names, got) THEN
+        IF p_lock[i] <> ALL (got_ids) OR NOT acts.all_locked(names, got) THEN
             verdict := 'busy';
         ELSE
-            PERFORM fencegate.settle(names, t);
+            PERFORM acts.settle(names, t);
         END IF;
         IF verdict IS NOT NULL THEN
             NULL;
@@ -173,12 +171,12 @@ BEGIN
                 -- Just swept: it joins anew.
                 verdict := CASE WHEN FOUND THEN 'waiting' ELSE 'busy' END;
             END IF;
-        ELSIF (fencegate.in_the_way(names, guard.floor, t)).number = 0
-              AND NOT fencegate.is_ahead(names, NULL, t) THEN
+        ELSIF (acts.in_the_way(names, guard.floor, t)).number = 0
+              AND NOT acts.is_ahead(names, NULL, t) THEN
             verdict := 'free';
         ELSIF EXISTS (
                 SELECT FROM unnest(names) n (name)
-                WHERE fencegate.is_full(n.name, p_waiters_max[i])) THEN
+                WHERE acts.is_full(n.name, p_waiters_max[i])) THEN
             verdict := 'full';
         ELSE
             verdict := 'waiting';
@@ -191,14 +189,14 @@ BEGIN
                  ORDER BY q.ticket DESC LIMIT 1), 0)
             FROM unnest(names) n (name);
         END IF;
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
     END LOOP;
 END $$;
 
 -- Keeps the places of waiters whose callers are gone for 10 s. Only by the gateway that serves them: a
 -- caller may be back at another one.
-CREATE FUNCTION fencegate.keep_places(p_gateway uuid, p_locks uuid[])
+CREATE FUNCTION acts.keep_places(p_gateway uuid, p_locks uuid[])
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     UPDATE fencegate.waiters w SET kept_until = clock_timestamp() + interval '10 seconds'
@@ -210,7 +208,7 @@ END $$;
 
 -- It is this waiter's turn, from now on unless it is already: stores when, and returns since when. NULL
 -- if somebody has locked its row: it is being sealed or called already.
-CREATE FUNCTION fencegate.call_waiter(p_waiter fencegate.waiters, p_now timestamptz)
+CREATE FUNCTION acts.call_waiter(p_waiter fencegate.waiters, p_now timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF p_waiter.called_at > p_now - interval '1 second' AND NOT EXISTS (
@@ -234,7 +232,7 @@ END $$;
 -- Other gateways hear of calls to their waiters by NOTIFY. With p_able it is a heartbeat of the gateway,
 -- too. No act: a statement of its own after one, because NOTIFY takes a lock on the whole database until
 -- the commit.
-CREATE FUNCTION fencegate.call_next(p_gateway uuid, p_able boolean, p_resources text[])
+CREATE FUNCTION acts.call_next(p_gateway uuid, p_able boolean, p_resources text[])
 RETURNS TABLE (resource text, called uuid, gateway uuid, next_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -252,21 +250,21 @@ BEGIN
     END IF;
     SELECT g.floor INTO floor FROM fencegate.write_guard g;
     FOREACH name IN ARRAY p_resources LOOP
-        waiter := fencegate.first_in_line(name, 0, 9223372036854775807, t);
+        waiter := acts.first_in_line(name, 0, 9223372036854775807, t);
         WHILE waiter.kept_until IS NOT NULL LOOP
-            PERFORM fencegate.call_waiter(waiter, t);
-            waiter := fencegate.first_in_line(name, waiter.ticket, 9223372036854775807, t);
+            PERFORM acts.call_waiter(waiter, t);
+            waiter := acts.first_in_line(name, waiter.ticket, 9223372036854775807, t);
         END LOOP;
         IF waiter.ticket IS NULL THEN
-            waiter := fencegate.first_present(name, t);
+            waiter := acts.first_present(name, t);
         END IF;
         CONTINUE WHEN waiter.ticket IS NULL;
         resource := name; called := NULL; gateway := waiter.gateway; next_ms := NULL;
-        obstacle := fencegate.in_the_way(waiter.resources, floor, t);
+        obstacle := acts.in_the_way(waiter.resources, floor, t);
         IF obstacle.number > 0 THEN
             next_ms := obstacle.ends_ms;
-        ELSIF NOT fencegate.is_ahead(waiter.resources, waiter.ticket, t) THEN
-            since := fencegate.call_waiter(waiter, t);
+        ELSIF NOT acts.is_ahead(waiter.resources, waiter.ticket, t) THEN
+            since := acts.call_waiter(waiter, t);
             CONTINUE WHEN since IS NULL;
             called := waiter.lock_id;
             next_ms := 1000 - fencegate.millis(t - since);
@@ -281,7 +279,7 @@ END $$;
 
 -- How many are ahead of a waiter, and itself; NULL if the id does not wait. Counted up to 1000; beyond
 -- that the places tell, which count those who have left from within the line, too.
-CREATE FUNCTION fencegate.queue_position(p_lock uuid) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.queue_position(p_lock uuid) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
     ahead  bigint;
@@ -305,7 +303,7 @@ END $$;
 
 -- Who is in line for a resource behind this ticket, in order, at most so many. Present is whose call is waiting at a
 -- gateway that is alive; the place of another is only kept. Those before the page are counted by the index alone.
-CREATE FUNCTION fencegate.waiters_of(p_resource text, p_after bigint, p_limit bigint)
+CREATE FUNCTION acts.waiters_of(p_resource text, p_after bigint, p_limit bigint)
 RETURNS TABLE (ticket bigint, owner text, since_us bigint, "position" bigint, present boolean)
 LANGUAGE sql VOLATILE AS $$
     SELECT q.ticket, w.owner, fencegate.micros(w.joined_at),
@@ -323,7 +321,7 @@ $$;
 
 -- Removes waiters whose place was kept long enough, at most p_rows of them, and those whose gateway is gone: all at
 -- once, up to far more, since each act on what they wait for walks past all of them. Says how many.
-CREATE FUNCTION fencegate.sweep_queue(p_rows bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.sweep_queue(p_rows bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     t       timestamptz := clock_timestamp();
     silent  uuid[];

@@ -1,17 +1,17 @@
 -- The common cases of seal and release, a fraction of their cost: locks on one resource each. If all items of a
 -- batch are as simple as that turns out to need, a handful of statements does them. If any is not, nothing has
--- been stored yet, and the whole acts (0002) decide all of them in the same act: what they refuse, and why, is
--- written once, there. Joins as in 0013: no plan can be turned around to read a whole table.
+-- been stored yet, and the whole acts decide all of them in the same act: what they refuse, and why, is
+-- written once, there. Joins as in commit_plain: no plan can be turned around to read a whole table.
 
 -- Whether a fence may be sealed with this token for a lock, as far as its row tells: nobody has it.
-CREATE FUNCTION fencegate.is_free(p_fence fencegate.fences, p_token bigint, p_floor bigint)
+CREATE FUNCTION acts.is_free(p_fence fencegate.fences, p_token bigint, p_floor bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_fence.hold IN ('none', 'released', 'broken') AND p_fence.frozen IS NULL
        AND p_fence.token < p_token AND p_token > p_floor
 $$;
 
 -- Whether a fence is held by this lock, and nothing is about to end that.
-CREATE FUNCTION fencegate.is_in_force(p_fence fencegate.fences, p_lock uuid, p_floor bigint)
+CREATE FUNCTION acts.is_in_force(p_fence fencegate.fences, p_lock uuid, p_floor bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_fence.lock_id = p_lock AND p_fence.hold = 'held' AND p_fence.break_due IS NULL
        AND p_fence.token > p_floor
@@ -29,7 +29,7 @@ $$;
 -- 3. The grants before are superseded, the fences rise, the grants are recorded.
 --
 -- p_resources is distinct and sorted; all arrays are in its order.
-CREATE FUNCTION fencegate.seal_plain(
+CREATE FUNCTION acts.seal_plain(
     p_epoch bigint, p_seen bigint, p_resources text[], p_lock uuid[], p_owner text[],
     p_ttl_ms bigint[], p_number bigint[], p_gateway uuid[])
 RETURNS TABLE (
@@ -42,7 +42,7 @@ DECLARE
     n         int := cardinality(p_resources);
     -- What they are sealed with: where the caller names none, the default.
     ttls      bigint[] := ARRAY(
-        SELECT coalesce(a.ttl_ms, fencegate.default_ttl_ms())
+        SELECT coalesce(a.ttl_ms, acts.default_ttl_ms())
         FROM unnest(p_ttl_ms) WITH ORDINALITY a (ttl_ms, i) ORDER BY a.i);
     guard     fencegate.seal_guard;
     t         timestamptz;
@@ -53,10 +53,8 @@ DECLARE
     got_ids   int;
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.seal_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(0);
+    guard := acts.begin_seal(p_seen);
+    PERFORM acts.limit_wait(0);
     IF guard.epoch <> p_epoch THEN
         RAISE EXCEPTION 'the epoch is %, not %', guard.epoch, p_epoch USING ERRCODE = 'FG002';
     END IF;
@@ -73,9 +71,9 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT f.token, f.version, f.grants FROM fencegate.fences f
                 WHERE f.resource = a.resource
-                  AND fencegate.is_free(f, guard.base + a.number, guard.floor)
+                  AND acts.is_free(f, guard.base + a.number, guard.floor)
                 FOR NO KEY UPDATE SKIP LOCKED) f) l;
-        got_ids := cardinality(fencegate.lock_ids(p_lock, 0));
+        got_ids := cardinality(acts.lock_ids(p_lock, 0));
     END IF;
     t := clock_timestamp();
     t_us := fencegate.micros(t);
@@ -95,7 +93,7 @@ BEGIN
                   WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)
        OR EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.doubt_floor IS NOT NULL)
     THEN
-        RETURN QUERY SELECT * FROM fencegate.seal(
+        RETURN QUERY SELECT * FROM acts.seal(
             p_epoch, p_seen, 0, p_resources, ARRAY(SELECT generate_series(1, n)), p_lock, p_owner,
             p_ttl_ms, p_number, array_fill(NULL::uuid, ARRAY[n]), array_fill(0, ARRAY[n]),
             array_fill(NULL::bigint, ARRAY[n]), array_fill(NULL::text, ARRAY[n]),
@@ -134,7 +132,7 @@ BEGIN
     RETURN QUERY
     SELECT 'sealed', guard.base + a.number, t_us, a.ttl_ms, a.ttl_ms, ARRAY[a.version], NULL::text,
            NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[], false,
-           fencegate.flushed()
+           acts.flushed()
     FROM (SELECT unnest(p_number) AS number, unnest(ttls) AS ttl_ms,
                  unnest(f_version) AS version) a;
 END $$;
@@ -147,7 +145,7 @@ END $$;
 -- 3. Locks and fences are released.
 --
 -- p_lock is distinct.
-CREATE FUNCTION fencegate.release_plain(p_seen bigint, p_lock uuid[])
+CREATE FUNCTION acts.release_plain(p_seen bigint, p_lock uuid[])
 RETURNS TABLE (
     verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
     flushed bigint)
@@ -163,10 +161,8 @@ DECLARE
     f_acquired timestamptz[];
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(0);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(0);
     SELECT array_agg(r.resource ORDER BY r.i), array_agg(r.token ORDER BY r.i),
            array_agg(r.acquired_at ORDER BY r.i)
     INTO f_resource, f_token, f_acquired
@@ -180,7 +176,7 @@ BEGIN
             ORDER BY l.resource COLLATE "C") l
         CROSS JOIN LATERAL (
             SELECT f.token, f.acquired_at FROM fencegate.fences f
-            WHERE f.resource = l.resource AND fencegate.is_in_force(f, l.id, guard.floor)
+            WHERE f.resource = l.resource AND acts.is_in_force(f, l.id, guard.floor)
             FOR NO KEY UPDATE SKIP LOCKED) f) r;
     t := clock_timestamp();
 
@@ -188,7 +184,7 @@ BEGIN
     IF coalesce(cardinality(f_resource), 0) < n OR EXISTS (
         SELECT FROM fencegate.waiter_resources q WHERE q.resource = ANY (f_resource))
     THEN
-        RETURN QUERY SELECT * FROM fencegate.release(
+        RETURN QUERY SELECT * FROM acts.release(
             p_seen, 0, p_lock, array_fill(NULL::bigint, ARRAY[n]), array_fill(true, ARRAY[n]));
         RETURN;
     END IF;
@@ -202,7 +198,7 @@ BEGIN
     SELECT g.base INTO base FROM fencegate.seal_guard g;
     RETURN QUERY
     SELECT 'released', fencegate.millis(t - a.acquired_at), ARRAY[a.resource], a.token - base, false,
-           fencegate.flushed()
+           acts.flushed()
     FROM (SELECT unnest(f_resource) AS resource, unnest(f_token) AS token,
                  unnest(f_acquired) AS acquired_at) a;
 END $$;

@@ -1,6 +1,6 @@
 -- The common case of commit, a fraction of its cost: small puts, each to a resource of its own, sent for the
 -- first time, without idempotency key, sequence number or condition. If all of them are admitted, a handful of
--- statements store them. If any is not, nothing has been stored yet, and fencegate.commit decides them all in
+-- statements store them. If any is not, nothing has been stored yet, and `commit` decides them all in
 -- the same act: what it refuses, and why, is written once, there.
 --
 -- 1. Guard, then fences in name order, as in commit. A fence counts that is locked and admits its writer, and
@@ -16,7 +16,7 @@
 -- Plans are kept, and made when the tables may still be empty. So no statement joins a table to the batch in
 -- a way that the planner could turn around, to read the whole table each time. Arrays are unnested among the
 -- columns of a subselect: a function in FROM puts all its rows aside, bodies and all, before the first is read.
-CREATE FUNCTION fencegate.admits(
+CREATE FUNCTION acts.admits(
     p_fence fencegate.fences, p_token bigint, p_lock uuid, p_floor bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_fence.token = p_token AND p_token > p_floor AND p_fence.hold = 'held'
@@ -24,7 +24,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
        AND p_fence.frozen IS NULL AND p_fence.break_due IS NULL
 $$;
 
-CREATE FUNCTION fencegate.commit_plain(
+CREATE FUNCTION acts.commit_plain(
     p_seen bigint, p_resources text[], p_objects text[], p_operation uuid[], p_token bigint[],
     p_lock uuid[], p_content_type text[], p_size bigint[], p_sha256 bytea[], p_body bytea[])
 RETURNS TABLE (
@@ -45,10 +45,8 @@ DECLARE
     o_blobs    text[];
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(0);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(0);
     SELECT array_agg(l.version + 1), array_agg(l.owner), array_agg(l.at)
     INTO f_version, f_owner, f_at
     FROM (
@@ -56,7 +54,7 @@ BEGIN
         FROM unnest(p_resources, p_token, p_lock) WITH ORDINALITY a (resource, token, lock, i)
         CROSS JOIN LATERAL (
             SELECT f.version, f.owner, f.ctid AS at FROM fencegate.fences f
-            WHERE f.resource = a.resource AND fencegate.admits(f, a.token, a.lock, guard.floor)
+            WHERE f.resource = a.resource AND acts.admits(f, a.token, a.lock, guard.floor)
             FOR NO KEY UPDATE SKIP LOCKED) f
         ORDER BY a.i) l;
     t := clock_timestamp();
@@ -66,7 +64,7 @@ BEGIN
     IF coalesce(cardinality(f_version), 0) < n OR EXISTS (
         SELECT FROM fencegate.buried b WHERE b.kind = 'operation' AND b.id = ANY (p_operation))
     THEN
-        RETURN QUERY SELECT * FROM fencegate.commit_all_plain(
+        RETURN QUERY SELECT * FROM acts.commit_all_plain(
             p_seen, p_resources, p_objects, p_operation, p_token, p_lock, p_content_type, p_size,
             p_sha256, p_body);
         RETURN;
@@ -92,7 +90,7 @@ BEGIN
     -- The bytes of the others were in blobs, which are kept for a while.
     IF coalesce(cardinality(o_stored), 0) < n THEN
         o_blobs := ARRAY(SELECT unnest(p_resources) EXCEPT SELECT unnest(o_stored));
-        PERFORM fencegate.replace_blobs(o_blobs, p_resources, p_objects, f_version, p_content_type,
+        PERFORM acts.replace_blobs(o_blobs, p_resources, p_objects, f_version, p_content_type,
                                         p_size, p_sha256, p_body, guard.generation, t);
     END IF;
     INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token,
@@ -109,13 +107,13 @@ BEGIN
 
     RETURN QUERY
     SELECT 'applied', NULL::uuid, a.version, guard.generation, a.resource = ANY (o_created), t_us,
-           a.owner, NULL::text, NULL::bigint, fencegate.flushed()
+           a.owner, NULL::text, NULL::bigint, acts.flushed()
     FROM (SELECT unnest(p_resources) AS resource, unnest(f_version) AS version,
                  unnest(f_owner) AS owner) a;
 END $$;
 
 -- The same for one put, without arrays.
-CREATE FUNCTION fencegate.commit_lone(
+CREATE FUNCTION acts.commit_lone(
     p_seen bigint, p_resource text, p_object text, p_operation uuid, p_token bigint, p_lock uuid,
     p_content_type text, p_size bigint, p_sha256 bytea, p_body bytea)
 RETURNS TABLE (
@@ -131,12 +129,10 @@ DECLARE
     o_created boolean;
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(0);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(0);
     SELECT f.version + 1, f.owner INTO f_version, f_owner FROM fencegate.fences f
-    WHERE f.resource = p_resource AND fencegate.admits(f, p_token, p_lock, guard.floor)
+    WHERE f.resource = p_resource AND acts.admits(f, p_token, p_lock, guard.floor)
     FOR NO KEY UPDATE SKIP LOCKED;
     t := clock_timestamp();
 
@@ -144,7 +140,7 @@ BEGIN
     IF f_version IS NULL OR EXISTS (
         SELECT FROM fencegate.buried b WHERE b.kind = 'operation' AND b.id = p_operation)
     THEN
-        RETURN QUERY SELECT * FROM fencegate.commit_all_plain(
+        RETURN QUERY SELECT * FROM acts.commit_all_plain(
             p_seen, ARRAY[p_resource], ARRAY[p_object], ARRAY[p_operation], ARRAY[p_token],
             ARRAY[p_lock], ARRAY[p_content_type], ARRAY[p_size], ARRAY[p_sha256], ARRAY[p_body]);
         RETURN;
@@ -163,7 +159,7 @@ BEGIN
     RETURNING objects.xmax = 0 INTO o_created;
     IF o_created IS NULL THEN
         o_created := false;
-        PERFORM fencegate.replace_blobs(
+        PERFORM acts.replace_blobs(
             ARRAY[p_resource], ARRAY[p_resource], ARRAY[p_object], ARRAY[f_version],
             ARRAY[p_content_type], ARRAY[p_size], ARRAY[p_sha256], ARRAY[p_body], guard.generation, t);
     END IF;
@@ -181,12 +177,12 @@ BEGIN
     created := o_created;
     at_us := fencegate.micros(t);
     owner := f_owner;
-    flushed := fencegate.flushed();
+    flushed := acts.flushed();
     RETURN NEXT;
 END $$;
 
 -- Puts of these batches whose objects have their bytes in blobs.
-CREATE FUNCTION fencegate.replace_blobs(
+CREATE FUNCTION acts.replace_blobs(
     p_names text[], p_resources text[], p_objects text[], p_version bigint[], p_content_type text[],
     p_size bigint[], p_sha256 bytea[], p_body bytea[], p_generation bigint, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -208,8 +204,8 @@ BEGIN
     WHERE o.resource = a.resource AND o.key = a.key AND a.resource = ANY (p_names);
 END $$;
 
--- The same writes, decided by fencegate.commit.
-CREATE FUNCTION fencegate.commit_all_plain(
+-- The same writes, decided by `commit`.
+CREATE FUNCTION acts.commit_all_plain(
     p_seen bigint, p_resources text[], p_objects text[], p_operation uuid[], p_token bigint[],
     p_lock uuid[], p_content_type text[], p_size bigint[], p_sha256 bytea[], p_body bytea[])
 RETURNS TABLE (
@@ -223,7 +219,7 @@ DECLARE
     no_id uuid[] := array_fill(NULL::uuid, each);
     no_number bigint[] := array_fill(NULL::bigint, each);
 BEGIN
-    RETURN QUERY SELECT * FROM fencegate.commit(
+    RETURN QUERY SELECT * FROM acts.commit(
         p_seen, 0, p_resources, p_objects, place, '{}', '{}', p_operation, zero, place, p_token,
         p_lock, no_number, zero, array_fill(NULL::bytea, each), no_number,
         array_fill(NULL::text, each), no_number, array_fill('put'::text, each), place,

@@ -1,4 +1,5 @@
--- The tables of the ledger. schema/README.md explains each table, column and invariant.
+-- Guards, fences, grants, locks: what the promise rests on, and the belts that the database itself keeps.
+-- schema/README.md explains each table, column and invariant.
 
 -- The schema `fencegate` itself is made by whoever runs the migrations, which keep their own table in it.
 
@@ -14,7 +15,8 @@ CREATE TABLE fencegate.seal_guard (
     timeline  text    NOT NULL,           -- of the primary that this ledger trusts
     system_id bigint  NOT NULL,           -- of the same
     halted    text,                       -- why nothing may be sealed until a re-fence
-    ledger    uuid    NOT NULL DEFAULT gen_random_uuid()  -- which ledger this is, for the mint
+    ledger    uuid    NOT NULL DEFAULT gen_random_uuid(), -- which ledger this is, for the mint
+    acts_min  bigint  NOT NULL DEFAULT 1  -- older acts than these are retired
 );
 
 CREATE TABLE fencegate.write_guard (
@@ -25,7 +27,15 @@ CREATE TABLE fencegate.write_guard (
     system_id  bigint  NOT NULL,
     halted     text,                      -- why nothing may be written until a re-fence
     refenced_at timestamptz,              -- the last time
-    adoptions  bigint NOT NULL DEFAULT 0  -- rises with each timeline that was taken over without a re-fence
+    adoptions  bigint NOT NULL DEFAULT 0, -- rises with each timeline that was taken over without a re-fence
+    acts_min   bigint NOT NULL DEFAULT 1
+);
+
+-- Which acts are there, each set in a schema of its own: gateways of two versions work beside each other.
+CREATE TABLE fencegate.act_sets (
+    number       bigint PRIMARY KEY,      -- fencegate_acts_<number> is the schema
+    digest       text   NOT NULL,         -- SHA-256 of their text
+    installed_at timestamptz NOT NULL DEFAULT now()
 );
 
 -- What may be stored, as domains where it is about one value: they are checked when a value is stored, not, as
@@ -33,22 +43,32 @@ CREATE TABLE fencegate.write_guard (
 CREATE DOMAIN fencegate.resource_name AS text COLLATE "C" CONSTRAINT resource_is_a_name CHECK (
     octet_length(VALUE) BETWEEN 1 AND 256
     AND VALUE ~ '^[A-Za-z0-9._~:@#+=,-]+$' AND VALUE NOT IN ('.', '..'));
+
 CREATE DOMAIN fencegate.object_key AS text COLLATE "C" CONSTRAINT object_key_length CHECK (
     octet_length(VALUE) BETWEEN 1 AND 1024);
+
 CREATE DOMAIN fencegate.owner_name AS text CONSTRAINT owner_short CHECK (octet_length(VALUE) <= 256);
+
 CREATE DOMAIN fencegate.positive AS bigint CONSTRAINT is_positive CHECK (VALUE > 0);
+
 CREATE DOMAIN fencegate.natural AS bigint CONSTRAINT is_not_negative CHECK (VALUE >= 0);
+
 CREATE DOMAIN fencegate.hold AS text CONSTRAINT hold_known CHECK (
     VALUE IN ('none', 'held', 'draining', 'released', 'broken'));
+
 CREATE DOMAIN fencegate.supersession AS text CONSTRAINT supersession_known CHECK (
     VALUE IN ('grant', 'transfer', 'fence'));
+
 CREATE DOMAIN fencegate.lock_end AS text CONSTRAINT lock_end_known CHECK (
     VALUE IN ('superseded', 'released', 'broken', 'void'));
+
 -- A little more than the 4096 bytes of the API: jsonb is written with spaces.
 CREATE DOMAIN fencegate.lock_metadata AS jsonb CONSTRAINT lock_metadata_short CHECK (
     jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 4128);
+
 CREATE DOMAIN fencegate.operation_kind AS text CONSTRAINT operation_kind_known CHECK (
     VALUE IN ('put', 'delete', 'delete_all', 'commit'));
+
 CREATE DOMAIN fencegate.idempotency_key AS text COLLATE "C" CONSTRAINT idempotency_key_length CHECK (
     octet_length(VALUE) BETWEEN 1 AND 255);
 
@@ -95,6 +115,7 @@ CREATE TABLE fencegate.grants (
     superseded_at timestamptz,
     PRIMARY KEY (resource, token)
 );
+
 -- A token names one grant, on any resource (I15): of a lock on several, its first resource stands for it. The
 -- acts look before they grant; this holds should two of them ever look at once.
 CREATE UNIQUE INDEX grants_token ON fencegate.grants (token) WHERE leads;
@@ -114,6 +135,7 @@ CREATE TABLE fencegate.locks (
     ended       fencegate.lock_end,
     ended_at    timestamptz
 );
+
 CREATE INDEX locks_ended_at ON fencegate.locks (ended_at) WHERE ended_at IS NOT NULL;
 
 -- Ids of locks and operations that took no effect and never will.
@@ -123,111 +145,8 @@ CREATE TABLE fencegate.buried (
     buried_at timestamptz NOT NULL,
     PRIMARY KEY (kind, id)
 );
+
 CREATE INDEX buried_at ON fencegate.buried (buried_at);
-
--- Objects: their bytes, if they are small enough to live here, or the blob that has them.
-CREATE TABLE fencegate.objects (
-    resource     text COLLATE "C" NOT NULL,
-    key          fencegate.object_key NOT NULL,
-    version      bigint NOT NULL,         -- of the resource, when it was written
-    generation   bigint NOT NULL,         -- of the ledger, when it was written
-    content_type text   NOT NULL,
-    size         bigint NOT NULL,
-    sha256       bytea  NOT NULL,
-    written_at   timestamptz NOT NULL,
-    body         bytea,
-    blob         uuid,                    -- its name in the blob store
-    PRIMARY KEY (resource, key),
-    CONSTRAINT objects_payload_somewhere CHECK ((body IS NULL) <> (blob IS NULL))
-) WITH (fillfactor = 70);
-ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
-CREATE INDEX objects_blob ON fencegate.objects (blob) WHERE blob IS NOT NULL;
-
--- One row per committed write, and one per resource of a commit, all with its id; never changed.
-CREATE TABLE fencegate.operations (
-    id           uuid NOT NULL,
-    resource     text COLLATE "C" NOT NULL,
-    version      bigint,                  -- NULL for a delete of nothing
-    kind         fencegate.operation_kind NOT NULL,
-    key          text COLLATE "C",
-    generation   bigint NOT NULL,
-    token        bigint NOT NULL,
-    seq          bigint,
-    created      boolean NOT NULL,
-    size         bigint NOT NULL,
-    sha256       bytea,
-    owner        text NOT NULL,
-    committed_at timestamptz NOT NULL,
-    -- Of a commit: what each of its steps on this resource did (created, replaced, deleted, nothing).
-    did          text CONSTRAINT operations_did_known CHECK (did ~ '^[crdn]*$'),
-    PRIMARY KEY (id, resource)
-);
-CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resource, version);
-
--- Which operation an idempotency key stands for.
-CREATE TABLE fencegate.idempotency_keys (
-    resource    text COLLATE "C" NOT NULL,
-    key         fencegate.idempotency_key NOT NULL,
-    fingerprint bytea NOT NULL,
-    operation   uuid  NOT NULL,
-    stored_at   timestamptz NOT NULL,
-    kept_until  timestamptz,              -- NULL: as long as the settings say
-    PRIMARY KEY (resource, key)
-);
-CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at) WHERE kept_until IS NULL;
-CREATE INDEX idempotency_keys_kept_until ON fencegate.idempotency_keys (kept_until)
-    WHERE kept_until IS NOT NULL;
-
--- Refused writes, for the operator. Written off the hot path, bounded in number.
-CREATE TABLE fencegate.rejections (
-    number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at            timestamptz NOT NULL,
-    resource      text COLLATE "C" NOT NULL,
-    key           text,
-    reason        text NOT NULL,
-    token         bigint,
-    grants_behind bigint,
-    superseded_ms bigint,
-    owner         text,
-    request_id    text NOT NULL,
-    times         bigint NOT NULL DEFAULT 1, -- writes that this stands for
-    minute        bigint                  -- of those with unknown tokens: all on a resource in it are one row
-);
-CREATE INDEX rejections_resource ON fencegate.rejections (resource, number);
-CREATE INDEX rejections_reason ON fencegate.rejections (reason, number);
-CREATE INDEX rejections_single ON fencegate.rejections (number) WHERE minute IS NULL;
-CREATE UNIQUE INDEX rejections_counted ON fencegate.rejections (resource, minute) WHERE minute IS NOT NULL;
-
--- Gateways with waiters. One without heartbeat for 5 s is taken for dead.
-CREATE TABLE fencegate.gateways (
-    id      uuid PRIMARY KEY,
-    seen_at timestamptz NOT NULL,
-    able    boolean NOT NULL              -- whether it can have numbers minted
-);
-
--- One ticket per waiter over all its resources: one total order, so waiters cannot deadlock.
-CREATE SEQUENCE fencegate.tickets;
-
-CREATE TABLE fencegate.waiters (
-    ticket     bigint PRIMARY KEY,
-    lock_id    uuid   NOT NULL UNIQUE,    -- the id that the lock will have
-    resources  text[] NOT NULL,
-    owner      text   NOT NULL,
-    joined_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    gateway    uuid   NOT NULL,           -- that serves its caller
-    kept_until timestamptz,               -- until when the place is kept, if the caller is gone
-    called_at  timestamptz                -- when it was told that it is its turn
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX waiters_kept_until ON fencegate.waiters (kept_until) WHERE kept_until IS NOT NULL;
-CREATE INDEX waiters_gateway ON fencegate.waiters (gateway);
-
--- The line of each resource.
-CREATE TABLE fencegate.waiter_resources (
-    resource text COLLATE "C" NOT NULL,
-    ticket   bigint NOT NULL,
-    place    bigint NOT NULL,             -- 1 more than that of the last one when it joined
-    PRIMARY KEY (resource, ticket)
-);
 
 -- The belts: what no act does, the database refuses (I2, I6, I10).
 CREATE FUNCTION fencegate.refuse_removal() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -271,6 +190,7 @@ END $$;
 CREATE TRIGGER fences_last_operation AFTER UPDATE ON fencegate.fences
     REFERENCING NEW TABLE AS after
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.check_last_operation();
+
 -- Only where there is something to say: the call of a function for each row would cost a write more than
 -- all else that is done to its fence.
 CREATE TRIGGER fences_only_rise AFTER UPDATE ON fencegate.fences FOR EACH ROW
@@ -282,6 +202,9 @@ CREATE FUNCTION fencegate.check_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.floor < OLD.floor THEN
         RAISE EXCEPTION 'the floor never falls' USING ERRCODE = 'FG011';
+    END IF;
+    IF NEW.acts_min < OLD.acts_min THEN
+        RAISE EXCEPTION 'acts that were retired stay retired' USING ERRCODE = 'FG011';
     END IF;
     IF TG_TABLE_NAME = 'write_guard' THEN
         IF NEW.generation < OLD.generation OR NEW.adoptions < OLD.adoptions THEN
@@ -307,14 +230,19 @@ END $$;
 
 CREATE TRIGGER seal_guard_waits_for_acts BEFORE UPDATE ON fencegate.seal_guard
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
+
 CREATE TRIGGER write_guard_waits_for_acts BEFORE UPDATE ON fencegate.write_guard
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.wait_for_acts();
+
 CREATE TRIGGER seal_guard_only_rises BEFORE UPDATE ON fencegate.seal_guard
     FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
+
 CREATE TRIGGER write_guard_only_rises BEFORE UPDATE ON fencegate.write_guard
     FOR EACH ROW EXECUTE FUNCTION fencegate.check_guard();
+
 CREATE TRIGGER seal_guard_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.seal_guard
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+
 CREATE TRIGGER write_guard_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.write_guard
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
 
@@ -336,7 +264,53 @@ BEGIN
     RETURN current_setting('fencegate.system_id');
 END $$;
 
+-- The file in which Postgres keeps where this server's history left each earlier timeline; NULL on the first one.
+-- Reading it takes a right that only superusers have. docs/postgres.md tells them how to lend it, by making this very
+-- function their own: so it calls nothing that somebody else could change.
+CREATE FUNCTION fencegate.timeline_history() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN pg_read_file('pg_wal/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '.history',
+                        0, 1048576, true);
+END $$;
+
 INSERT INTO fencegate.seal_guard (epoch, nonce, open, base, floor, timeline, system_id)
 VALUES (0, gen_random_uuid(), false, 0, 0, fencegate.current_timeline(), fencegate.current_system_id());
+
 INSERT INTO fencegate.write_guard (floor, generation, timeline, system_id)
 VALUES (0, 0, fencegate.current_timeline(), fencegate.current_system_id());
+
+-- The gate of a fence. Rows are not granted in the order of asking: guarded transactions of users that
+-- share a fence could keep an act out for ever, each beginning before the last one ends. So acts on a lane share
+-- the gate until they end, and guarded transactions pass it alone, and let it go at once: they wait there, for
+-- a while, if an act waits for the fence. Acts do not wait for each other there, but for a transaction that is
+-- just passing. Rows of a table that nobody else has a right on, not advisory locks, which any role that may
+-- connect could hold.
+CREATE TABLE fencegate.gates (slot int PRIMARY KEY);
+
+INSERT INTO fencegate.gates SELECT generate_series(0, 4095);
+
+-- What stands for the ids that no row has yet: a row for each of so many classes of them. Two ids of one class
+-- are taken for busy, or wait for each other, as one id would; no more than that.
+CREATE TABLE fencegate.lock_id_slots (slot int PRIMARY KEY);
+
+INSERT INTO fencegate.lock_id_slots SELECT generate_series(0, 16383);
+
+CREATE FUNCTION fencegate.millis(p_interval interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (extract(epoch FROM p_interval) * 1000)::bigint
+$$;
+
+-- By way of an interval: extract from a timestamptz is not immutable, and would keep the planner from putting
+-- the body in the place of the call, which then is parsed anew each time.
+CREATE FUNCTION fencegate.micros(p_time timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (extract(epoch FROM p_time - timestamptz 'epoch') * 1000000)::bigint
+$$;
+
+-- The adoptions, for gateways that have missed one.
+CREATE TABLE fencegate.adoptions (
+    number      bigint PRIMARY KEY,       -- write_guard.adoptions since
+    generation  bigint NOT NULL,
+    former      text NOT NULL,            -- the timeline before
+    timeline    text NOT NULL,
+    left_at     bigint NOT NULL,          -- where the timeline before ended, as a position to insert at
+    adopted_at  timestamptz NOT NULL
+);

@@ -12,7 +12,7 @@
 -- p_objects and p_keys are distinct per resource. p_if_object: NULL, '*' exists, '-' absent, or tags
 -- separated by commas. p_kept_ms: how long a key is remembered, NULL: as long as the settings say. p_attempt: 0 first, 1 rerun, 2 bury. A put has p_body or p_blob. p_keep: whether
 -- replaced versions are kept that have no blob.
-CREATE FUNCTION fencegate.commit(
+CREATE FUNCTION acts.commit(
     p_seen bigint, p_wait_ms int,
     p_resources text[],
     p_objects text[], p_object_resource int[],
@@ -81,11 +81,9 @@ DECLARE
     r int; o int; k int; found_at int; why text; changed boolean; old record;
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
-    got := fencegate.lock_fences(p_resources, p_wait_ms);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resources, p_wait_ms);
     t := clock_timestamp();
     t_us := fencegate.micros(t);
 
@@ -130,7 +128,7 @@ BEGIN
 
     -- The sweeper takes intents by the same rows. One that it is just looking at is busy.
     IF any_blob THEN
-        b_mine := fencegate.lock_intents(p_blob, p_wait_ms);
+        b_mine := acts.lock_intents(p_blob, p_wait_ms);
         SELECT coalesce(array_agg(s.blob), '{}') INTO b_there
         FROM fencegate.blob_intents s WHERE s.blob = ANY (p_blob);
     END IF;
@@ -160,7 +158,7 @@ BEGIN
             v_original[i] := k_operation[k];
             -- Another operation took effect under it: this one never does, also once the key is forgotten.
             IF p_attempt[i] > 0 AND k_operation[k] <> p_operation[i] THEN
-                PERFORM fencegate.bury('operation', p_operation[i], t);
+                PERFORM acts.bury('operation', p_operation[i], t);
                 IF twice THEN
                     id_known := id_known || p_operation[i];
                     id_applied := id_applied || false;
@@ -169,7 +167,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF p_attempt[i] = 2 THEN
-            PERFORM fencegate.bury('operation', p_operation[i], t);
+            PERFORM acts.bury('operation', p_operation[i], t);
             v_verdict[i] := 'buried';
             IF twice THEN
                 id_known := id_known || p_operation[i];
@@ -179,7 +177,7 @@ BEGIN
         END IF;
         -- A break that has come due is stored by whoever acts on the row.
         IF f_hold[r] = 'due' THEN
-            PERFORM fencegate.settle(ARRAY[p_resources[r]], t);
+            PERFORM acts.settle(ARRAY[p_resources[r]], t);
             f_hold[r] := 'broken';
         END IF;
 
@@ -234,7 +232,7 @@ BEGIN
         IF why IS NOT NULL THEN
             v_verdict[i] := why;
             IF p_attempt[i] = 1 THEN
-                PERFORM fencegate.bury('operation', p_operation[i], t);
+                PERFORM acts.bury('operation', p_operation[i], t);
                 IF twice THEN
                     id_known := id_known || p_operation[i];
                     id_applied := id_applied || false;
@@ -383,7 +381,7 @@ BEGIN
         WHERE f.resource = c.resource AND c.changed AND f.resource = ANY (p_resources);
     END IF;
 
-    position := fencegate.flushed();
+    position := acts.flushed();
     RETURN QUERY
     SELECT a.verdict, a.original, a.version, guard.generation, a.created, a.at, a.owner, a.how,
            a.behind, position

@@ -1,58 +1,8 @@
--- Upstreams whose guarantee is `drained`: an intent is committed before anything is forwarded and closed
--- by the upstream's answer, and no newer lock is in force while one of an older token is open (I13).
-
--- Intents, open or closed. Closed ones are kept as long as idempotency keys, so that their callers may ask
--- what came of them, and none is opened again by a statement that comes late.
-CREATE TABLE fencegate.upstream_intents (
-    operation  uuid PRIMARY KEY,
-    resource   text COLLATE "C" NOT NULL,
-    token      bigint NOT NULL CONSTRAINT upstream_intents_token_positive CHECK (token > 0),
-    owner      text NOT NULL,             -- whose token it is
-    upstream   text COLLATE "C" NOT NULL,
-    method     text NOT NULL,
-    path       text NOT NULL,
-    gateway    uuid NOT NULL,             -- that forwards it
-    opened_at  timestamptz NOT NULL,
-    closes_at  timestamptz,               -- counts as closed from then on, whatever became of it
-    -- Who closed it: its gateway, which has the upstream's answer or knows that nothing was sent; or, without
-    -- knowing what came of it, an operator or its time.
-    closed     text CONSTRAINT upstream_intents_closed_known
-               CHECK (closed IN ('answered', 'unsent', 'resolved', 'elapsed')),
-    closed_at  timestamptz,
-    status     int,                       -- of the answer
-    reason     text,                      -- of the operator
-    CONSTRAINT upstream_intents_closed_whole CHECK ((closed IS NULL) = (closed_at IS NULL)),
-    CONSTRAINT upstream_intents_status_of_answer
-        CHECK ((status IS NOT NULL) = (closed IS NOT DISTINCT FROM 'answered'))
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_limit = 2000);
-CREATE INDEX upstream_intents_resource ON fencegate.upstream_intents (resource) WHERE closed IS NULL;
-CREATE INDEX upstream_intents_opened_at ON fencegate.upstream_intents (opened_at, operation)
-    WHERE closed IS NULL;
-CREATE INDEX upstream_intents_closes_at ON fencegate.upstream_intents (closes_at)
-    WHERE closed IS NULL AND closes_at IS NOT NULL;
-CREATE INDEX upstream_intents_closed_at ON fencegate.upstream_intents (closed_at)
-    WHERE closed IS NOT NULL;
-
--- Upstreams as gateways register them at their start. Never removed: intents may be lost in the next
--- re-fence, which puts all of them in doubt.
-CREATE TABLE fencegate.drained_upstreams (
-    name                text COLLATE "C" NOT NULL,
-    resource_prefix     text COLLATE "C" NOT NULL,
-    max_effect_delay_ms bigint,           -- after it nothing that was forwarded has an effect any more
-    doubt_floor         bigint,           -- resources that had a lock in force since are above this
-    doubt_since         timestamptz,
-    PRIMARY KEY (name, resource_prefix),
-    CONSTRAINT drained_upstreams_doubt_whole CHECK ((doubt_floor IS NULL) = (doubt_since IS NULL))
-);
-CREATE TRIGGER drained_upstreams_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.drained_upstreams
-    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
-
--- Which locks are not in force yet; nearly always empty.
-CREATE INDEX fences_draining ON fencegate.fences (resource) WHERE hold = 'draining';
+-- Intents of drained upstreams (I13).
 
 -- Records upstreams. One that is new to a ledger which was ever re-fenced is in doubt: an earlier record
 -- of it, and its intents, may have been lost. Not refused while a re-fence is called for: it comes before.
-CREATE FUNCTION fencegate.register_upstreams(p_name text[], p_prefix text[], p_delay_ms bigint[])
+CREATE FUNCTION acts.register_upstreams(p_name text[], p_prefix text[], p_delay_ms bigint[])
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
@@ -72,7 +22,7 @@ END $$;
 -- The first of these resources on which something of older tokens is under way, or may be; NULL if none.
 -- For acts that have locked the fences: read by statements begun after that. All open intents there are
 -- of older tokens, since none is opened under one that is not in force.
-CREATE FUNCTION fencegate.drains(p_names text[], p_now timestamptz)
+CREATE FUNCTION acts.drains(p_names text[], p_now timestamptz)
 RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     open     text;
@@ -92,7 +42,7 @@ BEGIN
 END $$;
 
 -- Puts a lock in force that was sealed as draining: its time begins now, its longest hold as well.
-CREATE FUNCTION fencegate.complete(p_lock fencegate.locks, p_now timestamptz)
+CREATE FUNCTION acts.complete(p_lock fencegate.locks, p_now timestamptz)
 RETURNS fencegate.locks LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     lock fencegate.locks;
@@ -102,13 +52,13 @@ BEGIN
     WHERE l.id = p_lock.id RETURNING * INTO lock;
     UPDATE fencegate.fences f SET hold = 'held', live_token = f.token, acquired_at = p_now
     WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND f.hold = 'draining';
-    PERFORM fencegate.restart(lock, lock.ttl_ms, false, p_now);
+    PERFORM acts.restart(lock, lock.ttl_ms, false, p_now);
     RETURN lock;
 END $$;
 
 -- Complete: puts locks in force for which nothing of older tokens is under way any more, those on these
 -- resources, or on any. Those that have expired meanwhile are left to their callers, if they still come.
-CREATE FUNCTION fencegate.complete_drains(p_seen bigint, p_wait_ms int, p_resources text[])
+CREATE FUNCTION acts.complete_drains(p_seen bigint, p_wait_ms int, p_resources text[])
 RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
@@ -119,28 +69,26 @@ DECLARE
     known fencegate.locks;
     done  uuid[] := '{}';
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
     SELECT array_agg(DISTINCT f.lock_id) INTO ids FROM fencegate.fences f
     WHERE f.hold = 'draining' AND (p_resources IS NULL OR f.resource = ANY (p_resources));
     IF ids IS NULL THEN
         RETURN done;
     END IF;
-    got := fencegate.lock_fences_of(ids, p_wait_ms);
-    PERFORM fencegate.lock_locks(got, '{}');
+    got := acts.lock_fences_of(ids, p_wait_ms);
+    PERFORM acts.lock_locks(got, '{}');
     t := clock_timestamp();
     FOREACH one IN ARRAY ids LOOP
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = one;
         CONTINUE WHEN NOT FOUND OR NOT known.resources <@ got;
-        PERFORM fencegate.settle(known.resources, t);
+        PERFORM acts.settle(known.resources, t);
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = one;
-        CONTINUE WHEN fencegate.not_renewable(known, guard.floor, t) IS DISTINCT FROM 'draining'
+        CONTINUE WHEN acts.not_renewable(known, guard.floor, t) IS DISTINCT FROM 'draining'
             OR EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (known.resources)
                        AND f.lock_id = known.id AND f.deadline <= t);
-        IF fencegate.drains(known.resources, t) IS NULL THEN
-            PERFORM fencegate.complete(known, t);
+        IF acts.drains(known.resources, t) IS NULL THEN
+            PERFORM acts.complete(known, t);
             done := done || known.id;
         END IF;
     END LOOP;
@@ -148,7 +96,7 @@ BEGIN
 END $$;
 
 -- Lets the gateways hear at which the callers of these locks wait. A statement of its own, after the act.
-CREATE FUNCTION fencegate.wake_callers(p_gateway uuid, p_locks uuid[])
+CREATE FUNCTION acts.wake_callers(p_gateway uuid, p_locks uuid[])
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM pg_notify('fencegate_' || replace(l.gateway::text, '-', ''), l.id::text)
@@ -158,7 +106,7 @@ END $$;
 
 -- Closes intents for the gateways that forward them, the only ones that know what came of it: an answer of
 -- this status, or without one that nothing was sent. Also if somebody who did not know has closed one before.
-CREATE FUNCTION fencegate.close_known(p_operation uuid[], p_status int[], p_now timestamptz)
+CREATE FUNCTION acts.close_known(p_operation uuid[], p_status int[], p_now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     UPDATE fencegate.upstream_intents u
@@ -179,7 +127,7 @@ END $$;
 -- 4. The sequence number and, of a drained upstream, the intent are stored. No version, no operation.
 -- Of one that leaves no intent no id is buried: a sending that comes late would bury what a later one has
 -- forwarded.
-CREATE FUNCTION fencegate.open_intents(
+CREATE FUNCTION acts.open_intents(
     p_seen bigint, p_wait_ms int, p_operation uuid[], p_attempt int[], p_resource text[],
     p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[], p_drained boolean[],
     p_upstream text[], p_method text[], p_path text[], p_gateway uuid[], p_delay_ms bigint[])
@@ -195,23 +143,21 @@ DECLARE
     known fencegate.upstream_intents;
     old   record;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
-    got := fencegate.lock_fences(p_resource, p_wait_ms);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resource, p_wait_ms);
     t := clock_timestamp();
 
     FOR i IN 1 .. cardinality(p_operation) LOOP
         verdict := NULL; superseded_by := NULL; at_us := NULL; behind := NULL; owner := NULL;
-        PERFORM fencegate.settle(
+        PERFORM acts.settle(
             ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
         SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
-        IF NOT fencegate.all_locked(p_resource[i:i], got) THEN
+        IF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
         ELSIF known.operation IS NOT NULL AND p_attempt[i] = 2 THEN
-            PERFORM fencegate.close_known(p_operation[i:i], ARRAY[NULL::int], t);
+            PERFORM acts.close_known(p_operation[i:i], ARRAY[NULL::int], t);
             verdict := 'buried';
         ELSIF known.closed IS NOT NULL THEN
             verdict := 'buried';
@@ -226,7 +172,7 @@ BEGIN
             verdict := 'buried';
         ELSIF p_attempt[i] = 2 THEN
             IF p_drained[i] THEN
-                PERFORM fencegate.bury('operation', p_operation[i], t);
+                PERFORM acts.bury('operation', p_operation[i], t);
             END IF;
             verdict := 'buried';
         -- The rule.
@@ -273,30 +219,28 @@ BEGIN
             END IF;
         ELSIF verdict NOT IN ('admitted', 'buried', 'busy') AND p_attempt[i] = 1 THEN
             IF p_drained[i] THEN
-                PERFORM fencegate.bury('operation', p_operation[i], t);
+                PERFORM acts.bury('operation', p_operation[i], t);
             ELSIF verdict = 'sequence_out_of_order' THEN
                 verdict := 'buried';
             END IF;
         END IF;
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
     END LOOP;
 END $$;
 
 -- Close: what was forwarded is over, and what came of it is kept; so a sending that comes late does not open
 -- it anew. Returns the resources on which a lock waits for that.
-CREATE FUNCTION fencegate.close_intents(p_seen bigint, p_operation uuid[], p_status int[])
+CREATE FUNCTION acts.close_intents(p_seen bigint, p_operation uuid[], p_status int[])
 RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard   fencegate.write_guard;
     waiting text[];
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    guard := acts.begin_write(p_seen);
     PERFORM FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation)
     ORDER BY u.operation FOR UPDATE;
-    PERFORM fencegate.close_known(p_operation, p_status, clock_timestamp());
+    PERFORM acts.close_known(p_operation, p_status, clock_timestamp());
     SELECT array_agg(f.resource) INTO waiting FROM fencegate.fences f
     WHERE f.hold = 'draining' AND f.resource IN (
         SELECT u.resource FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation));
@@ -305,7 +249,7 @@ END $$;
 
 -- Resolve: close an intent at an operator's wish, who does not know what came of it: nothing is said of that.
 -- Under the fence's lock, so that no act finds it open that is under way.
-CREATE FUNCTION fencegate.resolve_intent(
+CREATE FUNCTION acts.resolve_intent(
     p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text)
 RETURNS TABLE (verdict text, resource text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -314,12 +258,10 @@ DECLARE
     known fencegate.upstream_intents;
     t     timestamptz;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
     SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
-    PERFORM fencegate.lock_fences(ARRAY[known.resource], p_wait_ms);
+    PERFORM acts.lock_fences(ARRAY[known.resource], p_wait_ms);
     t := clock_timestamp();
     UPDATE fencegate.upstream_intents u SET closed = 'resolved', closed_at = t, reason = p_reason
     WHERE u.operation = p_operation AND u.closed IS NULL RETURNING * INTO known;
@@ -330,7 +272,7 @@ BEGIN
                                      WHERE b.kind = 'operation' AND b.id = p_operation)
             THEN 'before' ELSE 'not_found' END;
     ELSE
-        PERFORM fencegate.audit(t, 'resolve', known.resource, known.owner, NULL, known.token, p_reason,
+        PERFORM acts.audit(t, 'resolve', known.resource, known.owner, NULL, known.token, p_reason,
                                 p_request_id);
         verdict := 'now';
         resource := known.resource;
@@ -340,16 +282,14 @@ END $$;
 
 -- Ends the doubts of an upstream at an operator's wish. Returns how many there were; NULL if no upstream of
 -- this name was ever registered.
-CREATE FUNCTION fencegate.resolve_doubts(
+CREATE FUNCTION acts.resolve_doubts(
     p_seen bigint, p_upstream text, p_reason text, p_request_id text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
     ended bigint;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    guard := acts.begin_write(p_seen);
     IF NOT EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.name = p_upstream) THEN
         RETURN NULL;
     END IF;
@@ -357,7 +297,7 @@ BEGIN
     WHERE d.name = p_upstream AND d.doubt_floor IS NOT NULL;
     GET DIAGNOSTICS ended = ROW_COUNT;
     IF ended > 0 THEN
-        PERFORM fencegate.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, NULL, p_reason,
+        PERFORM acts.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, NULL, p_reason,
                                 p_request_id);
     END IF;
     RETURN ended;
@@ -365,7 +305,7 @@ END $$;
 
 -- Closes intents that count as closed, so that no clock step opens them again, and removes those that were
 -- closed so long ago. Says how many.
-CREATE FUNCTION fencegate.sweep_intents(p_keep_s double precision, p_rows bigint)
+CREATE FUNCTION acts.sweep_intents(p_keep_s double precision, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     t       timestamptz := clock_timestamp();

@@ -1,25 +1,8 @@
--- Disasters: a mint that lost its place (a new epoch), and a ledger that may have lost commits (a
--- re-fence). Both raise the base above every token that was ever sealed. And what is none: a ledger on a new
--- timeline that has lost nothing (an adoption), by which nothing is raised.
-
--- The adoptions, for gateways that have missed one.
-CREATE TABLE fencegate.adoptions (
-    number      bigint PRIMARY KEY,       -- write_guard.adoptions since
-    generation  bigint NOT NULL,
-    former      text NOT NULL,            -- the timeline before
-    timeline    text NOT NULL,
-    left_at     bigint NOT NULL,          -- where the timeline before ended, as a position to insert at
-    adopted_at  timestamptz NOT NULL
-);
-
--- Asked for about once a second, and by both acts.
-CREATE FUNCTION fencegate.highest_token() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN coalesce((SELECT max(g.token) FROM fencegate.grants g WHERE g.leads), 0);
-END $$;
+-- A ledger that may have lost commits (a re-fence), which raises the base above every token that was ever sealed. And
+-- what is none: a ledger on a new timeline that has lost nothing (an adoption), by which nothing is raised.
 
 -- Why this ledger must be re-fenced before anything is sealed or written; NULL if nothing calls for it.
-CREATE FUNCTION fencegate.refence_called_for() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.refence_called_for() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     seals    fencegate.seal_guard;
     writes   fencegate.write_guard;
@@ -42,7 +25,7 @@ END $$;
 -- Where the ledger stands, also when it must be re-fenced. A position that was inserted once and is
 -- flushed later ends with a whole record, so no crash takes it back. left_at is where the timeline ended that the
 -- caller knew, whose adoptions are p_adoptions: what was seen of it beyond that is not here.
-CREATE FUNCTION fencegate.place(p_adoptions bigint DEFAULT NULL)
+CREATE FUNCTION acts.place(p_adoptions bigint DEFAULT NULL)
 RETURNS TABLE (
     epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, adoptions bigint,
     adopted_at bigint, left_at bigint, floor bigint, highest bigint, system_id bigint, timeline text,
@@ -55,10 +38,10 @@ BEGIN
            coalesce((SELECT a.left_at FROM fencegate.adoptions a
                      WHERE a.number = w.adoptions AND a.generation = w.generation), 0),
            (SELECT a.left_at FROM fencegate.adoptions a WHERE a.number = p_adoptions + 1),
-           greatest(s.floor, w.floor), fencegate.highest_token(), fencegate.current_system_id(),
+           greatest(s.floor, w.floor), acts.highest_token(), fencegate.current_system_id(),
            fencegate.current_timeline(), w.timeline, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
            (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
-           fencegate.refence_called_for(), coalesce(s.halted, w.halted),
+           acts.refence_called_for(), coalesce(s.halted, w.halted),
            current_setting('synchronous_standby_names'),
            (SELECT coalesce(jsonb_object_agg(a.name, a.value), '{}')::text FROM fencegate.agreed a)
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
@@ -66,39 +49,15 @@ END $$;
 
 -- Keeps that this server lost commits, unless it was re-fenced or adopted since: what was seen of an earlier
 -- line says nothing about this one.
-CREATE FUNCTION fencegate.halt_at(p_generation bigint, p_adoptions bigint, p_why text)
+CREATE FUNCTION acts.halt_at(p_generation bigint, p_adoptions bigint, p_why text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    PERFORM fencegate.assert_session();
     -- Waits for acts and for a re-fence that are under way; the next statement sees what they did.
-    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
+    PERFORM acts.begin_alone();
     IF EXISTS (SELECT FROM fencegate.write_guard w
                WHERE w.generation = p_generation AND w.adoptions = p_adoptions) THEN
-        PERFORM fencegate.halt(p_why);
+        PERFORM acts.halt(p_why);
     END IF;
-END $$;
-
--- Begins a new epoch: the mint has lost its place. Waits for every seal under way, so all seals of the
--- old epoch are before it or fail after it; writes are not delayed. The base is no lower than p_above. If
--- the epoch has moved on already, nothing changes. Returns the epoch as it stands then.
-CREATE FUNCTION fencegate.switch_epoch(
-    p_seen bigint, p_expected bigint, p_nonce uuid, p_above bigint, p_why text)
-RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
-LANGUAGE plpgsql VOLATILE AS $$
-#variable_conflict use_column
-BEGIN
-    LOCK TABLE fencegate.seal_guard IN EXCLUSIVE MODE;
-    PERFORM fencegate.assert_place(g.timeline, g.system_id, g.halted, p_seen)
-    FROM fencegate.seal_guard g;
-    UPDATE fencegate.seal_guard g
-    SET epoch = g.epoch + 1, nonce = p_nonce, open = false,
-        base = greatest(g.base, g.floor, fencegate.highest_token(), p_above)
-    WHERE g.epoch = p_expected;
-    IF FOUND THEN
-        PERFORM fencegate.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL, NULL,
-                                nullif(left(p_why, 256), ''), NULL);
-    END IF;
-    RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
 -- Takes this server as it is, and voids every token that may ever have been sealed: those that this
@@ -107,7 +66,7 @@ END $$;
 -- for it (any more), nothing changes unless forced; nor if this server is not where it was seen before the
 -- mint was asked (p_generation, p_system_id, p_timeline): what the mint said then may be older than a
 -- re-fence that this server has forgotten. Returns the epoch as it stands then.
-CREATE FUNCTION fencegate.refence(
+CREATE FUNCTION acts.refence(
     p_nonce uuid, p_number bigint, p_known_base bigint, p_known_generation bigint, p_why text,
     p_forced boolean, p_generation bigint DEFAULT NULL, p_system_id bigint DEFAULT NULL,
     p_timeline text DEFAULT NULL)
@@ -117,16 +76,15 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     raised bigint;
 BEGIN
-    PERFORM fencegate.assert_session();
-    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
-    IF (p_forced OR fencegate.refence_called_for() IS NOT NULL)
+    PERFORM acts.begin_alone();
+    IF (p_forced OR acts.refence_called_for() IS NOT NULL)
        AND (SELECT w.generation FROM fencegate.write_guard w)
            = coalesce(p_generation, (SELECT w.generation FROM fencegate.write_guard w))
        AND fencegate.current_system_id() = coalesce(p_system_id, fencegate.current_system_id())
        AND fencegate.current_timeline() = coalesce(p_timeline, fencegate.current_timeline())
     THEN
         SELECT greatest(s.floor, w.floor, s.base + p_number, p_known_base + p_number,
-                        fencegate.highest_token()) + 68719476736
+                        acts.highest_token()) + 68719476736
         INTO raised
         FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
         UPDATE fencegate.seal_guard g
@@ -139,25 +97,16 @@ BEGIN
             halted = NULL, refenced_at = clock_timestamp();
         UPDATE fencegate.drained_upstreams d
         SET doubt_floor = raised, doubt_since = clock_timestamp();
-        PERFORM fencegate.skip_numbers();
-        PERFORM fencegate.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
+        PERFORM acts.skip_numbers();
+        PERFORM acts.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
--- The file in which Postgres keeps where this server's history left each earlier timeline; NULL on the first one.
--- Reading it takes a right that only superusers have. docs/postgres.md tells them how to lend it, by making this very
--- function their own: so it calls nothing that somebody else could change.
-CREATE FUNCTION fencegate.timeline_history() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN pg_read_file('pg_wal/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '.history',
-                        0, 1048576, true);
-END $$;
-
 -- Where the history of this server left a timeline, NULL if it does not come from it. As a position to insert at,
 -- which is what everybody remembers: behind the header of a page where the last record ended with the page before.
-CREATE FUNCTION fencegate.left_at(p_timeline text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.left_at(p_timeline text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     block   bigint := current_setting('wal_block_size')::bigint;
     segment bigint := pg_size_bytes(current_setting('wal_segment_size'));
@@ -180,7 +129,7 @@ END $$;
 -- 'adopted'; 'moved' if nothing calls for it any more, or this server is not the one that was looked at before the
 -- mint was asked; else 'unproven' and why, and nothing has changed. Waits for everything under way, as a re-fence
 -- does: of the two, the one that comes second finds nothing to do.
-CREATE FUNCTION fencegate.adopt(
+CREATE FUNCTION acts.adopt(
     p_seen bigint, p_witnessed bigint, p_generation bigint, p_adoptions bigint, p_system_id bigint,
     p_former text, p_timeline text)
 RETURNS TABLE (verdict text, why text) LANGUAGE plpgsql VOLATILE AS $$
@@ -190,13 +139,12 @@ DECLARE
     ended   bigint;
     known   bigint := greatest(p_witnessed, p_seen);
 BEGIN
-    PERFORM fencegate.assert_session();
-    LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
+    PERFORM acts.begin_alone();
     SELECT * INTO seals FROM fencegate.seal_guard;
     SELECT * INTO writes FROM fencegate.write_guard;
 
     verdict := 'moved';
-    IF fencegate.refence_called_for() IS NULL
+    IF acts.refence_called_for() IS NULL
        OR (writes.generation, writes.adoptions) <> (p_generation, p_adoptions)
        OR (writes.timeline, fencegate.current_timeline()) <> (p_former, p_timeline)
        OR fencegate.current_system_id() <> p_system_id THEN
@@ -215,7 +163,7 @@ BEGIN
         why := format('its guards know timelines %s and %s', seals.timeline, p_former);
     ELSE
         BEGIN
-            ended := fencegate.left_at(p_former);
+            ended := acts.left_at(p_former);
             IF ended IS NULL THEN
                 why := format('timeline %s does not come from timeline %s', p_timeline, p_former);
             ELSIF ended < known THEN
@@ -232,7 +180,7 @@ BEGIN
         UPDATE fencegate.write_guard g SET timeline = p_timeline, adoptions = g.adoptions + 1;
         INSERT INTO fencegate.adoptions (number, generation, former, timeline, left_at, adopted_at)
         VALUES (p_adoptions + 1, p_generation, p_former, p_timeline, ended, clock_timestamp());
-        PERFORM fencegate.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL, NULL,
+        PERFORM acts.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL, NULL,
             format('timeline %s ended at position %s; %s was seen flushed', p_former, ended, known), NULL);
     END IF;
     RETURN NEXT;

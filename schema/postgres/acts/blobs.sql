@@ -1,63 +1,8 @@
--- Blobs: payloads too large for the ledger. Which are on their way, which versions were replaced, and
--- which are garbage. `gateway/core/src/ports/uploads.rs` gives the five rules that make deleting safe.
-
--- A blob that is being uploaded, or was and has not been committed yet. The act that points at the
--- blob deletes the row; so does the sweeper, once the upload has taken too long. One of the two.
-CREATE TABLE fencegate.blob_intents (
-    blob     uuid PRIMARY KEY,
-    begun_at timestamptz NOT NULL,
-    handle   text CONSTRAINT blob_intents_handle_short CHECK (octet_length(handle) <= 4096)
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX blob_intents_begun_at ON fencegate.blob_intents (begun_at);
-
--- Versions of objects that are no longer the current ones: those with blobs, for as long as readers,
--- a failover or a restore may need them; others if replaced versions are kept at all.
-CREATE TABLE fencegate.replaced_versions (
-    resource     text COLLATE "C" NOT NULL,
-    key          text COLLATE "C" NOT NULL,
-    version      bigint NOT NULL,
-    generation   bigint NOT NULL,
-    content_type text   NOT NULL,
-    size         bigint NOT NULL,
-    sha256       bytea  NOT NULL,
-    written_at   timestamptz NOT NULL,
-    body         bytea,
-    blob         uuid,
-    replaced_at  timestamptz NOT NULL,
-    replaced_lsn pg_lsn NOT NULL,         -- about where the log was then, for synchronous standbys
-    PRIMARY KEY (resource, key, version, generation),
-    CONSTRAINT replaced_versions_payload_somewhere CHECK ((body IS NULL) <> (blob IS NULL))
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-ALTER TABLE fencegate.replaced_versions ALTER COLUMN body SET STORAGE EXTERNAL;
-CREATE INDEX replaced_versions_inline ON fencegate.replaced_versions (replaced_at) WHERE blob IS NULL;
-CREATE INDEX replaced_versions_blobs ON fencegate.replaced_versions (replaced_at) WHERE blob IS NOT NULL;
-CREATE INDEX replaced_versions_blob ON fencegate.replaced_versions (blob) WHERE blob IS NOT NULL;
-
--- Blobs that nothing points at, nor ever will again. Deleted twice: a paused gateway may finish its
--- upload after the first time.
-CREATE TABLE fencegate.blob_garbage (
-    blob    uuid PRIMARY KEY,
-    handle  text,                         -- of the unfinished upload, if there was one
-    due_at  timestamptz NOT NULL,
-    deleted boolean NOT NULL DEFAULT false -- whether it has been deleted once
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX blob_garbage_due_at ON fencegate.blob_garbage (due_at);
-
--- Blobs that are being read from for long.
-CREATE TABLE fencegate.blob_pins (
-    blob       uuid PRIMARY KEY,
-    keep_until timestamptz NOT NULL
-);
-
--- Which store the blobs are in; the store's mark names the ledger.
-CREATE TABLE fencegate.blob_store (
-    only_row boolean PRIMARY KEY DEFAULT true CONSTRAINT blob_store_only_row CHECK (only_row),
-    store    uuid NOT NULL
-);
+-- Uploads, versions that were replaced, and garbage.
 
 -- Locks the intents of these blobs, as far as there are any, and returns which; with p_wait_ms = 0 those
 -- that somebody else has locked are skipped.
-CREATE FUNCTION fencegate.lock_intents(p_blobs uuid[], p_wait_ms int)
+CREATE FUNCTION acts.lock_intents(p_blobs uuid[], p_wait_ms int)
 RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     got uuid[];
@@ -81,7 +26,7 @@ END $$;
 -- 2. Void, never granted here, stale, released, broken: refused. Whoever was given a token asks after its seal had
 --    committed (I5), so it is in the snapshot, and so is a key that took effect.
 -- 3. The intent, if there is a blob.
-CREATE FUNCTION fencegate.begin_upload(
+CREATE FUNCTION acts.begin_upload(
     p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text)
 RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -90,9 +35,7 @@ DECLARE
     guard fencegate.write_guard;
     seen  record;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    guard := acts.begin_write(p_seen);
     SELECT f.token, f.hold, f.grants, g.ordinal, g.superseded_by AS how, g.superseded_at, g.owner,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
                    WHERE k.resource = p_resource AND k.key = p_key) AS known_key
@@ -124,7 +67,7 @@ END $$;
 -- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s. For p_horizon_s
 -- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise. The blob of
 -- a version that is forgotten stays for p_forgotten_s: a reader may have begun just before, and may pin it.
-CREATE FUNCTION fencegate.tidy_blobs(
+CREATE FUNCTION acts.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
     p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,
     p_claim_s double precision, p_rows bigint, p_hand_out boolean)
@@ -138,9 +81,7 @@ DECLARE
     inline     bigint;
     forgotten  bigint;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    guard := acts.begin_write(p_seen);
 
     WITH old AS (
         SELECT i.blob FROM fencegate.blob_intents i
@@ -200,15 +141,13 @@ END $$;
 
 -- Notes that blobs were deleted: the first time, or for good if they were handed out again. Of two that
 -- delete one for the first time, only one is noted: the time before the second is never cut short.
-CREATE FUNCTION fencegate.blobs_deleted(
+CREATE FUNCTION acts.blobs_deleted(
     p_seen bigint, p_blobs uuid[], p_again boolean[], p_redelete_s double precision)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
+    guard := acts.begin_write(p_seen);
     PERFORM 1 FROM fencegate.blob_garbage g WHERE g.blob = ANY (p_blobs) ORDER BY g.blob FOR UPDATE;
     DELETE FROM fencegate.blob_garbage g USING unnest(p_blobs, p_again) d (blob, again)
     WHERE g.blob = d.blob AND g.deleted AND d.again;
@@ -218,23 +157,21 @@ BEGIN
 END $$;
 
 -- Whether blobs that the ledger does not know of may be deleted: not for p_horizon_s after a re-fence.
-CREATE FUNCTION fencegate.may_delete(p_seen bigint, p_horizon_s double precision)
+CREATE FUNCTION acts.may_delete(p_seen bigint, p_horizon_s double precision)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
 BEGIN
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
+    guard := acts.begin_write(p_seen);
     -- Leaves a trace, so that the end of this waits for a synchronous standby: a primary that was replaced never
     -- says yes.
     PERFORM FROM fencegate.write_guard FOR KEY SHARE;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
     RETURN guard.refenced_at IS NULL
         OR guard.refenced_at <= clock_timestamp() - p_horizon_s * interval '1 second';
 END $$;
 
 -- Everything that points at a blob.
-CREATE VIEW fencegate.blob_pointers AS
+CREATE VIEW acts.blob_pointers AS
 SELECT b.blob, b.resource, b.key, b.version, b.size, b.sha256, true AS current
 FROM fencegate.objects b WHERE b.blob IS NOT NULL
 UNION ALL

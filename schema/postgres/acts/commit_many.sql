@@ -1,6 +1,6 @@
 -- The act on data over several resources: many puts and deletes, all or nothing (I3, I4, I6, I7, I8).
 --
--- The shape and the words are those of `fencegate.commit` (0003), with one item per call:
+-- The shape and the words are those of `commit`, with one item per call:
 -- 1. Guard, then all fences in name order. If somebody else has one locked: busy, nothing is decided.
 -- 2. In later statements the operation, known or buried; then its key, on all resources.
 -- 3. On each resource in name order the rule, then its version; then what the steps demand of their
@@ -10,10 +10,10 @@
 --
 -- p_resources is distinct and sorted; steps name their resource by position, and no object twice. A
 -- step without a size is a delete, else it is a put with p_body or p_blob. p_if_object, p_attempt and
--- p_keep are those of `fencegate.commit`.
+-- p_keep are those of `commit`.
 --
 -- Returns a row per resource if it took effect, else one row. Positions begin with 1.
-CREATE FUNCTION fencegate.commit_many(
+CREATE FUNCTION acts.commit_many(
     p_seen bigint, p_wait_ms int, p_resources text[], p_if_version bigint[],
     p_operation uuid, p_attempt int, p_token bigint, p_lock uuid, p_seq bigint,
     p_key text, p_fingerprint bytea, p_kept_ms bigint,
@@ -52,11 +52,9 @@ DECLARE
     b_mine      uuid[] := '{}';
 BEGIN
     -- Step 1.
-    LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
-    SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM fencegate.assert_place(guard.timeline, guard.system_id, guard.halted, p_seen);
-    PERFORM fencegate.limit_wait(p_wait_ms);
-    got := fencegate.lock_fences(p_resources, p_wait_ms);
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resources, p_wait_ms);
     t := clock_timestamp();
     generation := guard.generation;
 
@@ -74,7 +72,7 @@ BEGIN
     LEFT JOIN fencegate.fences f ON f.resource = p.name;
     IF f_busy THEN
         verdict := 'busy';
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
         RETURN;
     END IF;
@@ -86,7 +84,7 @@ BEGIN
         WHERE b.kind = 'operation' AND b.id = p_operation) x (verdict, i) ORDER BY x.i LIMIT 1;
     IF FOUND THEN
         original := p_operation;
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
         RETURN;
     END IF;
@@ -103,24 +101,24 @@ BEGIN
             original := known.operation;
             -- Another operation took effect under it: this one never does, also once the key is forgotten.
             IF p_attempt > 0 AND known.operation <> p_operation THEN
-                PERFORM fencegate.bury('operation', p_operation, t);
+                PERFORM acts.bury('operation', p_operation, t);
             END IF;
-            flushed := fencegate.flushed();
+            flushed := acts.flushed();
             RETURN NEXT;
             RETURN;
         END IF;
     END IF;
     IF p_attempt = 2 THEN
-        PERFORM fencegate.bury('operation', p_operation, t);
+        PERFORM acts.bury('operation', p_operation, t);
         verdict := 'buried';
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
         RETURN;
     END IF;
 
     -- Step 3. A break that has come due is stored by whoever acts on the row.
     IF 'due' = ANY (f_hold) THEN
-        PERFORM fencegate.settle(p_resources, t);
+        PERFORM acts.settle(p_resources, t);
         f_hold := array_replace(f_hold, 'due', 'broken');
     END IF;
     FOR r IN 1 .. cardinality(p_resources) LOOP
@@ -182,7 +180,7 @@ BEGIN
 
     -- The sweeper takes intents by the same rows. One that it is just looking at is busy.
     IF why IS NULL AND any_blob THEN
-        b_mine := fencegate.lock_intents(p_blob, p_wait_ms);
+        b_mine := acts.lock_intents(p_blob, p_wait_ms);
         SELECT CASE WHEN s.blob IS NULL THEN 'upload_expired' ELSE 'busy' END, p.i, p.resource
         INTO why, step, resource
         FROM unnest(p_blob, p_resource) WITH ORDINALITY p (blob, resource, i)
@@ -193,10 +191,10 @@ BEGIN
 
     IF why IS NOT NULL THEN
         IF p_attempt = 1 AND why <> 'busy' THEN
-            PERFORM fencegate.bury('operation', p_operation, t);
+            PERFORM acts.bury('operation', p_operation, t);
         END IF;
         verdict := why;
-        flushed := fencegate.flushed();
+        flushed := acts.flushed();
         RETURN NEXT;
         RETURN;
     END IF;
@@ -265,7 +263,7 @@ BEGIN
 
     RETURN QUERY
     SELECT 'applied', p.i::int, NULL::int, p_operation, p.version, p.did, guard.generation,
-           fencegate.micros(t), p.owner, NULL::text, NULL::bigint, fencegate.flushed()
+           fencegate.micros(t), p.owner, NULL::text, NULL::bigint, acts.flushed()
     FROM unnest(f_version, f_did, f_owner) WITH ORDINALITY p (version, did, owner, i)
     ORDER BY p.i;
 END $$;

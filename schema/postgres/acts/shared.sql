@@ -1,3 +1,6 @@
+-- What stays in schema `fencegate`, since users and triggers of its tables call it by that name: the newest acts
+-- take the place of those before.
+--
 -- Fenced writes to users' own tables in the database of the ledger; docs/tables.md tells users how.
 --
 -- guard() applies the rule to a token inside a transaction of the user's, and keeps the fence until that
@@ -9,7 +12,7 @@
 -- which all writes would queue. A re-fence seals nothing, and the next seal waits for the fence.
 
 -- Why guard() refuses: raises it. Nothing tells the current token.
-CREATE FUNCTION fencegate.refuse(p_code text, p_message text, p_detail text, p_hint text)
+CREATE OR REPLACE FUNCTION fencegate.refuse(p_code text, p_message text, p_detail text, p_hint text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = p_code, MESSAGE = p_message, DETAIL = coalesce(p_detail, ''),
@@ -19,7 +22,7 @@ END $$;
 -- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends.
 -- In the order of the acts: lock, read, decide. With the ids of the locks, each token must be that of its lock:
 -- a token is a number that can be guessed, an id is known to nobody but the holder.
-CREATE FUNCTION fencegate.guard_all(
+CREATE OR REPLACE FUNCTION fencegate.guard_all(
     resources text[], tokens bigint[], lock_ids uuid[] DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -64,7 +67,7 @@ BEGIN
     -- for a fence on a lane, 250 ms at a time, is not overtaken by transactions that share it with each other.
     -- For a little longer than that, so that acts that follow each other keep no transaction out. Not once more
     -- where this transaction shares the fence already: it would be waited for there.
-    FOR gate IN SELECT DISTINCT fencegate.gate(name) FROM unnest(names) name
+    FOR gate IN SELECT DISTINCT acts.gate(name) FROM unnest(names) name
                 WHERE name <> ALL (mark[2:]) ORDER BY 1 LOOP
         BEGIN
             PERFORM set_config('lock_timeout', '300ms', true);
@@ -90,7 +93,7 @@ BEGIN
             NULL;
         END;
     END IF;
-    halted := fencegate.refence_called_for();
+    halted := acts.refence_called_for();
     IF halted IS NOT NULL THEN
         PERFORM fencegate.refuse('FG407', 'refence-required: ' || halted, NULL,
             'Nothing is written until the ledger has been re-fenced, which voids all tokens.');
@@ -148,7 +151,7 @@ BEGIN
 END $$;
 
 -- The same for one resource. Another name, so that a token may be given as text, as JSON has it.
-CREATE FUNCTION fencegate.guard(resource text, token bigint, lock_id uuid DEFAULT NULL)
+CREATE OR REPLACE FUNCTION fencegate.guard(resource text, token bigint, lock_id uuid DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM fencegate.guard_all(ARRAY[guard.resource], ARRAY[guard.token], ARRAY[guard.lock_id]);
@@ -158,7 +161,7 @@ END $$;
 -- guarded for the resource that this column names, before the change and after it. Runs after each row:
 -- only then are generated columns and what other triggers did to the row settled. Needs no right on
 -- anything, and sets no search_path, which would cost as much as the rest.
-CREATE FUNCTION fencegate.refuse_unguarded() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION fencegate.refuse_unguarded() RETURNS trigger LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     mark   text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
     named  text := TG_ARGV[0];
@@ -195,7 +198,7 @@ BEGIN
 END $$;
 
 -- Makes a table refuse unguarded writes, for whoever owns it. Again: with the new column, or none.
-CREATE FUNCTION fencegate.require_guard(target regclass, resource_column name DEFAULT NULL)
+CREATE OR REPLACE FUNCTION fencegate.require_guard(target regclass, resource_column name DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     part regclass;
@@ -220,3 +223,69 @@ BEGIN
              FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_unguarded(%s)', part, args);
     END LOOP;
 END $$;
+
+-- Numbers what was committed since the last step, and returns how much that was. The caller has taken
+-- the lock of the numbering in an earlier statement, so that this sees what the last step did; it is
+-- held to commit. Within a resource the order is that of the versions, and as far as that allows the
+-- order of time; what has a lower version is never missing, for it was committed before.
+CREATE OR REPLACE FUNCTION fencegate.number_committed() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    mark    fencegate.events_mark;
+    began   xid8;
+    running xid8[];
+    added   bigint;
+BEGIN
+    SELECT * INTO mark FROM fencegate.events_mark;
+    began := pg_snapshot_xmax(mark.seen);
+    running := ARRAY(SELECT pg_snapshot_xip(mark.seen));
+    -- One statement, whose snapshot is both what it finds and what it stores. Materialized, so that no
+    -- plan goes through all operations for the sake of their order.
+    WITH fresh AS MATERIALIZED (
+        SELECT o.id, o.resource, o.version, o.committed_at, o.kind FROM fencegate.operations o
+        WHERE o.generation = mark.generation AND o.version IS NOT NULL AND o.act >= began
+        UNION ALL
+        SELECT o.id, o.resource, o.version, o.committed_at, o.kind FROM fencegate.operations o
+        WHERE o.generation = mark.generation AND o.version IS NOT NULL AND o.act = ANY (running)),
+    timed AS (
+        SELECT f.id, f.resource, f.version, f.kind,
+               max(f.committed_at) OVER (PARTITION BY f.resource ORDER BY f.version) AS at
+        FROM fresh f),
+    numbered AS (
+        INSERT INTO fencegate.events (number, operation, resource)
+        SELECT mark.number + row_number() OVER (ORDER BY d.at, d.resource, d.version), d.id,
+               CASE WHEN d.kind = 'commit' THEN d.resource END
+        FROM timed d
+        RETURNING number),
+    counted AS (SELECT count(*) AS events FROM numbered)
+    UPDATE fencegate.events_mark m
+    SET number = m.number + c.events, seen = pg_current_snapshot()
+    FROM counted c WHERE c.events > 0
+    RETURNING c.events INTO added;
+    RETURN coalesce(added, 0);
+END $$;
+
+-- A re-fence begins a generation. It has waited for all writes under way, so that every operation of
+-- the old one is numbered here, and counts as new.
+CREATE OR REPLACE FUNCTION fencegate.begin_generation() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE fencegate.events_turn IN EXCLUSIVE MODE;
+    INSERT INTO fencegate.events_rewound (generation, number)
+    SELECT NEW.generation, m.number FROM fencegate.events_mark m;
+    PERFORM fencegate.number_committed();
+    UPDATE fencegate.events_mark m SET generation = NEW.generation, seen = pg_current_snapshot();
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER write_guard_begins_generation AFTER UPDATE ON fencegate.write_guard
+    FOR EACH ROW WHEN (NEW.generation > OLD.generation)
+    EXECUTE FUNCTION fencegate.begin_generation();
+
+-- For operators: where the ledger stands.
+CREATE OR REPLACE FUNCTION fencegate.place()
+RETURNS TABLE (
+    epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, adoptions bigint,
+    adopted_at bigint, left_at bigint, floor bigint, highest bigint, system_id bigint, timeline text,
+    known_timeline text, inserted bigint, flushed bigint, called_for text, halted text, standbys text, agreed text)
+LANGUAGE sql VOLATILE AS $$
+    SELECT * FROM acts.place(NULL)
+$$;

@@ -1,0 +1,154 @@
+//! The acts of this binary, as functions of a schema of their own: `schema/postgres/acts`, applied whole. Gateways of
+//! two versions so work beside each other on one ledger, each with its own, until the older ones are retired.
+
+use sha2::{Digest as _, Sha256};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
+
+/// Which acts these are: one more whenever one of them changes after a release.
+pub const NUMBER: i64 = 1;
+
+/// The schema that has them, as a literal, for statements; `fencegate_acts_` and [`NUMBER`].
+macro_rules! acts {
+    () => {
+        "fencegate_acts_1"
+    };
+}
+
+/// The files of `schema/postgres/acts`, in the order in which they are applied.
+const FILES: [&str; 20] = [
+    include_str!("../../../../schema/postgres/acts/frame.sql"),
+    include_str!("../../../../schema/postgres/acts/views.sql"),
+    include_str!("../../../../schema/postgres/acts/queue.sql"),
+    include_str!("../../../../schema/postgres/acts/seal.sql"),
+    include_str!("../../../../schema/postgres/acts/seal_plain.sql"),
+    include_str!("../../../../schema/postgres/acts/renew.sql"),
+    include_str!("../../../../schema/postgres/acts/release.sql"),
+    include_str!("../../../../schema/postgres/acts/break.sql"),
+    include_str!("../../../../schema/postgres/acts/commit.sql"),
+    include_str!("../../../../schema/postgres/acts/commit_many.sql"),
+    include_str!("../../../../schema/postgres/acts/commit_plain.sql"),
+    include_str!("../../../../schema/postgres/acts/blobs.sql"),
+    include_str!("../../../../schema/postgres/acts/upstreams.sql"),
+    include_str!("../../../../schema/postgres/acts/events.sql"),
+    include_str!("../../../../schema/postgres/acts/operators.sql"),
+    include_str!("../../../../schema/postgres/acts/records.sql"),
+    include_str!("../../../../schema/postgres/acts/epochs.sql"),
+    include_str!("../../../../schema/postgres/acts/disasters.sql"),
+    include_str!("../../../../schema/postgres/acts/sweep.sql"),
+    include_str!("../../../../schema/postgres/acts/shared.sql"),
+];
+
+/// What a ledger says of acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// The lowest that may still act.
+    pub lowest: i64,
+    /// The newest that are there.
+    pub newest: i64,
+    /// Whether those of this binary are there, with this very text.
+    pub is_there: bool,
+}
+
+/// SQL that names the acts' schema as their files do, `acts.`, for this binary.
+pub fn named(sql: &str) -> String {
+    let (mut named, mut rest) = (String::with_capacity(sql.len() + sql.len() / 8), sql);
+    while let Some(at) = rest.find("acts.") {
+        let (before, found) = rest.split_at(at);
+        let is_name = |character: char| character.is_alphanumeric() || "_.".contains(character);
+        let is_schema = !before.ends_with(is_name)
+            && found["acts.".len()..].starts_with(|next: char| next.is_ascii_lowercase());
+        named.push_str(before);
+        named.push_str(if is_schema { concat!(acts!(), ".") } else { "acts." });
+        rest = &found["acts.".len()..];
+    }
+    named + rest
+}
+
+/// The text of all of them.
+fn text() -> String {
+    FILES.map(named).join("\n").replace("NUMBER_OF_THESE_ACTS", &NUMBER.to_string())
+}
+
+fn digest() -> String {
+    hex::encode(Sha256::digest(text()))
+}
+
+/// What acts the ledger has.
+pub async fn installed(connection: &mut PgConnection) -> sqlx::Result<Installed> {
+    let query = "SELECT (SELECT w.acts_min FROM fencegate.write_guard w),
+                        coalesce((SELECT max(a.number) FROM fencegate.act_sets a), 0),
+                        EXISTS (SELECT FROM fencegate.act_sets a WHERE a.number = $1 AND a.digest = $2)";
+    let query = sqlx::query_as(query).bind(NUMBER).bind(digest());
+    let (lowest, newest, is_there) = query.fetch_one(connection).await?;
+    Ok(Installed { lowest, newest, is_there })
+}
+
+/// Puts the acts of this binary in the place of what is there under their number, in the transaction of the caller, who
+/// has seen to it that no other does, and that none are newer: what is in schema `fencegate` is that of the newest.
+pub async fn install(connection: &mut PgConnection) -> sqlx::Result<()> {
+    let (schema, text) = (acts!(), text());
+    let all = format!(
+        "DROP SCHEMA IF EXISTS {schema} CASCADE;
+         CREATE SCHEMA {schema};
+         SET LOCAL check_function_bodies = off;
+         {text}
+         REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema}, fencegate FROM PUBLIC;"
+    );
+    connection.execute(AssertSqlSafe(all)).await?;
+    let note = "INSERT INTO fencegate.act_sets (number, digest) VALUES ($1, $2)
+                ON CONFLICT (number) DO UPDATE SET digest = excluded.digest, installed_at = now()";
+    sqlx::query(note).bind(NUMBER).bind(digest()).execute(connection).await.map(drop)
+}
+
+/// The lowest acts that this ledger takes.
+pub async fn lowest(connection: &mut PgConnection) -> sqlx::Result<i64> {
+    let query = "SELECT w.acts_min FROM fencegate.write_guard w";
+    sqlx::query_scalar(query).fetch_one(connection).await
+}
+
+/// Lets older acts do nothing any more, and drops them. Waits for those that are under way. Returns their numbers.
+pub async fn retire_older(connection: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+    // The triggers of the guards' tables wait for the acts under way.
+    for guard in ["seal_guard", "write_guard"] {
+        let raise = format!("UPDATE fencegate.{guard} SET acts_min = $1 WHERE acts_min < $1");
+        sqlx::query(AssertSqlSafe(raise)).bind(NUMBER).execute(&mut *connection).await?;
+    }
+    let older = "DELETE FROM fencegate.act_sets WHERE number < $1 RETURNING number";
+    let older: Vec<i64> =
+        sqlx::query_scalar(older).bind(NUMBER).fetch_all(&mut *connection).await?;
+    for number in &older {
+        let drop = format!("DROP SCHEMA IF EXISTS fencegate_acts_{number} CASCADE");
+        connection.execute(AssertSqlSafe(drop)).await?;
+    }
+    Ok(older)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_that_of_the_number() {
+        assert_eq!(acts!(), format!("fencegate_acts_{NUMBER}"));
+    }
+
+    #[test]
+    fn only_the_schema_is_named() {
+        let sql = "acts.seal(x) facts.seal acts. Then PERFORM acts.a(acts.b()); my.acts.c";
+        let expected = sql
+            .replace("acts.seal(x) ", "fencegate_acts_1.seal(x) ")
+            .replace(" acts.a(acts.b())", " fencegate_acts_1.a(fencegate_acts_1.b())");
+        assert_eq!(named(sql), expected);
+    }
+
+    #[test]
+    fn all_files_are_applied() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/postgres/acts");
+        let files = std::fs::read_dir(folder).expect("the folder is there");
+        let texts: Vec<_> = files
+            .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("text"))
+            .collect();
+        assert_eq!(texts.len(), FILES.len());
+        assert!(texts.iter().all(|text| FILES.contains(&text.as_str())));
+    }
+}

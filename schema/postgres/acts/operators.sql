@@ -1,0 +1,90 @@
+-- What operators do to resources besides breaking locks, and what they agree on.
+
+-- Returns what is agreed. What is not yet, is from now on as the caller has it: of several that come first at once,
+-- one is first.
+CREATE FUNCTION acts.agree_first(p_names text[], p_values text[])
+RETURNS TABLE (name text, value text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+    IF (SELECT count(*) FROM fencegate.agreed a WHERE a.name = ANY (p_names)) < cardinality(p_names) THEN
+        LOCK TABLE fencegate.agreed IN SHARE ROW EXCLUSIVE MODE;
+        INSERT INTO fencegate.agreed (name, value) SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN QUERY SELECT a.name, a.value FROM fencegate.agreed a ORDER BY a.name;
+END $$;
+
+-- Sets what is agreed, at an operator's wish; returns what changed by that.
+CREATE FUNCTION acts.agree(p_names text[], p_values text[], p_reason text)
+RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    changes text;
+BEGIN
+    LOCK TABLE fencegate.agreed IN SHARE ROW EXCLUSIVE MODE;
+    RETURN QUERY
+    SELECT u.name, a.value, u.value FROM unnest(p_names, p_values) u (name, value)
+    LEFT JOIN fencegate.agreed a ON a.name = u.name
+    WHERE a.value IS DISTINCT FROM u.value ORDER BY u.name;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT string_agg(format('%s %s -> %s', u.name, coalesce(a.value, 'unset'), u.value), ', ' ORDER BY u.name)
+    INTO changes FROM unnest(p_names, p_values) u (name, value)
+    LEFT JOIN fencegate.agreed a ON a.name = u.name WHERE a.value IS DISTINCT FROM u.value;
+    INSERT INTO fencegate.agreed AS a (name, value)
+    SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+    PERFORM acts.audit(clock_timestamp(), 'agree', NULL, NULL, NULL, NULL,
+                            left(p_reason || ': ' || changes, 256), NULL);
+END $$;
+
+-- Mark: freeze or protect a resource, or lift that, at an operator's wish. Its lock stays what it is.
+-- The latest reason counts; what is marked so already, for the same reason, stays as it is.
+CREATE FUNCTION acts.mark(
+    p_seen bigint, p_wait_ms int, p_resource text[], p_mark text[], p_reason text[],
+    p_request_id text[])
+RETURNS TABLE (verdict text, flushed bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard        fencegate.write_guard;
+    t            timestamptz;
+    got          text[];
+    fence        fencegate.fences;
+    will_freeze  text;
+    will_protect text;
+BEGIN
+    guard := acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resource, p_wait_ms);
+    PERFORM acts.lock_locks(got, '{}');
+    t := clock_timestamp();
+
+    FOR i IN 1 .. cardinality(p_resource) LOOP
+        PERFORM acts.settle(ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
+        SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
+        IF NOT acts.all_locked(p_resource[i:i], got) THEN
+            verdict := 'busy';
+        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+            verdict := 'no_fence';
+        ELSE
+            will_freeze := CASE p_mark[i] WHEN 'freeze' THEN p_reason[i]
+                                          WHEN 'unfreeze' THEN NULL ELSE fence.frozen END;
+            will_protect := CASE p_mark[i] WHEN 'protect' THEN p_reason[i]
+                                           WHEN 'unprotect' THEN NULL ELSE fence.protected END;
+            IF will_freeze IS NOT DISTINCT FROM fence.frozen
+                    AND will_protect IS NOT DISTINCT FROM fence.protected THEN
+                verdict := 'unchanged';
+            ELSE
+                verdict := 'changed';
+                UPDATE fencegate.fences f SET frozen = will_freeze, protected = will_protect
+                WHERE f.resource = fence.resource;
+                PERFORM acts.audit(t, p_mark[i], fence.resource, NULL, NULL, NULL,
+                                        p_reason[i], p_request_id[i]);
+            END IF;
+        END IF;
+        flushed := acts.flushed();
+        RETURN NEXT;
+    END LOOP;
+END $$;

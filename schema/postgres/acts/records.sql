@@ -1,0 +1,49 @@
+-- How far the operator's records, the audit and the refused writes, can be followed.
+
+-- Who may have entries under way in one of the operator's records: whoever inserts holds this lock on the table from
+-- before it takes a number until its transaction has ended, and what it committed can be seen when it lets go.
+CREATE FUNCTION acts.writers_of(p_log text) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(array_agg(DISTINCT l.virtualtransaction), '{}')
+    FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'RowExclusiveLock'
+      AND l.relation = ('fencegate.' || p_log)::regclass
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND l.pid IS DISTINCT FROM pg_backend_pid()
+$$;
+
+-- How far a record (audit, rejections) can be followed, knowing what was said of that before: up to p_upto; up to
+-- p_reached, once all of p_writers are done. A number is taken before its entry is committed, so that entries become
+-- visible in another order than that of their numbers. Whoever took one below the highest that can be seen
+-- was writing when that was seen, or had ended; so when all who were writing then have ended, nothing up to it is
+-- to come. This costs those who write nothing: no column, no index, no wait. And a transaction that stays open
+-- for hours is in nobody's way unless it writes this very record.
+CREATE FUNCTION acts.settled(p_log text, p_upto bigint, p_reached bigint, p_writers text[])
+RETURNS TABLE (upto bigint, reached bigint, writers text[]) LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    upto := p_upto; reached := p_reached; writers := p_writers;
+    IF NOT writers && acts.writers_of(p_log) THEN
+        upto := greatest(upto, reached);
+        -- Each in a statement of its own: first what can be seen, then who is writing.
+        IF p_log = 'audit' THEN
+            reached := (SELECT max(a.number) FROM fencegate.audit a);
+        ELSE
+            reached := (SELECT max(r.number) FROM fencegate.rejections r);
+        END IF;
+        reached := greatest(upto, reached);
+        writers := acts.writers_of(p_log);
+        IF writers = '{}' THEN
+            upto := reached;
+        END IF;
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- Goes far ahead with the numbers of both records. Of a ledger that is re-fenced some entries may be lost, which
+-- somebody has read: their numbers are given to no others, or those would be taken for read.
+CREATE FUNCTION acts.skip_numbers() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM setval('fencegate.audit_number_seq', s.last_value + 68719476736)
+    FROM fencegate.audit_number_seq s;
+    PERFORM setval('fencegate.rejections_number_seq', s.last_value + 68719476736)
+    FROM fencegate.rejections_number_seq s;
+END $$;

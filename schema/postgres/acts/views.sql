@@ -1,0 +1,59 @@
+-- What the ledger shows of resources and locks.
+
+-- Resources as everybody may see them. A break that has come due shows as broken only once it is
+-- stored, so that it never un-breaks.
+CREATE VIEW acts.views AS
+SELECT f.resource,
+       CASE WHEN f.hold NOT IN ('held', 'draining') THEN f.hold
+            WHEN f.deadline <= clock_timestamp() THEN 'expired'
+            WHEN f.token <= (SELECT g.floor FROM fencegate.seal_guard g) THEN 'expired'
+            WHEN f.break_due IS NOT NULL THEN 'breaking'
+            WHEN f.hold = 'draining' THEN 'draining'
+            ELSE 'leased' END AS state,
+       f.owner,
+       fencegate.micros(f.acquired_at) AS acquired_us,
+       fencegate.micros(f.renewed_at) AS renewed_us,
+       fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,
+       fencegate.millis(clock_timestamp() - f.renewed_at) AS renewed_ms,
+       f.ttl_ms,
+       fencegate.millis(least(f.deadline, f.break_due) - clock_timestamp()) AS remaining_ms,
+       fencegate.millis(f.break_due - clock_timestamp()) AS breaks_in_ms,
+       f.version, f.objects, f.grants, f.token, f.frozen, f.protected,
+       (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
+FROM fencegate.fences f
+WHERE f.hold <> 'none';
+
+-- Locks by their ids.
+CREATE FUNCTION acts.lock_records(p_locks uuid[])
+RETURNS TABLE (
+    resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint,
+    hold_until_us bigint, metadata text, ended text, ended_us bigint, state text,
+    remaining_ms bigint, versions bigint[], id uuid, superseded_by text, renewed_us bigint,
+    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text)
+LANGUAGE sql VOLATILE AS $$
+    SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
+           fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
+           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN 'void' ELSE l.ended END,
+           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN fencegate.micros(clock_timestamp())
+                ELSE fencegate.micros(l.ended_at) END,
+           v.state, v.remaining_ms, acts.versions(l.resources), l.id,
+           (SELECT r.superseded_by FROM fencegate.grants r
+            WHERE r.resource = ANY (l.resources) AND r.token = l.token
+              AND r.superseded_by IS NOT NULL
+            ORDER BY r.superseded_at, r.resource LIMIT 1),
+           fencegate.micros(coalesce(v.renewed_at, l.acquired_at)),
+           fencegate.micros(v.break_due), fencegate.millis(v.break_due - clock_timestamp()),
+           l.ended IS NULL AND l.token > g.floor AND l.ttl_ms = acts.infinite_ms()
+               AND v.ttl_ms < l.ttl_ms,
+           (SELECT f.frozen FROM fencegate.fences f
+            WHERE f.resource = ANY (l.resources) AND f.frozen IS NOT NULL
+            ORDER BY f.resource LIMIT 1)
+    FROM fencegate.locks l
+    CROSS JOIN fencegate.seal_guard g
+    LEFT JOIN LATERAL (
+        SELECT v.state, v.remaining_ms, f.renewed_at, f.break_due, f.ttl_ms
+        FROM acts.views v JOIN fencegate.fences f USING (resource)
+        WHERE v.resource = ANY (l.resources) AND f.lock_id = l.id
+        ORDER BY f.break_due NULLS LAST, f.deadline, v.resource LIMIT 1) v ON true
+    WHERE l.id = ANY (p_locks)
+$$;

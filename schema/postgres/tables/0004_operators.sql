@@ -1,0 +1,43 @@
+-- What operators do, and what all gateways of a ledger have alike.
+
+CREATE DOMAIN fencegate.audit_action AS text CONSTRAINT audit_action_known CHECK (VALUE IN (
+    'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'fence',
+    'resolve', 'refence', 'epoch', 'adopt', 'agree'));
+
+CREATE DOMAIN fencegate.audit_reason AS text CONSTRAINT audit_reason_short CHECK (
+    octet_length(VALUE) BETWEEN 1 AND 1024);
+
+CREATE DOMAIN fencegate.request_id AS text CONSTRAINT request_id_short CHECK (octet_length(VALUE) <= 128);
+
+-- What was done to locks and resources. Written by the acts themselves, never changed, never removed.
+CREATE TABLE fencegate.audit (
+    number         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at             timestamptz NOT NULL,
+    action         fencegate.audit_action NOT NULL,
+    resource       text COLLATE "C",      -- NULL if it was to the whole ledger
+    owner          text,                  -- whose lock was granted or broken
+    previous_owner text,                  -- whose lock a grant put an end to
+    token          bigint,                -- of the lock; not shown
+    reason         fencegate.audit_reason,
+    request_id     fencegate.request_id
+);
+
+CREATE INDEX audit_resource ON fencegate.audit (resource, number);
+
+-- Most entries are grants; whoever asks for something else must not read through all of them.
+CREATE INDEX audit_other_than_grants ON fencegate.audit (action, number) WHERE action <> 'grant';
+
+CREATE FUNCTION fencegate.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
+END $$;
+
+CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
+
+-- What all gateways of this ledger have alike, by the names of the settings. The values are theirs to read, but for
+-- `failover` and `require_lock_id`, which the acts and guard() go by.
+CREATE TABLE fencegate.agreed (
+    name  text COLLATE "C" PRIMARY KEY CONSTRAINT agreed_name_short CHECK (octet_length(name) BETWEEN 1 AND 64),
+    value text NOT NULL CONSTRAINT agreed_value_short CHECK (octet_length(value) <= 64)
+);
