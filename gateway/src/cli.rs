@@ -121,7 +121,7 @@ struct Refence {
     #[arg(long, value_name = "TEXT")]
     reason: String,
 
-    /// Also if nothing calls for it
+    /// Re-fence even if no loss was detected; this voids every token
     #[arg(long)]
     force: bool,
 

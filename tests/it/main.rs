@@ -81,6 +81,7 @@ mod refusals;
 mod resource_polls;
 mod rig;
 mod room;
+mod rule_table;
 mod rust_client;
 mod schedules;
 mod schedules_adoption;

@@ -7,6 +7,7 @@ use fence_core::ports::Uploads as _;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
+use fencegate::ledger::postgres::acts::NUMBER;
 use fencegate::ledger::postgres::{PgLedger, PgSettings};
 
 use crate::blob_rig::put;
@@ -24,9 +25,13 @@ async fn a_standby_whose_progress_is_not_seen_counts_as_not_there_yet() {
     let lock = client.acquire("job:1", "1h").await;
     let _standby = primary.standby().await;
     primary.execute("postgres", "CREATE ROLE plain LOGIN").await;
-    primary.execute(&database, "GRANT USAGE ON SCHEMA fencegate TO plain").await;
-    primary.execute(&database, "GRANT ALL ON ALL TABLES IN SCHEMA fencegate TO plain").await;
-    primary.execute(&database, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fencegate TO plain").await;
+    let schemas = format!("fencegate, fencegate_acts_{NUMBER}");
+    let rights = format!(
+        "GRANT USAGE ON SCHEMA {schemas} TO plain;
+         GRANT ALL ON ALL TABLES IN SCHEMA {schemas} TO plain;
+         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schemas} TO plain"
+    );
+    primary.execute(&database, &rights).await;
     let plain = PgLedger::new(PgSettings {
         options: url.replace("postgres@", "plain@").parse().unwrap(),
         connections_max: 2,

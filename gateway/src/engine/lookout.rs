@@ -88,7 +88,7 @@ impl Lookout {
     ///    re-fence.
     /// 3. The ledger is on a new timeline: it is adopted, if it is declared and proven that nothing was lost; else it
     ///    is re-fenced.
-    /// 4. Else the mint is told how far the ledger is, and is itself held against the ledger.
+    /// 4. Otherwise: record the ledger's position in the mint, and check the mint's numbers against the ledger.
     async fn look(&mut self) -> Result<(), EngineError> {
         let head = self.mint.head().await;
         let mut place = self.ledger.place().await?;

@@ -11,7 +11,7 @@ use crate::engine::error::EngineError;
 /// The media type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A holder may release long before its deadline, so nobody is told to stay away longer.
+/// The longest `Retry-After` for a held lock: its holder may release it long before its deadline.
 const HELD_RETRY_MS_MAX: i64 = 30_000;
 const HELD_RETRY_MS_MIN: i64 = 100;
 

@@ -39,7 +39,7 @@ actions! {
     Unprotect, "unprotect";
     /// A fence was raised for a lock that is kept elsewhere.
     Fence, "fence";
-    /// An operator took it upon himself that what was forwarded to an upstream has no effect any more.
+    /// An operator confirmed that a forwarded request can no longer take effect.
     Resolve, "resolve";
     /// The ledger was re-fenced.
     Refence, "refence";

@@ -34,28 +34,24 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
     seen  record;
+    old   record;
 BEGIN
     guard := acts.begin_write(p_seen);
-    SELECT f.token, f.hold, f.grants, g.ordinal, g.superseded_by AS how, g.superseded_at, g.owner,
+    SELECT f.token, f.hold, f.grants,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
                    WHERE k.resource = p_resource AND k.key = p_key) AS known_key
     INTO seen
     FROM (SELECT) one
-    LEFT JOIN fencegate.fences f ON f.resource = p_resource AND f.hold <> 'none'
-    LEFT JOIN fencegate.grants g ON g.resource = p_resource AND g.token = p_token;
+    LEFT JOIN fencegate.fences f ON f.resource = p_resource AND f.hold <> 'none';
 
-    verdict := CASE
-        WHEN seen.known_key THEN 'known_key'
-        WHEN p_token <= guard.floor THEN 'void'
-        WHEN seen.ordinal IS NULL THEN 'unknown'
-        WHEN p_token < seen.token THEN 'stale'
-        WHEN p_token = seen.token AND seen.hold IN ('released', 'broken') THEN seen.hold
-        ELSE 'begun' END;
-    IF verdict = 'stale' THEN
-        superseded_by := seen.how;
-        at_us := fencegate.micros(seen.superseded_at);
-        owner := seen.owner;
-        behind := seen.grants - seen.ordinal;
+    verdict := CASE WHEN seen.known_key THEN 'known_key'
+        ELSE acts.judge(p_token, NULL, NULL, guard.floor, seen.token, NULL, seen.hold, false, NULL) END;
+    IF verdict = 'older' THEN
+        old := acts.older(p_resource, p_token, seen.grants);
+        verdict := old.verdict; superseded_by := old.superseded_by;
+        at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
+    ELSIF verdict IS NULL OR verdict = 'draining' THEN
+        verdict := 'begun';
     END IF;
     IF verdict = 'begun' AND p_blob IS NOT NULL THEN
         INSERT INTO fencegate.blob_intents (blob, begun_at) VALUES (p_blob, clock_timestamp());

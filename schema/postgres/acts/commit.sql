@@ -182,33 +182,17 @@ BEGIN
         END IF;
 
         -- The rule.
-        IF p_token[i] <= guard.floor THEN
-            why := 'void';
-        ELSIF f_token[r] IS NULL THEN
-            why := 'unknown';
-        ELSIF p_token[i] <> f_token[r] THEN
-            SELECT g.superseded_by AS how, fencegate.micros(g.superseded_at) AS us, g.owner,
-                   f_grants[r] - g.ordinal AS behind
-            INTO old FROM fencegate.grants g
-            WHERE g.resource = p_resources[r] AND g.token = p_token[i];
-            IF FOUND AND p_token[i] < f_token[r] THEN
-                why := 'stale';
-                v_by[i] := old.how; v_at[i] := old.us;
-                v_owner[i] := old.owner; v_behind[i] := old.behind;
-            ELSE
-                why := 'unknown';
-            END IF;
-        ELSIF f_hold[r] NOT IN ('held', 'draining') THEN
-            why := f_hold[r];
-        ELSIF p_lock[i] <> f_lock[r] THEN
-            why := 'lock_id_mismatch';
-        ELSIF f_frozen[r] THEN
-            why := 'frozen';
-        ELSIF f_hold[r] = 'draining' THEN
-            why := 'draining';
-        ELSIF p_seq[i] <= f_seq[r] THEN
-            why := 'sequence_out_of_order';
+        why := acts.judge(p_token[i], p_lock[i], p_seq[i], guard.floor, f_token[r], f_lock[r],
+                          f_hold[r], f_frozen[r], f_seq[r]);
+        IF why = 'older' THEN
+            old := acts.older(p_resources[r], p_token[i], f_grants[r]);
+            why := old.verdict;
+            v_by[i] := old.superseded_by; v_at[i] := fencegate.micros(old.at);
+            v_owner[i] := old.owner; v_behind[i] := old.behind;
+        END IF;
         -- Preconditions.
+        IF why IS NOT NULL THEN
+            NULL;
         ELSIF p_if_version[i] <> f_version[r] THEN
             why := 'version_mismatch';
         ELSIF o > 0 AND NOT (CASE p_if_object[i]

@@ -122,34 +122,17 @@ BEGIN
         f_hold := array_replace(f_hold, 'due', 'broken');
     END IF;
     FOR r IN 1 .. cardinality(p_resources) LOOP
-        IF p_token <= guard.floor THEN
-            why := 'void';
-        ELSIF f_token[r] IS NULL THEN
-            why := 'unknown';
-        ELSIF p_token <> f_token[r] THEN
-            SELECT g.superseded_by AS how, fencegate.micros(g.superseded_at) AS us, g.owner,
-                   f_grants[r] - g.ordinal AS behind
-            INTO old FROM fencegate.grants g
-            WHERE g.resource = p_resources[r] AND g.token = p_token;
-            IF FOUND AND p_token < f_token[r] THEN
-                why := 'stale';
-                superseded_by := old.how; at_us := old.us; owner := old.owner; behind := old.behind;
-            ELSE
-                why := 'unknown';
-            END IF;
-        ELSIF f_hold[r] IN ('released', 'broken') THEN
-            why := f_hold[r];
-        ELSIF p_lock <> f_lock[r] THEN
-            why := 'lock_id_mismatch';
+        why := acts.judge(p_token, p_lock, p_seq, guard.floor, f_token[r], f_lock[r], f_hold[r],
+                          f_frozen[r], f_seq[r]);
+        IF why = 'older' THEN
+            old := acts.older(p_resources[r], p_token, f_grants[r]);
+            why := old.verdict; superseded_by := old.superseded_by;
+            at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
+        ELSIF why IS NOT NULL THEN
+            NULL;
         -- A belt: a token is of one lock (I15).
         ELSIF f_lock[r] <> f_lock[1] THEN
             why := 'lock_id_mismatch';
-        ELSIF f_frozen[r] THEN
-            why := 'frozen';
-        ELSIF f_hold[r] <> 'held' THEN
-            why := f_hold[r];
-        ELSIF p_seq <= f_seq[r] THEN
-            why := 'sequence_out_of_order';
         ELSIF p_if_version[r] <> f_version[r] THEN
             why := 'version_mismatch';
         END IF;

@@ -19,9 +19,9 @@
 CREATE FUNCTION acts.admits(
     p_fence fencegate.fences, p_token bigint, p_lock uuid, p_floor bigint)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_fence.token = p_token AND p_token > p_floor AND p_fence.hold = 'held'
-       AND (p_lock IS NULL OR p_fence.lock_id = p_lock)
-       AND p_fence.frozen IS NULL AND p_fence.break_due IS NULL
+    SELECT p_fence.break_due IS NULL
+       AND acts.judge(p_token, p_lock, NULL, p_floor, p_fence.token, p_fence.lock_id, p_fence.hold,
+                      p_fence.frozen IS NOT NULL, NULL) IS NULL
 $$;
 
 CREATE FUNCTION acts.commit_plain(

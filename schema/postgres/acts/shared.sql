@@ -35,6 +35,7 @@ DECLARE
     t       timestamptz;
     item    record;
     old     record;
+    why     text;
     mark    text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
     ids     uuid[] := coalesce(guard_all.lock_ids,
                               array_fill(NULL::uuid, ARRAY[coalesce(cardinality(guard_all.tokens), 0)]));
@@ -103,8 +104,7 @@ BEGIN
 
     -- Decide, by the rule. A fence that was born since is not locked, and not looked at.
     FOR item IN
-        SELECT p.resource, p.token, f.token AS sealed, f.frozen,
-               p.lock_id IS NOT NULL AND p.lock_id IS DISTINCT FROM f.lock_id AS mismatched,
+        SELECT p.resource, p.token, p.lock_id, f.token AS sealed, f.lock_id AS sealed_lock, f.frozen,
                CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= t THEN 'broken'
                     ELSE f.hold END AS hold
         FROM unnest(names, guard_all.tokens, ids) p (resource, token, lock_id)
@@ -112,37 +112,44 @@ BEGIN
                ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
         ORDER BY p.resource COLLATE "C"
     LOOP
-        IF item.token <= floor THEN
+        why := acts.judge(item.token, item.lock_id, NULL, floor, item.sealed, item.sealed_lock,
+                          item.hold, item.frozen IS NOT NULL, NULL);
+        IF why = 'older' THEN
+            old := acts.older(item.resource, item.token, NULL);
+            why := old.verdict;
+        END IF;
+        CASE why
+        WHEN 'void' THEN
             PERFORM fencegate.refuse('FG401', 'fence-token-void: the ledger was re-fenced since',
                 format('resource %s', item.resource), again);
-        ELSIF item.token IS DISTINCT FROM item.sealed THEN
-            SELECT g.superseded_by AS how, g.superseded_at AS at INTO old FROM fencegate.grants g
-            WHERE g.resource = item.resource AND g.token = item.token;
-            IF FOUND AND item.token < item.sealed THEN
-                PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
-                    format('resource %s, superseded by %s at %s', item.resource, old.how, old.at), again);
-            END IF;
+        WHEN 'unknown' THEN
             PERFORM fencegate.refuse('FG402', 'fence-token-unknown: never granted on this resource',
                 format('resource %s', item.resource),
                 'Take the lock before the transaction begins, and use its token.');
-        ELSIF item.hold = 'released' THEN
+        WHEN 'stale' THEN
+            PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
+                format('resource %s, superseded by %s at %s', item.resource, old.superseded_by, old.at),
+                again);
+        WHEN 'released' THEN
             PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
                 format('resource %s', item.resource), again);
-        ELSIF item.hold NOT IN ('held', 'draining') THEN
+        WHEN 'broken' THEN
             PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
                 format('resource %s', item.resource), again);
-        ELSIF item.mismatched THEN
+        WHEN 'lock_id_mismatch' THEN
             PERFORM fencegate.refuse('FG411', 'lock-id-mismatch: the token is not that of this lock',
                 format('resource %s', item.resource),
                 'Use id and token of the same answer.');
-        ELSIF item.frozen IS NOT NULL THEN
+        WHEN 'frozen' THEN
             PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
                 format('resource %s: %s', item.resource, item.frozen),
                 'The token stays good: try again later.');
-        ELSIF item.hold = 'draining' THEN
+        WHEN 'draining' THEN
             PERFORM fencegate.refuse('FG410', 'resource-draining: effects of older tokens are under way',
                 format('resource %s', item.resource), 'Wait until the lock has been granted.');
-        END IF;
+        ELSE
+            NULL;
+        END CASE;
     END LOOP;
 
     SELECT mark || coalesce(array_agg(DISTINCT name), '{}') INTO mark FROM unnest(names) name

@@ -175,33 +175,17 @@ BEGIN
                 PERFORM acts.bury('operation', p_operation[i], t);
             END IF;
             verdict := 'buried';
-        -- The rule.
-        ELSIF p_token[i] <= guard.floor THEN
-            verdict := 'void';
-        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
-            verdict := 'unknown';
-        ELSIF p_token[i] <> fence.token THEN
-            SELECT g.superseded_by AS how, fencegate.micros(g.superseded_at) AS us, g.owner,
-                   fence.grants - g.ordinal AS behind
-            INTO old FROM fencegate.grants g
-            WHERE g.resource = p_resource[i] AND g.token = p_token[i];
-            verdict := 'unknown';
-            IF FOUND AND p_token[i] < fence.token THEN
-                verdict := 'stale';
-                superseded_by := old.how; at_us := old.us; behind := old.behind; owner := old.owner;
+        ELSE
+            -- The rule, then the version.
+            verdict := acts.judge(p_token[i], p_lock[i], p_seq[i], guard.floor, fence.token,
+                                  fence.lock_id, fence.hold, fence.frozen IS NOT NULL, fence.last_seq);
+            IF verdict = 'older' THEN
+                old := acts.older(p_resource[i], p_token[i], fence.grants);
+                verdict := old.verdict; superseded_by := old.superseded_by;
+                at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
+            ELSIF verdict IS NULL AND p_if_version[i] <> fence.version THEN
+                verdict := 'version_mismatch';
             END IF;
-        ELSIF fence.hold NOT IN ('held', 'draining') THEN
-            verdict := fence.hold;
-        ELSIF p_lock[i] <> fence.lock_id THEN
-            verdict := 'lock_id_mismatch';
-        ELSIF fence.frozen IS NOT NULL THEN
-            verdict := 'frozen';
-        ELSIF fence.hold = 'draining' THEN
-            verdict := 'draining';
-        ELSIF p_seq[i] <= fence.last_seq THEN
-            verdict := 'sequence_out_of_order';
-        ELSIF p_if_version[i] <> fence.version THEN
-            verdict := 'version_mismatch';
         END IF;
 
         IF verdict IS NULL THEN

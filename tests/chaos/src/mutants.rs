@@ -21,12 +21,12 @@ pub const ALL: &[Mutant] = &[
         what: "an intent that somebody has closed is taken for a request that was never sent",
         edits: &[
             Edit {
-                function: "fencegate.resolve_intent",
+                function: "resolve_intent",
                 from: "SET closed = 'resolved', closed_at = t, reason = p_reason",
                 to: "SET closed = 'unsent', closed_at = t",
             },
             Edit {
-                function: "fencegate.sweep_intents",
+                function: "sweep_intents",
                 from: "SET closed = 'elapsed', closed_at = u.closes_at",
                 to: "SET closed = 'unsent', closed_at = u.closes_at",
             },
@@ -37,13 +37,13 @@ pub const ALL: &[Mutant] = &[
         what: "blobs are deleted whose upload takes long, and can still be committed",
         edits: &[
             Edit {
-                function: "fencegate.tidy_blobs",
+                function: "tidy_blobs",
                 from: "gone AS (DELETE FROM fencegate.blob_intents i USING old WHERE i.blob = old.blob\n             RETURNING i.blob, i.handle),",
                 to: "gone AS (SELECT i.blob, i.handle FROM fencegate.blob_intents i
                               JOIN old ON i.blob = old.blob),",
             },
             Edit {
-                function: "fencegate.tidy_blobs",
+                function: "tidy_blobs",
                 from: "SELECT g.blob, g.handle, t FROM gone g)",
                 to: "SELECT g.blob, g.handle, t FROM gone g ON CONFLICT DO NOTHING)",
             },
@@ -53,7 +53,7 @@ pub const ALL: &[Mutant] = &[
         name: "no-sequence",
         what: "a sequence number that does not rise is admitted",
         edits: &[Edit {
-            function: "fencegate.commit",
+            function: "commit",
             from: "ELSIF p_seq[i] <= f_seq[r] THEN",
             to: "ELSIF false THEN",
         }],
@@ -63,12 +63,12 @@ pub const ALL: &[Mutant] = &[
         what: "replaced blobs are not kept for a ledger that goes back",
         edits: &[
             Edit {
-                function: "fencegate.tidy_blobs",
+                function: "tidy_blobs",
                 from: "r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'",
                 to: "r.replaced_at <= t",
             },
             Edit {
-                function: "fencegate.tidy_blobs",
+                function: "tidy_blobs",
                 from: "SELECT g.blob, t + p_forgotten_s * interval '1 second' FROM gone g",
                 to: "SELECT g.blob, t FROM gone g",
             },

@@ -1,4 +1,4 @@
-//! Mutants of the acts on locks: `fencegate.seal`, `renew`, `release`, `break_locks`, `join`, and what they
+//! Mutants of the acts on locks: `acts.seal`, `renew`, `release`, `break_locks`, `join`, and what they
 //! lock.
 
 use fence_tests::mutants::Edit;

@@ -3,7 +3,7 @@
 use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
-use crate::{conformance, schedules_place, schedules_rows, schedules_rule, schedules_upstreams};
+use crate::{conformance, schedules_rows, schedules_rule, schedules_upstreams};
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("intents-in-the-lock": "seal reads open intents by the statement that locks the fence",
@@ -42,25 +42,9 @@ pub const MUTANTS: &[Mutant] = &[
             SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resource)
             ORDER BY f.resource FOR KEY SHARE) l;",
     ),
-    mutant!("opened-with-older-token": "a token below the one sealed last is admitted",
+    mutant!("opened-unjudged": "open_intents takes any request",
         caught by schedules_upstreams::an_opening_behind_a_seal_is_stale, which says "Admitted",
-        "open_intents": "ELSIF p_token[i] <> fence.token THEN" => "ELSIF p_token[i] > fence.token THEN",
-    ),
-    mutant!("opened-with-higher-token": "a token is good if it is not below the one sealed last (`>=` for `=`)",
-        caught by schedules_rule::a_token_that_was_never_sealed_is_unknown_to_every_act, which says "Admitted",
-        "open_intents": "ELSIF p_token[i] <> fence.token THEN" => "ELSIF p_token[i] < fence.token THEN",
-    ),
-    mutant!("opened-below-the-floor": "the floor is not looked at",
-        caught by schedules_place::an_opening_that_waits_while_the_floor_rises_is_void, which says "Admitted",
-        "open_intents": "ELSIF p_token[i] <= guard.floor THEN" => "ELSIF false THEN",
-    ),
-    mutant!("opened-while-draining": "a token that is not in force yet is good for upstreams",
-        caught by schedules_rows::a_token_that_is_not_in_force_is_good_for_nothing, which says "Admitted",
-        "open_intents": "ELSIF fence.hold = 'draining' THEN" => "ELSIF false THEN",
-    ),
-    mutant!("opened-out-of-sequence": "a sequence number may come twice",
-        caught by conformance::drains::an_intent_is_judged_like_a_write::on_postgres, which says "Admitted",
-        "open_intents": "ELSIF p_seq[i] <= fence.last_seq THEN" => "ELSIF p_seq[i] < fence.last_seq THEN",
+        "open_intents": "IF verdict = 'older' THEN" => "verdict := NULL; IF verdict = 'older' THEN",
     ),
     mutant!("opened-though-buried": "a buried id is not looked up, so a first sending that comes late is forwarded",
         caught by conformance::drains::a_lost_answer_to_an_opening_is_found::on_postgres, which says "Admitted",
@@ -117,10 +101,6 @@ pub const MUTANTS: &[Mutant] = &[
                 PERFORM acts.bury('operation', p_operation[i], t);
             ELSIF" => "PERFORM acts.bury('operation', p_operation[i], t);
             IF NOT p_drained[i] AND",
-    ),
-    mutant!("opened-while-frozen": "a frozen resource takes writes to upstreams",
-        caught by schedules_rule::a_frozen_resource_is_refused_by_every_act, which says "left: Admitted",
-        "open_intents": "ELSIF fence.frozen IS NOT NULL THEN" => "ELSIF false THEN",
     ),
     mutant!("opened-after-a-due-break": "a break counts once it is stored, not once it is due",
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: Admitted",

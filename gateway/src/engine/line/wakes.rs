@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Wakes {
-    /// What of this has to be looked at now; the rest will be, when the look under way has ended.
+    /// Which of these to look at now. The others are looked at again when the look under way has ended.
     pub(super) fn begin(&self, resources: Vec<ResourceName>) -> Vec<ResourceName> {
         let mut state = self.state();
         let mut now = Vec::new();

@@ -17,7 +17,7 @@ use super::session::{Sessions, unreadable};
 use super::{attempt, wait_ms};
 use crate::ledger::time;
 
-/// What `fencegate.commit` and `fencegate.commit_plain` return per item.
+/// What `acts.commit` and `acts.commit_plain` return per item.
 #[derive(FromRow)]
 pub(super) struct CommitRow {
     verdict: String,

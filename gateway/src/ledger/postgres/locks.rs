@@ -54,7 +54,7 @@ fn fence(kind: SealKind) -> Option<(Option<i64>, bool)> {
     }
 }
 
-/// What `fencegate.seal` and `fencegate.seal_plain` return per item.
+/// What `acts.seal` and `acts.seal_plain` return per item.
 #[derive(FromRow)]
 pub(super) struct SealRow {
     verdict: String,

@@ -22,7 +22,7 @@ use crate::ledger::{resource_name, time};
 /// How long these acts wait for rows that somebody else has locked: nothing else waits for them.
 const WAIT_MS: i32 = 500;
 
-/// What `fencegate.open_intents` returns per item.
+/// What `acts.open_intents` returns per item.
 #[derive(FromRow)]
 struct OpenRow {
     verdict: String,
