@@ -3,17 +3,18 @@
 .PHONY: help quick test all long
 
 help:
-	@echo 'make quick          lints, unit tests, conformance on memory and SQLite: no servers'
+	@echo 'make quick          lints, unit tests, conformance on memory and SQLite: no Postgres, no etcd'
 	@echo 'make test NAME=...  the end-to-end tests whose names contain NAME: real Postgres and etcd'
 	@echo 'make all            installs what is missing, then all checks and tests, as CI does'
 	@echo 'make long           what takes hours: before a release'
 
-# No test here starts a server.
+# No test here starts Postgres or etcd.
 quick:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --locked --quiet -p fencegate-wire -p fence-core -p fencegate -p fencegate-client --lib
-	cargo test --locked --quiet -p fence-tests --test it -- in_memory on_sqlite
+	cargo test --locked --quiet -p fencegate-client --test vectors
+	cargo test --locked --quiet -p fence-tests --test it -- ::in_memory ::on_sqlite
 
 test:
 	@test -n '$(NAME)' || { echo 'which ones? make test NAME=a_part_of_their_names'; exit 2; }

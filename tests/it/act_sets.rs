@@ -122,8 +122,11 @@ async fn older_acts_are_dropped_once_they_are_retired() {
     ledger.execute(older).await;
     assert_eq!(retire_older(&ledger.options()).await.unwrap(), [0]);
     assert_eq!(retire_older(&ledger.options()).await.unwrap(), [0i64; 0]);
-    let left = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'fencegate_acts_%'";
+    // The name stays taken.
+    let left = "SELECT count(*) FROM pg_namespace WHERE nspname = 'fencegate_acts_0'";
     assert_eq!(ledger.number(left).await, 1);
+    let left = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencegate_acts_0'::regnamespace";
+    assert_eq!(ledger.number(left).await, 0);
     // Its own are not.
     gateway.client().acquire("job:1", "10m").await;
 }
@@ -141,8 +144,96 @@ async fn whoever_does_not_own_the_schema_says_who_is_to_bring_it_up_to_date() {
     let url = ledger.postgres.url(&ledger.database);
     let options: sqlx::postgres::PgConnectOptions =
         url.replace("postgres@", &format!("{role}@")).parse().unwrap();
+    let refused = migrate(&options).await.unwrap_err().to_string();
+    assert!(refused.contains("may not use the acts"), "{refused}");
+    let usage = format!("GRANT USAGE ON SCHEMA fencegate_acts_{NUMBER} TO {role}");
+    ledger.execute(&usage).await;
     migrate(&options).await.unwrap();
     ledger.execute("UPDATE fencegate.act_sets SET digest = 'another'").await;
     let refused = migrate(&options).await.unwrap_err().to_string();
     assert!(refused.contains("as its owner"), "{refused}");
+}
+
+#[tokio::test]
+async fn acts_belong_to_whom_the_tables_belong_to_whoever_installs_them() {
+    let ledger = Ledger::new().await;
+    let owner = format!("owner_{}", random_id().simple());
+    // Also where a superuser has made one of the functions their own, and granted it on.
+    let other = format!(
+        "CREATE ROLE {owner} LOGIN; ALTER SCHEMA fencegate OWNER TO {owner};
+         DO $$ DECLARE it record; BEGIN
+             FOR it IN SELECT c.oid::regclass AS name FROM pg_class c
+                       WHERE c.relnamespace = 'fencegate'::regnamespace AND c.relkind = 'r' LOOP
+                 EXECUTE format('ALTER TABLE %s OWNER TO {owner}', it.name);
+             END LOOP;
+             FOR it IN SELECT p.oid::regprocedure AS name FROM pg_proc p
+                       WHERE p.pronamespace = 'fencegate'::regnamespace
+                         AND p.proname <> 'timeline_history' LOOP
+                 EXECUTE format('ALTER FUNCTION %s OWNER TO {owner}', it.name);
+             END LOOP;
+         END $$"
+    );
+    ledger.execute(&other).await;
+    // The acts are still those of the superuser: they are made anew, as the owner's.
+    migrate(&ledger.options()).await.unwrap();
+    let strangers = format!(
+        "SELECT count(*) FROM pg_proc p
+         WHERE p.pronamespace::regnamespace::text LIKE 'fencegate%'
+           AND p.proname <> 'timeline_history' AND pg_get_userbyid(p.proowner) <> '{owner}'"
+    );
+    assert_eq!(ledger.number(&strangers).await, 0);
+    let gateway = ledger.settings.clone().start().await;
+    let lock = gateway.client().acquire("job:1", "10m").await;
+    let mut connection = ledger.postgres.connect(&ledger.database).await;
+    let guard = format!("SELECT fencegate.guard('job:1', {})", lock.token);
+    crate::forced::run(&mut connection, &guard).await;
+    // The owner itself may install them, too.
+    ledger.execute("UPDATE fencegate.act_sets SET digest = 'another'").await;
+    ledger.execute(&format!("GRANT CREATE ON DATABASE {} TO {owner}", ledger.database)).await;
+    let url = ledger.postgres.url(&ledger.database).replace("postgres@", &format!("{owner}@"));
+    migrate(&url.parse().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gateway_whose_acts_are_gone_stops_and_a_start_installs_them() {
+    let ledger = Ledger::new().await;
+    let mut gateway = ledger.settings.clone().start().await;
+    // As after a restore to before they were installed.
+    let gone =
+        format!("DELETE FROM fencegate.act_sets; DROP SCHEMA fencegate_acts_{NUMBER} CASCADE");
+    ledger.execute(&gone).await;
+    let status = gateway.wait_for_exit().await;
+    let log = gateway.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("are not in the ledger any more"), "{log}");
+    gateway.restart().await;
+    gateway.client().acquire("job:1", "10m").await;
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_there_is_made_whatever_its_row_says() {
+    let ledger = Ledger::new().await;
+    ledger.execute(&format!("DROP SCHEMA fencegate_acts_{NUMBER} CASCADE")).await;
+    let gateway = ledger.settings.clone().start().await;
+    gateway.client().acquire("job:1", "10m").await;
+}
+
+#[tokio::test]
+async fn acts_that_somebody_looks_at_are_retired_and_dropped_later() {
+    let ledger = Ledger::new().await;
+    let older = "CREATE SCHEMA fencegate_acts_0;
+                 CREATE VIEW fencegate_acts_0.views AS SELECT 1;
+                 INSERT INTO fencegate.act_sets (number, digest) VALUES (0, 'x');
+                 ALTER TABLE fencegate.write_guard DISABLE TRIGGER USER;
+                 UPDATE fencegate.write_guard SET acts_min = 0;
+                 ALTER TABLE fencegate.write_guard ENABLE TRIGGER USER";
+    ledger.execute(older).await;
+    let mut looking = ledger.postgres.connect(&ledger.database).await;
+    crate::forced::run(&mut looking, "BEGIN; SELECT * FROM fencegate_acts_0.views").await;
+    let refused = retire_older(&ledger.options()).await.unwrap_err().to_string();
+    assert!(refused.contains("run this again"), "{refused}");
+    let lowest = "SELECT acts_min FROM fencegate.write_guard";
+    assert_eq!(ledger.number(lowest).await, NUMBER, "they are retired all the same");
+    crate::forced::run(&mut looking, "ROLLBACK").await;
+    assert_eq!(retire_older(&ledger.options()).await.unwrap(), [0]);
 }

@@ -35,7 +35,7 @@ fn lasting(item: SealItem) -> SealItem {
     SealItem { ttl: Some(Ttl::DEFAULT), ..item }
 }
 
-/// Runs statements at the end of `fencegate.lock_fences`, which all acts call.
+/// Runs statements at the end of `acts.lock_fences`, which all acts call.
 async fn after_locking(connection: &mut PgConnection, statements: &str) {
     let rename = "ALTER FUNCTION acts.lock_fences(text[], int) RENAME TO lock_fences_only";
     run(connection, rename).await;

@@ -12,7 +12,7 @@ mod scrub;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -29,6 +29,7 @@ use crate::engine::{self, Engine, Refencing};
 use crate::http;
 use crate::http::proxy;
 use crate::http::routes::Ground;
+use crate::ledger::postgres::acts::Standing;
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
@@ -51,9 +52,9 @@ const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long answers may still go out once callers have been told that the ledger's disk failed under them.
 /// A batcher's last word takes half of it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How often it is looked whether the acts of this gateway are still there and allowed.
+const ACTS_CHECK: Duration = Duration::from_secs(5);
 /// How often the histograms fold what they gathered.
-const RETIRED_CHECK: Duration = Duration::from_secs(5);
-/// How often the metrics are tidied.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// What the gateway stands on, and what must live as long as it does.
@@ -148,9 +149,9 @@ async fn run(
     }
     let doors = doors::build(&config, &engine, metrics, ground, &soft)?;
     stop_if_broken(&broken, hard.clone());
-    let retired = CancellationToken::new();
+    let stopped = Arc::new(OnceLock::new());
     if let Some(ledger) = &parts.shared {
-        stop_if_retired(&runtime, ledger, retired.clone(), hard.clone());
+        stop_without_acts(&runtime, ledger, Arc::clone(&stopped), hard.clone());
     }
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     ready(listeners.address()?)?;
@@ -171,11 +172,17 @@ async fn run(
         raise_mark(&files.ledger, &files.mint).await?;
         files.ledger.close().await?;
     }
-    if retired.is_cancelled() {
-        bail!(
+    match stopped.get() {
+        Some(Standing::Retired) => bail!(
             "the acts of this gateway ({}) were retired by a newer one: run a newer fencegate",
             postgres::acts::NUMBER
-        );
+        ),
+        Some(Standing::Gone) => bail!(
+            "the acts of this gateway ({}) are not in the ledger any more; was it restored or failed over to before \
+             they were installed? A start installs them",
+            postgres::acts::NUMBER
+        ),
+        Some(Standing::InForce) | None => {}
     }
     if broken.is_cancelled() {
         bail!(
@@ -460,22 +467,26 @@ fn stop_if_broken(broken: &CancellationToken, hard: CancellationToken) {
     });
 }
 
-/// Stops the gateway once its acts were retired: it would refuse everything.
-fn stop_if_retired(
+/// Stops the gateway once its acts were retired or are gone: it could do nothing. A start says why, or installs them.
+fn stop_without_acts(
     runtime: &Runtime,
     ledger: &Arc<PgLedger>,
-    retired: CancellationToken,
+    stopped: Arc<OnceLock<Standing>>,
     hard: CancellationToken,
 ) {
     let (clock, ledger) = (Arc::clone(&runtime.clock), Arc::clone(ledger));
     #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
     tokio::spawn(async move {
-        // A ledger that is away says nothing.
-        while !matches!(ledger.is_retired().await, Ok(true)) {
-            clock.sleep(RETIRED_CHECK).await;
+        loop {
+            // A ledger that is away says nothing.
+            match ledger.acts_standing().await {
+                Ok(standing @ (Standing::Retired | Standing::Gone)) => {
+                    let _first = stopped.set(standing);
+                    return hard.cancel();
+                }
+                Ok(Standing::InForce) | Err(_) => clock.sleep(ACTS_CHECK).await,
+            }
         }
-        retired.cancel();
-        hard.cancel();
     });
 }
 

@@ -21,7 +21,7 @@ END $$;
 
 -- Begin upload: store the intent, unless the write is refused for good.
 --
--- One snapshot and no lock. Of what is refused here nothing can change; nothing is admitted here.
+-- No lock. Of what is refused here nothing can change; nothing is admitted here. Key and fence are of one snapshot.
 -- 1. A known idempotency key: 'known_key', and no intent.
 -- 2. Void, never granted here, stale, released, broken: refused. Whoever was given a token asks after its seal had
 --    committed (I5), so it is in the snapshot, and so is a key that took effect.

@@ -10,11 +10,11 @@ CREATE FUNCTION acts.judge(
     f_token bigint, f_lock uuid, f_hold text, f_frozen boolean, f_seq bigint)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-        WHEN p_token <= p_floor THEN 'void'
+        WHEN (p_token > p_floor) IS NOT TRUE THEN 'void'
         WHEN f_token IS NULL OR p_token > f_token THEN 'unknown'
         WHEN p_token < f_token THEN 'older'
         WHEN f_hold NOT IN ('held', 'draining') THEN f_hold
-        WHEN p_lock <> f_lock THEN 'lock_id_mismatch'
+        WHEN p_lock IS NOT NULL AND p_lock IS DISTINCT FROM f_lock THEN 'lock_id_mismatch'
         WHEN f_frozen THEN 'frozen'
         WHEN f_hold = 'draining' THEN 'draining'
         WHEN p_seq <= f_seq THEN 'sequence_out_of_order'

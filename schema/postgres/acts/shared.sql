@@ -148,7 +148,9 @@ BEGIN
             PERFORM fencegate.refuse('FG410', 'resource-draining: effects of older tokens are under way',
                 format('resource %s', item.resource), 'Wait until the lock has been granted.');
         ELSE
-            NULL;
+            IF why IS NOT NULL THEN
+                RAISE EXCEPTION 'a verdict that nobody knows: %', why;
+            END IF;
         END CASE;
     END LOOP;
 

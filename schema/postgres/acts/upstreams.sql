@@ -9,6 +9,9 @@ DECLARE
 BEGIN
     LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
     SELECT * INTO guard FROM fencegate.write_guard;
+    IF guard.acts_min > acts.number() THEN
+        PERFORM acts.refuse_retired();
+    END IF;
     INSERT INTO fencegate.drained_upstreams AS d
         (name, resource_prefix, max_effect_delay_ms, doubt_floor, doubt_since)
     SELECT u.name, u.prefix, u.delay_ms, CASE WHEN guard.generation > 0 THEN guard.floor END,

@@ -126,7 +126,7 @@ CREATE TABLE fencegate.locks (
     resources   text[] NOT NULL,
     token       bigint NOT NULL,
     owner       text   NOT NULL,
-    ttl_ms      bigint NOT NULL,          -- fencegate.infinite_ms() for ever
+    ttl_ms      bigint NOT NULL,          -- 3153600000000 (100 years) for ever
     acquired_at timestamptz NOT NULL,
     hold_until  timestamptz,              -- when it must have ended, however often it is renewed
     metadata    fencegate.lock_metadata NOT NULL DEFAULT '{}',

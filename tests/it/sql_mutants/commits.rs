@@ -1,4 +1,4 @@
-//! Mutants of `fencegate.commit_many`: a commit over several resources that is not all or nothing.
+//! Mutants of `acts.commit_many`: a commit over several resources that is not all or nothing.
 
 use fence_tests::mutants::Edit;
 

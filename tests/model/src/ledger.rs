@@ -3,7 +3,7 @@
 //!
 //! What is abstracted is time and place. The clock stands still: a lock expires, and a break comes due,
 //! when the model says so, at any moment, which covers every clock there could be (I14). The timeline of
-//! the server is a number that the models compare as `fencegate.assert_place` does.
+//! the server is a number that the models compare as `acts.assert_place` does.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};

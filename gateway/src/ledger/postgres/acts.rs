@@ -50,6 +50,17 @@ pub struct Installed {
     pub is_there: bool,
 }
 
+/// Whether a gateway may go on with the acts that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It may.
+    InForce,
+    /// They were retired: they refuse everything.
+    Retired,
+    /// They are not there: the ledger went back to before they were installed, say.
+    Gone,
+}
+
 /// SQL that names the acts' schema as their files do, `acts.`, for this binary.
 pub fn named(sql: &str) -> String {
     let (mut named, mut rest) = (String::with_capacity(sql.len() + sql.len() / 8), sql);
@@ -74,26 +85,61 @@ fn digest() -> String {
     hex::encode(Sha256::digest(text()))
 }
 
-/// What acts the ledger has.
+/// What acts the ledger has. They are there if their schema is, too, and belongs to whom the tables belong to.
 pub async fn installed(connection: &mut PgConnection) -> sqlx::Result<Installed> {
     let query = "SELECT (SELECT w.acts_min FROM fencegate.write_guard w),
                         coalesce((SELECT max(a.number) FROM fencegate.act_sets a), 0),
-                        EXISTS (SELECT FROM fencegate.act_sets a WHERE a.number = $1 AND a.digest = $2)";
-    let query = sqlx::query_as(query).bind(NUMBER).bind(digest());
+                        EXISTS (SELECT FROM fencegate.act_sets a
+                                JOIN pg_namespace n ON n.nspname = $3
+                                JOIN pg_namespace f ON f.nspname = 'fencegate' AND f.nspowner = n.nspowner
+                                WHERE a.number = $1 AND a.digest = $2)";
+    let query = sqlx::query_as(query).bind(NUMBER).bind(digest()).bind(acts!());
     let (lowest, newest, is_there) = query.fetch_one(connection).await?;
     Ok(Installed { lowest, newest, is_there })
 }
 
+/// Whether this role may look into the schema of the acts.
+pub async fn may_be_used(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    let query = "SELECT has_schema_privilege($1, 'USAGE')";
+    sqlx::query_scalar(query).bind(acts!()).fetch_one(connection).await
+}
+
+/// Acts as this role, named as SQL names it, until the transaction ends.
+pub async fn become_role(connection: &mut PgConnection, role: &str) -> sqlx::Result<()> {
+    connection.execute(AssertSqlSafe(format!("SET LOCAL ROLE {role}"))).await.map(drop)
+}
+
+/// An empty schema of that name, in the place of what is there. Only whoever connects may make one, not the owner.
+async fn make_anew(connection: &mut PgConnection, schema: &str, owner: &str) -> sqlx::Result<()> {
+    let anew = format!(
+        "SET LOCAL ROLE NONE;
+         DROP SCHEMA IF EXISTS {schema} CASCADE;
+         CREATE SCHEMA {schema} AUTHORIZATION {owner};
+         SET LOCAL ROLE {owner}"
+    );
+    connection.execute(AssertSqlSafe(anew)).await.map(drop)
+}
+
 /// Puts the acts of this binary in the place of what is there under their number, in the transaction of the caller, who
 /// has seen to it that no other does, and that none are newer: what is in schema `fencegate` is that of the newest.
-pub async fn install(connection: &mut PgConnection) -> sqlx::Result<()> {
+/// All of it is the owner's. Nobody else may execute a function, unless it is one that a superuser made their own.
+pub async fn install(connection: &mut PgConnection, owner: &str) -> sqlx::Result<()> {
     let (schema, text) = (acts!(), text());
+    make_anew(connection, schema, owner).await?;
     let all = format!(
-        "DROP SCHEMA IF EXISTS {schema} CASCADE;
-         CREATE SCHEMA {schema};
-         SET LOCAL check_function_bodies = off;
+        "SET LOCAL check_function_bodies = off;
          {text}
-         REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema}, fencegate FROM PUBLIC;"
+         REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC;
+         DO $do$
+         DECLARE
+             routine regprocedure;
+         BEGIN
+             FOR routine IN SELECT p.oid FROM pg_proc p
+                            WHERE p.pronamespace = 'fencegate'::regnamespace
+                              AND pg_has_role(p.proowner, 'MEMBER') LOOP
+                 EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', routine);
+             END LOOP;
+         END $do$;"
     );
     connection.execute(AssertSqlSafe(all)).await?;
     let note = "INSERT INTO fencegate.act_sets (number, digest) VALUES ($1, $2)
@@ -101,25 +147,47 @@ pub async fn install(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query(note).bind(NUMBER).bind(digest()).execute(connection).await.map(drop)
 }
 
-/// The lowest acts that this ledger takes.
-pub async fn lowest(connection: &mut PgConnection) -> sqlx::Result<i64> {
-    let query = "SELECT w.acts_min FROM fencegate.write_guard w";
-    sqlx::query_scalar(query).fetch_one(connection).await
+/// Whether the acts of this binary may still be used, and are there.
+pub async fn standing(connection: &mut PgConnection) -> sqlx::Result<Standing> {
+    let query =
+        "SELECT w.acts_min > $1, EXISTS (SELECT FROM fencegate.act_sets a WHERE a.number = $1)
+                 FROM fencegate.write_guard w";
+    let (is_retired, is_there) = sqlx::query_as(query).bind(NUMBER).fetch_one(connection).await?;
+    Ok(match (is_retired, is_there) {
+        (true, _) => Standing::Retired,
+        (false, true) => Standing::InForce,
+        (false, false) => Standing::Gone,
+    })
 }
 
-/// Lets older acts do nothing any more, and drops them. Waits for those that are under way. Returns their numbers.
-pub async fn retire_older(connection: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
-    // The triggers of the guards' tables wait for the acts under way.
+/// How long whoever retires older acts waits for those that are under way, and then for sessions that use them.
+const RETIRING: &str = "SELECT set_config('lock_timeout', '10s', true)";
+
+/// Lets older acts do nothing any more, once the transaction of the caller has committed. Waits for those that are
+/// under way.
+pub async fn retire_older(connection: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query(RETIRING).execute(&mut *connection).await?;
     for guard in ["seal_guard", "write_guard"] {
-        let raise = format!("UPDATE fencegate.{guard} SET acts_min = $1 WHERE acts_min < $1");
-        sqlx::query(AssertSqlSafe(raise)).bind(NUMBER).execute(&mut *connection).await?;
+        // The trigger of the table waits for the acts under way, whether a row changes or not.
+        let older = format!("SELECT EXISTS (SELECT FROM fencegate.{guard} WHERE acts_min < $1)");
+        let raise = format!("UPDATE fencegate.{guard} SET acts_min = $1");
+        let is_older = sqlx::query_scalar(AssertSqlSafe(older)).bind(NUMBER);
+        if is_older.fetch_one(&mut *connection).await? {
+            sqlx::query(AssertSqlSafe(raise)).bind(NUMBER).execute(&mut *connection).await?;
+        }
     }
+    Ok(())
+}
+
+/// Drops the acts that are retired; returns their numbers. Their schemas stay, empty, so that nobody else takes a name
+/// under which a gateway that stood still may yet look for its acts.
+pub async fn drop_retired(connection: &mut PgConnection, owner: &str) -> sqlx::Result<Vec<i64>> {
+    sqlx::query(RETIRING).execute(&mut *connection).await?;
     let older = "DELETE FROM fencegate.act_sets WHERE number < $1 RETURNING number";
     let older: Vec<i64> =
         sqlx::query_scalar(older).bind(NUMBER).fetch_all(&mut *connection).await?;
     for number in &older {
-        let drop = format!("DROP SCHEMA IF EXISTS fencegate_acts_{number} CASCADE");
-        connection.execute(AssertSqlSafe(drop)).await?;
+        make_anew(connection, &format!("fencegate_acts_{number}"), owner).await?;
     }
     Ok(older)
 }

@@ -15,7 +15,7 @@ use super::session::unreadable;
 use super::{PgLedger, attempt, reads, wait_ms};
 use crate::ledger::{did, time};
 
-/// What `fencegate.commit_many` returns: per resource, or once.
+/// What `acts.commit_many` returns: per resource, or once.
 #[derive(FromRow)]
 struct CommitRow {
     verdict: String,

@@ -1,4 +1,4 @@
-//! The history of a resource, and the feed of committed writes, which `0009_events.sql` numbers.
+//! The history of a resource, and the feed of committed writes, which `acts/events.sql` numbers.
 
 use fence_core::ResourceName;
 use fence_core::ports::{

@@ -206,7 +206,7 @@ async fn seal_any(
     sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
-/// What `fencegate.renew` returns per item.
+/// What `acts.renew` returns per item.
 #[derive(FromRow)]
 struct RenewRow {
     verdict: String,
@@ -281,7 +281,7 @@ pub(super) async fn renew(
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `fencegate.release` and `fencegate.release_plain` return per item.
+/// What `acts.release` and `acts.release_plain` return per item.
 #[derive(FromRow)]
 pub(super) struct ReleaseRow {
     verdict: String,
@@ -350,7 +350,7 @@ async fn release_any(
     sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
-/// What `fencegate.break_locks` returns per item.
+/// What `acts.break_locks` returns per item.
 #[derive(FromRow)]
 struct BreakRow {
     verdict: String,

@@ -54,6 +54,17 @@ pub enum MigrationError {
          as its owner"
     )]
     NotOwner,
+    /// The acts are there, and the role may not call them.
+    #[error(
+        "the role of this gateway does not own the Postgres schema and may not use the acts: grant it what is in the \
+         schemas fencegate and {0}"
+    )]
+    NoRights(&'static str),
+    /// The older acts can do nothing any more; somebody still looks at them.
+    #[error(
+        "the older acts are retired, but still in use by a session: run this again to drop them"
+    )]
+    StillInUse,
     /// A migration failed, or was changed after it had been applied.
     #[error("migrate the Postgres schema: {0}")]
     Migration(#[from] MigrateError),
@@ -81,9 +92,23 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<i64, MigrationError> 
 /// The ledger is not up to date, or may not be changed.
 pub async fn retire_older(options: &PgConnectOptions) -> Result<Vec<i64>, MigrationError> {
     let mut connection = prepared(options).await?;
+    let owner = match owner(&mut connection).await? {
+        Some((owner, true)) => owner,
+        _ => return Err(MigrationError::NotOwner),
+    };
+    // 1. From this commit on they do nothing.
     let mut transaction = connection.begin().await?;
+    acts::become_role(&mut transaction, &owner).await?;
+    acts::retire_older(&mut transaction).await?;
+    transaction.commit().await?;
+    // 2. Apart from that, since a session that looks at their views may keep them for long.
+    let mut transaction = connection.begin().await?;
+    acts::become_role(&mut transaction, &owner).await?;
     lock(&mut transaction).await?;
-    let older = acts::retire_older(&mut transaction).await?;
+    let older = match acts::drop_retired(&mut transaction, &owner).await {
+        Err(error) if is_lock_timeout(&error) => return Err(MigrationError::StillInUse),
+        older => older?,
+    };
     transaction.commit().await?;
     connection.close().await?;
     Ok(older)
@@ -103,19 +128,17 @@ async fn prepared(options: &PgConnectOptions) -> Result<PgConnection, MigrationE
 /// One transaction, so that the lock of the table is held until all is there.
 async fn apply(connection: &mut PgConnection) -> Result<(), MigrationError> {
     let mut transaction = connection.begin().await?;
-    // Whoever made the schema for the gateway need not let it make others.
-    let owned: Option<bool> = sqlx::query_scalar(
-        "SELECT pg_has_role(n.nspowner, 'USAGE') FROM pg_namespace n WHERE n.nspname = 'fencegate'",
-    )
-    .fetch_optional(&mut *transaction)
-    .await?;
-    match owned {
-        Some(true) => {}
-        Some(false) => return check(&mut transaction).await,
+    let owner = match owner(&mut transaction).await? {
+        Some((owner, true)) => owner,
+        Some((_, false)) => return check(&mut transaction).await,
+        // Whoever made the schema for the gateway need not let it make this one.
         None => {
             sqlx::query("CREATE SCHEMA fencegate").execute(&mut *transaction).await?;
+            owner(&mut transaction).await?.map(|(owner, _)| owner).unwrap_or_default()
         }
-    }
+    };
+    // Whoever runs this, all of it is its owner's: `guard()` calls the acts with the owner's rights.
+    acts::become_role(&mut transaction, &owner).await?;
     transaction.ensure_migrations_table(TABLE).await?;
     lock(&mut transaction).await?;
     MIGRATOR.run(&mut *transaction).await?;
@@ -127,10 +150,17 @@ async fn apply(connection: &mut PgConnection) -> Result<(), MigrationError> {
         return Err(MigrationError::SchemaNewer(newest));
     }
     if !is_there {
-        acts::install(&mut transaction).await?;
+        acts::install(&mut transaction, &owner).await?;
     }
     transaction.commit().await?;
     Ok(())
+}
+
+/// Who owns the schema, if it is there, as SQL names the role; and whether this role may act for it.
+async fn owner(connection: &mut PgConnection) -> Result<Option<(String, bool)>, sqlx::Error> {
+    let query = "SELECT quote_ident(pg_get_userbyid(n.nspowner)), pg_has_role(n.nspowner, 'MEMBER')
+                 FROM pg_namespace n WHERE n.nspname = 'fencegate'";
+    sqlx::query_as(query).fetch_optional(connection).await
 }
 
 /// That all is there, for a role that may not change it.
@@ -143,10 +173,15 @@ async fn check(connection: &mut PgConnection) -> Result<(), MigrationError> {
     if lowest > acts::NUMBER {
         return Err(MigrationError::Retired(lowest));
     }
-    match is_there && count == i64::try_from(versions.len()).unwrap_or(i64::MAX) {
+    if !is_there && newest > acts::NUMBER {
+        return Err(MigrationError::SchemaNewer(newest));
+    }
+    if !is_there || count != i64::try_from(versions.len()).unwrap_or(i64::MAX) {
+        return Err(MigrationError::NotOwner);
+    }
+    match acts::may_be_used(connection).await? {
         true => Ok(()),
-        false if newest > acts::NUMBER => Err(MigrationError::SchemaNewer(newest)),
-        false => Err(MigrationError::NotOwner),
+        false => Err(MigrationError::NoRights(acts!())),
     }
 }
 
@@ -159,6 +194,10 @@ async fn lock(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         .await?;
     sqlx::query("SELECT set_config('lock_timeout', '0', true)").execute(&mut *connection).await?;
     Ok(())
+}
+
+fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("55P03")
 }
 
 /// A schema, a table, or a row of the catalogue.

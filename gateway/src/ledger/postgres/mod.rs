@@ -69,14 +69,14 @@ impl PgLedger {
         self.sessions.check().await
     }
 
-    /// Whether the acts of this gateway were retired: it can do nothing any more.
+    /// Whether this gateway may go on with the acts that it has.
     ///
     /// # Errors
     /// The ledger does not answer.
-    pub async fn is_retired(&self) -> Result<bool, LedgerError> {
+    pub async fn acts_standing(&self) -> Result<acts::Standing, LedgerError> {
         let mut session = self.sessions.take().await?;
-        let answer = self.sessions.answer(acts::lowest(&mut session.connection)).await;
-        Ok(self.sessions.settle(session, answer)? > acts::NUMBER)
+        let answer = self.sessions.answer(acts::standing(&mut session.connection)).await;
+        self.sessions.settle(session, answer)
     }
 }
 
