@@ -8,6 +8,7 @@ mod doors;
 mod memory;
 mod refence;
 mod scrub;
+mod stops;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,11 +50,6 @@ const SWEEP_ROWS_MAX: i64 = 1000;
 const LEDGER_PAUSE: Duration = Duration::from_millis(500);
 /// How often the mark of ledger and mint is raised.
 const MARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long answers may still go out once callers have been told that the ledger's disk failed under them.
-/// A batcher's last word takes half of it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// How often it is looked whether the acts of this gateway are still there and allowed.
-const ACTS_CHECK: Duration = Duration::from_secs(5);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
@@ -145,13 +141,13 @@ async fn run(
     upkeep(&runtime, metrics.clone(), soft.clone());
     if let Some(files) = &parts.embedded {
         keep_marking(&runtime, files, soft.clone());
-        stop_if_disk_fails(&runtime, &config, files, hard.clone());
+        stops::if_disk_fails(&runtime, &config, files, hard.clone());
     }
     let doors = doors::build(&config, &engine, metrics, ground, &soft)?;
-    stop_if_broken(&broken, hard.clone());
+    stops::if_broken(&broken, hard.clone());
     let stopped = Arc::new(OnceLock::new());
     if let Some(ledger) = &parts.shared {
-        stop_without_acts(&runtime, ledger, Arc::clone(&stopped), hard.clone());
+        stops::without_acts(&runtime, ledger, Arc::clone(&stopped), hard.clone());
     }
     let drain = Drain::start(&runtime, &config, &soft, &hard);
     ready(listeners.address()?)?;
@@ -435,59 +431,6 @@ fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToke
         }
     };
     runtime.spawn.spawn_lasting("mark", Box::pin(task));
-}
-
-/// Stops the gateway once the ledger's disk has failed, when the callers of the act that found out have been
-/// told that nothing is known of it.
-fn stop_if_disk_fails(
-    runtime: &Runtime,
-    config: &Config,
-    files: &Arc<Embedded>,
-    hard: CancellationToken,
-) {
-    let (clock, files) = (Arc::clone(&runtime.clock), Arc::clone(files));
-    // Callers are told when their time is over.
-    let told = config.request_timeout + LAST_ANSWERS;
-    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
-    tokio::spawn(async move {
-        files.ledger.disk_failed().await;
-        clock.sleep(told).await;
-        hard.cancel();
-    });
-}
-
-/// Stops the gateway once a task has panicked that others rely on: whoever supervises the process starts it again,
-/// and a part that does nothing any more would be noticed by nobody.
-fn stop_if_broken(broken: &CancellationToken, hard: CancellationToken) {
-    let broken = broken.clone();
-    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
-    tokio::spawn(async move {
-        broken.cancelled().await;
-        hard.cancel();
-    });
-}
-
-/// Stops the gateway once its acts were retired or are gone: it could do nothing. A start says why, or installs them.
-fn stop_without_acts(
-    runtime: &Runtime,
-    ledger: &Arc<PgLedger>,
-    stopped: Arc<OnceLock<Standing>>,
-    hard: CancellationToken,
-) {
-    let (clock, ledger) = (Arc::clone(&runtime.clock), Arc::clone(ledger));
-    #[expect(clippy::disallowed_methods, reason = "must not itself be waited for")]
-    tokio::spawn(async move {
-        loop {
-            // A ledger that is away says nothing.
-            match ledger.acts_standing().await {
-                Ok(standing @ (Standing::Retired | Standing::Gone)) => {
-                    let _first = stopped.set(standing);
-                    return hard.cancel();
-                }
-                Ok(Standing::InForce) | Err(_) => clock.sleep(ACTS_CHECK).await,
-            }
-        }
-    });
 }
 
 fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {

@@ -3,8 +3,8 @@
 
 -- The schema `fencegate` itself is made by whoever runs the migrations, which keep their own table in it.
 
--- Guards: what every act checks before it does anything. Seals and writes share-lock different
--- rows, so that an epoch switch, which waits for seals, is not starved by writes.
+-- Guards: what every act checks before it does anything. Seals and writes lock different tables
+-- (ROW SHARE), so that an epoch switch, which waits for seals, is not starved by writes.
 CREATE TABLE fencegate.seal_guard (
     only_row  boolean PRIMARY KEY DEFAULT true CONSTRAINT seal_guard_only_row CHECK (only_row),
     epoch     bigint  NOT NULL,           -- rises with each new incarnation of the mint
