@@ -39,8 +39,8 @@ Exit status:
   127  the command is not there
 
 The command is told:
-  FENCE_RUN (which run it is part of), FENCE_URL, FENCE_RESOURCE (the first), FENCE_RESOURCES (all, with spaces between them), FENCE_TOKEN,
-  FENCE_LOCK_ID, FENCE_LOCK_OWNER, and the files with credentials and certificates that `fence` uses
+  FENCE_RUN (which run it is part of), FENCE_URL, FENCE_RESOURCE (the first), FENCE_RESOURCES (all, with spaces between
+  them), FENCE_TOKEN, FENCE_LOCK_ID, FENCE_LOCK_OWNER, and the files with credentials and certificates that `fence` uses
   `fence put` and the libraries write under this token.
 
 Examples:
