@@ -63,14 +63,22 @@ impl Exchange {
         Ok(())
     }
 
-    /// Answers byte by byte.
-    pub async fn trickle(&self, reply: Reply) -> Result<()> {
+    /// Answers byte by byte, as far as the first of the body; gives the others, for [`Exchange::rest`].
+    pub async fn trickle(&self, reply: Reply) -> Result<Vec<u8>> {
         self.told(&reply, "byte by byte");
-        let (head, body) = reply.bytes(&self.request);
+        let (head, mut body) = reply.bytes(&self.request);
+        let others = body.split_off(body.len().min(1));
         let end = head.len();
         for (at, byte) in head.into_iter().chain(body).enumerate() {
             self.send(vec![byte], at + 1 >= end).await?;
-            tokio::task::yield_now().await;
+        }
+        Ok(others)
+    }
+
+    /// The rest of an answer, byte by byte.
+    pub async fn rest(&self, bytes: Vec<u8>) -> Result<()> {
+        for byte in bytes {
+            self.send(vec![byte], true).await?;
         }
         self.end(Step::Finish).await;
         Ok(())
