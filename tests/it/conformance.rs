@@ -432,7 +432,6 @@ on_every_database! {
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed
     belts::a_version_without_an_operation_is_refused
-    belts::a_version_that_leaps_over_operations_is_refused
     belts::the_guard_never_falls
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence

@@ -20,8 +20,8 @@ use crate::schedules_commits::{item, sealed};
 
 /// An act that skips waits 50 ms for what it has not skipped: that must not hide what it decided on.
 pub const WAIT_LONG: &str = "
-    CREATE OR REPLACE FUNCTION acts.limit_wait(p_wait_ms int) RETURNS void LANGUAGE plpgsql
-    VOLATILE AS $$ BEGIN PERFORM set_config('lock_timeout', '30s', true); END $$";
+    CREATE OR REPLACE FUNCTION acts.limit_wait(p_wait_ms int) RETURNS text LANGUAGE plpgsql
+    VOLATILE AS $$ BEGIN RETURN set_config('lock_timeout', '30s', true); END $$";
 
 /// A resource that is being frozen, which the acts cannot see yet.
 const FREEZE: &str = "UPDATE fencegate.fences SET frozen = 'test' WHERE resource = 'a'";

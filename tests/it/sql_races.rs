@@ -56,7 +56,7 @@ async fn after_locking(connection: &mut PgConnection, statements: &str) {
 const PAUSE_BEFORE_READING: &str = "
     DO $do$
     DECLARE
-        source text := pg_get_functiondef('acts.commit'::regproc);
+        source text := pg_get_functiondef('acts.write'::regproc);
     BEGIN
         ASSERT position('-- Step 2.' IN source) > 0;
         EXECUTE replace(source, '-- Step 2.', $pause$
@@ -88,7 +88,10 @@ async fn write_beside_a_birth(patience: Patience) {
     {
         assert_eq!(ground.number(table).await, 0);
     }
-    assert_eq!(ground.number("SELECT version FROM fencegate.fences").await, 0);
+    assert_eq!(
+        ground.number("SELECT coalesce(max(version), 0) FROM fencegate.operations").await,
+        0
+    );
     assert_eq!(ground.written(put(R, grant.token.get(), "y")).await.version, Some(1));
 }
 

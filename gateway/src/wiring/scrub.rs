@@ -13,7 +13,7 @@ use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::engine::{EngineError, Scrub, ScrubProgress, ScrubReport, Standing, store_standing};
-use crate::ledger::postgres::{Fall, PgLedger, PgSettings};
+use crate::ledger::postgres::{Disorder, Fall, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{EmbeddedMint, EtcdMint};
 use crate::runtime;
@@ -140,11 +140,17 @@ async fn not_restored(config: &Config, ledger: &SqliteLedger) -> anyhow::Result<
 /// What was admitted that must not have been, if anything.
 fn fallen(falls: &[Fall]) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
-    if !falls.is_empty() {
-        writeln!(text, "writes under an older token than the write before them: {}", falls.len())?;
-    }
-    for Fall { resource, version } in falls.iter().take(LISTED_MAX) {
-        writeln!(text, "  {resource}, version {version}")?;
+    for (disorder, what) in [
+        (Disorder::OlderToken, "writes under an older token than the write before them"),
+        (Disorder::LeavesOut, "writes whose version is not the next one"),
+    ] {
+        let falls: Vec<_> = falls.iter().filter(|fall| fall.disorder == disorder).collect();
+        if !falls.is_empty() {
+            writeln!(text, "{what}: {}", falls.len())?;
+        }
+        for Fall { resource, version, .. } in falls.into_iter().take(LISTED_MAX) {
+            writeln!(text, "  {resource}, version {version}")?;
+        }
     }
     Ok(text)
 }

@@ -210,10 +210,9 @@ END $$;
 
 -- How long the locks of an act may wait. Also with p_wait_ms = 0 a row that is being inserted has to
 -- be waited for: briefly.
-CREATE FUNCTION acts.limit_wait(p_wait_ms int) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    PERFORM set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true);
-END $$;
+CREATE FUNCTION acts.limit_wait(p_wait_ms int) RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true)
+$$;
 
 CREATE FUNCTION acts.bury(p_kind text, p_id uuid, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -257,11 +256,27 @@ CREATE FUNCTION acts.unconfirmed_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $
     SELECT 60000::bigint
 $$;
 
+-- The newest operation of a resource: its version is that of the resource, and its number the highest under its token.
+CREATE FUNCTION acts.newest(p_resource text) RETURNS fencegate.operations LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    newest fencegate.operations;
+BEGIN
+    SELECT * INTO newest FROM fencegate.operations o WHERE o.resource = p_resource AND o.version > 0
+    ORDER BY o.version DESC LIMIT 1;
+    RETURN newest;
+END $$;
+
+CREATE FUNCTION acts.version(p_resource text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT o.version FROM fencegate.operations o WHERE o.resource = p_resource AND o.version > 0
+        ORDER BY o.version DESC LIMIT 1), 0);
+END $$;
+
 CREATE FUNCTION acts.versions(p_names text[]) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN (SELECT array_agg(coalesce(f.version, 0) ORDER BY n.position)
-    FROM unnest(p_names) WITH ORDINALITY n (name, position)
-    LEFT JOIN fencegate.fences f ON f.resource = n.name);
+    RETURN (SELECT array_agg(acts.version(n.name) ORDER BY n.position)
+    FROM unnest(p_names) WITH ORDINALITY n (name, position));
 END $$;
 
 -- Locks the fences of these locks, by id: reads their names, locks the rows.

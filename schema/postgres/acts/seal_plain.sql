@@ -48,7 +48,6 @@ DECLARE
     t         timestamptz;
     t_us      bigint;
     f_token   bigint[];
-    f_version bigint[];
     f_grants  bigint[];
     got_ids   int;
 BEGIN
@@ -62,14 +61,13 @@ BEGIN
         SELECT FROM (SELECT unnest(p_resources) AS resource) a
         WHERE (SELECT f.resource FROM fencegate.fences f WHERE f.resource = a.resource) IS NULL)
     THEN
-        SELECT array_agg(l.token ORDER BY l.i), array_agg(l.version ORDER BY l.i),
-               array_agg(l.grants + 1 ORDER BY l.i)
-        INTO f_token, f_version, f_grants
+        SELECT array_agg(l.token ORDER BY l.i), array_agg(l.grants + 1 ORDER BY l.i)
+        INTO f_token, f_grants
         FROM (
-            SELECT a.i, f.token, f.version, f.grants
+            SELECT a.i, f.token, f.grants
             FROM unnest(p_resources, p_number) WITH ORDINALITY a (resource, number, i)
             CROSS JOIN LATERAL (
-                SELECT f.token, f.version, f.grants FROM fencegate.fences f
+                SELECT f.token, f.grants FROM fencegate.fences f
                 WHERE f.resource = a.resource
                   AND acts.is_free(f, guard.base + a.number, guard.floor)
                 FOR NO KEY UPDATE SKIP LOCKED) f) l;
@@ -130,11 +128,13 @@ BEGIN
                  unnest(p_lock) AS lock, unnest(p_owner) AS owner, unnest(ttls) AS ttl_ms) a;
 
     RETURN QUERY
-    SELECT 'sealed', guard.base + a.number, t_us, a.ttl_ms, a.ttl_ms, ARRAY[a.version], NULL::text,
-           NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[], false,
+    SELECT 'sealed', guard.base + a.number, t_us, a.ttl_ms, a.ttl_ms, ARRAY[coalesce((
+               SELECT o.version FROM fencegate.operations o
+               WHERE o.resource = a.resource AND o.version > 0 ORDER BY o.version DESC LIMIT 1), 0)],
+           NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text[], NULL::bigint[], false,
            acts.flushed()
     FROM (SELECT unnest(p_number) AS number, unnest(ttls) AS ttl_ms,
-                 unnest(f_version) AS version) a;
+                 unnest(p_resources) AS resource) a;
 END $$;
 
 -- Release, for locks that are in force and that nobody waits for.

@@ -144,6 +144,7 @@ DECLARE
     got   text[];
     fence fencegate.fences;
     known fencegate.upstream_intents;
+    newest fencegate.operations;
     old   record;
 BEGIN
     guard := acts.begin_write(p_seen);
@@ -180,13 +181,16 @@ BEGIN
             verdict := 'buried';
         ELSE
             -- The rule, then the version.
+            newest := acts.newest(p_resource[i]);
             verdict := acts.judge(p_token[i], p_lock[i], p_seq[i], guard.floor, fence.token,
-                                  fence.lock_id, fence.hold, fence.frozen IS NOT NULL, fence.last_seq);
+                                  fence.lock_id, fence.hold, fence.frozen IS NOT NULL,
+                                  greatest(fence.last_seq,
+                                           CASE WHEN newest.token = fence.token THEN newest.seq END));
             IF verdict = 'older' THEN
                 old := acts.older(p_resource[i], p_token[i], fence.grants);
                 verdict := old.verdict; superseded_by := old.superseded_by;
                 at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
-            ELSIF verdict IS NULL AND p_if_version[i] <> fence.version THEN
+            ELSIF verdict IS NULL AND p_if_version[i] <> coalesce(newest.version, 0) THEN
                 verdict := 'version_mismatch';
             END IF;
         END IF;

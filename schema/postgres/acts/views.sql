@@ -18,7 +18,9 @@ SELECT f.resource,
        f.ttl_ms,
        fencegate.millis(least(f.deadline, f.break_due) - clock_timestamp()) AS remaining_ms,
        fencegate.millis(f.break_due - clock_timestamp()) AS breaks_in_ms,
-       f.version, f.objects, f.grants, f.token, f.frozen, f.protected,
+       coalesce((SELECT o.version FROM fencegate.operations o
+                 WHERE o.resource = f.resource AND o.version > 0
+                 ORDER BY o.version DESC LIMIT 1), 0) AS version, f.objects, f.grants, f.token, f.frozen, f.protected,
        (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f
 WHERE f.hold <> 'none';

@@ -67,7 +67,7 @@ CREATE DOMAIN fencegate.lock_metadata AS jsonb CONSTRAINT lock_metadata_short CH
     jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 4128);
 
 CREATE DOMAIN fencegate.operation_kind AS text CONSTRAINT operation_kind_known CHECK (
-    VALUE IN ('put', 'delete', 'delete_all', 'commit'));
+    VALUE IN ('put', 'delete', 'delete_all', 'commit', 'buried'));
 
 CREATE DOMAIN fencegate.idempotency_key AS text COLLATE "C" CONSTRAINT idempotency_key_length CHECK (
     octet_length(VALUE) BETWEEN 1 AND 255);
@@ -87,8 +87,7 @@ CREATE TABLE fencegate.fences (
     break_due   timestamptz,              -- when an operator's break takes effect
     frozen      text,                     -- why all writers are stopped
     protected   text,                     -- why the resource must not be deleted
-    version     bigint NOT NULL DEFAULT 0,
-    last_seq    bigint NOT NULL DEFAULT 0,
+    last_seq    bigint NOT NULL DEFAULT 0, -- the highest number that left no version; others stand in operations
     objects     bigint NOT NULL DEFAULT 0,
     grants      bigint NOT NULL DEFAULT 0,
     -- The highest order of a fence without a lock.
@@ -157,45 +156,18 @@ END $$;
 CREATE TRIGGER fences_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.fences
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
 
--- A version rises by the number of operation rows written with it. Their numbers are distinct, so where it
--- rises by one it is enough that the last one is there: one look for all rows of a statement, which every
--- write pays. Where it rises by more, they are counted.
-CREATE FUNCTION fencegate.check_last_operation() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    -- Not an anti-join, which could be planned to read all operations.
-    IF EXISTS (SELECT FROM after a
-               WHERE a.version > 0 AND (
-                   SELECT o.version FROM fencegate.operations o
-                   WHERE o.resource = a.resource AND o.version = a.version) IS NULL) THEN
-        RAISE EXCEPTION 'a version rises by one per operation' USING ERRCODE = 'FG012';
-    END IF;
-    RETURN NULL;
-END $$;
-
 CREATE FUNCTION fencegate.check_fence() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.resource <> OLD.resource OR NEW.token < OLD.token OR NEW.version < OLD.version
-       OR NEW.grants < OLD.grants THEN
+    IF NEW.resource <> OLD.resource OR NEW.token < OLD.token OR NEW.grants < OLD.grants THEN
         RAISE EXCEPTION 'a fence never falls' USING ERRCODE = 'FG011';
-    END IF;
-    IF NEW.version - OLD.version <> (
-           SELECT count(*) FROM fencegate.operations o
-           WHERE o.resource = NEW.resource
-             AND o.version > OLD.version AND o.version <= NEW.version) THEN
-        RAISE EXCEPTION 'a version rises by one per operation' USING ERRCODE = 'FG012';
     END IF;
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER fences_last_operation AFTER UPDATE ON fencegate.fences
-    REFERENCING NEW TABLE AS after
-    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.check_last_operation();
-
--- Only where there is something to say: the call of a function for each row would cost a write more than
--- all else that is done to its fence.
+-- Only where there is something to say: the call of a function for each row would cost a grant more than all else that
+-- is done to its fence.
 CREATE TRIGGER fences_only_rise AFTER UPDATE ON fencegate.fences FOR EACH ROW
-    WHEN (NEW.resource <> OLD.resource OR NEW.token < OLD.token OR NEW.grants < OLD.grants
-          OR NEW.version NOT BETWEEN OLD.version AND OLD.version + 1)
+    WHEN (NEW.resource <> OLD.resource OR NEW.token < OLD.token OR NEW.grants < OLD.grants)
     EXECUTE FUNCTION fencegate.check_fence();
 
 CREATE FUNCTION fencegate.check_guard() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -20,16 +20,17 @@ ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX objects_blob ON fencegate.objects (blob) WHERE blob IS NOT NULL;
 
--- One row per committed write, and one per resource of a commit, all with its id; never changed.
+-- One row per committed write, and one per resource of a commit, all with its id; never changed. And one for each write
+-- that was buried, on its first resource: it took no effect, and never will.
 CREATE TABLE fencegate.operations (
     id           uuid NOT NULL,
     resource     text COLLATE "C" NOT NULL,
-    version      bigint,                  -- NULL for a delete of nothing
+    version      bigint,                  -- the newest is that of its resource; NULL: nothing changed
     kind         fencegate.operation_kind NOT NULL,
     key          text COLLATE "C",
     generation   bigint NOT NULL,
     token        bigint NOT NULL,
-    seq          bigint,
+    seq          bigint,                  -- the highest number under its token so far
     created      boolean NOT NULL,
     size         bigint NOT NULL,
     sha256       bytea,
@@ -42,6 +43,8 @@ CREATE TABLE fencegate.operations (
 );
 
 CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resource, version);
+
+CREATE INDEX operations_buried ON fencegate.operations (committed_at) WHERE kind = 'buried';
 
 -- Which operation an idempotency key stands for.
 CREATE TABLE fencegate.idempotency_keys (

@@ -32,6 +32,13 @@ BEGIN
     RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
 END $$;
 
+-- But for burials, which are forgotten after a while.
+CREATE TRIGGER operations_only_grow BEFORE UPDATE OR TRUNCATE ON fencegate.operations
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
+
+CREATE TRIGGER operations_stay BEFORE DELETE ON fencegate.operations
+    FOR EACH ROW WHEN (OLD.kind <> 'buried') EXECUTE FUNCTION fencegate.refuse_change();
+
 CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.audit
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
 

@@ -25,8 +25,8 @@ bytes AS MATERIALIZED (
     FROM (SELECT decode(repeat('ab', 100), 'hex')) made (b)),
 fences AS (
     INSERT INTO fencegate.fences (resource, token, lock_id, owner, hold, ttl_ms, deadline, acquired_at,
-                                  renewed_at, version, objects, grants, live_token)
-    SELECT name, n, lock, 'fill', 'held', 86400000, now() + interval '24 hours', now(), now(), 1, 1, 1, n
+                                  renewed_at, objects, grants, live_token)
+    SELECT name, n, lock, 'fill', 'held', 86400000, now() + interval '24 hours', now(), now(), 1, 1, n
     FROM made ORDER BY n),
 grants AS (
     INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
@@ -49,6 +49,15 @@ operations AS (
     FROM made, bytes b ORDER BY n)
 INSERT INTO fencegate.events (number, operation)
 SELECT n - n / $3::bigint, operation FROM made ORDER BY n";
+
+/// Ledgers of gateways from before versions were those of the operations have them in the fences, too.
+const VERSIONED: &str = "
+DO $do$ BEGIN
+    IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'fencegate.fences'::regclass
+               AND a.attname = 'version' AND NOT a.attisdropped) THEN
+        ALTER TABLE fencegate.fences ALTER COLUMN version SET DEFAULT 1;
+    END IF;
+END $do$";
 
 /// What the numbering of events and the mint have to know of them: both have come so far.
 const MARKS: &str = "
@@ -73,6 +82,7 @@ pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u
         postgres.execute("postgres", &format!("ALTER SYSTEM SET {setting}")).await;
     }
     postgres.execute("postgres", "SELECT pg_reload_conf()").await;
+    postgres.execute(database, VERSIONED).await;
     let chunks: Vec<u64> = (0..resources).step_by(CHUNK as usize).collect();
     let done = AtomicU64::new(0);
     let workers = (0..SIDE_BY_SIDE).map(async |worker| {

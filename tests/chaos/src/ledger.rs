@@ -66,7 +66,8 @@ impl Held {
         let rows = sqlx::query(
             "SELECT o.*, k.key AS idempotency_key FROM fencegate.operations o
              LEFT JOIN fencegate.idempotency_keys k
-                    ON k.resource = o.resource AND k.operation = o.id",
+                    ON k.resource = o.resource AND k.operation = o.id
+             WHERE o.kind <> 'buried'",
         )
         .fetch_all(&mut *connection)
         .await

@@ -302,9 +302,12 @@ impl Scene {
         let generation = sqlx::query_scalar("SELECT generation FROM fencegate.write_guard")
             .fetch_one(&mut connection)
             .await?;
-        let kept = sqlx::query("SELECT resource, version FROM fencegate.fences")
-            .fetch_all(&mut connection)
-            .await?;
+        let kept = sqlx::query(
+            "SELECT f.resource, coalesce(max(o.version), 0) FROM fencegate.fences f
+             LEFT JOIN fencegate.operations o ON o.resource = f.resource GROUP BY f.resource",
+        )
+        .fetch_all(&mut connection)
+        .await?;
         let kept = kept.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
         self.book.rollback(died_at, generation, kept.collect::<Result<_>>()?);
         let port = pair.standby.port();

@@ -112,7 +112,7 @@ fn each_mutant_is_caught() {
 #[test]
 fn an_edit_that_changes_nothing_is_not_noticed() {
     const NOTHING: &[Edit] = &[
-        Edit { function: "commit", from: "-- Step 2.", to: "-- Still step 2." },
+        Edit { function: "write", from: "-- Step 2.", to: "-- Still step 2." },
         Edit { function: "seal", from: "END $function$", to: "END; $function$" },
     ];
     let test = schedules::a_write_with_the_old_token_behind_a_seal_is_stale;
@@ -121,7 +121,7 @@ fn an_edit_that_changes_nothing_is_not_noticed() {
 
 #[test]
 fn a_mutant_of_a_text_that_is_gone_is_an_error() {
-    const GONE: &[Edit] = &[Edit { function: "commit", from: "no such text", to: "" }];
+    const GONE: &[Edit] = &[Edit { function: "write", from: "no such text", to: "" }];
     let test = schedules::a_write_with_the_old_token_behind_a_seal_is_stale;
     let error = failure_of(test, GONE).expect_err("it cannot be made");
     assert!(error.contains("it has 0 times"), "{error}");

@@ -1,70 +1,97 @@
-//! Mutants of `acts.commit` that admit what they must not.
+//! Mutants of `acts.write`: what it admits, on what it decides, and what it stores of writes on one resource.
 
 use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
 use crate::{
-    conformance, ghosts, schedules, schedules_guard, schedules_rows, schedules_skipped, sql_races,
+    conformance, ghosts, schedules, schedules_guard, schedules_plain, schedules_rows,
+    schedules_skipped, sql_races,
 };
 
-const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
+/// The fences are locked.
+pub const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
+/// The same, but so that it keeps no seal out.
+pub const LOCK_FOR_KEY_SHARE: &str = "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
+    SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resources)
+    ORDER BY f.resource FOR KEY SHARE) l;";
+/// The fences are locked, and what the objects are was read before.
+pub const LOOK_AND_LOCK: &str = "PERFORM set_config('test.past', coalesce((
+        SELECT string_agg(o.resource || '/' || o.key || '/g' || o.generation || '-v' || o.version, ' ')
+        FROM fencegate.objects o WHERE o.resource = ANY (p_resources)), ''), true);
+    got := acts.lock_fences(p_resources, p_wait_ms);";
+/// An object, as it is.
+pub const OBJECT: &str = "SELECT acts.is_as_demanded(r.demand, max(b.generation), max(b.version))
+                              FROM fencegate.objects b WHERE b.resource = r.resource AND b.key = r.object";
+/// As it was.
+pub const OBJECT_OF_THE_PAST: &str = "SELECT acts.is_as_demanded(
+        r.demand, max(substr(split_part(split_part(o, '/', 3), '-', 1), 2))::bigint,
+        max(substr(split_part(split_part(o, '/', 3), '-', 2), 2))::bigint)
+    FROM unnest(string_to_array(current_setting('test.past'), ' ')) o
+    WHERE starts_with(o, r.resource || '/' || r.object || '/')";
+/// The fences are locked, and keys were looked up before.
+pub const KEYS_AND_LOCK: &str = "PERFORM set_config('test.past', coalesce((
+        SELECT string_agg(k.operation::text, ',') FROM fencegate.idempotency_keys k
+        WHERE k.resource = ANY (p_resources) AND k.key = ANY (p_key)), ''), true);
+    got := acts.lock_fences(p_resources, p_wait_ms);";
+pub const KEY: &str = "s.key = r.key OFFSET 0";
+pub const KEY_OF_THE_PAST: &str = "s.key = r.key
+    AND s.operation::text = ANY (string_to_array(current_setting('test.past'), ',')) OFFSET 0";
+pub const KEYS: &str = "WHERE r.why IS NULL AND r.key IS NOT NULL;";
+pub const KEYS_OR_NOT: &str = "WHERE r.why IS NULL AND r.key IS NOT NULL ON CONFLICT DO NOTHING;";
+/// The rule.
+pub const JUDGE: &str = "acts.judge(p_token[i], p_lock[i], p_seq[i], p_floor, f.token, f.lock_id, f.stands, f.is_frozen,";
+pub const ADMIT: &str = "acts.judge(f.token, NULL, NULL, 0, f.token, f.lock_id, 'held', false,";
+/// Where a fence is read.
+pub const FENCE: &str = "FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0";
+pub const FENCE_THAT_IS_LOCKED: &str = "FROM fencegate.fences f
+    WHERE f.resource = p_resource[i] AND (p_got IS NULL OR f.resource = ANY (p_got)) OFFSET 0";
+pub const BUSY: &str = "f.resource IS NOT NULL AND f.resource <> ALL (p_got)";
+pub const DUE: &str =
+    "CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= p_now THEN 'broken'";
+pub const RERUN: &str = "AND item.attempt > 0";
+/// Where a burial is, and where no ghost comes by.
+const GRAVE: &str = "SELECT min(r COLLATE \"C\")";
+const ELSEWHERE: &str = "SELECT 'elsewhere' || min(r COLLATE \"C\")";
+pub const DELETE: &str = "AND o.resource = r.resource AND o.key = r.object;";
+pub const DELETE_EVERYWHERE: &str = "AND o.key = r.object;";
+/// The rounds of a batch.
+const ROUNDS: &str = "FOREACH z IN ARRAY p_ends LOOP";
+const ONE_ROUND: &str = "FOREACH z IN ARRAY p_ends[cardinality(p_ends):] LOOP";
 
 pub const MUTANTS: &[Mutant] = &[
-    mutant!("object-condition-in-the-lock": "the versions of objects are read by the statement that locks the fences",
+    mutant!("object-condition-in-the-lock": "the versions of objects are read before the fences are locked",
         caught by schedules::of_two_writes_with_one_token_and_one_if_match_one_wins, which says "not refused: Applied",
-        "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
-        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
-            FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
-                         array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
-                  FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
-                  LEFT JOIN fencegate.objects b
-                         ON b.resource = p_resources[p.resource] AND b.key = p.key) x;",
+        "judged_further": OBJECT => OBJECT_OF_THE_PAST,
+        "write": LOCK => LOOK_AND_LOCK,
     ),
     mutant!("object-absent-in-the-lock": "the same, for a write that wants no object there",
         caught by schedules::of_two_writes_that_want_no_object_there_one_wins, which says "not refused: Applied",
-        "commit": "IF cardinality(p_objects) > 0 THEN" => "IF false THEN",
-        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.tags, x.blobs INTO got, o_tag, o_blob
-            FROM (SELECT array_agg('g' || b.generation || '-v' || b.version ORDER BY p.i) AS tags,
-                         array_agg(b.blob IS NOT NULL ORDER BY p.i) AS blobs
-                  FROM unnest(p_objects, p_object_resource) WITH ORDINALITY p (key, resource, i)
-                  LEFT JOIN fencegate.objects b
-                         ON b.resource = p_resources[p.resource] AND b.key = p.key) x;",
+        "judged_further": OBJECT => OBJECT_OF_THE_PAST,
+        "write": LOCK => LOOK_AND_LOCK,
     ),
-    mutant!("resource-version-in-the-lock": "the version of the resource is read by the statement that locks the fences",
+    mutant!("resource-version-in-the-lock": "the version of the resource is read before the fences are locked",
         caught by schedules::of_two_writes_for_one_resource_version_one_wins, which says "not refused: Applied",
-        "commit": "r int; o int; k int;" => "past bigint[]; r int; o int; k int;",
-        "commit": "p_if_version[i] <> f_version[r]" => "p_if_version[i] <> past[r]",
-        "commit": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.versions INTO got, past
-            FROM (SELECT array_agg(f.version ORDER BY p.i) AS versions
-                  FROM unnest(p_resources) WITH ORDINALITY p (name, i)
-                  LEFT JOIN fencegate.fences f ON f.resource = p.name) x;",
+        "judged": "p_if_version[i] <> coalesce(n.version, 0)" => "p_if_version[i] <> current_setting('test.past')::bigint",
+        "write": LOCK => "PERFORM set_config('test.past', acts.version(p_resources[1])::text, true);
+            got := acts.lock_fences(p_resources, p_wait_ms);",
     ),
     mutant!("key-before-the-lock": "idempotency keys are looked up before the fences are locked, and a key that is there is no error",
         caught by schedules::of_two_writes_with_one_key_one_takes_effect_and_the_other_replays_it, which says "not replayed: Applied",
-        "commit": "IF cardinality(p_keys) > 0 THEN" => "IF false THEN",
-        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 ON CONFLICT DO NOTHING;",
-        "commit": LOCK => "IF cardinality(p_keys) > 0 THEN
-                SELECT array_agg(s.operation ORDER BY p.i), array_agg(s.fingerprint ORDER BY p.i)
-                INTO k_operation, k_print
-                FROM unnest(p_keys, p_key_resource) WITH ORDINALITY p (key, resource, i)
-                LEFT JOIN fencegate.idempotency_keys s
-                       ON s.resource = p_resources[p.resource] AND s.key = p.key;
-            END IF;
-            got := acts.lock_fences(p_resources, p_wait_ms);",
+        "judged_further": KEY => KEY_OF_THE_PAST,
+        "write": KEYS => KEYS_OR_NOT,
+        "write": LOCK => KEYS_AND_LOCK,
     ),
     mutant!("key-after-the-rule": "a known key is replayed only if its token is still good",
         caught by schedules::a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale, which says "not replayed: Refused(Stale",
-        "commit": "IF k > 0 AND k_operation[k] IS NOT NULL THEN" => "IF k > 0 AND k_operation[k] IS NOT NULL AND p_token[i] = f_token[r] THEN",
+        "judged_further": "WHEN k.fingerprint = r.fingerprint THEN 'replayed'" => "WHEN r.why IS NOT NULL THEN r.why WHEN k.fingerprint = r.fingerprint THEN 'replayed'",
     ),
-    mutant!("commit-for-key-share": "commit locks the fence FOR KEY SHARE, which keeps no seal out",
+    mutant!("write-for-key-share": "a write locks the fence FOR KEY SHARE, which keeps no seal out",
         caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
-        "commit": LOCK => "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
-            SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resources)
-            ORDER BY f.resource FOR KEY SHARE) l;",
+        "write": LOCK => LOCK_FOR_KEY_SHARE,
     ),
-    mutant!("write-unjudged": "commit takes any write that the short way has refused",
+    mutant!("write-unjudged": "any write is admitted",
         caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
-        "commit": "IF why = 'older' THEN" => "why := NULL; IF why = 'older' THEN",
+        "judged": JUDGE => ADMIT,
     ),
     mutant!("older-token-admitted": "a token below the one sealed last is admitted",
         caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
@@ -94,10 +121,6 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules::a_write_behind_a_release_is_refused_and_one_before_it_is_not, which says "not refused: Applied",
         "judge": "WHEN f_hold NOT IN ('held', 'draining') THEN f_hold" => "",
     ),
-    mutant!("due-break-ignored": "a break counts once it is stored, not once it is due",
-        caught by conformance::breaks::a_due_break_is_stored_by_whoever_acts::on_postgres, which says "not refused: Applied",
-        "commit": "AND f.break_due <= t THEN 'due'" => "AND false THEN 'due'",
-    ),
     mutant!("any-lock-id": "the lock id is not compared",
         caught by conformance::rule::a_lock_id_must_match_at_the_fence_only::on_postgres, which says "right: LockIdMismatch",
         "judge": "WHEN p_lock IS NOT NULL AND p_lock IS DISTINCT FROM f_lock THEN 'lock_id_mismatch'" => "",
@@ -110,89 +133,94 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_rows::a_token_that_is_not_in_force_is_good_for_nothing, which says "not refused: Applied",
         "judge": "WHEN f_hold = 'draining' THEN 'draining'" => "",
     ),
+    mutant!("due-break-ignored": "a break counts once it is stored, not once it is due",
+        caught by conformance::breaks::a_due_break_is_stored_by_whoever_acts::on_postgres, which says "not refused: Applied",
+        "judged": DUE => "CASE WHEN false THEN 'broken'",
+    ),
     mutant!("protected-deleted": "a protected resource may be deleted",
         caught by conformance::databases::a_protected_resource_is_not_deleted::on_postgres, which says "not refused: Applied",
-        "commit": "ELSIF p_kind[i] = 'delete_all' AND f_protected[r] THEN" => "ELSIF false THEN",
+        "judged": "THEN 'protected'" => "THEN NULL",
     ),
     mutant!("tags-without-generation": "tags of objects from before a re-fence still match",
         caught by conformance::databases::a_tag_of_an_older_generation_never_matches::on_postgres, which says "not refused: Applied",
-        "commit": "ELSE coalesce(o_tag[o] = ANY (string_to_array(p_if_object[i], ','))," => "ELSE coalesce(split_part(o_tag[o], '-', 2) = split_part(p_if_object[i], '-', 2),",
+        "is_as_demanded": "'g' || p_generation || '-v' || p_version = ANY (string_to_array(p_demand, ','))"
+            => "'v' || p_version = ANY (ARRAY(SELECT split_part(d, '-', 2) FROM unnest(string_to_array(p_demand, ',')) d))",
     ),
-    mutant!("batch-on-old-tags": "items of a batch are decided on the objects as they were before it",
-        caught by conformance::batches::of_two_equal_if_match_one_wins::on_postgres, which says "not refused: Applied",
-        "commit": "o_tag[o] := 'g' || guard.generation || '-v' || (f_version[r] + 1);" => "",
+    mutant!("batch-on-old-tags": "writes that depend on each other's objects are decided at once",
+        caught by conformance::batches::of_two_equal_if_match_one_wins::on_postgres, which says "operations_resource_version",
+        "write_rounds": ROUNDS => ONE_ROUND,
     ),
-    mutant!("batch-on-old-keys": "items of a batch do not see the keys of those before them, and a key that is there is no error",
-        caught by conformance::batches::of_two_equal_keys_one_takes_effect::on_postgres, which says "not replayed: Applied",
-        "commit": "k_operation[k] := p_operation[i];" => "",
-        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 ON CONFLICT DO NOTHING;",
+    mutant!("batch-on-old-keys": "the same, by their keys",
+        caught by conformance::batches::of_two_equal_keys_one_takes_effect::on_postgres, which says "operations_resource_version",
+        "write_rounds": ROUNDS => ONE_ROUND,
     ),
-    mutant!("batch-on-old-sequence": "items of a batch are judged by the sequence number before it",
-        caught by conformance::batches::a_sequence_falls_in_one_batch::on_postgres, which says "right: (Some(1), Some(2))",
-        "commit": "f_hold[r], f_frozen[r], f_seq[r]);" => "f_hold[r], f_frozen[r],
-            (SELECT f.last_seq FROM fencegate.fences f WHERE f.resource = p_resources[r]));",
+    mutant!("batch-on-old-sequence": "the same, by their numbers",
+        caught by conformance::batches::a_sequence_falls_in_one_batch::on_postgres, which says "operations_resource_version",
+        "write_rounds": ROUNDS => ONE_ROUND,
     ),
-    mutant!("batch-on-old-version": "items of a batch are judged by the version of the resource before it",
-        caught by conformance::batches::a_demanded_resource_version_sees_the_items_before::on_postgres, which says "Applied",
-        "commit": "p_if_version[i] <> f_version[r]" => "p_if_version[i] <> (SELECT f.version FROM fencegate.fences f WHERE f.resource = p_resources[r])",
+    mutant!("batch-on-old-version": "the same, by the version of the resource",
+        caught by conformance::batches::a_demanded_resource_version_sees_the_items_before::on_postgres, which says "operations_resource_version",
+        "write_rounds": ROUNDS => ONE_ROUND,
     ),
-    mutant!("batch-on-old-ids": "an operation that comes twice in a batch is not seen",
+    mutant!("batch-on-old-ids": "the same, one operation that comes twice",
         caught by conformance::reruns::one_operation_twice_in_a_batch_has_one_effect::on_postgres, which says "duplicate key",
-        "commit": "(SELECT count(DISTINCT id) < n FROM unnest(p_operation) id)" => "false",
+        "write_rounds": ROUNDS => ONE_ROUND,
+    ),
+    mutant!("first-put-stays": "of several puts of one object in a batch the first is stored",
+        caught by conformance::batches::three_puts_to_one_key_take_three_versions::on_postgres, which says "left",
+        "write": "p_last[i] IS NOT FALSE" => "p_again[i] IS NOT TRUE",
+    ),
+    mutant!("all-created": "every object counts as new",
+        caught by conformance::writes::versions_count_the_writes_of_a_resource::on_postgres, which says "left: (Some(3), true)",
+        "judged": "THEN 'c' ELSE 'r' END" => "THEN 'c' ELSE 'c' END",
     ),
     mutant!("empty-delete-forgotten": "a delete of nothing leaves no operation",
         caught by conformance::writes::the_retry_of_a_delete_of_nothing_deletes_nothing::on_postgres, which says "has no row",
-        "commit": "WHERE a.verdict = 'applied';" => "WHERE a.verdict = 'applied' AND a.version IS NOT NULL;",
+        "write": "AS i) r WHERE r_why[i] IS NULL;
+    END IF;
+    IF p_key" => "AS i) r WHERE r_why[i] IS NULL AND r_version[i] IS NOT NULL;
+    END IF;
+    IF p_key",
     ),
     mutant!("empty-delete-key-forgotten": "a delete of nothing leaves no key",
         caught by conformance::writes::the_retry_of_a_delete_of_nothing_deletes_nothing::on_postgres, which says "not replayed: Applied",
-        "commit": "WHERE a.verdict = 'applied' AND a.key > 0;" => "WHERE a.verdict = 'applied' AND a.key > 0 AND v_version[array_position(p_operation, a.id)] IS NOT NULL;",
-    ),
-    mutant!("known-id-before-the-lock": "operations are looked up before the fences are locked (the belts refuse the second effect)",
-        caught by schedules_rows::the_same_write_sent_twice_has_one_effect, which says "duplicate key",
-        "commit": "SELECT array_agg(x.id), array_agg(x.applied) INTO id_known, id_applied FROM (" => "PERFORM FROM (",
-        "commit": LOCK => "SELECT array_agg(op.id), array_agg(true) INTO id_known, id_applied
-            FROM fencegate.operations op WHERE op.id = ANY (p_operation);
-            got := acts.lock_fences(p_resources, p_wait_ms);",
+        "write": KEYS => "WHERE r.why IS NULL AND r.key IS NOT NULL AND r_version[1] IS NOT NULL;",
     ),
     mutant!("known-id-never": "an operation that took effect is not looked up, so its rerun is refused",
         caught by ghosts::a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do, which says "not applied: Refused(VersionMismatch)",
-        "commit": "SELECT op.id, true FROM fencegate.operations op WHERE op.id = ANY (p_operation)" => "SELECT NULL::uuid, true WHERE false",
+        "judged_further": "WHERE r.attempt IS NOT NULL AND o.id" => "WHERE false AND o.id",
     ),
-    mutant!("buried-id-before-the-lock": "buried ids are looked up before the fences are locked",
-        caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied",
-        "commit": "r int; o int; k int;" => "past uuid[]; r int; o int; k int;",
-        "commit": "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x" => "WHERE b.kind = 'operation' AND b.id = ANY (past)) x",
-        "commit": LOCK => "past := ARRAY(SELECT b.id FROM fencegate.buried b
-            WHERE b.kind = 'operation' AND b.id = ANY (p_operation));
-            got := acts.lock_fences(p_resources, p_wait_ms);",
+    mutant!("known-id-refused": "an operation that took effect is refused if it comes again as if for the first time",
+        caught by conformance::reruns::an_operation_that_is_known_is_found::on_postgres, which says "Refused",
+        "refuse": "IF known IS NOT NULL THEN" => "IF false THEN",
     ),
-    mutant!("buried-id-never": "a buried id is not looked up, so a first sending that comes late takes effect",
-        caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
-        "commit": "WHERE b.kind = 'operation' AND b.id = ANY (p_operation)) x" => "WHERE false) x",
+    mutant!("buried-in-a-batch": "a burial is where a plain write that comes late does not meet it",
+        caught by schedules_plain::a_write_that_was_buried_before_it_came_has_no_effect, which says "not buried: [Applied",
+        "refuse": GRAVE => ELSEWHERE,
     ),
     mutant!("refused-rerun-not-buried": "a rerun that is refused does not bury its id",
         caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied",
-        "commit": "IF p_attempt[i] = 1 THEN" => "IF false THEN",
+        "refuse": RERUN => "AND item.attempt > 1",
     ),
     mutant!("given-up-not-buried": "a write that is given up does not bury its id",
         caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
-        "commit": "IF p_attempt[i] = 2 THEN\n            PERFORM acts.bury('operation', p_operation[i], t);" => "IF p_attempt[i] = 2 THEN",
+        "refuse": RERUN => "AND item.attempt = 1",
     ),
     mutant!("skipped-is-absent": "a fence whose row was skipped counts as one that is not there",
         caught by sql_races::a_fence_born_inside_a_batch_of_writes_is_busy, which says "Refused(Unknown)",
-        "commit": "LEFT JOIN fencegate.fences f ON f.resource = p.name;" => "LEFT JOIN fencegate.fences f ON f.resource = p.name AND f.resource = ANY (got);",
+        "judged": FENCE => FENCE_THAT_IS_LOCKED,
     ),
     mutant!("skipped-is-locked": "a fence whose row was skipped is judged by what it showed",
         caught by schedules_skipped::a_write_is_not_decided_on_a_row_that_was_skipped, which says "[Applied",
-        "commit": "array_agg(f.resource IS NOT NULL AND f.resource <> ALL (got) ORDER BY p.i)" => "array_agg(false ORDER BY p.i)",
+        "judged": BUSY => "false",
     ),
     mutant!("deletes-elsewhere": "a delete removes the objects of its name on all resources",
         caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
-        "commit": "AND b.resource = p_resources[p_object_resource[g.object]];" => ";",
+        "make_room": DELETE => DELETE_EVERYWHERE,
     ),
     mutant!("wipes-elsewhere": "a deletion of all removes the objects of all resources",
         caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
-        "commit": "DELETE FROM fencegate.objects b WHERE b.resource = ANY (wiped);" => "DELETE FROM fencegate.objects b;",
+        "make_room": "DELETE FROM fencegate.objects o WHERE o.resource = ANY (ARRAY(" => "DELETE FROM fencegate.objects o WHERE cardinality(ARRAY(",
+        "make_room": "r.kind = 'delete_all'));" => "r.kind = 'delete_all')) > 0;",
     ),
 ];

@@ -15,7 +15,7 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 21] = [
+const FILES: [&str; 19] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
@@ -25,9 +25,7 @@ const FILES: [&str; 21] = [
     include_str!("../../../../schema/postgres/acts/renew.sql"),
     include_str!("../../../../schema/postgres/acts/release.sql"),
     include_str!("../../../../schema/postgres/acts/break.sql"),
-    include_str!("../../../../schema/postgres/acts/commit.sql"),
-    include_str!("../../../../schema/postgres/acts/commit_many.sql"),
-    include_str!("../../../../schema/postgres/acts/commit_plain.sql"),
+    include_str!("../../../../schema/postgres/acts/write.sql"),
     include_str!("../../../../schema/postgres/acts/blobs.sql"),
     include_str!("../../../../schema/postgres/acts/upstreams.sql"),
     include_str!("../../../../schema/postgres/acts/events.sql"),

@@ -6,9 +6,6 @@
 #[macro_use]
 pub mod acts;
 mod agreed;
-mod commit;
-mod commit_many;
-mod commit_plain;
 mod disasters;
 mod events;
 mod locks;
@@ -24,6 +21,7 @@ mod records;
 mod session;
 mod uploads;
 mod upstreams;
+mod write;
 
 use std::sync::Arc;
 
@@ -41,7 +39,7 @@ use uuid::Uuid;
 
 pub use agreed::Change;
 pub use migrate::{migrate, retire_older};
-pub use order::Fall;
+pub use order::{Disorder, Fall};
 pub use session::{PgSettings, Sessions, Unusable};
 
 /// The ledger on Postgres 14 or newer.
@@ -151,7 +149,7 @@ impl Ledger for PgLedger {
         items: Arc<[WriteItem]>,
         patience: Patience,
     ) -> Result<Vec<WriteVerdict>, LedgerError> {
-        commit::commit(&self.sessions, &items, patience, self.keeps_versions).await
+        write::commit(&self.sessions, &items, patience, self.keeps_versions).await
     }
 
     #[tracing::instrument(level = "debug", name = "ledger.read", skip_all)]

@@ -1,5 +1,5 @@
-//! What `fencegate scrub` and the start look at beside the acts: whether tokens ever fell, and who else could put
-//! functions where names are looked up.
+//! What `fencegate scrub` and the start look at beside the acts: whether tokens ever fell or versions are left out, and
+//! who else could put functions where names are looked up.
 
 use fence_core::ports::LedgerError;
 
@@ -12,18 +12,29 @@ const BATCH: i64 = 10_000;
 /// How many findings are kept.
 const FOUND_MAX: usize = 1000;
 
-/// A write that was admitted under an older token than the one before it.
+/// What is wrong with a version, beside the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disorder {
+    /// It was written under an older token.
+    OlderToken,
+    /// It is not the next one.
+    LeavesOut,
+}
+
+/// A write that no act has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fall {
     /// Of which resource.
     pub resource: String,
     /// Its version.
     pub version: i64,
+    /// What is wrong with it.
+    pub disorder: Disorder,
 }
 
 impl PgLedger {
-    /// The writes whose token is older than that of an earlier version of their resource (I3). No act admits
-    /// one: whoever finds one has a ledger that somebody else's code has written to.
+    /// The writes whose token is older than that of an earlier version of their resource (I3), and those that leave out
+    /// a version (I6). No act makes one: whoever finds one has a ledger that somebody else's code has written to.
     pub async fn falls(&self) -> Result<Vec<Fall>, LedgerError> {
         let mut falls = Vec::new();
         // Of the last row: resource, version, and the highest token of the resource so far.
@@ -42,9 +53,15 @@ impl PgLedger {
                 return Ok(falls);
             }
             for (resource, version, token) in rows {
-                let highest = if resource == last.0 { last.2 } else { 0 };
+                let goes_on = resource == last.0;
+                let highest = if goes_on { last.2 } else { 0 };
                 if token < highest {
-                    falls.push(Fall { resource: resource.clone(), version });
+                    let disorder = Disorder::OlderToken;
+                    falls.push(Fall { resource: resource.clone(), version, disorder });
+                }
+                if goes_on && version != last.1 + 1 {
+                    let disorder = Disorder::LeavesOut;
+                    falls.push(Fall { resource: resource.clone(), version, disorder });
                 }
                 last = (resource, version, highest.max(token));
             }

@@ -90,6 +90,16 @@ impl ObjectRow {
     }
 }
 
+/// The version of the resource `r`: that of its newest operation; none without a fence.
+macro_rules! resource_version {
+    () => {
+        "coalesce((SELECT o.version FROM fencegate.operations o
+                   WHERE o.resource = r.resource AND o.version > 0 ORDER BY o.version DESC LIMIT 1),
+                  (SELECT 0 FROM fencegate.fences f WHERE f.resource = r.resource AND f.hold <> 'none'))
+             AS resource_version"
+    };
+}
+
 pub(super) async fn read(
     sessions: &Sessions,
     items: &[ReadItem],
@@ -97,14 +107,14 @@ pub(super) async fn read(
     let resources: Vec<&str> = items.iter().map(|item| item.resource.as_str()).collect();
     let keys: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
     let versions: Vec<Option<i64>> = items.iter().map(|item| item.version).collect();
-    let query = sqlx::query_as::<_, ObjectRow>(
-        "SELECT r.i, CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key,
-                b.version, b.generation, b.content_type, b.size, b.sha256,
+    let query = sqlx::query_as::<_, ObjectRow>(concat!(
+        "SELECT r.i, ",
+        resource_version!(),
+        ", b.key, b.version, b.generation, b.content_type, b.size, b.sha256,
                 fencegate.micros(b.written_at) AS written_us, b.body, b.blob
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY r (resource, key, i)
-         LEFT JOIN fencegate.fences f ON f.resource = r.resource
          LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key",
-    )
+    ))
     .bind(&resources)
     .bind(&keys);
     let verdict = |row: ObjectRow| {
@@ -125,12 +135,12 @@ pub(super) async fn read(
 
 /// Objects as some version wrote them, or as they are. Of a version that a re-fence made possible twice,
 /// the newer one.
-const VERSIONS: &str = "
-    SELECT r.i, CASE WHEN f.hold <> 'none' THEN f.version END AS resource_version, b.key, b.version,
-           b.generation, b.content_type, b.size, b.sha256,
+const VERSIONS: &str = concat!(
+    "SELECT r.i, ",
+    resource_version!(),
+    ", b.key, b.version, b.generation, b.content_type, b.size, b.sha256,
            fencegate.micros(b.written_at) AS written_us, b.body, b.blob
     FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY r (resource, key, version, i)
-    LEFT JOIN fencegate.fences f ON f.resource = r.resource
     LEFT JOIN LATERAL (
         SELECT o.key, o.version, o.generation, o.content_type, o.size, o.sha256, o.written_at, o.body,
                o.blob
@@ -141,7 +151,8 @@ const VERSIONS: &str = "
                v.blob
         FROM fencegate.replaced_versions v
         WHERE v.resource = r.resource AND v.key = r.key AND v.version = r.version
-        ORDER BY 3 DESC LIMIT 1) b ON true";
+        ORDER BY 3 DESC LIMIT 1) b ON true"
+);
 
 pub(super) async fn objects(
     sessions: &Sessions,
@@ -418,7 +429,8 @@ pub(super) async fn operations(
 ) -> Result<Vec<Applied>, LedgerError> {
     let query = sqlx::query_as::<_, OperationRow>(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
-         FROM fencegate.operations o WHERE o.id = ANY ($1) ORDER BY o.id, o.resource",
+         FROM fencegate.operations o WHERE o.id = ANY ($1) AND o.kind <> 'buried'
+         ORDER BY o.id, o.resource",
     )
     .bind(ids);
     let rows: Vec<OperationRow> = fetch!(sessions, fetch_all, query)?;
@@ -456,7 +468,8 @@ pub(super) async fn operation(
         return row.record().map(|record| Some(OperationRecord::Forwarded(record)));
     }
     let query = sqlx::query_scalar::<_, bool>(
-        "SELECT EXISTS (SELECT FROM fencegate.buried WHERE kind = 'operation' AND id = $1)",
+        "SELECT EXISTS (SELECT FROM fencegate.operations o WHERE o.id = $1 AND o.kind = 'buried')
+             OR EXISTS (SELECT FROM fencegate.buried WHERE kind = 'operation' AND id = $1)",
     )
     .bind(id.0);
     let buried: bool = fetch!(sessions, fetch_one, query)?;

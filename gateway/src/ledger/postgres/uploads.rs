@@ -13,9 +13,9 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::PgLedger;
-use super::commit::{GrantColumns, refusal};
 use super::reads::fetch_anyway;
 use super::session::harmless;
+use super::write::{GrantColumns, refusal};
 use crate::ledger::{digest, object_key, resource_name};
 
 /// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and

@@ -11,10 +11,10 @@ use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::commit::{GrantColumns, refusal};
 use super::locks::{names, unknown_verdict};
 use super::reads::{fetch, fetch_anyway};
 use super::session::{harmless, unreadable};
+use super::write::{GrantColumns, refusal};
 use super::{PgLedger, attempt, wait_ms};
 use crate::ledger::rows::IntentRow;
 use crate::ledger::{resource_name, time};

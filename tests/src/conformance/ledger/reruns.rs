@@ -20,15 +20,21 @@ fn bury(item: &WriteItem) -> WriteItem {
 /// It is found, not applied twice, and it is not a replay of something earlier.
 pub async fn an_operation_that_is_known_is_found(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let item = WriteItem { sequence: Some(1), ..put(&ann, "k", "a") };
-    let first = apply(ledger, item.clone()).await;
-    apply(ledger, put(&ann, "k", "b")).await;
+    let numbered = WriteItem { sequence: Some(1), ..put(&ann, "k", "a") };
+    let plain = put(&ann, "k", "b");
+    let first = [
+        (numbered.clone(), apply(ledger, numbered).await),
+        (plain.clone(), apply(ledger, plain).await),
+    ];
+    apply(ledger, put(&ann, "k", "c")).await;
     release_one(ledger, ann.lock).await;
-    for again in [item.clone(), rerun(&item), bury(&item)] {
-        assert_eq!(applied(commit_one(ledger, again).await), first);
+    for (item, first) in first {
+        for again in [item.clone(), rerun(&item), bury(&item)] {
+            assert_eq!(applied(commit_one(ledger, again).await), first);
+        }
     }
-    assert_eq!(text(ledger, "r", "k").await.as_deref(), Some("b"));
-    assert_eq!(counts(ledger, "r").await, (2, 1));
+    assert_eq!(text(ledger, "r", "k").await.as_deref(), Some("c"));
+    assert_eq!(counts(ledger, "r").await, (3, 1));
 }
 
 /// A rerun whose first sending never arrived takes effect now.

@@ -293,6 +293,13 @@ pub async fn a_seal_starts_the_sequence_again(ledger: &dyn Ledger) {
     release_one(ledger, ann.lock).await;
     let bob = held(ledger, "r", 20).await;
     apply(ledger, WriteItem { sequence: Some(1), ..put(&bob, "k", "b") }).await;
+    // Also if no version has the highest number.
+    apply(ledger, WriteItem { sequence: Some(5), ..delete(&bob, "absent") }).await;
+    let late = WriteItem { sequence: Some(5), ..put(&bob, "k", "c") };
+    assert_eq!(refusal(ledger, late).await, Refusal::SequenceOutOfOrder);
+    release_one(ledger, bob.lock).await;
+    let eve = held(ledger, "r", 30).await;
+    apply(ledger, WriteItem { sequence: Some(1), ..put(&eve, "k", "d") }).await;
 }
 
 /// A lock being broken keeps others out, and is not re-entered.

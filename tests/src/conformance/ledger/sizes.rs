@@ -21,11 +21,11 @@ pub async fn a_page_costs_what_it_holds(ledger: &dyn Ledger, operator: &Operator
     release_one(ledger, free.lock).await;
     let before = pages(ledger).await;
     let deadline = match operator {
-        Operator::Sqlite(_) => "deadline_ms",
+        Operator::Sqlite(_) => "deadline_ms, version",
         Operator::Postgres(_) => "deadline",
     };
     let columns = format!(
-        "token, lock_id, owner, hold, ttl_ms, {deadline}, acquired_at, renewed_at, version, last_seq,
+        "token, lock_id, owner, hold, ttl_ms, {deadline}, acquired_at, renewed_at, last_seq,
          objects, grants, live_token"
     );
     let copies = format!(

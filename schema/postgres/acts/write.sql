@@ -1,0 +1,392 @@
+-- The act on data: puts and deletes (I3, I4, I6, I7, I8).
+--
+-- A row is one put or one delete, or all deletes of a resource. It is a write of its own; or, with p_commit, all rows
+-- are those of one commit, which takes effect as a whole or not at all; a row without a kind only demands a version.
+--
+-- What depends on others of its batch is decided in a later round than they are. In one round no two writes have a
+-- resource in common, but for puts of bytes under one token that demand nothing: p_nth counts those of a resource,
+-- p_again says that one before it puts the same object, p_last that none behind it does (NULL: each is the only one).
+-- Whoever makes the batch sees to that. The tables refuse one version twice, and one object twice in a round.
+
+-- What became of a write; of a commit that took effect, on one of its resources.
+CREATE TYPE acts.written AS (
+    row           bigint,                 -- the first of its rows; of a refused commit, the one that was
+    resource      text,
+    verdict       text,
+    original      uuid,                   -- the operation that took effect earlier, or used the key first
+    version       bigint,
+    did           text,                   -- a letter for each row: created, replaced, deleted, nothing
+    generation    bigint,
+    at_us         bigint,
+    owner         text,
+    superseded_by text,
+    behind        bigint,
+    flushed       bigint
+);
+
+-- Whether an object is as demanded: '*' there, '-' absent, else with one of these tags, which commas separate. NULL
+-- demands nothing.
+CREATE FUNCTION acts.is_as_demanded(p_demand text, p_generation bigint, p_version bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_demand
+        WHEN '*' THEN p_version IS NOT NULL
+        WHEN '-' THEN p_version IS NULL
+        ELSE p_demand IS NULL
+             OR coalesce('g' || p_generation || '-v' || p_version = ANY (string_to_array(p_demand, ',')), false) END
+$$;
+
+-- What the fence, the newest operation and the object say of each row: why it is refused, and what it does. The version
+-- of a resource is that of its newest operation, and so is the highest number under its token, unless one was used that
+-- no version has: the fence has that. p_got: the fences that are locked; NULL: all.
+CREATE FUNCTION acts.judged(
+    p_floor bigint, p_got text[], p_now timestamptz, p_keep boolean, p_resource text[], p_token bigint[], p_lock uuid[],
+    p_seq bigint[], p_if_version bigint[], p_nth int[], p_kind text[], p_object text[], p_again boolean[])
+RETURNS TABLE (
+    why text, version bigint, did text, owner text, highest bigint, more bigint, replaces boolean)
+LANGUAGE sql STABLE AS $$
+    SELECT w.why, CASE WHEN w.did <> 'n' THEN w.version + coalesce(p_nth[w.i], 1) END, w.did, w.owner, w.highest,
+           CASE w.did WHEN 'c' THEN 1 WHEN 'd' THEN -w.there ELSE 0 END,
+           w.did = 'd' OR w.did = 'r' AND (p_keep OR w.has_blob)
+    FROM (
+        SELECT i, coalesce(n.version, 0) AS version, f.owner::text, o.blob IS NOT NULL AS has_blob,
+               CASE WHEN f.resource IS NOT NULL AND f.resource <> ALL (p_got) THEN 'busy'
+                    ELSE coalesce(
+                        acts.judge(p_token[i], p_lock[i], p_seq[i], p_floor, f.token, f.lock_id, f.stands, f.is_frozen,
+                                   greatest(f.last_seq, CASE WHEN n.token = f.token THEN n.seq END)),
+                        CASE WHEN p_if_version[i] <> coalesce(n.version, 0) THEN 'version_mismatch'
+                             WHEN p_kind[i] = 'delete_all' THEN f.is_protected END) END AS why,
+               greatest(p_seq[i], f.last_seq, CASE WHEN n.token = f.token THEN n.seq END) AS highest,
+               CASE WHEN p_kind[i] = 'delete_all' THEN f.objects WHEN o.resource IS NULL THEN 0 ELSE 1 END AS there,
+               CASE WHEN p_kind[i] = 'put'
+                        THEN CASE WHEN o.resource IS NULL AND p_again[i] IS NOT TRUE THEN 'c' ELSE 'r' END
+                    WHEN o.resource IS NOT NULL OR p_kind[i] = 'delete_all' AND f.objects > 0 THEN 'd'
+                    ELSE 'n' END AS did
+        FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r
+        -- OFFSET 0 and LIMIT keep the planner from reading a whole table for the sake of a batch, and from working out
+        -- the same more than once. What is joined so is looked up row by row, and their order stays.
+        LEFT JOIN LATERAL (
+            SELECT f.resource, f.token, f.lock_id, f.owner, f.last_seq, f.objects, f.frozen IS NOT NULL AS is_frozen,
+                   CASE WHEN f.protected IS NOT NULL THEN 'protected' END AS is_protected,
+                   CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= p_now THEN 'broken'
+                        ELSE f.hold::text END AS stands
+            FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0) f ON true
+        LEFT JOIN LATERAL (
+            SELECT o.version, o.token, o.seq FROM fencegate.operations o
+            WHERE o.resource = p_resource[i] AND o.version > 0 ORDER BY o.version DESC LIMIT 1) n ON true
+        LEFT JOIN LATERAL (
+            SELECT o.resource, o.blob FROM fencegate.objects o
+            WHERE o.resource = p_resource[i] AND o.key = p_object[i] OFFSET 0) o ON true
+        OFFSET 0) w
+$$;
+
+-- The same as p_why, with what operations, keys, demands of objects and the intents of blobs say: why each row is
+-- refused, and which operation took effect in its place. p_mine: the intents that are locked.
+CREATE FUNCTION acts.judged_further(
+    p_commit boolean, p_mine uuid[], p_why text[], p_operation uuid[], p_resource text[], p_attempt int[],
+    p_key text[], p_fingerprint bytea[], p_object text[], p_if_object text[], p_blob uuid[],
+    OUT why text[], OUT original uuid[])
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    SELECT array_agg(CASE WHEN r.why = 'busy' THEN r.why
+                          WHEN o.kind = 'buried' THEN 'buried'
+                          WHEN o.kind IS NOT NULL THEN 'known'
+                          WHEN k.fingerprint = r.fingerprint THEN 'replayed'
+                          WHEN k.fingerprint IS NOT NULL THEN 'key_reused'
+                          WHEN r.attempt = 2 THEN 'given_up'
+                          WHEN r.why IS NOT NULL THEN r.why
+                          -- A belt: a token is of one lock (I15).
+                          WHEN p_commit AND cardinality(array_remove(p_why, NULL)) = 0 AND (
+                              SELECT count(DISTINCT f.lock_id) FROM fencegate.fences f
+                              WHERE f.resource = ANY (p_resource)) > 1 THEN 'lock_id_mismatch'
+                          WHEN r.object IS NOT NULL AND NOT (
+                              SELECT acts.is_as_demanded(r.demand, max(b.generation), max(b.version))
+                              FROM fencegate.objects b WHERE b.resource = r.resource AND b.key = r.object)
+                              THEN 'object_mismatch'
+                          WHEN r.blob IS NULL THEN NULL
+                          WHEN NOT EXISTS (SELECT FROM fencegate.blob_intents b WHERE b.blob = r.blob)
+                              THEN 'upload_expired'
+                          -- The sweeper takes intents by the same rows: it is just looking at this one.
+                          WHEN r.blob <> ALL (p_mine) THEN 'intent_busy' END ORDER BY r.i),
+           array_agg(CASE WHEN o.kind IS NOT NULL THEN r.operation ELSE k.operation END ORDER BY r.i)
+    INTO why, original
+    FROM unnest(p_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object, p_blob)
+         WITH ORDINALITY r (why, operation, resource, attempt, key, fingerprint, object, demand, blob, i)
+    LEFT JOIN LATERAL (
+        SELECT o.kind FROM fencegate.operations o WHERE r.attempt IS NOT NULL AND o.id = r.operation LIMIT 1) o ON true
+    LEFT JOIN LATERAL (
+        SELECT s.operation, s.fingerprint FROM fencegate.idempotency_keys s
+        WHERE s.resource = r.resource AND s.key = r.key OFFSET 0) k ON true;
+END $$;
+
+-- Answers the writes that are refused; of a commit the reason that counts before the others: what is so of the
+-- operation, its key, its resources in name order, its steps, its blobs. A rerun that is refused is buried: a row among
+-- the operations says so, and a sending that comes late would have to store one with the same id, which the key of the
+-- table refuses.
+CREATE FUNCTION acts.refuse(
+    p_commit boolean, p_generation bigint, p_now timestamptz, p_why text[], p_original uuid[],
+    p_operation uuid[], p_resource text[], p_token bigint[], p_attempt int[])
+RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    answer acts.written;
+    item   record;
+    known  text;
+    old    record;
+    places text[];
+BEGIN
+    FOR item IN
+        SELECT r.* FROM unnest(p_why, p_operation, p_resource, p_token, p_attempt, p_original)
+                        WITH ORDINALITY r (why, operation, resource, token, attempt, original, i)
+        WHERE r.why IS NOT NULL
+        ORDER BY CASE WHEN p_commit THEN CASE r.why
+                     WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'buried' THEN 2 WHEN 'replayed' THEN 3
+                     WHEN 'key_reused' THEN 3 WHEN 'given_up' THEN 4 WHEN 'object_mismatch' THEN 6
+                     WHEN 'upload_expired' THEN 7 WHEN 'intent_busy' THEN 8 ELSE 5 END END,
+                 CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'intent_busy')
+                     THEN r.resource END COLLATE "C", r.i
+        LIMIT CASE WHEN p_commit THEN 1 END
+    LOOP
+        answer := NULL;
+        answer.row := item.i; answer.resource := item.resource; answer.verdict := item.why;
+        answer.original := item.original;
+        answer.generation := p_generation;
+        IF item.attempt IS NULL AND item.why <> 'busy' THEN
+            SELECT CASE o.kind WHEN 'buried' THEN 'buried' ELSE 'known' END INTO known
+            FROM fencegate.operations o WHERE o.id = item.operation LIMIT 1;
+            IF known IS NOT NULL THEN
+                answer.verdict := known; answer.original := item.operation;
+            END IF;
+        END IF;
+        IF answer.verdict = 'older' THEN
+            old := acts.older(item.resource, item.token, (
+                SELECT f.grants FROM fencegate.fences f WHERE f.resource = item.resource));
+            answer.verdict := old.verdict; answer.superseded_by := old.superseded_by;
+            answer.at_us := fencegate.micros(old.at); answer.owner := old.owner; answer.behind := old.behind;
+        END IF;
+        -- A break that has come due is stored by whoever it refuses.
+        places := CASE WHEN p_commit THEN p_resource ELSE ARRAY[item.resource] END;
+        IF answer.verdict NOT IN ('busy', 'known', 'buried', 'replayed', 'key_reused', 'given_up') THEN
+            PERFORM acts.settle(places, p_now);
+        END IF;
+        -- Of one that is replayed another operation took effect: this one never does, also once the key is forgotten.
+        IF answer.verdict NOT IN ('busy', 'intent_busy', 'known', 'buried') AND item.attempt > 0
+           AND answer.original IS DISTINCT FROM item.operation THEN
+            INSERT INTO fencegate.operations
+                (id, resource, kind, generation, token, created, size, owner, committed_at)
+            VALUES (item.operation, (SELECT min(r COLLATE "C") FROM unnest(places) r),
+                    'buried', p_generation, item.token, false, 0, '', p_now)
+            ON CONFLICT (id, resource) DO NOTHING;
+        END IF;
+        answer.verdict := CASE answer.verdict WHEN 'given_up' THEN 'buried' WHEN 'intent_busy' THEN 'busy'
+                                              ELSE answer.verdict END;
+        answer.flushed := acts.flushed();
+        RETURN NEXT answer;
+    END LOOP;
+END $$;
+
+-- Makes room for what these rows put, and deletes what they delete: keeps of that what has to be kept.
+CREATE FUNCTION acts.make_room(
+    p_keep boolean, p_now timestamptz, p_why text[], p_did text[], p_kind text[], p_resource text[], p_object text[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO fencegate.replaced_versions
+           (resource, key, version, generation, content_type, size, sha256, written_at, body, blob,
+            replaced_at, replaced_lsn)
+    SELECT o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256, o.written_at,
+           o.body, o.blob, p_now, pg_current_wal_insert_lsn()
+    FROM (SELECT DISTINCT r.resource, r.object
+          FROM unnest(p_why, p_did, p_resource, p_object) r (why, did, resource, object)
+          WHERE r.why IS NULL AND r.did IN ('r', 'd')) r
+    CROSS JOIN LATERAL (
+        SELECT o.* FROM fencegate.objects o WHERE o.resource = r.resource AND o.key = r.object
+        UNION ALL
+        SELECT o.* FROM fencegate.objects o WHERE r.object IS NULL AND o.resource = r.resource) o
+    WHERE p_keep OR o.blob IS NOT NULL;
+    DELETE FROM fencegate.objects o
+    USING unnest(p_why, p_did, p_resource, p_object) r (why, did, resource, object)
+    WHERE r.why IS NULL AND r.did = 'd' AND o.resource = r.resource AND o.key = r.object;
+    DELETE FROM fencegate.objects o WHERE o.resource = ANY (ARRAY(
+        SELECT r.resource FROM unnest(p_why, p_kind, p_resource) r (why, kind, resource)
+        WHERE r.why IS NULL AND r.kind = 'delete_all'));
+END $$;
+
+-- Stores the operations of a commit, and answers it.
+CREATE FUNCTION acts.record_commit(
+    p_generation bigint, p_now timestamptz, p_operation uuid, p_token bigint, p_resource text[], p_kind text[],
+    p_version bigint[], p_did text[], p_owner text[], p_highest bigint[])
+RETURNS SETOF acts.written LANGUAGE sql VOLATILE AS $$
+    WITH place AS (
+        SELECT min(r.i) AS i, r.resource, max(r.version) AS version, min(r.owner) AS owner, max(r.highest) AS seq,
+               coalesce(string_agg(r.did, '' ORDER BY r.i) FILTER (WHERE r.kind IS NOT NULL), '') AS did
+        FROM unnest(p_resource, p_kind, p_version, p_did, p_owner, p_highest)
+             WITH ORDINALITY r (resource, kind, version, did, owner, highest, i)
+        GROUP BY r.resource),
+    stored AS (
+        INSERT INTO fencegate.operations (id, resource, version, kind, generation, token, seq, created, size,
+                                          owner, committed_at, did)
+        SELECT p_operation, p.resource, p.version, 'commit', p_generation, p_token, p.seq, false, 0, p.owner,
+               p_now, p.did
+        FROM place p)
+    SELECT p.i, p.resource, 'applied', NULL::uuid, p.version, p.did, p_generation, fencegate.micros(p_now), p.owner,
+           NULL, NULL::bigint, acts.flushed()
+    FROM place p
+$$;
+
+-- Decides a round and stores what is admitted.
+--
+-- 1. Guard, then the fences in name order, then the intents of blobs. What somebody else has locked is skipped: busy.
+-- 2. In later statements, each with a fresh snapshot, what is so of each row (`judged`); where it matters, what
+--    operations, keys, demands and intents say (`judged_further`). Whose p_attempt is NULL was not sent before, and is
+--    not looked up if it is admitted: should it have been after all, or be buried, the key of the table refuses it, the
+--    act is rolled back, and its caller comes again.
+-- 3. What is refused is answered.
+-- 4. What was admitted is stored: operations, one for each resource of a commit; keys; objects; and on the fences how
+--    many of those there are, and numbers that no version has.
+--
+-- p_resources: all resources, each once. p_attempt: 0 first, 1 rerun, 2 bury. p_kept_ms: how long a key is remembered,
+-- NULL: as long as the settings say. p_kind: put, delete, delete_all. A put has p_body or p_blob. p_keep: whether
+-- replaced versions are kept that have no blob. Columns of NULLs alone may be NULL.
+CREATE FUNCTION acts.write(
+    p_seen bigint, p_wait_ms int, p_keep boolean, p_commit boolean, p_resources text[],
+    p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
+    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[], p_object
+    text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[])
+RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    guard      fencegate.write_guard;
+    t          timestamptz;
+    got        text[];
+    mine       uuid[];
+    ignored    text;
+    -- By row: why it is refused, the operation that took effect in its place, the version it takes, what it does,
+    -- whose token it is, the highest number under that, how many more objects there are then.
+    r_why      text[];
+    r_original uuid[];
+    r_version  bigint[];
+    r_did      text[];
+    r_owner    text[];
+    r_highest  bigint[];
+    r_more     bigint[];
+    replaces   boolean;
+    counts     boolean;
+BEGIN
+    -- Step 1.
+    guard := acts.begin_write(p_seen);
+    ignored := acts.limit_wait(p_wait_ms);
+    got := acts.lock_fences(p_resources, p_wait_ms);
+    IF p_blob IS NOT NULL THEN
+        mine := acts.lock_intents(p_blob, p_wait_ms);
+    END IF;
+    t := clock_timestamp();
+
+    -- Step 2. One row is read without aggregates, which would cost it more than all else that is read.
+    IF cardinality(p_resource) = 1 THEN
+        SELECT ARRAY[j.why], ARRAY[j.version], ARRAY[j.did], ARRAY[j.owner], ARRAY[j.highest], ARRAY[j.more],
+               j.replaces, j.did <> 'r'
+        INTO r_why, r_version, r_did, r_owner, r_highest, r_more, replaces, counts
+        FROM acts.judged(guard.floor, got, t, p_keep, p_resource, p_token, p_lock, p_seq, p_if_version, p_nth, p_kind,
+                         p_object, p_again) j;
+    ELSE
+        SELECT array_agg(j.why), array_agg(j.version), array_agg(j.did), array_agg(j.owner), array_agg(j.highest),
+               array_agg(j.more), bool_or(j.replaces), bool_or(j.did <> 'r')
+        INTO r_why, r_version, r_did, r_owner, r_highest, r_more, replaces, counts
+        FROM acts.judged(guard.floor, CASE WHEN cardinality(got) < cardinality(p_resources) THEN got END, t, p_keep,
+                         p_resource, p_token, p_lock, p_seq, p_if_version, p_nth, p_kind, p_object, p_again) j;
+    END IF;
+    IF p_attempt IS NOT NULL OR p_key IS NOT NULL OR p_if_object IS NOT NULL OR p_blob IS NOT NULL THEN
+        SELECT j.why, j.original INTO r_why, r_original FROM acts.judged_further(
+            p_commit, mine, r_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object,
+            p_blob) j;
+    END IF;
+
+    -- Step 3.
+    IF cardinality(array_remove(r_why, NULL)) > 0 THEN
+        RETURN QUERY SELECT * FROM acts.refuse(
+            p_commit, guard.generation, t, r_why, r_original, p_operation, p_resource, p_token, p_attempt);
+        IF p_commit OR array_position(r_why, NULL) IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+
+    -- Step 4.
+    IF p_commit THEN
+        RETURN QUERY SELECT * FROM acts.record_commit(
+            guard.generation, t, p_operation[1], p_token[1], p_resource, p_kind, r_version, r_did, r_owner, r_highest);
+    ELSE
+        INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq, created,
+                                          size, sha256, owner, committed_at)
+        SELECT p_operation[i], p_resource[i], r_version[i], p_kind[i], p_object[i], guard.generation, p_token[i],
+               r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0), p_sha256[i], r_owner[i], t
+        FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
+    END IF;
+    IF p_key IS NOT NULL THEN
+        INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at, kept_until)
+        SELECT DISTINCT ON (r.resource, r.key) r.resource, r.key, r.fingerprint, r.operation, t,
+               t + r.kept_ms * interval '1 millisecond'
+        FROM unnest(p_resource, p_key, p_fingerprint, p_operation, p_kept_ms, r_why)
+             r (resource, key, fingerprint, operation, kept_ms, why)
+        WHERE r.why IS NULL AND r.key IS NOT NULL;
+    END IF;
+    IF p_blob IS NOT NULL THEN
+        DELETE FROM fencegate.blob_intents b WHERE b.blob = ANY (ARRAY(
+            SELECT r.blob FROM unnest(p_blob, r_why) r (blob, why) WHERE r.why IS NULL));
+    END IF;
+    IF replaces THEN
+        PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object);
+    END IF;
+    INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size, sha256, written_at,
+                                   body, blob)
+    SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], t,
+           p_body[i], p_blob[i]
+    FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r
+    WHERE p_kind[i] = 'put' AND r_why[i] IS NULL AND p_last[i] IS NOT FALSE
+    ON CONFLICT (resource, key) DO UPDATE
+    SET version = excluded.version, generation = excluded.generation, content_type = excluded.content_type,
+        size = excluded.size, sha256 = excluded.sha256, written_at = excluded.written_at,
+        body = excluded.body, blob = excluded.blob;
+    IF counts THEN
+        UPDATE fencegate.fences f SET objects = f.objects + x.objects, last_seq = coalesce(x.seq, f.last_seq)
+        FROM (SELECT r.resource, sum(r.objects) AS objects, CASE WHEN count(r.version) = 0 THEN max(r.seq) END AS seq
+              FROM unnest(p_resource, r_more, r_version, p_seq, r_why) r (resource, objects, version, seq, why)
+              WHERE r.why IS NULL GROUP BY r.resource) x
+        WHERE f.resource = x.resource AND f.resource = ANY (p_resources) AND (x.objects <> 0 OR x.seq IS NOT NULL);
+    END IF;
+    IF NOT p_commit THEN
+        RETURN QUERY
+        SELECT i::bigint, p_resource[i], 'applied', NULL::uuid, r_version[i], r_did[i], guard.generation,
+               fencegate.micros(t), r_owner[i], NULL::text, NULL::bigint, acts.flushed()
+        FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
+    END IF;
+END $$;
+
+-- Decides a batch round by round: p_ends has the last row of each. All fences are locked first, in their order.
+CREATE FUNCTION acts.write_rounds(
+    p_ends int[], p_seen bigint, p_wait_ms int, p_keep boolean, p_resources text[],
+    p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
+    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[], p_object
+    text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[])
+RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      int := 1;
+    z      int;
+    answer acts.written;
+BEGIN
+    PERFORM acts.begin_write(p_seen);
+    PERFORM acts.limit_wait(p_wait_ms);
+    PERFORM acts.lock_fences(p_resources, p_wait_ms);
+    FOREACH z IN ARRAY p_ends LOOP
+        FOR answer IN SELECT * FROM acts.write(
+            p_seen, p_wait_ms, p_keep, false, ARRAY(SELECT DISTINCT r FROM unnest(p_resource[a:z]) r),
+            p_operation[a:z], p_resource[a:z], p_token[a:z], p_lock[a:z], p_seq[a:z], p_if_version[a:z],
+            p_attempt[a:z], p_key[a:z], p_fingerprint[a:z], p_kept_ms[a:z], p_nth[a:z], p_kind[a:z], p_object[a:z],
+            p_if_object[a:z], p_again[a:z], p_last[a:z], p_content_type[a:z], p_size[a:z], p_sha256[a:z],
+            p_body[a:z], p_blob[a:z])
+        LOOP
+            answer.row := answer.row + a - 1;
+            RETURN NEXT answer;
+        END LOOP;
+        a := z + 1;
+    END LOOP;
+END $$;
