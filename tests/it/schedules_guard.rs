@@ -128,7 +128,7 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("acts.break_locks({seen}, 0, {})", empty(5)),
         format!("acts.mark({seen}, 0, {})", empty(4)),
         format!("acts.join({seen}, 0, {})", empty(6)),
-        format!("acts.write({seen}, 0, false, false, {})", empty(22)),
+        format!("acts.write({seen}, 0, false, NULL, false, {})", empty(22)),
         format!("acts.write_rounds('{{}}', {seen}, 0, false, {})", empty(22)),
         format!("acts.open_intents({seen}, 0, {})", empty(13)),
         format!("acts.close_intents({seen}, '{{}}', '{{}}')"),

@@ -244,9 +244,10 @@ $$;
 --
 -- p_resources: all resources, each once. p_attempt: 0 first, 1 rerun, 2 bury. p_kept_ms: how long a key is remembered,
 -- NULL: as long as the settings say. p_kind: put, delete, delete_all. A put has p_body or p_blob. p_keep: whether
--- replaced versions are kept that have no blob. Columns of NULLs alone may be NULL.
+-- replaced versions are kept that have no blob. p_now: the time since which the fences are locked; NULL: they are not
+-- yet. Columns of NULLs alone may be NULL.
 CREATE FUNCTION acts.write(
-    p_seen bigint, p_wait_ms int, p_keep boolean, p_commit boolean, p_resources text[],
+    p_seen bigint, p_wait_ms int, p_keep boolean, p_now timestamptz, p_commit boolean, p_resources text[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[], p_object
     text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
@@ -278,7 +279,7 @@ BEGIN
     IF p_blob IS NOT NULL THEN
         mine := acts.lock_intents(p_blob, p_wait_ms);
     END IF;
-    t := clock_timestamp();
+    t := coalesce(p_now, clock_timestamp());
 
     -- Step 2. One row is read without aggregates, which would cost it more than all else that is read.
     IF cardinality(p_resource) = 1 THEN
@@ -371,14 +372,16 @@ RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a      int := 1;
     z      int;
+    t      timestamptz;
     answer acts.written;
 BEGIN
     PERFORM acts.begin_write(p_seen);
     PERFORM acts.limit_wait(p_wait_ms);
     PERFORM acts.lock_fences(p_resources, p_wait_ms);
+    t := clock_timestamp();
     FOREACH z IN ARRAY p_ends LOOP
         FOR answer IN SELECT * FROM acts.write(
-            p_seen, p_wait_ms, p_keep, false, ARRAY(SELECT DISTINCT r FROM unnest(p_resource[a:z]) r),
+            p_seen, p_wait_ms, p_keep, t, false, ARRAY(SELECT DISTINCT r FROM unnest(p_resource[a:z]) r),
             p_operation[a:z], p_resource[a:z], p_token[a:z], p_lock[a:z], p_seq[a:z], p_if_version[a:z],
             p_attempt[a:z], p_key[a:z], p_fingerprint[a:z], p_kept_ms[a:z], p_nth[a:z], p_kind[a:z], p_object[a:z],
             p_if_object[a:z], p_again[a:z], p_last[a:z], p_content_type[a:z], p_size[a:z], p_sha256[a:z],

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, CommitItem, Effect, IdempotencyKey, Patience, Payload, WriteItem,
+    Attempt, BlobId, CommitItem, Effect, IdempotencyKey, Patience, Payload, WriteItem,
 };
 use fence_core::{LockId, OperationId, Token};
 use sqlx::Postgres;
@@ -104,24 +104,37 @@ pub(super) struct Terms {
     pub(super) again: bool,
 }
 
-/// Which writes are decided together: in which round each is, from 0. After those before it that have a resource in
-/// common, and together with those that it does not depend on.
-///
-/// What plain writes are judged by is their token: those of a round are admitted together, or refused together. Unless
-/// they come again: then one may turn out to be known, or buried.
+/// What two writes of a batch may have in common.
+#[derive(PartialEq, Eq, Hash)]
+enum Common<'a> {
+    Resource(&'a str),
+    Operation(OperationId),
+    Blob(BlobId),
+}
+
+/// In which round each write is decided, from 0: after those before it that it has something in common with. Only plain
+/// ones share a round and a resource, if they are under one token: it is what they are judged by, so they are admitted
+/// together, or refused together. Unless they come a second time: then one may turn out to be known, or buried.
 fn rounds(writes: &[Write<'_>], terms: &Terms) -> Vec<usize> {
     let mut last = HashMap::new();
     let mut rounds = Vec::with_capacity(writes.len());
     for write in writes {
-        let shares = !terms.keeps_versions && !terms.again && write.is_plain();
+        let is_second = last.contains_key(&Common::Operation(write.operation));
+        let shares = !terms.keeps_versions && !terms.again && !is_second && write.is_plain();
         let under = shares.then_some((write.token, write.lock));
-        let resource = write.places.first().map(|(name, _)| *name);
-        let round = match last.get(&resource) {
+        let blobs = write.steps.iter().filter_map(|step| step.effect.blob()).map(Common::Blob);
+        let resources = write.places.iter().map(|(name, _)| Common::Resource(name));
+        let common: Vec<_> = resources
+            .map(|resource| (resource, under))
+            .chain(blobs.chain([Common::Operation(write.operation)]).map(|other| (other, None)))
+            .collect();
+        let after = |(common, under): &(Common<'_>, Option<_>)| match last.get(common) {
             None => 0,
-            Some((round, before)) if under.is_some() && *before == under => *round,
+            Some((round, before)) if under.is_some() && before == under => *round,
             Some((round, _)) => round + 1,
         };
-        last.insert(resource, (round, under));
+        let round = common.iter().map(after).max().unwrap_or_default();
+        last.extend(common.into_iter().map(|(common, under)| (common, (round, under))));
         rounds.push(round);
     }
     rounds
@@ -203,6 +216,8 @@ impl<'a> Batch<'a> {
 
     fn push(&mut self, at: usize, write: &'a Write<'a>, terms: &Terms) {
         let begins = self.order.len();
+        // A plain one that is there already is found by the key of the table, which costs the others nothing.
+        let looks = terms.again || !write.is_plain() || self.operation.contains(&write.operation.0);
         for (number, step) in write.steps.iter().enumerate() {
             self.push_row(at, write, write.places.get(step.place).copied().unwrap_or_default());
             self.steps.push(Some(number));
@@ -215,8 +230,7 @@ impl<'a> Batch<'a> {
                 self.push_step(None);
             }
         }
-        // A plain one that is there already is found by the key of the table, which costs the others nothing.
-        let looked_up = (terms.again || !write.is_plain()).then(|| attempt(write.attempt));
+        let looked_up = looks.then(|| attempt(write.attempt));
         self.attempt.extend(vec![looked_up; self.order.len() - begins]);
     }
 
@@ -330,7 +344,7 @@ const ONE_ROUND: &str = concat!(
     "SELECT * FROM ",
     acts!(),
     ".write(p_seen => $1, p_wait_ms => $2, p_keep => $3,
-            p_commit => $4, ",
+            p_now => NULL, p_commit => $4, ",
     columns!()
 );
 
