@@ -43,14 +43,14 @@ pub struct History {
 }
 
 macro_rules! read {
-    ($connection:expr, $schema:literal, $token:literal) => {{
+    ($connection:expr, $schema:literal, $token:literal, $version:literal) => {{
         let connection = $connection;
         let operations = sqlx::query_as(concat!(
             "SELECT CAST(id AS text) AS id, resource, version, key, owner, ",
             $token,
             " AS token FROM ",
             $schema,
-            "operations ORDER BY resource, version"
+            "operations WHERE kind <> 'buried' ORDER BY resource, version"
         ));
         let grants = sqlx::query_as(concat!(
             "SELECT resource, ordinal, token, owner FROM ",
@@ -58,9 +58,11 @@ macro_rules! read {
             "grants ORDER BY resource, ordinal"
         ));
         let fences = sqlx::query_as(concat!(
-            "SELECT resource, token, version, grants FROM ",
+            "SELECT resource, token, ",
+            $version,
+            ", grants FROM ",
             $schema,
-            "fences"
+            "fences f"
         ));
         let keys = sqlx::query_as(concat!(
             "SELECT resource, key, CAST(operation AS text) FROM ",
@@ -86,14 +88,20 @@ macro_rules! read {
 impl History {
     /// Of a Postgres database.
     pub async fn of_postgres(connection: &mut PgConnection) -> Self {
-        read!(connection, "fencegate.", "token")
+        read!(
+            connection,
+            "fencegate.",
+            "token",
+            "(SELECT coalesce(max(o.version), 0) FROM fencegate.operations o
+              WHERE o.resource = f.resource)"
+        )
     }
 
     /// Of an embedded gateway that has ended.
     pub async fn of_sqlite(gateway: &Gateway) -> Self {
         let ledger = SqliteConnectOptions::new().filename(ledger_file(gateway));
         let mut connection = ledger.connect().await.expect("the ledger opens");
-        let history = read!(&mut connection, "", "NULL");
+        let history = read!(&mut connection, "", "NULL", "version");
         connection.close().await.expect("it closes");
         history
     }
