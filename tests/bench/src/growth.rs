@@ -23,7 +23,11 @@ use crate::servers::{body, quiet};
 const KEPT: [(&str, &str); 8] = [
     ("locks", "SELECT count(*) FROM fencegate.locks"),
     ("keys", "SELECT count(*) FROM fencegate.idempotency_keys"),
-    ("burials", "SELECT count(*) FROM fencegate.buried"),
+    (
+        "burials",
+        "SELECT (SELECT count(*) FROM fencegate.buried) + count(*)
+         FROM fencegate.operations WHERE kind = 'buried'",
+    ),
     ("rejections", "SELECT count(*) FROM fencegate.rejections"),
     ("waiters", "SELECT count(*) FROM fencegate.waiters"),
     ("uploads", "SELECT count(*) FROM fencegate.blob_intents"),
