@@ -256,7 +256,7 @@ CREATE FUNCTION acts.unconfirmed_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $
     SELECT 60000::bigint
 $$;
 
--- The newest operation of a resource: its version is that of the resource, and its number the highest under its token.
+-- The newest operation of a resource: its version is that of the resource, and `highest_seq` the highest under its token.
 CREATE FUNCTION acts.newest(p_resource text) RETURNS fencegate.operations LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     newest fencegate.operations;

@@ -185,7 +185,7 @@ BEGIN
             verdict := acts.judge(p_token[i], p_lock[i], p_seq[i], guard.floor, fence.token,
                                   fence.lock_id, fence.hold, fence.frozen IS NOT NULL,
                                   greatest(fence.last_seq,
-                                           CASE WHEN newest.token = fence.token THEN newest.seq END));
+                                           CASE WHEN newest.token = fence.token THEN newest.highest_seq END));
             IF verdict = 'older' THEN
                 old := acts.older(p_resource[i], p_token[i], fence.grants);
                 verdict := old.verdict; superseded_by := old.superseded_by;

@@ -71,7 +71,7 @@ LANGUAGE sql STABLE AS $$
                         ELSE f.hold::text END AS stands
             FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0) f ON true
         LEFT JOIN LATERAL (
-            SELECT o.version, o.token, o.seq FROM fencegate.operations o
+            SELECT o.version, o.token, o.highest_seq AS seq FROM fencegate.operations o
             WHERE o.resource = p_resource[i] AND o.version > 0 ORDER BY o.version DESC LIMIT 1) n ON true
         LEFT JOIN LATERAL (
             SELECT o.resource, o.blob FROM fencegate.objects o
@@ -211,20 +211,20 @@ END $$;
 
 -- Stores the operations of a commit, and answers it.
 CREATE FUNCTION acts.record_commit(
-    p_generation bigint, p_now timestamptz, p_operation uuid, p_token bigint, p_resource text[], p_kind text[],
-    p_version bigint[], p_did text[], p_owner text[], p_highest bigint[])
+    p_generation bigint, p_now timestamptz, p_operation uuid, p_token bigint, p_seq bigint, p_resource text[],
+    p_kind text[], p_version bigint[], p_did text[], p_owner text[], p_highest bigint[])
 RETURNS SETOF acts.written LANGUAGE sql VOLATILE AS $$
     WITH place AS (
-        SELECT min(r.i) AS i, r.resource, max(r.version) AS version, min(r.owner) AS owner, max(r.highest) AS seq,
+        SELECT min(r.i) AS i, r.resource, max(r.version) AS version, min(r.owner) AS owner, max(r.highest) AS highest,
                coalesce(string_agg(r.did, '' ORDER BY r.i) FILTER (WHERE r.kind IS NOT NULL), '') AS did
         FROM unnest(p_resource, p_kind, p_version, p_did, p_owner, p_highest)
              WITH ORDINALITY r (resource, kind, version, did, owner, highest, i)
         GROUP BY r.resource),
     stored AS (
-        INSERT INTO fencegate.operations (id, resource, version, kind, generation, token, seq, created, size,
-                                          owner, committed_at, did)
-        SELECT p_operation, p.resource, p.version, 'commit', p_generation, p_token, p.seq, false, 0, p.owner,
-               p_now, p.did
+        INSERT INTO fencegate.operations (id, resource, version, kind, generation, token, seq, highest_seq, created,
+                                          size, owner, committed_at, did)
+        SELECT p_operation, p.resource, p.version, 'commit', p_generation, p_token, p_seq, p.highest, false, 0,
+               p.owner, p_now, p.did
         FROM place p)
     SELECT p.i, p.resource, 'applied', NULL::uuid, p.version, p.did, p_generation, fencegate.micros(p_now), p.owner,
            NULL, NULL::bigint, acts.flushed()
@@ -313,12 +313,13 @@ BEGIN
     -- Step 4.
     IF p_commit THEN
         RETURN QUERY SELECT * FROM acts.record_commit(
-            guard.generation, t, p_operation[1], p_token[1], p_resource, p_kind, r_version, r_did, r_owner, r_highest);
+            guard.generation, t, p_operation[1], p_token[1], p_seq[1], p_resource, p_kind, r_version, r_did, r_owner,
+            r_highest);
     ELSE
-        INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq, created,
-                                          size, sha256, owner, committed_at)
+        INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq, highest_seq,
+                                          created, size, sha256, owner, committed_at)
         SELECT p_operation[i], p_resource[i], r_version[i], p_kind[i], p_object[i], guard.generation, p_token[i],
-               r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0), p_sha256[i], r_owner[i], t
+               p_seq[i], r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0), p_sha256[i], r_owner[i], t
         FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
     END IF;
     IF p_key IS NOT NULL THEN

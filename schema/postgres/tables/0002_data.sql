@@ -30,7 +30,8 @@ CREATE TABLE fencegate.operations (
     key          text COLLATE "C",
     generation   bigint NOT NULL,
     token        bigint NOT NULL,
-    seq          bigint,                  -- the highest number under its token so far
+    seq          bigint,
+    highest_seq  bigint,                  -- under its token so far
     created      boolean NOT NULL,
     size         bigint NOT NULL,
     sha256       bytea,
