@@ -249,8 +249,8 @@ $$;
 CREATE FUNCTION acts.write(
     p_seen bigint, p_wait_ms int, p_keep boolean, p_now timestamptz, p_commit boolean, p_resources text[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
-    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[], p_object
-    text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
+    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
+    p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
     p_sha256 bytea[], p_body bytea[], p_blob uuid[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -366,8 +366,8 @@ END $$;
 CREATE FUNCTION acts.write_rounds(
     p_ends int[], p_seen bigint, p_wait_ms int, p_keep boolean, p_resources text[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
-    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[], p_object
-    text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
+    p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
+    p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
     p_sha256 bytea[], p_body bytea[], p_blob uuid[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

@@ -50,7 +50,7 @@ operations AS (
 INSERT INTO fencegate.events (number, operation)
 SELECT n - n / $3::bigint, operation FROM made ORDER BY n";
 
-/// Ledgers of gateways from before versions were those of the operations have them in the fences, too.
+/// The ledger of an older gateway has the version in `fences` as well.
 const VERSIONED: &str = "
 DO $do$ BEGIN
     IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'fencegate.fences'::regclass
