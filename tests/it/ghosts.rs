@@ -139,7 +139,14 @@ pub async fn a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do() {
 
 /// A seal that stopped before its row.
 async fn ghost_seal(ground: &Ground) -> (Ghost, SealItem) {
+    ghost_seal_behind(ground, "held").await
+}
+
+/// The same, behind a lock that has expired (`held`), or was given back.
+async fn ghost_seal_behind(ground: &Ground, first: &str) -> (Ghost, SealItem) {
     ground.sealed(R, 1).await;
+    let stands = format!("UPDATE fencegate.fences SET hold = '{first}'");
+    run(&mut ground.connect().await, &stands).await;
     let item = sealing(R, 2);
     let held = ground.hold_fence(R).await;
     let caller = ground.seal_later(item.clone());
@@ -158,14 +165,16 @@ async fn a_ghost_seal_that_nobody_buried_takes_effect_late() {
 
 #[tokio::test]
 pub async fn a_release_of_an_unknown_id_buries_its_ghost() {
-    let ground = Ground::new().await;
-    let (ghost, item) = ghost_seal(&ground).await;
-    assert_eq!(release(&ground.ledger, item.lock).await, ReleaseVerdict::Buried);
-    ghost.wake(&ground).await;
-    assert_eq!(ground.ledger.lock(item.lock).await.unwrap(), None);
-    assert_eq!(ground.number("SELECT token FROM fencegate.fences").await, 1);
-    let again = seal(&ground.ledger, item).await.unwrap();
-    assert_eq!(again, SealVerdict::Ended(LockEnd::Released));
+    for first in ["held", "released"] {
+        let ground = Ground::new().await;
+        let (ghost, item) = ghost_seal_behind(&ground, first).await;
+        assert_eq!(release(&ground.ledger, item.lock).await, ReleaseVerdict::Buried);
+        ghost.wake(&ground).await;
+        assert_eq!(ground.ledger.lock(item.lock).await.unwrap(), None);
+        assert_eq!(ground.number("SELECT token FROM fencegate.fences").await, 1);
+        let again = seal(&ground.ledger, item).await.unwrap();
+        assert_eq!(again, SealVerdict::Ended(LockEnd::Released), "{first}");
+    }
 }
 
 #[tokio::test]
@@ -187,8 +196,8 @@ pub async fn a_release_of_an_id_that_is_just_being_sealed_leaves_no_lock_behind(
     // it waits to see what becomes of a row with the key that it is about to use.
     let held = ground
         .hold(
-            "INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
-             VALUES ('r', 2, gen_random_uuid(), 'nobody', 9)",
+            "INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal, at)
+             VALUES ('r', 2, gen_random_uuid(), 'nobody', 9, now())",
         )
         .await;
     let item = sealing(R, 2);

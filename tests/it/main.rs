@@ -1,5 +1,6 @@
 //! All tests over real servers, in one binary.
 
+mod act_files;
 mod act_sets;
 mod admin_door;
 mod adoption;
@@ -87,12 +88,12 @@ mod schedules;
 mod schedules_adoption;
 mod schedules_blobs;
 mod schedules_commits;
+mod schedules_common;
 mod schedules_disasters;
 mod schedules_events;
 mod schedules_fences;
 mod schedules_guard;
 mod schedules_place;
-mod schedules_plain;
 mod schedules_records;
 mod schedules_rows;
 mod schedules_rule;

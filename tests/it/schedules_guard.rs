@@ -108,13 +108,17 @@ async fn a_seal_that_waits_for_its_row_holds_the_epoch_and_not_the_writes() {
 
 #[tokio::test]
 pub async fn a_floor_below_which_a_number_lies_while_the_seal_waits_makes_it_too_low() {
-    let ground = Ground::new().await;
-    ground.sealed(R, 1).await;
-    let raising = ground.hold("UPDATE fencegate.seal_guard SET floor = 5").await;
-    let seal = ground.seal_later(sealing(R, 2));
-    ground.waiting(1).await;
-    raising.commit().await;
-    assert_eq!(seal.await.unwrap(), Ok(SealVerdict::NumberTooLow));
+    for hold in ["held", "released"] {
+        let ground = Ground::new().await;
+        ground.sealed(R, 1).await;
+        let stands = format!("UPDATE fencegate.fences SET hold = '{hold}'");
+        run(&mut ground.connect().await, &stands).await;
+        let raising = ground.hold("UPDATE fencegate.seal_guard SET floor = 5").await;
+        let seal = ground.seal_later(sealing(R, 2));
+        ground.waiting(1).await;
+        raising.commit().await;
+        assert_eq!(seal.await.unwrap(), Ok(SealVerdict::NumberTooLow), "{hold}");
+    }
 }
 
 /// A call of each act, about nothing, by a gateway that has seen this position flushed.

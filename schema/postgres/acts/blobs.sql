@@ -39,10 +39,10 @@ BEGIN
     guard := acts.begin_write(p_seen);
     SELECT f.token, f.hold, f.grants,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
-                   WHERE k.resource = p_resource AND k.key = p_key) AS known_key
+                   WHERE k.resource = p_resource AND k.key = p_key AND k.space = 'native') AS known_key
     INTO seen
     FROM (SELECT) one
-    LEFT JOIN fencegate.fences f ON f.resource = p_resource AND f.hold <> 'none';
+    LEFT JOIN fencegate.fences f ON f.resource = p_resource;
 
     verdict := CASE WHEN seen.known_key THEN 'known_key'
         ELSE acts.judge(p_token, NULL, NULL, guard.floor, seen.token, NULL, seen.hold, false, NULL) END;
@@ -59,10 +59,12 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Tidy: give up uploads that take too long, forget replaced versions, hand out garbage. Rows that
--- somebody is using are left to the next pass; garbage that was handed out, for p_claim_s. For p_horizon_s
--- after a re-fence none is handed out: whoever restored this ledger may still decide otherwise. The blob of
--- a version that is forgotten stays for p_forgotten_s: a reader may have begun just before, and may pin it.
+-- Tidies blobs. Rows that somebody is using are left to the next pass.
+-- 1. Uploads that take too long are given up.
+-- 2. Replaced versions are forgotten. The blob of one stays for p_forgotten_s: a reader may have begun just before, and
+--    may pin it.
+-- 3. Garbage is handed out, and not again for p_claim_s. For p_horizon_s after a re-fence none is: whoever restored this
+--    ledger may still decide otherwise.
 CREATE FUNCTION acts.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_versions_s double precision,
     p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,

@@ -1,8 +1,9 @@
 -- Break: an operator ends a lock.
 
--- Break: end the lock of a resource at an operator's wish, at the latest in p_after_ms, sooner if
--- it expires sooner. A second break can shorten, never extend. Only under the token that was meant:
--- a call whose answer was lost, and which runs late, must not hit the next holder.
+-- Break: end the lock of a resource at an operator's wish, at the latest in p_after_ms, sooner if it expires sooner.
+-- 1. The fences are locked; breaks that have come due are stored.
+-- 2. Only under the token that was meant: a call whose answer was lost, and which runs late, must not hit the next holder.
+-- 3. A second break can shorten, never extend.
 CREATE FUNCTION acts.break_locks(
     p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
     p_reason text[], p_request_id text[])
@@ -28,11 +29,11 @@ BEGIN
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
         IF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
-        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+        ELSIF fence.resource IS NULL OR NOT acts.was_granted(fence.hold) THEN
             verdict := 'no_fence';
-        ELSIF fence.hold = 'released' OR fence.token <> p_token[i] THEN
+        ELSIF acts.is_another(p_token[i], fence.token) OR acts.was_released(fence.hold) THEN
             verdict := 'not_held';
-        ELSIF fence.hold = 'broken' THEN
+        ELSIF NOT acts.stands(fence.hold) THEN
             verdict := 'broken';
         ELSE
             due := least(fence.break_due, greatest(
@@ -41,11 +42,11 @@ BEGIN
             verdict := CASE WHEN due <= t THEN 'broken' ELSE 'breaking' END;
             IF fence.break_due IS NULL OR due <= t
                     OR fence.break_due - due >= interval '1 millisecond' THEN
-                PERFORM acts.audit(t, 'break', fence.resource, fence.owner, NULL, fence.token,
+                PERFORM acts.audit(t, 'break', fence.resource, fence.owner, fence.token,
                                         p_reason[i], p_request_id[i]);
             END IF;
             UPDATE fencegate.fences f
-            SET break_due = due, hold = CASE WHEN due <= t THEN 'broken' ELSE f.hold END
+            SET break_due = due, hold = acts.hold_at(f.hold, due, t)
             WHERE f.resource = fence.resource;
             IF due <= t THEN
                 UPDATE fencegate.locks l SET ended = 'broken', ended_at = t

@@ -98,7 +98,7 @@ BEGIN
         UPDATE fencegate.drained_upstreams d
         SET doubt_floor = raised, doubt_since = clock_timestamp();
         PERFORM acts.skip_numbers();
-        PERFORM acts.audit(clock_timestamp(), 'refence', NULL, NULL, NULL, NULL,
+        PERFORM acts.audit(clock_timestamp(), 'refence', NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
@@ -126,9 +126,10 @@ END $$;
 -- the guards know, which ended no earlier than the mint has seen the ledger flushed (p_witnessed), and than this
 -- gateway has (p_seen). Not by where the server is now: it goes on from where it was promoted, and is soon beyond.
 --
--- 'adopted'; 'moved' if nothing calls for it any more, or this server is not the one that was looked at before the
--- mint was asked; else 'unproven' and why, and nothing has changed. Waits for everything under way, as a re-fence
--- does: of the two, the one that comes second finds nothing to do.
+-- 1. It waits for everything under way, as a re-fence does: of the two, the one that comes second finds nothing to do.
+-- 2. 'moved' if nothing calls for it any more, or this server is not the one that was looked at before the mint was
+--    asked; 'unproven' and why, if it is not proven. Nothing has changed then.
+-- 3. 'adopted': the guards know the timeline.
 CREATE FUNCTION acts.adopt(
     p_seen bigint, p_witnessed bigint, p_generation bigint, p_adoptions bigint, p_system_id bigint,
     p_former text, p_timeline text)
@@ -180,7 +181,7 @@ BEGIN
         UPDATE fencegate.write_guard g SET timeline = p_timeline, adoptions = g.adoptions + 1;
         INSERT INTO fencegate.adoptions (number, generation, former, timeline, left_at, adopted_at)
         VALUES (p_adoptions + 1, p_generation, p_former, p_timeline, ended, clock_timestamp());
-        PERFORM acts.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL, NULL,
+        PERFORM acts.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL,
             format('timeline %s ended at position %s; %s was seen flushed', p_former, ended, known), NULL);
     END IF;
     RETURN NEXT;

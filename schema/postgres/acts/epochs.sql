@@ -46,7 +46,7 @@ BEGIN
         base = greatest(g.base, g.floor, acts.highest_token(), p_above)
     WHERE g.epoch = p_expected;
     IF FOUND THEN
-        PERFORM acts.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL, NULL,
+        PERFORM acts.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL,
                                 nullif(left(p_why, 256), ''), NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;

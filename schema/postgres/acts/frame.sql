@@ -228,16 +228,16 @@ DECLARE
     due uuid[];
 BEGIN
     SELECT array_agg(f.lock_id) INTO due FROM fencegate.fences f
-    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now;
+    WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now;
     IF due IS NULL THEN
         RETURN;
     END IF;
     INSERT INTO fencegate.audit (at, action, resource, owner, token)
     SELECT p_now, 'broken', f.resource, f.owner, f.token FROM fencegate.fences f
-    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now
+    WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now
     ORDER BY f.resource;
     UPDATE fencegate.fences f SET hold = 'broken'
-    WHERE f.resource = ANY (p_names) AND f.hold IN ('held', 'draining') AND f.break_due <= p_now;
+    WHERE f.resource = ANY (p_names) AND acts.stands(f.hold) AND f.break_due <= p_now;
     UPDATE fencegate.locks l SET ended = 'broken', ended_at = p_now
     WHERE l.id = ANY (due) AND l.ended IS NULL;
 END $$;
@@ -292,10 +292,10 @@ END $$;
 
 -- Records what an act did, in the same transaction. Acts that have many rows at once insert them.
 CREATE FUNCTION acts.audit(
-    p_at timestamptz, p_action text, p_resource text, p_owner text, p_previous_owner text,
-    p_token bigint, p_reason text, p_request_id text)
+    p_at timestamptz, p_action text, p_resource text, p_owner text, p_token bigint, p_reason text,
+    p_request_id text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fencegate.audit (at, action, resource, owner, previous_owner, token, reason, request_id)
-    VALUES (p_at, p_action, p_resource, p_owner, p_previous_owner, p_token, p_reason, p_request_id);
+    INSERT INTO fencegate.audit (at, action, resource, owner, token, reason, request_id)
+    VALUES (p_at, p_action, p_resource, p_owner, p_token, p_reason, p_request_id);
 END $$;

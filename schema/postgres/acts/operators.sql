@@ -35,7 +35,7 @@ BEGIN
     INSERT INTO fencegate.agreed AS a (name, value)
     SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-    PERFORM acts.audit(clock_timestamp(), 'agree', NULL, NULL, NULL, NULL,
+    PERFORM acts.audit(clock_timestamp(), 'agree', NULL, NULL, NULL,
                             left(p_reason || ': ' || changes, 256), NULL);
 END $$;
 
@@ -66,7 +66,7 @@ BEGIN
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
         IF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
-        ELSIF fence.resource IS NULL OR fence.hold = 'none' THEN
+        ELSIF fence.resource IS NULL OR NOT acts.was_granted(fence.hold) THEN
             verdict := 'no_fence';
         ELSE
             will_freeze := CASE p_mark[i] WHEN 'freeze' THEN p_reason[i]
@@ -80,7 +80,7 @@ BEGIN
                 verdict := 'changed';
                 UPDATE fencegate.fences f SET frozen = will_freeze, protected = will_protect
                 WHERE f.resource = fence.resource;
-                PERFORM acts.audit(t, p_mark[i], fence.resource, NULL, NULL, NULL,
+                PERFORM acts.audit(t, p_mark[i], fence.resource, NULL, NULL,
                                         p_reason[i], p_request_id[i]);
             END IF;
         END IF;

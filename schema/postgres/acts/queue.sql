@@ -86,7 +86,7 @@ BEGIN
     FROM fencegate.fences f
     WHERE f.resource = ANY (p_names)
       AND (f.frozen IS NOT NULL
-           OR (f.hold IN ('held', 'draining') AND f.deadline > p_now AND f.token > p_floor
+           OR (acts.keeps_out(f.hold, f.token, f.deadline, p_floor, p_now)
                AND (f.break_due IS NULL OR f.break_due > p_now)));
 END $$;
 
@@ -119,9 +119,12 @@ BEGIN
     RETURN waiter.resources;
 END $$;
 
--- Join: put callers into the queue, unless they could have their resources now. The fences are locked,
--- so that whoever frees one of them afterwards sees the waiter: no wake-up is lost. Item i waits for
--- the resources whose p_item is i; the verdicts are those of the act in Rust.
+-- Join: put callers into the queue, unless they could have their resources now. Item i waits for the resources whose
+-- p_item is i; the verdicts are those of the act in Rust.
+-- 1. The fences are locked, then the ids: whoever frees one of the resources afterwards sees the waiter, so that no
+--    wake-up is lost.
+-- 2. Per item: an id that is known, given up, or waits already; a line that is full; resources that are free.
+-- 3. The waiter is put behind all others in line for any of its resources.
 CREATE FUNCTION acts.join(
     p_seen bigint, p_wait_ms int, p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_gateway uuid[], p_waiters_max bigint[])

@@ -1,12 +1,14 @@
 -- How far the operator's records, the audit and the refused writes, can be followed.
 
 -- Who may have entries under way in one of the operator's records: whoever inserts holds this lock on the table from
--- before it takes a number until its transaction has ended, and what it committed can be seen when it lets go.
+-- before it takes a number until its transaction has ended, and what it committed can be seen when it lets go. The audit
+-- is in two tables.
 CREATE FUNCTION acts.writers_of(p_log text) RETURNS text[] LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(array_agg(DISTINCT l.virtualtransaction), '{}')
     FROM pg_locks l
     WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'RowExclusiveLock'
-      AND l.relation = ('fencegate.' || p_log)::regclass
+      AND l.relation IN (('fencegate.' || p_log)::regclass,
+                         (CASE p_log WHEN 'audit' THEN 'fencegate.grants' ELSE 'fencegate.rejections' END)::regclass)
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
       AND l.pid IS DISTINCT FROM pg_backend_pid()
 $$;
@@ -25,7 +27,8 @@ BEGIN
         upto := greatest(upto, reached);
         -- Each in a statement of its own: first what can be seen, then who is writing.
         IF p_log = 'audit' THEN
-            reached := (SELECT max(a.number) FROM fencegate.audit a);
+            reached := greatest((SELECT max(a.number) FROM fencegate.audit a),
+                                (SELECT max(g.number) FROM fencegate.grants g));
         ELSE
             reached := (SELECT max(r.number) FROM fencegate.rejections r);
         END IF;
@@ -42,8 +45,8 @@ END $$;
 -- somebody has read: their numbers are given to no others, or those would be taken for read.
 CREATE FUNCTION acts.skip_numbers() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    PERFORM setval('fencegate.audit_number_seq', s.last_value + 68719476736)
-    FROM fencegate.audit_number_seq s;
+    PERFORM setval('fencegate.audit_numbers', s.last_value + 68719476736)
+    FROM fencegate.audit_numbers s;
     PERFORM setval('fencegate.rejections_number_seq', s.last_value + 68719476736)
     FROM fencegate.rejections_number_seq s;
 END $$;

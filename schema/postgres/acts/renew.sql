@@ -7,11 +7,11 @@ RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN CASE
         WHEN p_lock.ended IS NOT NULL THEN p_lock.ended
-        WHEN p_lock.token <= p_floor THEN 'void'
+        WHEN acts.is_void(p_lock.token, p_floor) THEN 'void'
         WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
                      AND f.lock_id = p_lock.id AND f.break_due IS NOT NULL) THEN 'breaking'
         WHEN EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_lock.resources)
-                     AND f.lock_id = p_lock.id AND f.hold = 'draining') THEN 'draining'
+                     AND f.lock_id = p_lock.id AND acts.is_draining(f.hold)) THEN 'draining'
         WHEN p_lock.hold_until <= p_now THEN 'hold_exceeded'
     END;
 END $$;
@@ -45,6 +45,9 @@ BEGIN
 END $$;
 
 -- Renew: start the ttl again, also of a lock that has expired and that nobody took over.
+-- 1. The fences of the locks are locked; a break that has come due is stored.
+-- 2. What has ended, is about to, or is not in force yet, is not extended.
+-- 3. The ttl starts again.
 CREATE FUNCTION acts.renew(
     p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[])
 RETURNS TABLE (

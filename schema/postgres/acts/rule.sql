@@ -1,4 +1,5 @@
--- The rule, for all acts that admit something. It is that of gateway/core/src/rule.rs; a test compares them, case by case.
+-- The rule, for all acts that admit something, and whatever else is judged by a token or by how a lock stands: no other
+-- file compares tokens or reads `hold`. The rule is that of gateway/core/src/rule.rs; a test compares them, case by case.
 
 -- Judges what a writer presents on a fence whose row it has locked (I3, I4, I6): why it is refused, NULL if it is admitted.
 -- The first row that applies decides. f_token is NULL where nothing was ever sealed.
@@ -21,15 +22,85 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
     END
 $$;
 
--- The verdict on a token below the one sealed last: 'stale' if it was sealed here once, with what superseded it, when,
--- whose it was and how many grants ago; else 'unknown'.
+-- The verdict on a token below the one sealed last: 'stale' if it was sealed here once, with what superseded it (the next
+-- grant here), when, whose it was and how many grants ago; else 'unknown'.
 CREATE FUNCTION acts.older(
     p_resource text, p_token bigint, p_grants bigint, OUT verdict text, OUT superseded_by text,
     OUT at timestamptz, OUT owner text, OUT behind bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    SELECT 'stale', g.superseded_by, g.superseded_at, g.owner, p_grants - g.ordinal
+    SELECT 'stale', n.how, n.at, g.owner, p_grants - g.ordinal
     INTO verdict, superseded_by, at, owner, behind
-    FROM fencegate.grants g WHERE g.resource = p_resource AND g.token = p_token;
+    FROM fencegate.grants g
+    LEFT JOIN LATERAL (
+        SELECT n.how, n.at FROM fencegate.grants n
+        WHERE n.resource = g.resource AND n.number > g.number ORDER BY n.number LIMIT 1) n ON true
+    WHERE g.resource = p_resource AND g.token = p_token;
     verdict := coalesce(verdict, 'unknown');
+END $$;
+
+-- Whether a token is void: a re-fence has put the floor above it.
+CREATE FUNCTION acts.is_void(p_token bigint, p_floor bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_token <= p_floor
+$$;
+
+-- Whether a token is not the one sealed last.
+CREATE FUNCTION acts.is_another(p_token bigint, f_token bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_token <> f_token
+$$;
+
+-- Whether a fence ever had a lock.
+CREATE FUNCTION acts.was_granted(p_hold text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold <> 'none'
+$$;
+
+CREATE FUNCTION acts.was_released(p_hold text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold = 'released'
+$$;
+
+-- Whether its lock stands: also if it has expired, or is not in force yet.
+CREATE FUNCTION acts.stands(p_hold text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold IN ('held', 'draining')
+$$;
+
+-- Whether it stands, but is not in force before nothing of older tokens is under way.
+CREATE FUNCTION acts.is_draining(p_hold text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold = 'draining'
+$$;
+
+-- How it stands with a break that has come due, whether that is stored yet or not.
+CREATE FUNCTION acts.hold_at(p_hold text, p_break_due timestamptz, p_now timestamptz)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_hold IN ('held', 'draining') AND p_break_due <= p_now THEN 'broken' ELSE p_hold END
+$$;
+
+-- Whether it keeps others out.
+CREATE FUNCTION acts.keeps_out(
+    p_hold text, p_token bigint, p_deadline timestamptz, p_floor bigint, p_now timestamptz)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold IN ('held', 'draining') AND p_deadline > p_now AND p_token > p_floor
+$$;
+
+-- Whether a fence can be sealed with this token, as far as its row tells: nobody has it.
+CREATE FUNCTION acts.is_free(p_fence fencegate.fences, p_token bigint, p_floor bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_fence.hold IN ('none', 'released', 'broken') AND p_fence.frozen IS NULL
+       AND p_fence.token < p_token AND p_token > p_floor
+$$;
+
+-- Whether a fence is held by this lock, and nothing is about to end that.
+CREATE FUNCTION acts.is_in_force(p_fence fencegate.fences, p_lock uuid, p_floor bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_fence.lock_id = p_lock AND p_fence.hold = 'held' AND p_fence.break_due IS NULL
+       AND p_fence.token > p_floor
+$$;
+
+-- Whether a number can be sealed as this token on these fences, which are locked: it is above all that was sealed there,
+-- it is not void, and it names no other grant anywhere (I15).
+CREATE FUNCTION acts.is_high_enough(p_token bigint, p_floor bigint, p_names text[])
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN p_token > p_floor
+       AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_names) AND f.token >= p_token)
+       AND NOT EXISTS (SELECT FROM fencegate.grants g WHERE g.leads AND g.token = p_token);
 END $$;

@@ -19,9 +19,57 @@ BEGIN
         HINT = p_hint;
 END $$;
 
--- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends.
--- In the order of the acts: lock, read, decide. With the ids of the locks, each token must be that of its lock:
--- a token is a number that can be guessed, an id is known to nobody but the holder.
+-- Refuses a transaction for what the rule says of one of its resources; nothing if it says nothing.
+CREATE OR REPLACE FUNCTION fencegate.refuse_for(
+    p_why text, p_resource text, p_frozen text, p_superseded_by text, p_superseded_at timestamptz)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    again constant text := 'Roll back, forget what was read, take the lock again.';
+BEGIN
+    CASE p_why
+    WHEN 'void' THEN
+        PERFORM fencegate.refuse('FG401', 'fence-token-void: the ledger was re-fenced since',
+            format('resource %s', p_resource), again);
+    WHEN 'unknown' THEN
+        PERFORM fencegate.refuse('FG402', 'fence-token-unknown: never granted on this resource',
+            format('resource %s', p_resource),
+            'Take the lock before the transaction begins, and use its token.');
+    WHEN 'stale' THEN
+        PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
+            format('resource %s, superseded by %s at %s', p_resource, p_superseded_by, p_superseded_at),
+            again);
+    WHEN 'released' THEN
+        PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
+            format('resource %s', p_resource), again);
+    WHEN 'broken' THEN
+        PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
+            format('resource %s', p_resource), again);
+    WHEN 'lock_id_mismatch' THEN
+        PERFORM fencegate.refuse('FG411', 'lock-id-mismatch: the token is not that of this lock',
+            format('resource %s', p_resource),
+            'Use id and token of the same answer.');
+    WHEN 'frozen' THEN
+        PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
+            format('resource %s: %s', p_resource, p_frozen),
+            'The token stays good: try again later.');
+    WHEN 'draining' THEN
+        PERFORM fencegate.refuse('FG410', 'resource-draining: effects of older tokens are under way',
+            format('resource %s', p_resource), 'Wait until the lock has been granted.');
+    ELSE
+        IF p_why IS NOT NULL THEN
+            RAISE EXCEPTION 'a verdict that nobody knows: %', p_why;
+        END IF;
+    END CASE;
+END $$;
+
+-- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends. With the ids of
+-- the locks, each token must be that of its lock: a token is a number that can be guessed, an id is known to nobody but
+-- the holder. In the order of the acts:
+-- 1. What is not whole is refused, and a call without ids where they are demanded.
+-- 2. The fences are locked, in name order.
+-- 3. In later statements the guards are read.
+-- 4. The rule decides on each.
+-- 5. What the transaction is guarded for is left for require_guard().
 CREATE OR REPLACE FUNCTION fencegate.guard_all(
     resources text[], tokens bigint[], lock_ids uuid[] DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -34,13 +82,14 @@ DECLARE
     halted  text;
     t       timestamptz;
     item    record;
-    old     record;
     why     text;
+    former  text;
+    since   timestamptz;
     mark    text[] := string_to_array(current_setting('fencegate.guarded', true), ' ');
     ids     uuid[] := coalesce(guard_all.lock_ids,
                               array_fill(NULL::uuid, ARRAY[coalesce(cardinality(guard_all.tokens), 0)]));
-    again   constant text := 'Roll back, forget what was read, take the lock again.';
 BEGIN
+    -- Step 1.
     IF cardinality(names) <> cardinality(guard_all.tokens) OR cardinality(names) NOT BETWEEN 1 AND 100
        OR names IS NULL OR guard_all.tokens IS NULL OR array_ndims(names) <> 1
        OR array_position(names, NULL) IS NOT NULL OR array_position(guard_all.tokens, NULL) IS NOT NULL
@@ -58,13 +107,13 @@ BEGIN
             'Give the id of the answer that granted the lock.');
     END IF;
 
-    -- The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
+    -- Step 2. The mark that require_guard() looks for: this transaction, and what it is guarded for. It goes
     -- with the transaction, and with a savepoint that is rolled back, as the locks do.
     IF mark[1] IS DISTINCT FROM pg_current_xact_id()::text THEN
         mark := ARRAY[pg_current_xact_id()::text];
     END IF;
 
-    -- Lock, in name order. First through the gates, one by one, each let go by rolling back: an act that waits
+    -- First through the gates, one by one, each let go by rolling back: an act that waits
     -- for a fence on a lane, 250 ms at a time, is not overtaken by transactions that share it with each other.
     -- For a little longer than that, so that acts that follow each other keep no transaction out. Not once more
     -- where this transaction shares the fence already: it would be waited for there.
@@ -83,7 +132,7 @@ BEGIN
         ORDER BY f.resource FOR SHARE) l;
     t := clock_timestamp();
 
-    -- Read. Under READ COMMITTED these statements see the present. Elsewhere they see the transaction's
+    -- Step 3. Under READ COMMITTED these statements see the present. Elsewhere they see the transaction's
     -- snapshot: then the row of the write guard is locked, which fails with 40001 if it was changed since,
     -- and let go again by rolling that back.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -102,58 +151,25 @@ BEGIN
     SELECT greatest(s.floor, w.floor) INTO floor
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 
-    -- Decide, by the rule. A fence that was born since is not locked, and not looked at.
+    -- Step 4. A fence that was born since is not locked, and not looked at.
     FOR item IN
         SELECT p.resource, p.token, p.lock_id, f.token AS sealed, f.lock_id AS sealed_lock, f.frozen,
-               CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= t THEN 'broken'
-                    ELSE f.hold END AS hold
+               acts.hold_at(f.hold, f.break_due, t) AS hold
         FROM unnest(names, guard_all.tokens, ids) p (resource, token, lock_id)
         LEFT JOIN fencegate.fences f
-               ON f.resource = p.resource AND f.resource = ANY (got) AND f.hold <> 'none'
+               ON f.resource = p.resource AND f.resource = ANY (got)
         ORDER BY p.resource COLLATE "C"
     LOOP
         why := acts.judge(item.token, item.lock_id, NULL, floor, item.sealed, item.sealed_lock,
                           item.hold, item.frozen IS NOT NULL, NULL);
         IF why = 'older' THEN
-            old := acts.older(item.resource, item.token, NULL);
-            why := old.verdict;
+            SELECT o.verdict, o.superseded_by, o.at INTO why, former, since
+            FROM acts.older(item.resource, item.token, NULL) o;
         END IF;
-        CASE why
-        WHEN 'void' THEN
-            PERFORM fencegate.refuse('FG401', 'fence-token-void: the ledger was re-fenced since',
-                format('resource %s', item.resource), again);
-        WHEN 'unknown' THEN
-            PERFORM fencegate.refuse('FG402', 'fence-token-unknown: never granted on this resource',
-                format('resource %s', item.resource),
-                'Take the lock before the transaction begins, and use its token.');
-        WHEN 'stale' THEN
-            PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
-                format('resource %s, superseded by %s at %s', item.resource, old.superseded_by, old.at),
-                again);
-        WHEN 'released' THEN
-            PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
-                format('resource %s', item.resource), again);
-        WHEN 'broken' THEN
-            PERFORM fencegate.refuse('FG405', 'fence-token-broken: its lock was broken by an operator',
-                format('resource %s', item.resource), again);
-        WHEN 'lock_id_mismatch' THEN
-            PERFORM fencegate.refuse('FG411', 'lock-id-mismatch: the token is not that of this lock',
-                format('resource %s', item.resource),
-                'Use id and token of the same answer.');
-        WHEN 'frozen' THEN
-            PERFORM fencegate.refuse('FG406', 'resource-frozen: an operator has stopped all writers',
-                format('resource %s: %s', item.resource, item.frozen),
-                'The token stays good: try again later.');
-        WHEN 'draining' THEN
-            PERFORM fencegate.refuse('FG410', 'resource-draining: effects of older tokens are under way',
-                format('resource %s', item.resource), 'Wait until the lock has been granted.');
-        ELSE
-            IF why IS NOT NULL THEN
-                RAISE EXCEPTION 'a verdict that nobody knows: %', why;
-            END IF;
-        END CASE;
+        PERFORM fencegate.refuse_for(why, item.resource, item.frozen, former, since);
     END LOOP;
 
+    -- Step 5.
     SELECT mark || coalesce(array_agg(DISTINCT name), '{}') INTO mark FROM unnest(names) name
     WHERE name <> ALL (mark[2:]);
     PERFORM set_config('fencegate.guarded', array_to_string(mark, ' '), true);

@@ -1,7 +1,10 @@
 -- The sweeper.
 
--- Stores breaks that have come due and removes what has been kept long enough, at most p_rows of
--- each kind, and refused writes but the newest p_rejections_max, and p_unknown_max of those with unknown tokens. Rows that somebody is using are left to the next pass.
+-- At most p_rows of each kind. Rows that somebody is using are left to the next pass.
+-- 1. Breaks that have come due are stored.
+-- 2. Keys, locks that have ended and burials that have been kept long enough are removed.
+-- 3. So are refused writes, but the newest p_rejections_max, and p_unknown_max of those with unknown tokens.
+-- 4. So are waiters and intents.
 CREATE FUNCTION acts.sweep(
     p_seen bigint, p_keys_s double precision, p_ended_s double precision,
     p_buried_s double precision, p_rejections_max bigint, p_unknown_max bigint, p_rows bigint)
@@ -17,7 +20,7 @@ BEGIN
 
     SELECT array_agg(s.resource) INTO due FROM (
         SELECT f.resource FROM fencegate.fences f
-        WHERE f.break_due IS NOT NULL AND f.hold IN ('held', 'draining') AND f.break_due <= t
+        WHERE f.break_due IS NOT NULL AND acts.stands(f.hold) AND f.break_due <= t
         ORDER BY f.resource LIMIT p_rows FOR NO KEY UPDATE SKIP LOCKED) s;
     IF due IS NOT NULL THEN
         PERFORM acts.settle(due, t);

@@ -38,7 +38,7 @@ BEGIN
     FROM fencegate.drained_upstreams d CROSS JOIN unnest(p_names) n (name)
     LEFT JOIN fencegate.fences f ON f.resource = n.name
     WHERE d.doubt_floor IS NOT NULL AND starts_with(n.name, d.resource_prefix)
-      AND coalesce(f.live_token, 0) <= d.doubt_floor
+      AND acts.is_void(coalesce(f.live_token, 0), d.doubt_floor)
       AND (d.max_effect_delay_ms IS NULL
            OR d.doubt_since + d.max_effect_delay_ms * interval '1 millisecond' > p_now);
     RETURN least(open, in_doubt COLLATE "C");
@@ -54,7 +54,7 @@ BEGIN
     SET acquired_at = p_now, hold_until = l.hold_until + (p_now - l.acquired_at)
     WHERE l.id = p_lock.id RETURNING * INTO lock;
     UPDATE fencegate.fences f SET hold = 'held', live_token = f.token, acquired_at = p_now
-    WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND f.hold = 'draining';
+    WHERE f.resource = ANY (lock.resources) AND f.lock_id = lock.id AND acts.is_draining(f.hold);
     PERFORM acts.restart(lock, lock.ttl_ms, false, p_now);
     RETURN lock;
 END $$;
@@ -75,7 +75,7 @@ BEGIN
     guard := acts.begin_write(p_seen);
     PERFORM acts.limit_wait(p_wait_ms);
     SELECT array_agg(DISTINCT f.lock_id) INTO ids FROM fencegate.fences f
-    WHERE f.hold = 'draining' AND (p_resources IS NULL OR f.resource = ANY (p_resources));
+    WHERE acts.is_draining(f.hold) AND (p_resources IS NULL OR f.resource = ANY (p_resources));
     IF ids IS NULL THEN
         RETURN done;
     END IF;
@@ -233,7 +233,7 @@ BEGIN
     ORDER BY u.operation FOR UPDATE;
     PERFORM acts.close_known(p_operation, p_status, clock_timestamp());
     SELECT array_agg(f.resource) INTO waiting FROM fencegate.fences f
-    WHERE f.hold = 'draining' AND f.resource IN (
+    WHERE acts.is_draining(f.hold) AND f.resource IN (
         SELECT u.resource FROM fencegate.upstream_intents u WHERE u.operation = ANY (p_operation));
     RETURN coalesce(waiting, '{}');
 END $$;
@@ -263,7 +263,7 @@ BEGIN
                                      WHERE b.kind = 'operation' AND b.id = p_operation)
             THEN 'before' ELSE 'not_found' END;
     ELSE
-        PERFORM acts.audit(t, 'resolve', known.resource, known.owner, NULL, known.token, p_reason,
+        PERFORM acts.audit(t, 'resolve', known.resource, known.owner, known.token, p_reason,
                                 p_request_id);
         verdict := 'now';
         resource := known.resource;
@@ -288,7 +288,7 @@ BEGIN
     WHERE d.name = p_upstream AND d.doubt_floor IS NOT NULL;
     GET DIAGNOSTICS ended = ROW_COUNT;
     IF ended > 0 THEN
-        PERFORM acts.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, NULL, p_reason,
+        PERFORM acts.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, p_reason,
                                 p_request_id);
     END IF;
     RETURN ended;

@@ -4,11 +4,11 @@
 -- stored, so that it never un-breaks.
 CREATE VIEW acts.views AS
 SELECT f.resource,
-       CASE WHEN f.hold NOT IN ('held', 'draining') THEN f.hold
+       CASE WHEN NOT acts.stands(f.hold) THEN f.hold
             WHEN f.deadline <= clock_timestamp() THEN 'expired'
-            WHEN f.token <= (SELECT g.floor FROM fencegate.seal_guard g) THEN 'expired'
+            WHEN acts.is_void(f.token, (SELECT g.floor FROM fencegate.seal_guard g)) THEN 'expired'
             WHEN f.break_due IS NOT NULL THEN 'breaking'
-            WHEN f.hold = 'draining' THEN 'draining'
+            WHEN acts.is_draining(f.hold) THEN 'draining'
             ELSE 'leased' END AS state,
        f.owner,
        fencegate.micros(f.acquired_at) AS acquired_us,
@@ -23,7 +23,7 @@ SELECT f.resource,
                  ORDER BY o.version DESC LIMIT 1), 0) AS version, f.objects, f.grants, f.token, f.frozen, f.protected,
        (SELECT count(*) FROM fencegate.waiter_resources q WHERE q.resource = f.resource) AS waiting
 FROM fencegate.fences f
-WHERE f.hold <> 'none';
+WHERE acts.was_granted(f.hold);
 
 -- Locks by their ids.
 CREATE FUNCTION acts.lock_records(p_locks uuid[])
@@ -35,17 +35,19 @@ RETURNS TABLE (
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
            fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
-           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN 'void' ELSE l.ended END,
-           CASE WHEN l.ended IS NULL AND l.token <= g.floor THEN fencegate.micros(clock_timestamp())
+           CASE WHEN l.ended IS NULL AND acts.is_void(l.token, g.floor) THEN 'void' ELSE l.ended END,
+           CASE WHEN l.ended IS NULL AND acts.is_void(l.token, g.floor) THEN fencegate.micros(clock_timestamp())
                 ELSE fencegate.micros(l.ended_at) END,
            v.state, v.remaining_ms, acts.versions(l.resources), l.id,
-           (SELECT r.superseded_by FROM fencegate.grants r
+           (SELECT n.how FROM fencegate.grants r
+            CROSS JOIN LATERAL (
+                SELECT n.how, n.at FROM fencegate.grants n
+                WHERE n.resource = r.resource AND n.number > r.number ORDER BY n.number LIMIT 1) n
             WHERE r.resource = ANY (l.resources) AND r.token = l.token
-              AND r.superseded_by IS NOT NULL
-            ORDER BY r.superseded_at, r.resource LIMIT 1),
+            ORDER BY n.at, r.resource LIMIT 1),
            fencegate.micros(coalesce(v.renewed_at, l.acquired_at)),
            fencegate.micros(v.break_due), fencegate.millis(v.break_due - clock_timestamp()),
-           l.ended IS NULL AND l.token > g.floor AND l.ttl_ms = acts.infinite_ms()
+           l.ended IS NULL AND NOT acts.is_void(l.token, g.floor) AND l.ttl_ms = acts.infinite_ms()
                AND v.ttl_ms < l.ttl_ms,
            (SELECT f.frozen FROM fencegate.fences f
             WHERE f.resource = ANY (l.resources) AND f.frozen IS NOT NULL

@@ -67,8 +67,7 @@ LANGUAGE sql STABLE AS $$
         LEFT JOIN LATERAL (
             SELECT f.resource, f.token, f.lock_id, f.owner, f.last_seq, f.objects, f.frozen IS NOT NULL AS is_frozen,
                    CASE WHEN f.protected IS NOT NULL THEN 'protected' END AS is_protected,
-                   CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= p_now THEN 'broken'
-                        ELSE f.hold::text END AS stands
+                   acts.hold_at(f.hold, f.break_due, p_now) AS stands
             FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0) f ON true
         LEFT JOIN LATERAL (
             SELECT o.version, o.token, o.highest_seq AS seq FROM fencegate.operations o
@@ -115,13 +114,17 @@ BEGIN
         SELECT o.kind FROM fencegate.operations o WHERE r.attempt IS NOT NULL AND o.id = r.operation LIMIT 1) o ON true
     LEFT JOIN LATERAL (
         SELECT s.operation, s.fingerprint FROM fencegate.idempotency_keys s
-        WHERE s.resource = r.resource AND s.key = r.key OFFSET 0) k ON true;
+        WHERE s.resource = r.resource AND s.key = r.key AND s.space = 'native' OFFSET 0) k ON true;
 END $$;
 
--- Answers the writes that are refused; of a commit the reason that counts before the others: what is so of the
--- operation, its key, its resources in name order, its steps, its blobs. A rerun that is refused is buried: a row among
--- the operations says so, and a sending that comes late would have to store one with the same id, which the key of the
--- table refuses.
+-- Answers the writes that are refused.
+-- 1. Of a commit the reason that counts before the others: what is so of the operation, its key, its resources in name
+--    order, its steps, its blobs.
+-- 2. What was not looked for because nearly all writes do not need it: an operation that took effect, what superseded
+--    the token.
+-- 3. A break that has come due is stored.
+-- 4. A rerun that is refused is buried: a row among the operations says so, and a sending that comes late would have to
+--    store one with the same id, which the key of the table refuses.
 CREATE FUNCTION acts.refuse(
     p_commit boolean, p_generation bigint, p_now timestamptz, p_why text[], p_original uuid[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_attempt int[])
@@ -162,7 +165,6 @@ BEGIN
             answer.verdict := old.verdict; answer.superseded_by := old.superseded_by;
             answer.at_us := fencegate.micros(old.at); answer.owner := old.owner; answer.behind := old.behind;
         END IF;
-        -- A break that has come due is stored by whoever it refuses.
         places := CASE WHEN p_commit THEN p_resource ELSE ARRAY[item.resource] END;
         IF answer.verdict NOT IN ('busy', 'known', 'buried', 'replayed', 'key_reused', 'given_up') THEN
             PERFORM acts.settle(places, p_now);

@@ -16,7 +16,8 @@ CREATE TABLE fencegate.seal_guard (
     system_id bigint  NOT NULL,           -- of the same
     halted    text,                       -- why nothing may be sealed until a re-fence
     ledger    uuid    NOT NULL DEFAULT gen_random_uuid(), -- which ledger this is, for the mint
-    acts_min  bigint  NOT NULL DEFAULT 1  -- older acts than these are retired
+    acts_min  bigint  NOT NULL DEFAULT 1, -- older acts than these are retired
+    access    bigint  NOT NULL DEFAULT 0  -- rises with each change of who may do what
 );
 
 CREATE TABLE fencegate.write_guard (
@@ -28,7 +29,8 @@ CREATE TABLE fencegate.write_guard (
     halted     text,                      -- why nothing may be written until a re-fence
     refenced_at timestamptz,              -- the last time
     adoptions  bigint NOT NULL DEFAULT 0, -- rises with each timeline that was taken over without a re-fence
-    acts_min   bigint NOT NULL DEFAULT 1
+    acts_min   bigint NOT NULL DEFAULT 1,
+    access     bigint NOT NULL DEFAULT 0
 );
 
 -- Which acts are there, each set in a schema of its own: gateways of two versions work beside each other.
@@ -72,8 +74,11 @@ CREATE DOMAIN fencegate.operation_kind AS text CONSTRAINT operation_kind_known C
 CREATE DOMAIN fencegate.idempotency_key AS text COLLATE "C" CONSTRAINT idempotency_key_length CHECK (
     octet_length(VALUE) BETWEEN 1 AND 255);
 
--- One row per resource, for ever: the fence. Small and updated in place (HOT): no index on what
--- changes, and free space in each page.
+-- Whose keys they are: those that callers name, those of S3's libraries, and those of uploads in parts.
+CREATE DOMAIN fencegate.key_space AS text CONSTRAINT key_space_known CHECK (VALUE IN ('native', 'sdk', 'upload'));
+
+-- One row per resource, for ever: the fence. Small, with free space in each page; a renewal updates it in
+-- place (HOT).
 CREATE TABLE fencegate.fences (
     resource    fencegate.resource_name PRIMARY KEY,
     token       fencegate.natural NOT NULL DEFAULT 0,
@@ -99,25 +104,41 @@ CREATE TABLE fencegate.fences (
 CREATE INDEX fences_break_due ON fencegate.fences (break_due)
     WHERE break_due IS NOT NULL AND hold IN ('held', 'draining');
 
--- For lists of locks, of which there are few beside resources that are free.
+-- For lists of locks, of which there are few beside resources that are free. Its price: what changes `hold` is no update
+-- in place.
 CREATE INDEX fences_taken ON fencegate.fences (resource) WHERE hold <> 'released' AND hold <> 'none';
 
--- Every (resource, token) that was ever sealed. A token that is not here was never sealed.
+-- What was done to locks and resources is numbered in one order, grants and all else.
+CREATE SEQUENCE fencegate.audit_numbers;
+
+-- Every token that was ever sealed for a resource: one that is not here never was. Only inserted, never changed: what
+-- superseded a grant is the next one of the resource. Part of the audit as well, which has no copy of it.
 CREATE TABLE fencegate.grants (
-    resource      text COLLATE "C" NOT NULL,
-    token         fencegate.positive NOT NULL,
-    lock_id       uuid   NOT NULL,
-    owner         text   NOT NULL,
-    ordinal       bigint NOT NULL,        -- 1 for the first grant of the resource, 2 for the next
-    leads         boolean NOT NULL DEFAULT true, -- whether the resource is the first of its lock
-    superseded_by fencegate.supersession,
-    superseded_at timestamptz,
-    PRIMARY KEY (resource, token)
+    token          fencegate.positive NOT NULL,
+    resource       text COLLATE "C" NOT NULL,
+    lock_id        uuid   NOT NULL,
+    owner          text   NOT NULL,
+    ordinal        bigint NOT NULL,       -- 1 for the first grant of the resource, 2 for the next
+    leads          boolean NOT NULL DEFAULT true, -- whether the resource is the first of its lock
+    how            fencegate.supersession NOT NULL DEFAULT 'grant',
+    at             timestamptz NOT NULL,
+    previous_owner text,                  -- whose lock it put an end to
+    number         bigint NOT NULL DEFAULT nextval('fencegate.audit_numbers'), -- in the audit
+    act            xid8   NOT NULL DEFAULT pg_current_xact_id(), -- the transaction that stored it
+    PRIMARY KEY (token, resource)
 );
 
 -- A token names one grant, on any resource (I15): of a lock on several, its first resource stands for it. The
 -- acts look before they grant; this holds should two of them ever look at once.
 CREATE UNIQUE INDEX grants_token ON fencegate.grants (token) WHERE leads;
+
+-- Tokens and numbers of a resource rise together.
+CREATE UNIQUE INDEX grants_resource ON fencegate.grants (resource, number);
+
+CREATE UNIQUE INDEX grants_number ON fencegate.grants (number);
+
+-- Most are grants; whoever asks for the others must not read through all of them.
+CREATE INDEX grants_other ON fencegate.grants (how, number) WHERE how <> 'grant';
 
 -- Locks by id, while they live and for a day after they ended. An id names one grant for ever.
 CREATE TABLE fencegate.locks (
@@ -177,6 +198,9 @@ BEGIN
     END IF;
     IF NEW.acts_min < OLD.acts_min THEN
         RAISE EXCEPTION 'acts that were retired stay retired' USING ERRCODE = 'FG011';
+    END IF;
+    IF NEW.access < OLD.access THEN
+        RAISE EXCEPTION 'the generation of access never falls' USING ERRCODE = 'FG011';
     END IF;
     IF TG_TABLE_NAME = 'write_guard' THEN
         IF NEW.generation < OLD.generation OR NEW.adoptions < OLD.adoptions THEN

@@ -47,15 +47,16 @@ CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resourc
 
 CREATE INDEX operations_buried ON fencegate.operations (committed_at) WHERE kind = 'buried';
 
--- Which operation an idempotency key stands for.
+-- Which operation an idempotency key stands for. Keys of one space are not seen in another; callers cannot choose it.
 CREATE TABLE fencegate.idempotency_keys (
     resource    text COLLATE "C" NOT NULL,
     key         fencegate.idempotency_key NOT NULL,
+    space       fencegate.key_space NOT NULL DEFAULT 'native',
     fingerprint bytea NOT NULL,
     operation   uuid  NOT NULL,
     stored_at   timestamptz NOT NULL,
     kept_until  timestamptz,              -- NULL: as long as the settings say
-    PRIMARY KEY (resource, key)
+    PRIMARY KEY (resource, key, space)
 );
 
 CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at) WHERE kept_until IS NULL;

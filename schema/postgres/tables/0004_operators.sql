@@ -1,31 +1,29 @@
 -- What operators do, and what all gateways of a ledger have alike.
 
 CREATE DOMAIN fencegate.audit_action AS text CONSTRAINT audit_action_known CHECK (VALUE IN (
-    'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'fence',
-    'resolve', 'refence', 'epoch', 'adopt', 'agree'));
+    'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'resolve', 'refence', 'epoch', 'adopt', 'agree'));
 
 CREATE DOMAIN fencegate.audit_reason AS text CONSTRAINT audit_reason_short CHECK (
     octet_length(VALUE) BETWEEN 1 AND 1024);
 
 CREATE DOMAIN fencegate.request_id AS text CONSTRAINT request_id_short CHECK (octet_length(VALUE) <= 128);
 
--- What was done to locks and resources. Written by the acts themselves, never changed, never removed.
+-- What was done to locks and resources, beside the grants. Written by the acts themselves, never changed.
 CREATE TABLE fencegate.audit (
-    number         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at             timestamptz NOT NULL,
-    action         fencegate.audit_action NOT NULL,
-    resource       text COLLATE "C",      -- NULL if it was to the whole ledger
-    owner          text,                  -- whose lock was granted or broken
-    previous_owner text,                  -- whose lock a grant put an end to
-    token          bigint,                -- of the lock; not shown
-    reason         fencegate.audit_reason,
-    request_id     fencegate.request_id
+    number     bigint PRIMARY KEY DEFAULT nextval('fencegate.audit_numbers'),
+    at         timestamptz NOT NULL,
+    action     fencegate.audit_action NOT NULL,
+    resource   text COLLATE "C",          -- NULL if it was to the whole ledger
+    owner      text,                      -- whose lock was broken
+    token      bigint,                    -- of the lock; not shown
+    reason     fencegate.audit_reason,
+    request_id fencegate.request_id,
+    act        xid8 NOT NULL DEFAULT pg_current_xact_id() -- the transaction that stored it
 );
 
 CREATE INDEX audit_resource ON fencegate.audit (resource, number);
 
--- Most entries are grants; whoever asks for something else must not read through all of them.
-CREATE INDEX audit_other_than_grants ON fencegate.audit (action, number) WHERE action <> 'grant';
+CREATE INDEX audit_action ON fencegate.audit (action, number);
 
 CREATE FUNCTION fencegate.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -38,6 +36,9 @@ CREATE TRIGGER operations_only_grow BEFORE UPDATE OR TRUNCATE ON fencegate.opera
 
 CREATE TRIGGER operations_stay BEFORE DELETE ON fencegate.operations
     FOR EACH ROW WHEN (OLD.kind <> 'buried') EXECUTE FUNCTION fencegate.refuse_change();
+
+CREATE TRIGGER grants_only_grow BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.grants
+    FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
 
 CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.audit
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();

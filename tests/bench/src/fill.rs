@@ -31,9 +31,6 @@ fences AS (
 grants AS (
     INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
     SELECT name, n, lock, 'fill', 1 FROM made ORDER BY n),
-audit AS (
-    INSERT INTO fencegate.audit (at, action, resource, owner, token)
-    SELECT now(), 'grant', name, 'fill', n FROM made ORDER BY n),
 locks AS (
     INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
     SELECT lock, ARRAY[name], n, 'fill', 86400000, now() FROM made ORDER BY lock),
@@ -50,14 +47,27 @@ operations AS (
 INSERT INTO fencegate.events (number, operation)
 SELECT n - n / $3::bigint, operation FROM made ORDER BY n";
 
-/// The ledger of an older gateway has the version in `fences` as well.
-const VERSIONED: &str = "
-DO $do$ BEGIN
-    IF EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'fencegate.fences'::regclass
-               AND a.attname = 'version' AND NOT a.attisdropped) THEN
-        ALTER TABLE fencegate.fences ALTER COLUMN version SET DEFAULT 1;
-    END IF;
+/// The ledger of an older gateway has the version in `fences` as well, and does not say of a grant when it was made.
+const DEFAULTS: &str = "
+DO $do$ DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT a.attrelid::regclass AS of, a.attname AS name FROM pg_attribute a
+               WHERE (a.attrelid, a.attname) IN (('fencegate.fences'::regclass, 'version'),
+                                                 ('fencegate.grants'::regclass, 'at'))
+    LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', one.of, one.name,
+                       CASE one.name WHEN 'at' THEN 'now()' ELSE '1' END);
+    END LOOP;
 END $do$";
+
+/// The ledger of an older gateway has grants in the audit as well.
+const COPIES: &str = "
+INSERT INTO fencegate.audit (at, action, resource, owner, token)
+SELECT now(), 'grant', g.resource, g.owner, g.token FROM fencegate.grants g
+WHERE EXISTS (SELECT FROM pg_attribute a
+              WHERE a.attrelid = 'fencegate.grants'::regclass AND a.attname = 'superseded_by')
+ORDER BY g.token";
 
 /// What the numbering of events and the mint have to know of them: both have come so far.
 const MARKS: &str = "
@@ -82,7 +92,7 @@ pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u
         postgres.execute("postgres", &format!("ALTER SYSTEM SET {setting}")).await;
     }
     postgres.execute("postgres", "SELECT pg_reload_conf()").await;
-    postgres.execute(database, VERSIONED).await;
+    postgres.execute(database, DEFAULTS).await;
     let chunks: Vec<u64> = (0..resources).step_by(CHUNK as usize).collect();
     let done = AtomicU64::new(0);
     let workers = (0..SIDE_BY_SIDE).map(async |worker| {
@@ -103,6 +113,7 @@ pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u
         anyhow::Ok(())
     });
     try_join_all(workers).await?;
+    postgres.execute(database, COPIES).await;
     postgres.execute(database, MARKS).await;
     for setting in ["max_wal_size", "autovacuum"] {
         postgres.execute("postgres", &format!("ALTER SYSTEM RESET {setting}")).await;

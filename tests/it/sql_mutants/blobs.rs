@@ -3,7 +3,7 @@
 use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
-use crate::{conformance, schedules_blobs, schedules_plain};
+use crate::{conformance, schedules_blobs, schedules_common};
 
 const LANE: &str = "ORDER BY i.blob FOR UPDATE) l;";
 
@@ -41,7 +41,7 @@ pub const MUTANTS: &[Mutant] = &[
         "make_room": "WHERE p_keep OR o.blob IS NOT NULL;" => "WHERE p_keep;",
     ),
     mutant!("replaced-by-a-small-put-forgotten": "the same, where a put of bytes replaces it",
-        caught by schedules_plain::a_blob_that_a_small_put_replaces_is_kept_for_a_while, which says "it is kept",
+        caught by schedules_common::a_blob_that_a_small_put_replaces_is_kept_for_a_while, which says "it is kept",
         "judged": "(p_keep OR w.has_blob)" => "p_keep",
     ),
     mutant!("horizon-ignored": "replaced blobs are garbage at once, although a failover or a restore may bring them back",

@@ -74,7 +74,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("many-due-break-ignored": "a break counts once it is stored, not once it is due",
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "not refused: Applied",
-        "judged": DUE => "CASE WHEN false THEN 'broken'",
+        "judged": DUE => "f.hold::text AS stands",
     ),
     mutant!("many-due-break-not-stored": "a break that has come due refuses, and is not stored: a step of a clock takes it back",
         caught by schedules_rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: 0",

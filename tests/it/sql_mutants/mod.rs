@@ -8,7 +8,6 @@ mod commits;
 mod events;
 mod guards;
 mod locks;
-mod plain;
 mod upstreams;
 mod writes;
 
@@ -48,11 +47,10 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 9] = [
+const THEMES: [(&str, &[Mutant]); 8] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
-    ("the short ways", plain::MUTANTS),
     ("guards, epochs, re-fences", guards::MUTANTS),
     ("adoptions", adoptions::MUTANTS),
     ("drained upstreams", upstreams::MUTANTS),

@@ -5,20 +5,22 @@ use fence_tests::mutants::Edit;
 use super::{Mutant, mutant};
 use crate::{conformance, schedules_rows, schedules_rule, schedules_upstreams};
 
+const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
+
 pub const MUTANTS: &[Mutant] = &[
     mutant!("intents-in-the-lock": "seal reads open intents by the statement that locks the fence",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
-        "seal": "EXISTS (SELECT FROM fencegate.upstream_intents u\n                WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)\n        OR" => "may_drain OR",
-        "seal": "got := acts.lock_fences(p_resources, p_wait_ms);" => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.open INTO got, may_drain
+        "seal": LOCK => "SELECT acts.lock_fences(p_resources, p_wait_ms), x.open INTO got, may_drain
             FROM (SELECT EXISTS (SELECT FROM fencegate.upstream_intents u
                                  WHERE u.resource = ANY (p_resources)) AS open) x;",
+        "seal": "IF may_drain IS NULL THEN" => "IF false THEN",
     ),
     mutant!("intents-before-the-lock": "seal reads open intents before it locks the fence",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
-        "seal": "EXISTS (SELECT FROM fencegate.upstream_intents u\n                WHERE u.resource = ANY (p_resources) AND u.closed IS NULL)\n        OR" => "may_drain OR",
-        "seal": "got := acts.lock_fences(p_resources, p_wait_ms);" => "may_drain := EXISTS (
+        "seal": LOCK => "may_drain := EXISTS (
             SELECT FROM fencegate.upstream_intents u WHERE u.resource = ANY (p_resources));
             got := acts.lock_fences(p_resources, p_wait_ms);",
+        "seal": "IF may_drain IS NULL THEN" => "IF false THEN",
     ),
     mutant!("intents-not-looked-for": "seal looks for doubts, not for open intents",
         caught by schedules_upstreams::a_seal_behind_an_opening_sees_the_intent, which says "Sealed",
@@ -26,7 +28,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("draining-in-force": "a lock is in force at once although intents are open",
         caught by conformance::drains::a_waiting_lock_is_in_force_when_all_intents_are_closed::on_postgres, which says "left: Leased",
-        "seal": "hold = CASE WHEN drains IS NULL THEN 'held' ELSE 'draining' END," => "hold = 'held',",
+        "store_seals": "hold = CASE d.verdict WHEN 'drains' THEN 'draining' ELSE 'held' END," => "hold = 'held',",
     ),
     mutant!("completed-with-open-intents": "a draining lock is completed although intents are open",
         caught by schedules_rule::a_draining_lock_is_not_completed_while_an_intent_is_open, which says "right: Ok([])",

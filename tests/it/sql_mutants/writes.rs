@@ -4,7 +4,7 @@ use fence_tests::mutants::Edit;
 
 use super::{Mutant, mutant};
 use crate::{
-    conformance, ghosts, schedules, schedules_guard, schedules_plain, schedules_rows,
+    conformance, ghosts, schedules, schedules_common, schedules_guard, schedules_rows,
     schedules_skipped, sql_races,
 };
 
@@ -33,7 +33,7 @@ pub const KEYS_AND_LOCK: &str = "PERFORM set_config('test.past', coalesce((
         SELECT string_agg(k.operation::text, ',') FROM fencegate.idempotency_keys k
         WHERE k.resource = ANY (p_resources) AND k.key = ANY (p_key)), ''), true);
     got := acts.lock_fences(p_resources, p_wait_ms);";
-pub const KEY: &str = "s.key = r.key OFFSET 0";
+pub const KEY: &str = "s.key = r.key AND s.space = 'native' OFFSET 0";
 pub const KEY_OF_THE_PAST: &str = "s.key = r.key
     AND s.operation::text = ANY (string_to_array(current_setting('test.past'), ',')) OFFSET 0";
 pub const KEYS: &str = "WHERE r.why IS NULL AND r.key IS NOT NULL;";
@@ -46,8 +46,7 @@ pub const FENCE: &str = "FROM fencegate.fences f WHERE f.resource = p_resource[i
 pub const FENCE_THAT_IS_LOCKED: &str = "FROM fencegate.fences f
     WHERE f.resource = p_resource[i] AND (p_got IS NULL OR f.resource = ANY (p_got)) OFFSET 0";
 pub const BUSY: &str = "f.resource IS NOT NULL AND f.resource <> ALL (p_got)";
-pub const DUE: &str =
-    "CASE WHEN f.hold IN ('held', 'draining') AND f.break_due <= p_now THEN 'broken'";
+pub const DUE: &str = "acts.hold_at(f.hold, f.break_due, p_now) AS stands";
 pub const RERUN: &str = "AND item.attempt > 0";
 /// Where a burial is, and where no ghost comes by.
 const GRAVE: &str = "SELECT min(r COLLATE \"C\")";
@@ -135,7 +134,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("due-break-ignored": "a break counts once it is stored, not once it is due",
         caught by conformance::breaks::a_due_break_is_stored_by_whoever_acts::on_postgres, which says "not refused: Applied",
-        "judged": DUE => "CASE WHEN false THEN 'broken'",
+        "judged": DUE => "f.hold::text AS stands",
     ),
     mutant!("protected-deleted": "a protected resource may be deleted",
         caught by conformance::databases::a_protected_resource_is_not_deleted::on_postgres, which says "not refused: Applied",
@@ -195,7 +194,7 @@ pub const MUTANTS: &[Mutant] = &[
         "refuse": "IF known IS NOT NULL THEN" => "IF false THEN",
     ),
     mutant!("buried-in-a-batch": "a burial is where a plain write that comes late does not meet it",
-        caught by schedules_plain::a_write_that_was_buried_before_it_came_has_no_effect, which says "not buried: [Applied",
+        caught by schedules_common::a_write_that_was_buried_before_it_came_has_no_effect, which says "not buried: [Applied",
         "refuse": GRAVE => ELSEWHERE,
     ),
     mutant!("refused-rerun-not-buried": "a rerun that is refused does not bury its id",

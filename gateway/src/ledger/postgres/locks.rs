@@ -1,4 +1,4 @@
-//! The acts on locks, as calls of the functions of `schema/postgres/acts`, or of `seal_plain.sql` where that does.
+//! The acts on locks, as calls of the functions of `schema/postgres/acts`.
 
 use fence_core::ports::{
     BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
@@ -9,7 +9,6 @@ use fence_core::{LockEnd, LockId, LockState, MaxHold, Metadata, ResourceName, Tt
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::locks_plain::{self, Seals};
 use super::session::{Sessions, harmless, unreadable};
 use super::{attempt, wait_ms};
 use crate::ledger::{end, metadata, resource_name, time, token};
@@ -54,9 +53,9 @@ fn fence(kind: SealKind) -> Option<(Option<i64>, bool)> {
     }
 }
 
-/// What `acts.seal` and `acts.seal_plain` return per item.
+/// What `acts.seal` returns per item.
 #[derive(FromRow)]
-pub(super) struct SealRow {
+struct SealRow {
     verdict: String,
     token: Option<i64>,
     acquired_us: Option<i64>,
@@ -71,7 +70,7 @@ pub(super) struct SealRow {
     taken_resources: Option<Vec<String>>,
     taken_held_ms: Option<Vec<i64>>,
     unconfirmed: Option<bool>,
-    pub(super) flushed: i64,
+    flushed: i64,
 }
 
 impl SealRow {
@@ -107,7 +106,7 @@ impl SealRow {
         let blocker = || resource_name(self.resource.clone().unwrap_or_default());
         Ok(match self.verdict.as_str() {
             "sealed" => SealVerdict::Sealed(self.grant(item)?, self.taken_over()?),
-            "drains" => {
+            "drains" | "drains_still" => {
                 SealVerdict::Drains { resource: blocker()?, taken_over: self.taken_over()? }
             }
             "draining" => SealVerdict::Draining(blocker()?),
@@ -159,24 +158,6 @@ pub(super) async fn seal(
     items: &[SealItem],
     patience: Patience,
 ) -> Result<Vec<SealVerdict>, LedgerError> {
-    let rows = match Seals::of(items, patience) {
-        Some(seals) => seals.seal(sessions, epoch).await?,
-        None => seal_any(sessions, epoch, items, patience).await?,
-    };
-    let Some(rows) = rows else {
-        return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
-    };
-    let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
-    verdicts.collect::<Result<_, _>>().map_err(unreadable)
-}
-
-/// A row for each item, in their order; `None` if the server gave up waiting for a row.
-async fn seal_any(
-    sessions: &Sessions,
-    epoch: i64,
-    items: &[SealItem],
-    patience: Patience,
-) -> Result<Option<Vec<SealRow>>, LedgerError> {
     let (names, positions) = flat(items.iter().map(|item| item.resources.as_slice()));
     let mut session = sessions.take_for_act().await?;
     let call = sqlx::query_as::<_, SealRow>(concat!(
@@ -203,7 +184,11 @@ async fn seal_any(
     .bind(items.iter().map(|item| item.waits).collect::<Vec<_>>())
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
-    sessions.settle_seen(session, answer, |row| row.flushed).await
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
+        return Ok(items.iter().map(|_| SealVerdict::Busy).collect());
+    };
+    let verdicts = rows.iter().zip(items).map(|(row, item)| row.verdict(item));
+    verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
 /// What `acts.renew` returns per item.
@@ -281,15 +266,15 @@ pub(super) async fn renew(
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `acts.release` and `acts.release_plain` return per item.
+/// What `acts.release` returns per item.
 #[derive(FromRow)]
-pub(super) struct ReleaseRow {
+struct ReleaseRow {
     verdict: String,
     held_ms: Option<i64>,
     resources: Option<Vec<String>>,
     number: Option<i64>,
     waited_for: Option<bool>,
-    pub(super) flushed: i64,
+    flushed: i64,
 }
 
 pub(super) async fn release(
@@ -297,11 +282,21 @@ pub(super) async fn release(
     items: &[ReleaseItem],
     patience: Patience,
 ) -> Result<Vec<ReleaseVerdict>, LedgerError> {
-    let rows = match locks_plain::releases(items, patience) {
-        Some(ids) => locks_plain::release(sessions, ids).await?,
-        None => release_any(sessions, items, patience).await?,
-    };
-    let Some(rows) = rows else {
+    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
+    let mut session = sessions.take_for_act().await?;
+    let call = sqlx::query_as::<_, ReleaseRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".release($1, $2, $3, $4, $5)"
+    ))
+    .bind(session.seen)
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+    .bind(items.iter().map(since).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
+    .fetch_all(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| ReleaseVerdict::Busy).collect());
     };
     let verdict = |row: ReleaseRow| {
@@ -325,29 +320,6 @@ pub(super) async fn release(
         })
     };
     rows.into_iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
-}
-
-/// A row for each item, in their order; `None` if the server gave up waiting for a row.
-async fn release_any(
-    sessions: &Sessions,
-    items: &[ReleaseItem],
-    patience: Patience,
-) -> Result<Option<Vec<ReleaseRow>>, LedgerError> {
-    let since = |item: &ReleaseItem| item.unless_renewed_since.map(|at| at.as_microsecond());
-    let mut session = sessions.take_for_act().await?;
-    let call = sqlx::query_as::<_, ReleaseRow>(concat!(
-        "SELECT * FROM ",
-        acts!(),
-        ".release($1, $2, $3, $4, $5)"
-    ))
-    .bind(session.seen)
-    .bind(wait_ms(patience))
-    .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-    .bind(items.iter().map(since).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
-    .fetch_all(&mut session.connection);
-    let answer = sessions.answer(call).await;
-    sessions.settle_seen(session, answer, |row| row.flushed).await
 }
 
 /// What `acts.break_locks` returns per item.

@@ -9,7 +9,6 @@ mod agreed;
 mod disasters;
 mod events;
 mod locks;
-mod locks_plain;
 mod migrate;
 pub mod notices;
 mod operators;

@@ -50,28 +50,52 @@ pub(super) async fn mark(
     rows.iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// The statement names only the filters in use: plans are made once, and one for all of them could
-/// use no index.
+/// Grants, as entries of the audit, and the column that says which.
+const GRANTS: (&str, &str) = (
+    "how",
+    "(SELECT number, at, how::text AS action, resource, owner, previous_owner, token::bigint AS token,
+             NULL::text AS reason, NULL::text AS request_id FROM fencegate.grants WHERE number < ",
+);
+
+/// All other entries.
+const OTHERS: (&str, &str) = (
+    "action",
+    "(SELECT number, at, action::text, resource, owner, NULL::text AS previous_owner, token, reason::text, request_id::text
+      FROM fencegate.audit WHERE number < ",
+);
+
+/// The statement names only the tables and filters in use: plans are made once, and one for all of them could use no
+/// index.
 fn listing(filter: &AuditFilter) -> QueryBuilder<Postgres> {
-    let mut query = QueryBuilder::new(
-        "SELECT a.*, fencegate.micros(a.at) AS at_us FROM fencegate.audit a WHERE a.number < ",
-    );
-    query.push_bind(filter.before.unwrap_or(i64::MAX));
-    if let Some(span) = filter.between {
-        query.push(" AND a.number > ").push_bind(span.after);
-        query.push(" AND a.number <= ").push_bind(span.upto);
-    }
-    if let Some(resource) = &filter.resource {
-        query.push(" AND a.resource = ").push_bind(resource.to_string());
-    }
-    if let Some(action) = filter.action {
-        query.push(" AND a.action = ").push_bind(action.as_str());
-        if action != AuditAction::Grant {
-            query.push(" AND a.action <> 'grant'");
-        }
-    }
+    let tables = match filter.action {
+        None => &[GRANTS, OTHERS][..],
+        Some(AuditAction::Grant | AuditAction::Transfer | AuditAction::Fence) => &[GRANTS],
+        Some(_) => &[OTHERS],
+    };
     let order = if filter.between.is_some() { "" } else { " DESC" };
-    query.push(" ORDER BY a.number").push(order).push(" LIMIT ").push_bind(filter.limit);
+    let mut query = QueryBuilder::new("SELECT a.*, fencegate.micros(a.at) AS at_us FROM (");
+    let mut union = query.separated(" UNION ALL ");
+    for (column, table) in tables {
+        union.push(table).push_bind_unseparated(filter.before.unwrap_or(i64::MAX));
+        if let Some(span) = filter.between {
+            union.push_unseparated(" AND number > ").push_bind_unseparated(span.after);
+            union.push_unseparated(" AND number <= ").push_bind_unseparated(span.upto);
+        }
+        if let Some(resource) = &filter.resource {
+            union.push_unseparated(" AND resource = ");
+            union.push_bind_unseparated(resource.to_string());
+        }
+        if let Some(action) = filter.action {
+            union.push_unseparated(format!(" AND {column} = "));
+            union.push_bind_unseparated(action.as_str());
+            if column == &"how" && action != AuditAction::Grant {
+                union.push_unseparated(" AND how <> 'grant'");
+            }
+        }
+        union.push_unseparated(format!(" ORDER BY number{order} LIMIT "));
+        union.push_bind_unseparated(filter.limit).push_unseparated(")");
+    }
+    query.push(format!(") a ORDER BY a.number{order} LIMIT ")).push_bind(filter.limit);
     query
 }
 

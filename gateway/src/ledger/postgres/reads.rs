@@ -485,7 +485,7 @@ pub(super) async fn operation_by_key(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
          FROM fencegate.idempotency_keys k JOIN fencegate.operations o
              ON o.id = k.operation AND o.resource = k.resource
-         WHERE k.resource = $1 AND k.key = $2",
+         WHERE k.resource = $1 AND k.key = $2 AND k.space = 'native'",
     )
     .bind(name.as_str())
     .bind(idempotency_key);
@@ -504,7 +504,7 @@ pub(super) async fn known_keys(
         keys.iter().map(|(resource, key)| (resource.as_str(), key.as_str())).unzip();
     let query = sqlx::query_scalar::<_, bool>(
         "SELECT EXISTS (SELECT FROM fencegate.idempotency_keys k
-                        WHERE k.resource = w.resource AND k.key = w.key)
+                        WHERE k.resource = w.resource AND k.key = w.key AND k.space = 'native')
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (resource, key, i) ORDER BY w.i",
     )
     .bind(resources)

@@ -1,7 +1,4 @@
-//! The short ways of seal and release: what they judged before they had the row they judge again.
-//!
-//! The judgement of a fence is made to wait once it is made, so that somebody else can change the row between
-//! it and the lock; whoever has locked the row since is skipped, and whoever has changed it is seen.
+//! What nearly all writes, seals and releases are, alone and in batches: ghosts and late comers among them.
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own and makes ids")]
 
@@ -12,29 +9,10 @@ use fence_core::ports::{
 };
 use fence_core::{LockEnd, Refusal, Ttl};
 
-use crate::forced::{Ground, Held, put, run, sealing};
+use crate::forced::{Ground, put, run, sealing};
 use crate::schedules_skipped::WAIT_LONG;
 
-/// A ledger on which a judgement, once made, waits until the gate is let go.
-async fn gated(judge: &str, parameters: &str, arguments: &str) -> (Ground, Held) {
-    let ground = Ground::new().await;
-    let mut connection = ground.connect().await;
-    run(&mut connection, WAIT_LONG).await;
-    run(&mut connection, &format!("ALTER FUNCTION acts.{judge} RENAME TO {judge}_in_fact")).await;
-    run(
-        &mut connection,
-        &format!(
-            "CREATE FUNCTION acts.{judge}({parameters}) RETURNS boolean LANGUAGE plpgsql AS $$
-             DECLARE judged boolean := acts.{judge}_in_fact({arguments});
-             BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN judged; END $$"
-        ),
-    )
-    .await;
-    let gate = ground.hold("SELECT pg_advisory_xact_lock(7)").await;
-    (ground, gate)
-}
-
-/// A lock that lasts, on a resource that is there, sealed the long way.
+/// A lock that lasts, on a resource that is there, sealed by itself.
 async fn held(ground: &Ground, resource: &str, number: i64) -> SealItem {
     let item = SealItem { ttl: Some(Ttl::from_ms(600_000)), ..sealing(resource, number) };
     let verdicts = ground.ledger.seal(0, [item.clone()].into(), crate::forced::WAIT).await.unwrap();
@@ -81,43 +59,6 @@ pub async fn a_write_that_is_sent_twice_takes_effect_once() {
     assert_eq!(ground.number("SELECT count(version) FROM fencegate.operations").await, 3);
 }
 
-async fn gated_seals() -> (Ground, Held) {
-    gated("is_free", "fence fencegate.fences, token bigint, floor bigint", "fence, token, floor")
-        .await
-}
-
-/// What becomes of a seal if somebody does this after the fence was judged, and how the lock before it ended.
-async fn sealed_before(change: &str) -> SealVerdict {
-    let (ground, gate) = gated_seals().await;
-    let item = held(&ground, "a", 1).await;
-    let released = ground.ledger.release([item.lock.into()].into(), Patience::Skip).await.unwrap();
-    assert!(matches!(released[..], [ReleaseVerdict::Released { .. }]), "{released:?}");
-    let item = SealItem { ttl: Some(Ttl::from_ms(600_000)), ..sealing("a", 5) };
-    let bury = change.replace("$lock", &item.lock.0.to_string());
-    let ledger = Arc::clone(&ground.ledger);
-    let seal = tokio::spawn(async move { ledger.seal(0, [item].into(), Patience::Skip).await });
-    ground.kept_waiting(&seal, 1).await;
-    run(&mut ground.connect().await, &bury).await;
-    gate.let_go().await;
-    seal.await.unwrap().unwrap().pop().unwrap()
-}
-
-#[tokio::test]
-pub async fn a_seal_is_judged_by_the_row_that_it_locked() {
-    let taken = "UPDATE fencegate.fences SET token = 6, hold = 'held', deadline = now() + '1 hour'";
-    let verdict = sealed_before(taken).await;
-    assert!(matches!(verdict, SealVerdict::Held(_)), "not held: {verdict:?}");
-    let verdict = sealed_before("UPDATE fencegate.fences SET token = 6").await;
-    assert!(matches!(verdict, SealVerdict::NumberTooLow), "not too low: {verdict:?}");
-}
-
-#[tokio::test]
-pub async fn a_seal_that_was_buried_since_it_was_judged_has_no_effect() {
-    let bury = "INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('lock', '$lock', now())";
-    let verdict = sealed_before(bury).await;
-    assert!(matches!(verdict, SealVerdict::Ended(LockEnd::Released)), "not buried: {verdict:?}");
-}
-
 /// The release of an id that nobody knows buries it, and lets go of it before the seal gets hold of it.
 #[tokio::test]
 pub async fn a_seal_sees_that_its_id_was_buried_before_it_had_it() {
@@ -149,39 +90,6 @@ pub async fn a_seal_sees_that_its_id_was_buried_before_it_had_it() {
     gate.let_go().await;
     let verdict = seal.await.unwrap().unwrap().pop().unwrap();
     assert!(matches!(verdict, SealVerdict::Ended(LockEnd::Released)), "not buried: {verdict:?}");
-}
-
-#[tokio::test]
-pub async fn a_seal_sees_who_joined_the_line_since_it_was_judged() {
-    let join = "
-        INSERT INTO fencegate.gateways VALUES ('00000000-0000-0000-0000-000000000001', now(), true);
-        INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
-        VALUES (1, gen_random_uuid(), '{a}', 'eve', '00000000-0000-0000-0000-000000000001');
-        INSERT INTO fencegate.waiter_resources VALUES ('a', 1, 1)";
-    let verdict = sealed_before(join).await;
-    assert!(matches!(verdict, SealVerdict::Queued), "not queued: {verdict:?}");
-}
-
-/// A lock that is broken while its release is under way has not been released.
-#[tokio::test]
-pub async fn a_release_is_judged_by_the_row_that_it_locked() {
-    let parameters = "fence fencegate.fences, lock uuid, floor bigint";
-    let (ground, gate) = gated("is_in_force", parameters, "fence, lock, floor").await;
-    let lock = held(&ground, "a", 1).await.lock;
-    let ledger = Arc::clone(&ground.ledger);
-    let release =
-        tokio::spawn(async move { ledger.release([lock.into()].into(), Patience::Skip).await });
-    ground.kept_waiting(&release, 1).await;
-    let broken = "UPDATE fencegate.fences SET hold = 'broken';
-                  UPDATE fencegate.locks SET ended = 'broken', ended_at = now()";
-    run(&mut ground.connect().await, broken).await;
-    gate.let_go().await;
-    let verdicts = release.await.unwrap().unwrap();
-    assert!(matches!(verdicts[..], [ReleaseVerdict::AlreadyEnded]), "{verdicts:?}");
-    assert_eq!(
-        ground.number("SELECT count(*) FROM fencegate.fences WHERE hold = 'broken'").await,
-        1
-    );
 }
 
 /// What each state of a fence says of a write, alone and in a batch.
