@@ -408,14 +408,4 @@ mod tests {
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
     }
-
-    #[test]
-    fn lists_are_split_and_repeated() {
-        let line = "fencegate serve --etcd a:1,b:2 --metrics-prefix job: --metrics-prefix cron:";
-        let Command::Serve(flags) = Cli::parse_from(line.split(' ')).command else {
-            panic!("serve was asked for");
-        };
-        assert_eq!(flags.etcd, ["a:1", "b:2"]);
-        assert_eq!(flags.metrics_prefix, ["job:", "cron:"]);
-    }
 }

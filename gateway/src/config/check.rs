@@ -1,31 +1,22 @@
 //! What the values of the settings must be, alone and together.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::path::Path;
-use std::time::Duration;
 
 use figment::Figment;
 use tracing_subscriber::EnvFilter;
 
 use super::layers::{from_file, place};
 use super::upstreams::trouble;
-use super::{
-    Config, ConfigError, INLINE_BYTES_LIMIT, OBJECT_BYTES_LIMIT, ResourceForm, Upstream, is_open,
-};
-
-const MILLISECOND: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+use super::{Config, ConfigError, ResourceForm, Upstream, is_open};
 
 impl Config {
     /// Refuses values and combinations that the gateway cannot work with.
     pub(super) fn check(&self, figment: &Figment) -> Result<(), ConfigError> {
         let check = Check { figment };
-        self.check_numbers(&check)?;
-        self.check_durations(&check)?;
+        if let Some((name, why)) = self.out_of_bounds() {
+            return Err(check.refuse(name, why));
+        }
+        self.check_uploads(&check)?;
         self.check_lists(&check)?;
         self.check_listening(&check)?;
         if let Some(why) = trouble(&self.upstreams) {
@@ -67,53 +58,17 @@ impl Config {
         Ok(())
     }
 
-    fn check_numbers(&self, check: &Check<'_>) -> Result<(), ConfigError> {
-        check.range("inline_bytes_max", self.inline_bytes_max, 1..=INLINE_BYTES_LIMIT)?;
-        check.range("object_bytes_max", self.object_bytes_max, 1..=OBJECT_BYTES_LIMIT)?;
-        check.range("upload_rate_min", self.upload_rate_min, 0..=(1 << 30))?;
-        check.range("uploads_max", self.uploads_max, 1..=10_000)?;
-        check.range("queue_max", self.queue_max, 1..=1_000_000)?;
-        check.range("waiters_max", self.waiters_max, 1..=1_000_000)?;
-        check.range("batch_max", self.batch_max, 1..=256)?;
-        check.range("committers", self.committers, 1..=16)?;
-        check.range("bodies_bytes_max", self.bodies_bytes_max, (1 << 20)..=(64 << 30))?;
-        check.range("connections_max", self.connections_max, 1..=1_000_000)?;
-        check.range("rejections_max", self.rejections_max, 0..=10_000_000)
-    }
-
-    fn check_durations(&self, check: &Check<'_>) -> Result<(), ConfigError> {
-        let tenth = 100 * MILLISECOND;
-        check.duration("request_timeout", self.request_timeout, tenth..=MINUTE)?;
-        check.duration("wait_for_ledger", self.wait_for_ledger, Duration::ZERO..=HOUR)?;
-        check.duration("body_timeout", self.body_timeout, SECOND..=HOUR)?;
-        check.duration("body_idle_timeout", self.body_idle_timeout, tenth..=HOUR)?;
-        check.duration("drain_delay", self.drain_delay, Duration::ZERO..=HOUR)?;
-        check.duration("drain_timeout", self.drain_timeout, Duration::ZERO..=HOUR)?;
-        check.duration("keys_kept", self.keys_kept, MINUTE..=3650 * DAY)?;
-        check.duration("ended_locks_kept", self.ended_locks_kept, MINUTE..=3650 * DAY)?;
-        check.duration("buried_kept", self.buried_kept, MINUTE..=3650 * DAY)?;
-        check.duration("upload_timeout", self.upload_timeout, SECOND..=30 * DAY)?;
-        for (name, value) in [
-            ("versions_kept", self.versions_kept),
-            ("uploads_kept", self.uploads_kept),
-            ("reader_grace", self.reader_grace),
-            ("rollback_horizon", self.rollback_horizon),
-            ("redelete_after", self.redelete_after),
-        ] {
-            check.duration(name, value, Duration::ZERO..=3650 * DAY)?;
+    fn check_uploads(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        if self.uploads_kept > self.upload_timeout {
+            return Ok(());
         }
-        if self.uploads_kept <= self.upload_timeout {
-            return Err(check.refuse(
-                "uploads_kept",
-                format!(
-                    "{} is not above upload_timeout, which is {}: a slow upload would count as \
-                     garbage before it is committed",
-                    humantime::format_duration(self.uploads_kept),
-                    humantime::format_duration(self.upload_timeout)
-                ),
-            ));
-        }
-        check.duration("sweep_interval", self.sweep_interval, tenth..=HOUR)
+        let why = format!(
+            "{} is not above upload_timeout, which is {}: a slow upload would count as garbage before it is \
+             committed",
+            humantime::format_duration(self.uploads_kept),
+            humantime::format_duration(self.upload_timeout)
+        );
+        Err(check.refuse("uploads_kept", why))
     }
 
     fn check_lists(&self, check: &Check<'_>) -> Result<(), ConfigError> {
@@ -225,34 +180,6 @@ struct Check<'a> {
 impl Check<'_> {
     fn refuse(&self, name: &str, why: String) -> ConfigError {
         ConfigError(format!("{}: {why}", place(self.figment, name)))
-    }
-
-    fn range<T: PartialOrd + Display>(
-        &self,
-        name: &str,
-        value: T,
-        range: RangeInclusive<T>,
-    ) -> Result<(), ConfigError> {
-        if range.contains(&value) {
-            return Ok(());
-        }
-        let (least, most) = range.into_inner();
-        Err(self.refuse(name, format!("{value} is not from {least} to {most}")))
-    }
-
-    fn duration(
-        &self,
-        name: &str,
-        value: Duration,
-        range: RangeInclusive<Duration>,
-    ) -> Result<(), ConfigError> {
-        let text = humantime::format_duration;
-        if range.contains(&value) {
-            return Ok(());
-        }
-        let (least, most) = range.into_inner();
-        let (value, least, most) = (text(value), text(least), text(most));
-        Err(self.refuse(name, format!("{value} is not from {least} to {most}")))
     }
 
     /// Refuses a setting that does nothing without another.

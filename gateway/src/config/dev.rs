@@ -60,6 +60,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::flags;
 
     fn load(env: &[(&str, &str)], log: Option<&str>, flags: &Flags) -> Result<Config, String> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -85,15 +86,13 @@ mod tests {
         let env = [("FENCEGATE_LOG", "error"), ("FENCEGATE_KEYS_KEPT", "2m")];
         let config = load(&env, Some("debug"), &none).unwrap();
         assert_eq!((config.log.as_str(), config.keys_kept.as_secs()), ("error", 120));
-        let flags = Flags { listen: Some("127.0.0.1:9".into()), ..Flags::default() };
-        assert_eq!(load(&[], None, &flags).unwrap().listen.port(), 9);
+        assert_eq!(load(&[], None, &flags("--listen 127.0.0.1:9")).unwrap().listen.port(), 9);
     }
 
     #[test]
     fn what_is_elsewhere_is_refused_with_its_source() {
-        let flags = Flags { data_dir: Some("x".into()), ..Flags::default() };
         let why = "data_dir (from --data-dir): `fencegate dev` keeps everything in memory";
-        assert_eq!(load(&[], None, &flags), Err(why.into()));
+        assert_eq!(load(&[], None, &flags("--data-dir x")), Err(why.into()));
         let refused = load(&[("FENCEGATE_ETCD", "a:1")], None, &Flags::default()).unwrap_err();
         assert!(refused.starts_with("etcd (from FENCEGATE_ETCD): "), "{refused}");
     }

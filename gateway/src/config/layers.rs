@@ -7,8 +7,8 @@ use figment::providers::{Format as _, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Figment, Metadata, Profile, Provider};
 
-use super::upstreams::from_pairs;
-use super::{ConfigError, Flags};
+use super::table::Setting;
+use super::{ConfigError, Flags, SETTINGS};
 
 /// What variables of the environment begin with.
 pub(super) const ENV_PREFIX: &str = "FENCEGATE_";
@@ -17,76 +17,6 @@ pub(super) const ENV_CONFIG: &str = "FENCEGATE_CONFIG";
 
 const ENVIRONMENT: &str = "the environment";
 const COMMAND_LINE: &str = "the command line";
-
-/// How a setting is written in a variable of the environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// As it is.
-    Text,
-    /// In digits.
-    Number,
-    /// Its parts separated by commas.
-    List,
-    /// `true` or `false`.
-    Truth,
-    /// Upstreams separated by semicolons, each as pairs.
-    Upstreams,
-}
-
-/// All settings by name.
-pub const SETTINGS: &[(&str, Kind)] = &[
-    ("listen", Kind::Text),
-    ("admin_listen", Kind::List),
-    ("open_to_network", Kind::Truth),
-    ("server_names", Kind::List),
-    ("trusted_proxies", Kind::List),
-    ("data_dir", Kind::Text),
-    ("postgres", Kind::Text),
-    ("etcd", Kind::List),
-    ("etcd_prefix", Kind::Text),
-    ("etcd_user", Kind::Text),
-    ("etcd_password", Kind::Text),
-    ("etcd_ca_file", Kind::Text),
-    ("etcd_cert_file", Kind::Text),
-    ("etcd_key_file", Kind::Text),
-    ("insecure_backends", Kind::Truth),
-    ("refence", Kind::Text),
-    ("failover", Kind::Text),
-    ("require_lock_id", Kind::Text),
-    ("blobs", Kind::Text),
-    ("inline_bytes_max", Kind::Number),
-    ("object_bytes_max", Kind::Number),
-    ("upload_rate_min", Kind::Number),
-    ("uploads_max", Kind::Number),
-    ("upload_timeout", Kind::Text),
-    ("request_timeout", Kind::Text),
-    ("queue_max", Kind::Number),
-    ("waiters_max", Kind::Number),
-    ("batch_max", Kind::Number),
-    ("committers", Kind::Number),
-    ("connections_max", Kind::Number),
-    ("bodies_bytes_max", Kind::Number),
-    ("body_timeout", Kind::Text),
-    ("body_idle_timeout", Kind::Text),
-    ("drain_delay", Kind::Text),
-    ("drain_timeout", Kind::Text),
-    ("wait_for_ledger", Kind::Text),
-    ("keys_kept", Kind::Text),
-    ("ended_locks_kept", Kind::Text),
-    ("buried_kept", Kind::Text),
-    ("versions_kept", Kind::Text),
-    ("uploads_kept", Kind::Text),
-    ("reader_grace", Kind::Text),
-    ("rollback_horizon", Kind::Text),
-    ("redelete_after", Kind::Text),
-    ("rejections_max", Kind::Number),
-    ("sweep_interval", Kind::Text),
-    ("upstreams", Kind::Upstreams),
-    ("metrics_prefix", Kind::List),
-    ("cors_origin", Kind::List),
-    ("log", Kind::Text),
-    ("log_format", Kind::Text),
-];
 
 /// Settings from one source.
 pub(super) struct Layer {
@@ -154,7 +84,7 @@ pub(super) fn file(path: &Path) -> Result<Layer, ConfigError> {
             .map_or(1, |before| before.matches('\n').count() + 1);
         ConfigError(format!("{source} is not valid TOML: line {line}: {}", error.message()))
     })?;
-    if let Some(name) = values.keys().find(|name| kind(name).is_none()) {
+    if let Some(name) = values.keys().find(|name| Setting::named(name).is_none()) {
         return Err(ConfigError(format!("{source}: {name} is not a setting{}", suggestion(name))));
     }
     Ok(Layer { source, values })
@@ -177,37 +107,20 @@ pub(super) fn environment(
         }
         let name = rest.to_ascii_lowercase();
         // Only upper case, so that no two variables stand for one setting.
-        let known = kind(&name).filter(|_| name.to_ascii_uppercase() == rest);
-        let value = match known {
-            Some(Kind::Text) => Value::from(text),
-            // What is not a number is refused later, with the text for a wrong type.
-            Some(Kind::Number) => match text.trim().parse::<i64>() {
-                Ok(number) => Value::from(number),
-                Err(_) => Value::from(text),
-            },
-            Some(Kind::Truth) => match text.trim().parse::<bool>() {
-                Ok(truth) => Value::from(truth),
-                Err(_) => Value::from(text),
-            },
-            Some(Kind::List) => {
-                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                Value::from(parts.collect::<Vec<_>>())
+        let known = Setting::named(&name).filter(|_| name.to_ascii_uppercase() == rest);
+        match known {
+            Some(setting) => {
+                values.insert(name, setting.kind.value(&setting.kind.split(&text)));
             }
-            Some(Kind::Upstreams) => {
-                let parts = text.split(';').filter(|part| !part.trim().is_empty());
-                Value::from(parts.map(from_pairs).collect::<Vec<_>>())
-            }
-            None => match misspelt(&name) {
-                Some(meant) => {
+            None => {
+                if let Some(meant) = misspelt(&name) {
                     return Err(ConfigError(format!(
                         "{variable} in {ENVIRONMENT} is not a setting; did you mean {ENV_PREFIX}{}?",
                         meant.to_ascii_uppercase()
                     )));
                 }
-                None => continue,
-            },
-        };
-        values.insert(name, value);
+            }
+        }
     }
     Ok(Layer { source: ENVIRONMENT.into(), values })
 }
@@ -218,7 +131,7 @@ pub(super) fn strangers<'v>(variables: impl Iterator<Item = &'v str>) -> Vec<Str
     for variable in variables.filter(|variable| *variable != ENV_CONFIG) {
         let Some(rest) = variable.strip_prefix(ENV_PREFIX) else { continue };
         let name = rest.to_ascii_lowercase();
-        if kind(&name).is_none() && !is_service_link(rest) {
+        if Setting::named(&name).is_none() && !is_service_link(rest) {
             let hint = suggestion(&name);
             warnings
                 .push(format!("{variable} in {ENVIRONMENT} is not a setting and ignored{hint}"));
@@ -231,8 +144,8 @@ pub(super) fn strangers<'v>(variables: impl Iterator<Item = &'v str>) -> Vec<Str
 /// letter for each four.
 fn misspelt(name: &str) -> Option<&'static str> {
     let allowed = (name.len() / 4).clamp(1, 3);
-    let near =
-        SETTINGS.iter().map(|(setting, _)| (strsim::damerau_levenshtein(name, setting), *setting));
+    let distance = |setting: &str| strsim::damerau_levenshtein(name, setting);
+    let near = SETTINGS.iter().map(|setting| (distance(setting.name), setting.name));
     near.filter(|(distance, _)| *distance <= allowed).min().map(|(_, setting)| setting)
 }
 
@@ -246,7 +159,7 @@ fn is_service_link(rest: &str) -> bool {
 
 /// Takes over the flags that were given.
 pub(super) fn flags(flags: &Flags) -> Layer {
-    Layer { source: COMMAND_LINE.into(), values: flags.values() }
+    Layer { source: COMMAND_LINE.into(), values: flags.values.clone() }
 }
 
 /// A setting and where its value came from, for the beginning of an error text.
@@ -271,7 +184,8 @@ pub(super) fn explain(error: &Error) -> ConfigError {
         None => name.clone(),
     };
     // A value that should have been hidden may be of the wrong type; do not quote it.
-    let secret = ["postgres", "etcd_password"].contains(&name.as_str());
+    let setting = error.path.first().and_then(|name| Setting::named(name));
+    let secret = setting.is_some_and(|setting| setting.is_secret);
     let what = match &error.kind {
         Trouble::InvalidType(_, expected) | Trouble::InvalidValue(_, expected) if secret => {
             format!("it must be {expected}")
@@ -282,34 +196,27 @@ pub(super) fn explain(error: &Error) -> ConfigError {
     ConfigError(format!("{place}: {what}"))
 }
 
+/// Where a value came from, behind the name of its setting, which may lead on into a list.
 fn from(name: &str, source: &str) -> String {
-    match source {
-        ENVIRONMENT => {
-            let setting = name.split('.').next().unwrap_or_default();
-            let variable = setting.to_ascii_uppercase();
-            format!("{name} (from {ENV_PREFIX}{variable})")
-        }
-        COMMAND_LINE if name.starts_with("upstreams") => format!("{name} (from --upstream)"),
-        COMMAND_LINE => format!("{name} (from --{})", name.replace('_', "-")),
-        file => format!("{name} (from {file})"),
-    }
-}
-
-fn kind(name: &str) -> Option<Kind> {
-    let setting = SETTINGS.iter().find(|(setting, _)| *setting == name)?;
-    Some(setting.1)
+    let setting = name.split('.').next().unwrap_or_default();
+    let place = match (source, Setting::named(setting)) {
+        (ENVIRONMENT, _) => format!("{ENV_PREFIX}{}", setting.to_ascii_uppercase()),
+        (COMMAND_LINE, Some(setting)) => format!("--{}", setting.flag()),
+        (file, _) => file.to_owned(),
+    };
+    format!("{name} (from {place})")
 }
 
 /// The setting that was probably meant, for a name that is none.
 fn suggestion(name: &str) -> String {
     let plain = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
     let wanted = plain(name);
-    let near = SETTINGS.iter().find(|(setting, _)| {
-        let setting = plain(setting);
+    let near = SETTINGS.iter().find(|setting| {
+        let setting = plain(setting.name);
         setting == wanted || setting.starts_with(&wanted) || wanted.starts_with(&setting)
     });
     match near {
-        Some((setting, _)) if !wanted.is_empty() => format!("; is {setting} meant?"),
+        Some(setting) if !wanted.is_empty() => format!("; is {} meant?", setting.name),
         _ => "; docs/config.md lists all".into(),
     }
 }

@@ -8,8 +8,9 @@ impl Config {
     pub fn show(&self) -> Result<String, ConfigError> {
         let table = toml::Table::try_from(self).map_err(|error| ConfigError(error.to_string()))?;
         let mut text = String::new();
-        for (name, _) in SETTINGS {
-            match table.get(*name) {
+        for setting in SETTINGS {
+            let name = setting.name;
+            match table.get(name) {
                 Some(value) => text.push_str(&format!("{name} = {value}\n")),
                 None => text.push_str(&format!("# {name} is not set\n")),
             }

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use clap::{Args as _, FromArgMatches as _};
 
 use super::*;
 
@@ -33,8 +36,22 @@ fn load(file: &str, env: &[(&str, &str)], flags: &Flags) -> Result<Config, Strin
         .map_err(|error| error.to_string().replace(&path, "FILE"))
 }
 
+/// The flags of a command line.
+pub(super) fn flags(line: &str) -> Flags {
+    let command = Flags::augment_args(clap::Command::new("fencegate").no_binary_name(true));
+    Flags::from_arg_matches(&command.get_matches_from(line.split_whitespace())).unwrap()
+}
+
+fn read(file: &str) -> Result<Config, String> {
+    load(file, &[], &Flags::default())
+}
+
+fn with_env(env: &[(&str, &str)]) -> Result<Config, String> {
+    load("", env, &Flags::default())
+}
+
 fn refusal(file: &str) -> String {
-    load(file, &[], &Flags::default()).expect_err("it must be refused")
+    read(file).expect_err("it must be refused")
 }
 
 const POSTGRES: &str = "postgres://gw:hush@db:5432/fence?sslmode=verify-full";
@@ -57,7 +74,7 @@ fn full() -> Config {
 
 #[test]
 fn nothing_given_means_the_defaults() {
-    let config = load("", &[], &Flags::default()).unwrap();
+    let config = read("").unwrap();
     assert_eq!(config, Config::default());
     let without_file = Config::load_from(None, std::iter::empty(), &Flags::default());
     assert_eq!(without_file, Ok(Config::default()));
@@ -76,18 +93,21 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ("FENCEGATE_PORT", "tcp://10.0.0.1:8080"),
         ("FENCEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
     ];
-    let flags = Flags {
-        listen: Some("127.0.0.1:3".into()),
-        log_format: Some(LogFormat::Json),
-        ..Flags::default()
-    };
-    let config = load(file, &env, &flags).unwrap();
+    let config = load(file, &env, &flags("--listen 127.0.0.1:3 --log-format json")).unwrap();
     assert_eq!(config.log, "warn");
     assert_eq!(config.batch_max, 9);
     assert_eq!(config.listen.port(), 3);
     assert_eq!(config.keys_kept, Duration::from_secs(3 * 24 * 60 * 60));
     assert_eq!(config.metrics_prefix, ["job:", "cron:"]);
     assert_eq!(config.log_format, LogFormat::Json);
+}
+
+#[test]
+fn lists_are_split_and_repeated() {
+    let line = "--postgres postgres://localhost/x --etcd [::1]:1,[::1]:2 --metrics-prefix job: --metrics-prefix a,b";
+    let config = load("", &[], &flags(line)).unwrap();
+    assert_eq!(config.etcd, ["[::1]:1", "[::1]:2"]);
+    assert_eq!(config.metrics_prefix, ["job:", "a,b"]);
 }
 
 #[test]
@@ -99,7 +119,7 @@ fn text_that_looks_like_a_number_stays_text() {
         ("FENCEGATE_ETCD_USER", "7"),
         ("FENCEGATE_ETCD_PASSWORD", "0123"),
     ];
-    let config = load("", &env, &Flags::default()).unwrap();
+    let config = with_env(&env).unwrap();
     assert!(config.is_shared());
     assert_eq!(config.etcd, ["a:2379", "b:2379"]);
     assert_eq!(config.etcd_password.unwrap().reveal(), "0123");
@@ -113,7 +133,7 @@ fn what_is_no_setting_is_refused_wherever_it_stands() {
         "FILE: nonsense is not a setting; docs/config.md lists all"
     );
     let env = [("FENCEGATE_LISTN", "127.0.0.1:2")];
-    let error = load("", &env, &Flags::default()).unwrap_err();
+    let error = with_env(&env).unwrap_err();
     let meant =
         "FENCEGATE_LISTN in the environment is not a setting; did you mean FENCEGATE_LISTEN?";
     assert_eq!(error, meant);
@@ -127,7 +147,7 @@ fn a_variable_that_is_none_of_ours_is_passed_over_with_a_warning() {
     {
         let variable = format!("FENCEGATE_{stranger}");
         let env = [(variable.as_str(), "x")];
-        assert_eq!(load("", &env, &Flags::default()), Ok(Config::default()), "{variable}");
+        assert_eq!(with_env(&env), Ok(Config::default()), "{variable}");
         let [warning] = &layers::strangers([variable.as_str()].into_iter())[..] else {
             panic!("one warning of {variable}");
         };
@@ -144,7 +164,7 @@ fn a_variable_that_is_none_of_ours_is_passed_over_with_a_warning() {
         ("ETCDUSER", "ETCD_USER"),
         ("LOGS", "LOG"),
     ] {
-        let error = load("", &[(&format!("FENCEGATE_{slip}"), "x")], &Flags::default());
+        let error = with_env(&[(&format!("FENCEGATE_{slip}"), "x")]);
         let error = error.expect_err(slip);
         assert!(error.ends_with(&format!("did you mean FENCEGATE_{meant}?")), "{error}");
     }
@@ -156,11 +176,7 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         let error = refusal(&format!("listen = \"{address}\""));
         assert!(error.starts_with("listen (from FILE): "), "{error}");
         assert!(error.contains("--open-to-network") && error.contains(address), "{error}");
-        let open = load(
-            &format!("listen = \"{address}\"\nopen_to_network = true"),
-            &[],
-            &Flags::default(),
-        );
+        let open = read(&format!("listen = \"{address}\"\nopen_to_network = true"));
         let open = open.unwrap();
         assert!(
             open.warnings()[0].contains("can take and break any lock"),
@@ -169,7 +185,7 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         );
     }
     for address in ["127.0.0.1:0", "127.1.2.3:8080", "[::1]:8080", "[::ffff:127.0.0.1]:8080"] {
-        let config = load(&format!("listen = \"{address}\""), &[], &Flags::default()).unwrap();
+        let config = read(&format!("listen = \"{address}\"")).unwrap();
         assert_eq!(config.warnings(), Vec::<String>::new(), "{address}");
     }
     let door = "admin_listen = [\"127.0.0.1:1\", \"unix:/run/a.sock\", \"10.0.0.5:1\"]";
@@ -178,24 +194,20 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         error.starts_with("admin_listen (from FILE): ") && error.contains("10.0.0.5:1"),
         "{error}"
     );
-    let open = load(&format!("{door}\nopen_to_network = true"), &[], &Flags::default()).unwrap();
+    let open = read(&format!("{door}\nopen_to_network = true")).unwrap();
     assert!(open.warnings()[0].contains("whoever reaches 10.0.0.5:1 can"), "{:?}", open.warnings());
     assert!(open.requires_lock_id());
     let env = [("FENCEGATE_ADMIN_LISTEN", "127.0.0.1:1, unix:/run/a.sock")];
-    let local = load("", &env, &Flags::default()).unwrap();
+    let local = with_env(&env).unwrap();
     assert!(local.warnings().is_empty() && !local.requires_lock_id());
     let env = [("FENCEGATE_LISTEN", "0.0.0.0:1"), ("FENCEGATE_OPEN_TO_NETWORK", "true")];
-    assert!(load("", &env, &Flags::default()).is_ok());
+    assert!(with_env(&env).is_ok());
     let env = [("FENCEGATE_OPEN_TO_NETWORK", "yes")];
-    assert!(load("", &env, &Flags::default()).unwrap_err().contains("expected a boolean"));
-    let flags = Flags {
-        listen: Some("0.0.0.0:1".into()),
-        open_to_network: true,
-        server_names: vec!["gate.example.com".into(), "10.0.0.5".into(), "fd00::1".into()],
-        ..Flags::default()
-    };
-    let config = load("", &[], &flags).unwrap();
-    assert_eq!(load(&config.show().unwrap(), &[], &Flags::default()), Ok(config));
+    assert!(with_env(&env).unwrap_err().contains("expected a boolean"));
+    let line =
+        "--listen 0.0.0.0:1 --open-to-network --server-names gate.example.com,10.0.0.5,fd00::1";
+    let config = load("", &[], &flags(line)).unwrap();
+    assert_eq!(read(&config.show().unwrap()), Ok(config));
 }
 
 #[test]
@@ -214,7 +226,7 @@ fn what_leaves_the_machine_is_verified_unless_somebody_says_otherwise() {
         let file = format!(
             "postgres = \"postgres://{postgres}\"\netcd = [\"127.0.0.1:1\", \"{etcd}\"]\n{more}"
         );
-        load(&file, &[], &Flags::default())
+        read(&file)
     };
     let (near, far) = ("127.0.0.1:2379", "etcd-1:2379");
     for postgres in ["u@db/x", "u@10.0.0.5/x?sslmode=require", "u@db/x?sslmode=verify-ca"] {
@@ -254,12 +266,11 @@ fn what_leaves_the_machine_is_verified_unless_somebody_says_otherwise() {
 fn a_refusal_names_the_setting_its_source_and_the_range() {
     let env = [("FENCEGATE_BATCH_MAX", "257")];
     assert_eq!(
-        load("", &env, &Flags::default()),
+        with_env(&env),
         Err("batch_max (from FENCEGATE_BATCH_MAX): 257 is not from 1 to 256".into())
     );
-    let flags = Flags { inline_bytes_max: Some(2_000_000), ..Flags::default() };
     assert_eq!(
-        load("", &[], &flags),
+        load("", &[], &flags("--inline-bytes-max 2000000")),
         Err("inline_bytes_max (from --inline-bytes-max): 2000000 is not from 1 to 1048576".into())
     );
     assert_eq!(
@@ -309,7 +320,7 @@ fn postgres_and_etcd_go_together() {
     assert!(alone.starts_with("etcd (from FILE): it needs postgres as well"));
     let both =
         format!("postgres = \"{POSTGRES}\"\netcd = [\"http://localhost:2379\", \"[::1]:2379\"]");
-    assert!(load(&both, &[], &Flags::default()).is_ok());
+    assert!(read(&both).is_ok());
 }
 
 #[test]
@@ -354,37 +365,54 @@ fn secrets_are_never_shown() {
 #[test]
 fn what_is_shown_can_be_read_again() {
     let shown = Config::default().show().unwrap();
-    assert_eq!(load(&shown, &[], &Flags::default()), Ok(Config::default()));
+    assert_eq!(read(&shown), Ok(Config::default()));
     assert!(shown.contains("# guarantee: strict"), "{shown}");
     assert!(shown.contains("# ledger: sqlite"), "{shown}");
     assert!(full().show().unwrap().contains("# mint: etcd, a:2379, b:2379"));
 }
 
-#[test]
-fn every_setting_is_known_and_documented() {
-    let table = toml::Table::try_from(full()).unwrap();
-    let mut fields: Vec<&str> = table.keys().map(String::as_str).collect();
-    let mut known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
-    fields.sort_unstable();
-    known.sort_unstable();
-    assert_eq!(fields, known);
-    let page = include_str!("../../../docs/config.md");
-    for name in known {
-        let row = format!("| `{name}` |");
-        let variable = format!("FENCEGATE_{}", name.to_ascii_uppercase());
-        let line = page.lines().find(|line| line.starts_with(&row));
-        let line = line.unwrap_or_else(|| panic!("docs/config.md has no row for {name}"));
-        assert!(line.contains(&variable), "{name}: {variable}");
+/// The table of a section of `docs/config.md`.
+fn table_of(settings: &[Setting]) -> String {
+    let defaults = toml::Table::try_from(Config::default()).unwrap();
+    let decade = table::Written(&Duration::from_hours(3650 * 24)).to_string();
+    let mut text = "| setting | default | allowed | environment | flag | meaning |\n".to_owned();
+    text += "|---|---|---|---|---|---|\n";
+    for setting in settings {
+        let default = match defaults.get(setting.name) {
+            Some(toml::Value::Array(_)) | None => "none".to_owned(),
+            Some(value) => format!("`{}`", value.to_string().trim_matches('"')),
+        };
+        let repeated = matches!(setting.kind, Kind::List | Kind::Upstreams);
+        let flag = match (setting.flag, setting.flag()) {
+            (None, _) => String::new(),
+            (_, flag) if repeated => format!("`--{flag}` (repeatable) "),
+            (_, flag) => format!("`--{flag}` "),
+        };
+        let (name, variable) = (setting.name, setting.name.to_ascii_uppercase());
+        let (allowed, doc) = ((setting.allowed)().replace(&decade, "10 years"), setting.doc());
+        text += &format!(
+            "| `{name}` | {default} | {allowed} | `FENCEGATE_{variable}` | {flag}| {doc} |\n"
+        );
     }
+    text
 }
 
+/// `FENCE_TEST_WRITE_DOCS=1` writes them anew.
 #[test]
-fn every_flag_is_documented() {
-    use clap::Args as _;
-    let command = Flags::augment_args(clap::Command::new("fencegate"));
-    let page = include_str!("../../../docs/config.md");
-    for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
-        assert!(page.contains(&format!("`--{flag}`")), "{flag}");
+fn the_page_has_all_settings() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.md");
+    let found = std::fs::read_to_string(path).unwrap();
+    let mut page = found.clone();
+    for section in SETTINGS.chunk_by(|one, next| one.section == next.section) {
+        let heading = page.find(&format!("\n## {}\n", section[0].section)).unwrap();
+        let begin = heading + page[heading..].find("\n|").unwrap() + 1;
+        let end = begin + page[begin..].find("|\n\n").unwrap() + 2;
+        page.replace_range(begin..end, &table_of(section));
+    }
+    if std::env::var_os("FENCE_TEST_WRITE_DOCS").is_some() {
+        std::fs::write(path, page).unwrap();
+    } else {
+        assert_eq!(found, page, "run this test with FENCE_TEST_WRITE_DOCS=1");
     }
 }
 
@@ -399,31 +427,27 @@ fn upstreams_are_given_in_three_ways() {
                  resource_form=digits,authorization=pass,max_effect_delay=9s,connect_timeout=1s,in_flight_max=7,intermediary=false";
     let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.,\
                  resource_form=any";
-    let in_file = load(&format!("[[upstreams]]\n{UPSTREAM}"), &[], &Flags::default()).unwrap();
+    let in_file = read(&format!("[[upstreams]]\n{UPSTREAM}")).unwrap();
     let upstream = &in_file.upstreams[0];
     assert_eq!((upstream.prefix().as_str(), upstream.in_flight_max), ("a:", 7));
     assert_eq!(upstream.max_effect_delay, Some(Duration::from_secs(9)));
-    let flags = Flags { upstream: vec![pairs.into(), other.into()], ..Flags::default() };
-    let flagged = load("", &[], &flags).unwrap();
+    let line = format!("--upstream {pairs} --upstream {other}");
+    let flagged = load("", &[], &flags(&line)).unwrap();
     assert_eq!(flagged.upstreams[0], *upstream);
     assert_eq!(flagged.upstreams[1].prefix(), "c.");
     // An answer that may be another's is not trusted unless somebody says so.
     assert_eq!([0, 1].map(|at: usize| flagged.upstreams[at].intermediary), [false, true]);
     let both = format!("{pairs}; {other}");
     let env = [("FENCEGATE_UPSTREAMS", both.as_str())];
-    assert_eq!(load("", &env, &Flags::default()).unwrap().upstreams, flagged.upstreams);
+    assert_eq!(with_env(&env).unwrap().upstreams, flagged.upstreams);
     // What is shown can be read again.
     let shown = flagged.show().unwrap();
-    assert_eq!(load(&shown, &[], &Flags::default()), Ok(flagged), "{shown}");
+    assert_eq!(read(&shown), Ok(flagged), "{shown}");
 }
 
 #[test]
 fn every_key_of_an_upstream_is_documented() {
-    let settings = load(
-        &format!("[[upstreams]]\n{UPSTREAM}resource_prefix = \"a:\"\n"),
-        &[],
-        &Flags::default(),
-    );
+    let settings = read(&format!("[[upstreams]]\n{UPSTREAM}resource_prefix = \"a:\"\n"));
     let table = toml::Table::try_from(&settings.unwrap().upstreams[0]).unwrap();
     let page = include_str!("../../../docs/config.md");
     assert_eq!(table.len(), 13);
@@ -478,24 +502,23 @@ fn upstreams_are_checked() {
     assert!(refusal(&two("a", "b:")).contains("is there twice"));
     assert!(refusal(&two("b", "a:b:")).contains("overlap"));
     assert!(refusal(&two("b", "a")).contains("overlap"));
-    assert!(load(&two("b", "b:"), &[], &Flags::default()).is_ok());
+    assert!(read(&two("b", "b:")).is_ok());
 }
 
 #[test]
 fn a_form_of_resources_is_warned_about_or_kept_in_the_file() {
     let with = |form: &str| UPSTREAM.replace("\"digits\"", form);
-    let any = load(&format!("[[upstreams]]\n{}", with("\"any\"")), &[], &Flags::default()).unwrap();
+    let any = read(&format!("[[upstreams]]\n{}", with("\"any\""))).unwrap();
     assert!(any.warnings()[0].contains("resource_form = \"any\""), "{:?}", any.warnings());
     let regex = with("'^(de|fr)-[0-9]{1,3}$'");
-    let config = load(&format!("[[upstreams]]\n{regex}"), &[], &Flags::default()).unwrap();
+    let config = read(&format!("[[upstreams]]\n{regex}")).unwrap();
     assert_eq!(config.warnings(), Vec::<String>::new());
     let shown = config.show().unwrap();
-    assert_eq!(load(&shown, &[], &Flags::default()), Ok(config), "{shown}");
+    assert_eq!(read(&shown), Ok(config), "{shown}");
     let pairs =
         "name=a,url=http://a,resource=/r/{resource},resource_form=^[0-9]+$,guarantee=admission";
-    let flags = Flags { upstream: vec![pairs.into()], ..Flags::default() };
     let env = [("FENCEGATE_UPSTREAMS", pairs)];
-    for error in [load("", &[], &flags), load("", &env, &Flags::default())] {
+    for error in [load("", &[], &flags(&format!("--upstream {pairs}"))), with_env(&env)] {
         let error = error.unwrap_err();
         assert!(error.contains("a regular expression goes into the file"), "{error}");
     }
@@ -509,7 +532,7 @@ fn a_connection_may_take_no_longer_than_the_request_by_default() {
             .filter(|line| !line.contains("time") && !line.contains("max_effect_delay"))
             .collect();
         let file = format!("[[upstreams]]\n{}\n{more}", kept.join("\n"));
-        load(&file, &[], &Flags::default()).unwrap().upstreams[0].connect_timeout()
+        read(&file).unwrap().upstreams[0].connect_timeout()
     };
     assert_eq!(connecting("timeout = \"2s\""), Duration::from_secs(2));
     assert_eq!(connecting("timeout = \"20s\""), Duration::from_secs(5));

@@ -9,8 +9,8 @@ use figment::value::{Dict, Value};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::duration;
 use super::fronting::{Credentials, Guarantee, Pattern, ResourceForm};
+use super::table::Form;
 
 /// The longest name of an upstream, and the longest prefix of its resources.
 const NAME_BYTES_MAX: usize = 64;
@@ -37,10 +37,10 @@ pub struct Upstream {
     /// What a 2xx promises.
     pub guarantee: Guarantee,
     /// How long a request may take as a whole.
-    #[serde(default = "timeout", with = "duration")]
+    #[serde(default = "timeout", with = "Form")]
     pub timeout: Duration,
     /// How long a connection may take; 5 s or the timeout by default.
-    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "Form", skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Duration>,
     /// The largest body in either direction, in bytes.
     #[serde(default = "body_bytes_max")]
@@ -49,7 +49,7 @@ pub struct Upstream {
     #[serde(default = "in_flight_max")]
     pub in_flight_max: usize,
     /// Only drained: after this time whatever was forwarded has had its effect or never will.
-    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "Form", skip_serializing_if = "Option::is_none")]
     pub max_effect_delay: Option<Duration>,
     /// Only drained: whether something in between, such as a load balancer, may answer in its stead.
     #[serde(default = "intermediary")]
@@ -229,27 +229,4 @@ pub(super) fn from_pairs(text: &str) -> Value {
         upstream.insert(key.to_owned(), value);
     }
     Value::from(upstream)
-}
-
-mod optional_duration {
-    use std::time::Duration;
-
-    use serde::{Deserializer, Serializer};
-
-    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => super::duration::serialize(value, to),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        super::duration::deserialize(from).map(Some)
-    }
 }

@@ -31,7 +31,7 @@ pub fn settings(input: &[u8]) {
         Err(error) => {
             let error = error.to_string();
             assert!(!shows(&error) || !is_secret(text), "{error}");
-            let named = SETTINGS.iter().any(|(name, _)| error.contains(name));
+            let named = SETTINGS.iter().any(|setting| error.contains(setting.name));
             let unknown = error.contains("is not a setting");
             let broken = error.contains("is not valid TOML: line ");
             assert!(named || unknown || broken, "{error}");
