@@ -1,5 +1,5 @@
-//! What a caller does about an error code. Each code that this version knows has one class: a code that
-//! the gateway gains does not compile here until it has one, too.
+//! What a caller does about an error code. Each code that this version knows has one class, which stands
+//! beside it in the list of all codes.
 
 use fencegate_wire::ErrorCode;
 
@@ -29,6 +29,19 @@ pub enum Class {
     Denied,
 }
 
+macro_rules! classes {
+    ($($(#[$doc:meta])+ $code:ident, $text:literal, $status:literal, $retryable:literal, $class:ident, $calls:ident, $title:literal;)+) => {
+        impl Class {
+            /// The class of a code that this version knows.
+            pub fn of(code: ErrorCode) -> Self {
+                match code { $(ErrorCode::$code => Self::$class,)+ }
+            }
+        }
+    };
+}
+
+fencegate_wire::each_code!(classes);
+
 impl Class {
     /// The name of the class, the same in all clients.
     pub fn as_str(self) -> &'static str {
@@ -43,75 +56,6 @@ impl Class {
             Self::GatewayFault => "GatewayFault",
             Self::CursorVoid => "CursorVoid",
             Self::Denied => "Denied",
-        }
-    }
-
-    /// The class of a code that this version knows.
-    pub fn of(code: ErrorCode) -> Self {
-        use ErrorCode as C;
-        match code {
-            C::FenceTokenVoid
-            | C::FenceTokenStale
-            | C::FenceTokenReleased
-            | C::FenceTokenBroken
-            | C::FenceOrderStale
-            | C::LockSuperseded
-            | C::LockReleased
-            | C::LockBroken
-            | C::LockVoid
-            | C::LockBreaking
-            | C::LockHoldExceeded => Self::LockLost,
-            C::LockHeld
-            | C::LockWaitElapsed
-            | C::QueueFull
-            | C::ResourceFrozen
-            | C::ResourceDraining
-            | C::IdempotencyInProgress => Self::Busy,
-            C::VersionMismatch | C::SequenceOutOfOrder => Self::Changed,
-            C::LockNotFound
-            | C::ResourceNotFound
-            | C::ObjectNotFound
-            | C::OperationNotFound
-            | C::UpstreamNotFound
-            | C::VersionNotRetained => Self::NotFound,
-            C::RequestTimeout
-            | C::Overloaded
-            | C::LedgerUnavailable
-            | C::ResourceBusy
-            | C::BlobsUnavailable
-            | C::MintUnavailable
-            | C::MintRegressed
-            | C::RefenceRequired
-            | C::UploadExpired
-            | C::UpstreamUnreachable
-            | C::ShuttingDown
-            | C::DigestMismatch => Self::Unavailable,
-            C::OutcomeUnknown | C::UpstreamFailed | C::UpstreamTimeout => Self::OutcomeUnknown,
-            C::FenceTokenMissing
-            | C::FenceTokenMalformed
-            | C::FenceTokenUnknown
-            | C::LockIdMismatch
-            | C::LockIdMissing
-            | C::LockIdConflict
-            | C::ResourceProtected
-            | C::IdempotencyKeyReused
-            | C::UpstreamPathInvalid
-            | C::RequestMalformed
-            | C::HostNotServed
-            | C::OriginForbidden
-            | C::BodyMalformed
-            | C::QueryMalformed
-            | C::ResourceNameInvalid
-            | C::ObjectKeyInvalid
-            | C::RouteNotFound
-            | C::MethodNotAllowed
-            | C::PayloadTooLarge
-            | C::UriTooLong
-            | C::UnsupportedMediaType
-            | C::RangeNotSatisfiable
-            | C::HeadersTooLarge => Self::Misuse,
-            C::Internal | C::BlobMissing => Self::GatewayFault,
-            C::EventsCursorVoid => Self::CursorVoid,
         }
     }
 

@@ -19,5 +19,5 @@ pub use fencegate_wire::{
     EntityTag, ErrorCode, LockEnd, LockId, LockState, MaxHold, Metadata, NameError, ObjectKey,
     OperationId, ResourceName, Supersession, Token, TokenError, Ttl, Word,
 };
-pub use fencegate_wire::{code, etag, lock, metadata, names, token};
+pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, token};
 pub use rule::Refusal;

@@ -38,86 +38,44 @@ use super::problem::PROBLEM_JSON;
 )]
 pub struct Base;
 
-/// Codes that any call can answer with.
-const EVERYWHERE: &[ErrorCode] = &[
-    ErrorCode::RequestMalformed,
-    ErrorCode::HostNotServed,
-    ErrorCode::OriginForbidden,
-    ErrorCode::QueryMalformed,
-    ErrorCode::RequestTimeout,
-    ErrorCode::UriTooLong,
-    ErrorCode::HeadersTooLarge,
-    ErrorCode::Internal,
-];
+/// Which calls may answer a code without naming it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// All.
+    Everywhere,
+    /// Those that need the ledger.
+    Ledger,
+    /// Those with a JSON body.
+    Json,
+    /// Those that name a resource and an object.
+    Name,
+    /// Writes, decided by the rule.
+    Write,
+    /// Those on a lock that may have ended.
+    Ended,
+    /// Whatever goes to an upstream.
+    Upstream,
+    /// None.
+    Named,
+}
 
-/// Codes of every call that needs the ledger.
-const LEDGER: &[ErrorCode] = &[
-    ErrorCode::RefenceRequired,
-    ErrorCode::Overloaded,
-    ErrorCode::LedgerUnavailable,
-    ErrorCode::ResourceBusy,
-    ErrorCode::OutcomeUnknown,
-    ErrorCode::ShuttingDown,
-];
+macro_rules! calls {
+    ($($(#[$doc:meta])+ $code:ident, $text:literal, $status:literal, $retryable:literal, $class:ident, $calls:ident, $title:literal;)+) => {
+        const CALLS: &[(Calls, ErrorCode)] = &[$((Calls::$calls, ErrorCode::$code)),+];
+    };
+}
 
-/// Codes of a JSON body.
-const JSON: &[ErrorCode] = &[
-    ErrorCode::BodyMalformed,
-    ErrorCode::PayloadTooLarge,
-    ErrorCode::UnsupportedMediaType,
-    ErrorCode::DigestMismatch,
-];
+fence_core::each_code!(calls);
 
-/// Codes of a write, decided by the rule.
-const WRITE: &[ErrorCode] = &[
-    ErrorCode::ResourceNameInvalid,
-    ErrorCode::ObjectKeyInvalid,
-    ErrorCode::FenceTokenMissing,
-    ErrorCode::FenceTokenMalformed,
-    ErrorCode::FenceTokenVoid,
-    ErrorCode::FenceTokenUnknown,
-    ErrorCode::FenceTokenStale,
-    ErrorCode::FenceTokenReleased,
-    ErrorCode::FenceTokenBroken,
-    ErrorCode::LockIdMismatch,
-    ErrorCode::LockIdMissing,
-    ErrorCode::ResourceFrozen,
-    ErrorCode::ResourceDraining,
-    ErrorCode::ResourceProtected,
-    ErrorCode::SequenceOutOfOrder,
-    ErrorCode::VersionMismatch,
-    ErrorCode::IdempotencyKeyReused,
-    ErrorCode::IdempotencyInProgress,
-];
-
-/// Codes of a call on a lock that may have ended.
-const ENDED: &[ErrorCode] = &[
-    ErrorCode::LockSuperseded,
-    ErrorCode::LockReleased,
-    ErrorCode::LockBroken,
-    ErrorCode::LockVoid,
-    ErrorCode::LockBreaking,
-    ErrorCode::LockHoldExceeded,
-];
-
-/// Codes of whatever goes to an upstream.
-const THROUGH: &[ErrorCode] = &[
-    ErrorCode::UpstreamNotFound,
-    ErrorCode::UpstreamPathInvalid,
-    ErrorCode::PayloadTooLarge,
-    ErrorCode::UpstreamUnreachable,
-    ErrorCode::UpstreamFailed,
-    ErrorCode::UpstreamTimeout,
-];
-
+/// Groups of codes that a call may answer with, beside those of all calls, then single codes.
 macro_rules! problems {
-    ($($(#[doc = $doc:literal])+ $name:ident = $sets:expr;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident = [$($calls:ident),* $(; $($code:ident),+)?];)+) => {$(
         $(#[doc = $doc])+
         pub struct $name;
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                by_status(&$sets)
+                by_status(&[Calls::Everywhere, $(Calls::$calls),*], &[$($(ErrorCode::$code),+)?])
             }
         }
     )+};
@@ -125,97 +83,80 @@ macro_rules! problems {
 
 problems! {
     /// A call that needs nothing but the gateway.
-    PlainProblems = [EVERYWHERE];
+    PlainProblems = [];
     /// A page of the documentation.
-    PageProblems = [EVERYWHERE, &[ErrorCode::RouteNotFound]];
+    PageProblems = [; RouteNotFound];
     /// A list that is not of one resource.
-    ListProblems = [EVERYWHERE, LEDGER];
+    ListProblems = [Ledger];
     /// `POST /locks`
-    AcquireProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockHeld, ErrorCode::LockWaitElapsed, ErrorCode::QueueFull,
-        ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen, ErrorCode::ResourceNotFound,
-        ErrorCode::ResourceDraining, ErrorCode::ResourceNameInvalid,
-        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
-    ]];
+    AcquireProblems = [Ledger, Json, Ended;
+        LockHeld, LockWaitElapsed, QueueFull, LockIdConflict, ResourceFrozen, ResourceNotFound,
+        ResourceDraining, ResourceNameInvalid, MintUnavailable, MintRegressed
+    ];
     /// A fence without a lock.
-    FenceProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::ResourceNameInvalid, ErrorCode::LockHeld, ErrorCode::LockIdConflict,
-        ErrorCode::LockSuperseded, ErrorCode::LockReleased, ErrorCode::LockBroken,
-        ErrorCode::LockVoid, ErrorCode::FenceOrderStale, ErrorCode::ResourceFrozen,
-        ErrorCode::ResourceDraining,
-        ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
-    ]];
+    FenceProblems = [Ledger, Json;
+        ResourceNameInvalid, LockHeld, LockIdConflict, LockSuperseded, LockReleased, LockBroken, LockVoid,
+        FenceOrderStale, ResourceFrozen, ResourceDraining, MintUnavailable, MintRegressed
+    ];
     /// A transfer.
-    TransferProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockNotFound, ErrorCode::LockIdConflict, ErrorCode::ResourceFrozen,
-        ErrorCode::ResourceDraining, ErrorCode::MintUnavailable, ErrorCode::MintRegressed,
-    ]];
+    TransferProblems = [Ledger, Json, Ended;
+        LockNotFound, LockIdConflict, ResourceFrozen, ResourceDraining, MintUnavailable, MintRegressed
+    ];
     /// A renewal of one lock.
-    RenewProblems = [EVERYWHERE, LEDGER, JSON, ENDED, &[
-        ErrorCode::LockNotFound, ErrorCode::ResourceDraining,
-    ]];
+    RenewProblems = [Ledger, Json, Ended; LockNotFound, ResourceDraining];
     /// A renewal of many.
-    RenewManyProblems = [EVERYWHERE, LEDGER, JSON];
+    RenewManyProblems = [Ledger, Json];
     /// A look at one's own lock.
-    LockProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
+    LockProblems = [Ledger; LockNotFound];
     /// A stream of events.
-    EventsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::LockNotFound]];
+    EventsProblems = [Ledger; LockNotFound];
     /// The feed of committed writes.
-    FeedProblems =
-        [EVERYWHERE, LEDGER, &[ErrorCode::EventsCursorVoid]];
+    FeedProblems = [Ledger; EventsCursorVoid];
     /// A release.
-    ReleaseProblems = [EVERYWHERE, LEDGER];
+    ReleaseProblems = [Ledger];
     /// A look at a resource.
-    ResourceProblems =
-        [EVERYWHERE, LEDGER, &[ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound]];
+    ResourceProblems = [Ledger; ResourceNameInvalid, ResourceNotFound];
     /// A break, or a mark.
-    BreakProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::ResourceNameInvalid, ErrorCode::ResourceNotFound,
-    ]];
+    BreakProblems = [Ledger, Json; ResourceNameInvalid, ResourceNotFound];
     /// A put.
-    PutProblems = [EVERYWHERE, LEDGER, WRITE, &[
-        ErrorCode::PayloadTooLarge, ErrorCode::UnsupportedMediaType, ErrorCode::DigestMismatch,
-        ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
-    ]];
+    PutProblems = [Ledger, Name, Write;
+        PayloadTooLarge, UnsupportedMediaType, DigestMismatch, UploadExpired, BlobsUnavailable
+    ];
     /// A commit.
-    CommitProblems = [EVERYWHERE, LEDGER, WRITE, JSON, &[
-        ErrorCode::UploadExpired, ErrorCode::BlobsUnavailable,
-    ]];
+    CommitProblems = [Ledger, Name, Write, Json; UploadExpired, BlobsUnavailable];
     /// A delete.
-    DeleteProblems = [EVERYWHERE, LEDGER, WRITE];
+    DeleteProblems = [Ledger, Name, Write];
     /// A read of an object.
-    ReadProblems = [EVERYWHERE, LEDGER, &[
-        ErrorCode::ResourceNameInvalid, ErrorCode::ObjectKeyInvalid, ErrorCode::ResourceNotFound,
-        ErrorCode::ObjectNotFound, ErrorCode::VersionNotRetained, ErrorCode::VersionMismatch,
-        ErrorCode::RangeNotSatisfiable, ErrorCode::BlobsUnavailable, ErrorCode::BlobMissing,
-    ]];
+    ReadProblems = [Ledger, Name;
+        ResourceNotFound, ObjectNotFound, VersionNotRetained, VersionMismatch, RangeNotSatisfiable,
+        BlobsUnavailable, BlobMissing
+    ];
     /// A read through an upstream.
-    ReadThroughProblems = [EVERYWHERE, THROUGH, &[ErrorCode::Overloaded]];
+    ReadThroughProblems = [Upstream; PayloadTooLarge, Overloaded];
     /// A write through an upstream.
-    WriteThroughProblems = [EVERYWHERE, LEDGER, THROUGH, WRITE];
+    WriteThroughProblems = [Ledger, Upstream, Name, Write; PayloadTooLarge];
     /// A resolution of an intent.
-    IntentProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::OperationNotFound,
-    ]];
+    IntentProblems = [Ledger, Json; OperationNotFound];
     /// A resolution of doubts.
-    DoubtProblems = [EVERYWHERE, LEDGER, JSON, &[
-        ErrorCode::UpstreamNotFound,
-    ]];
+    DoubtProblems = [Ledger, Json; UpstreamNotFound];
     /// A look at an operation.
-    OperationProblems = [EVERYWHERE, LEDGER, &[ErrorCode::OperationNotFound]];
+    OperationProblems = [Ledger; OperationNotFound];
     /// A search for operations.
-    OperationsProblems = [EVERYWHERE, LEDGER, &[ErrorCode::ResourceNameInvalid]];
+    OperationsProblems = [Ledger; ResourceNameInvalid];
 }
 
-fn by_status(sets: &[&[ErrorCode]]) -> BTreeMap<String, RefOr<Response>> {
+fn by_status(groups: &[Calls], named: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
     let mut codes: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
-    for code in sets.iter().copied().flatten() {
-        codes.entry(code.status()).or_default().push(*code);
+    let of = |group| CALLS.iter().filter(move |(calls, _)| *calls == group).map(|(_, code)| *code);
+    for code in groups.iter().copied().flat_map(of).chain(named.iter().copied()) {
+        codes.entry(code.status()).or_default().push(code);
     }
-    let responses = codes.into_iter();
-    responses
-        .map(|(status, codes)| (status.to_string(), RefOr::T(problem(status, &codes))))
-        .collect()
+    let response = |(status, mut codes): (u16, Vec<ErrorCode>)| {
+        // First what nothing else helps against.
+        codes.sort_by_key(|code| *code != ErrorCode::RefenceRequired);
+        (status.to_string(), RefOr::T(problem(status, &codes)))
+    };
+    codes.into_iter().map(response).collect()
 }
 
 /// A problem with one of these codes.

@@ -59,12 +59,17 @@ fn errors() {
     });
 }
 
-/// The table of the error classes is the same here and in the vectors, and has every code.
+/// The vectors have every code, and the rules every code with its class.
 #[test]
-fn every_code_of_the_gateway_is_in_the_vectors() {
+fn every_code_of_the_gateway_is_in_the_vectors_and_the_rules() {
     let file = load::<ErrorCase>("errors");
+    let rules =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../SPEC.md")).unwrap();
     for code in ErrorCode::ALL {
         let id = format!("code-{code}");
         assert!(file.cases.iter().any(|case| case.id == id), "{code} is not in errors.json");
+        let row = format!("| `{}`", Class::of(*code).as_str());
+        let mut rows = rules.lines().filter(|line| line.starts_with(&row));
+        assert!(rows.any(|row| row.contains(&format!("`{code}`"))), "{code} is not in CC58");
     }
 }

@@ -167,7 +167,8 @@ pub async fn openapi(_: NoQuery) -> Response {
 )]
 pub async fn error_page(uri: Uri, _: NoQuery) -> Result<Response, Problem> {
     let code = uri.path().trim_start_matches("/docs/errors/");
-    let page = pages::page(code)
+    let code = ErrorCode::parse(code)
         .ok_or_else(|| Problem::new(ErrorCode::RouteNotFound, "there is no such error code"))?;
-    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], pages::page(code))
+        .into_response())
 }

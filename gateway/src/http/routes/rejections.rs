@@ -81,7 +81,7 @@ pub async fn list(
 
 /// One item more than asked for, which tells whether there is another page.
 fn filter(query: Filter, limit: i64) -> Result<RejectionFilter, Problem> {
-    let known = |reason: &String| ErrorCode::ALL.iter().any(|code| code.as_str() == reason);
+    let known = |reason: &String| ErrorCode::parse(reason).is_some();
     if let Some(reason) = query.reason.as_ref().filter(|reason| !known(reason)) {
         let why = format!("{reason:?} is not an error code");
         return Err(Problem::new(ErrorCode::QueryMalformed, why));
