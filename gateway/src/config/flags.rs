@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use figment::value::{Dict, Value};
 
@@ -59,7 +59,7 @@ fn arg(setting: &Setting, shown: &'static str, default: Option<&toml::Value>) ->
     let (action, more) = match setting.kind {
         Kind::Truth => (ArgAction::SetTrue, String::new()),
         Kind::List | Kind::Upstreams => (ArgAction::Append, " (repeatable)".into()),
-        Kind::Text | Kind::Number => {
+        Kind::Text | Kind::Path | Kind::Number => {
             let default = default.map(toml::Value::to_string).unwrap_or_default();
             let told = if default.is_empty() {
                 default
@@ -79,6 +79,7 @@ fn arg(setting: &Setting, shown: &'static str, default: Option<&toml::Value>) ->
     match setting.kind {
         Kind::Truth => arg,
         Kind::Text if !words.is_empty() => arg.value_parser(PossibleValuesParser::new(words)),
+        Kind::Path => arg.value_parser(NonEmptyStringValueParser::new()),
         Kind::Number => arg.value_parser(|text: &str| text.parse::<u64>().map(|_| text.to_owned())),
         _ => arg.value_delimiter(splits.then_some(',')),
     }

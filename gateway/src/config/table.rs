@@ -65,6 +65,8 @@ impl Setting {
 pub enum Kind {
     /// As it is.
     Text,
+    /// As it is, and not empty.
+    Path,
     /// In digits.
     Number,
     /// `true` or `false`.
@@ -81,7 +83,7 @@ impl Kind {
         let between = match self {
             Self::List => ',',
             Self::Upstreams => ';',
-            Self::Text | Self::Number | Self::Truth => return vec![text],
+            Self::Text | Self::Path | Self::Number | Self::Truth => return vec![text],
         };
         text.split(between).map(str::trim).filter(|part| !part.is_empty()).collect()
     }
@@ -90,8 +92,12 @@ impl Kind {
     pub(super) fn value(self, parts: &[&str]) -> Value {
         let text = parts.first().copied().unwrap_or_default();
         match self {
-            Self::Text => Value::from(text),
-            Self::Number => text.trim().parse::<i64>().map_or_else(|_| text.into(), Value::from),
+            Self::Text | Self::Path => Value::from(text),
+            Self::Number => match (text.trim().parse::<u64>(), text.trim().parse::<i64>()) {
+                (Ok(number), _) => Value::from(number),
+                (_, Ok(number)) => Value::from(number),
+                _ => Value::from(text),
+            },
             Self::Truth => text.trim().parse::<bool>().map_or_else(|_| text.into(), Value::from),
             Self::List => Value::from(parts.to_vec()),
             Self::Upstreams => parts.iter().map(|part| from_pairs(part)).collect::<Vec<_>>().into(),
@@ -125,7 +131,7 @@ macro_rules! forms {
 
 forms! {
     String {}
-    PathBuf {}
+    PathBuf { const KIND: Kind = Kind::Path; }
     BlobsUrl {}
     AdminAddress {}
     HostName {}

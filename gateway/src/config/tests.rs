@@ -111,6 +111,14 @@ fn lists_are_split_and_repeated() {
 }
 
 #[test]
+fn flags_are_refused_before_the_settings_are_read() {
+    let command = Flags::augment_args(clap::Command::new("fencegate").no_binary_name(true));
+    for given in [["--data-dir", ""], ["--inline-bytes-max", "many"], ["--refence", "maybe"]] {
+        assert!(command.clone().try_get_matches_from(given).is_err(), "{given:?}");
+    }
+}
+
+#[test]
 fn text_that_looks_like_a_number_stays_text() {
     let env = [
         ("FENCEGATE_POSTGRES", POSTGRES),
