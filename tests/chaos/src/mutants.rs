@@ -1,18 +1,7 @@
 //! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch, and
 //! of what is told of requests to upstreams.
 
-use fence_tests::mutants::Edit;
-
-/// A function that is wrong.
-#[derive(Debug)]
-pub struct Mutant {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does.
-    pub what: &'static str,
-    /// The edits that make it.
-    pub edits: &'static [Edit],
-}
+use fence_tests::mutants::{Edit, Mutant};
 
 /// All of them.
 pub const ALL: &[Mutant] = &[

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use fence_history::{Answer, HEALED_WITHIN_US, check};
+use fence_tests::mutants::Mutant;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -24,7 +25,6 @@ use crate::crew::{Callers, Crew};
 use crate::driven::Troupe;
 use crate::faults::{Fault, Part};
 use crate::ledger::Object;
-use crate::mutants::Mutant;
 use crate::patroni::is_void;
 use crate::report::{Report, Tally, takeovers};
 use crate::scene::Scene;

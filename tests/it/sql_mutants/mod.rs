@@ -30,8 +30,19 @@ struct Mutant {
     edits: &'static [Edit],
 }
 
-/// A mutant: its name, what is wrong, the test that catches it, what that says, and the edits of functions.
+/// A mutant: its name, what is wrong, the test that catches it, what that says, and the edits of functions. Of one that
+/// is shared with other kinds of tests the name, what is wrong and the edits are there.
 macro_rules! mutant {
+    ($shared:expr, caught by $test:path, which says $says:literal) => {
+        Mutant {
+            name: $shared.name,
+            what: $shared.what,
+            caught_by: stringify!($test),
+            test: $test,
+            says: $says,
+            edits: $shared.edits,
+        }
+    };
     ($name:literal: $what:literal, caught by $test:path, which says $says:literal,
      $($function:literal: $from:expr => $to:expr),+ $(,)?) => {
         Mutant {

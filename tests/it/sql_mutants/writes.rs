@@ -1,6 +1,8 @@
 //! Mutants of `acts.write`: what it admits, on what it decides, and what it stores of writes on one resource.
 
 use fence_tests::mutants::Edit;
+use fence_tests::mutants::shared;
+pub use fence_tests::mutants::shared::{BUSY, LOCK, LOCK_FOR_KEY_SHARE, RERUN};
 
 use super::{Mutant, mutant};
 use crate::{
@@ -8,12 +10,6 @@ use crate::{
     schedules_skipped, sql_races,
 };
 
-/// The fences are locked.
-pub const LOCK: &str = "got := acts.lock_fences(p_resources, p_wait_ms);";
-/// The same, but so that it keeps no seal out.
-pub const LOCK_FOR_KEY_SHARE: &str = "SELECT coalesce(array_agg(l.resource), '{}') INTO got FROM (
-    SELECT f.resource FROM fencegate.fences f WHERE f.resource = ANY (p_resources)
-    ORDER BY f.resource FOR KEY SHARE) l;";
 /// The fences are locked, and what the objects are was read before.
 pub const LOOK_AND_LOCK: &str = "PERFORM set_config('test.past', coalesce((
         SELECT string_agg(o.resource || '/' || o.key || '/g' || o.generation || '-v' || o.version, ' ')
@@ -45,9 +41,7 @@ pub const ADMIT: &str = "acts.judge(f.token, NULL, NULL, 0, f.token, f.lock_id, 
 pub const FENCE: &str = "FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0";
 pub const FENCE_THAT_IS_LOCKED: &str = "FROM fencegate.fences f
     WHERE f.resource = p_resource[i] AND (p_got IS NULL OR f.resource = ANY (p_got)) OFFSET 0";
-pub const BUSY: &str = "f.resource IS NOT NULL AND f.resource <> ALL (p_got)";
 pub const DUE: &str = "acts.hold_at(f.hold, f.break_due, p_now) AS stands";
-pub const RERUN: &str = "AND item.attempt > 0";
 /// Where a burial is, and where no ghost comes by.
 const GRAVE: &str = "SELECT min(r COLLATE \"C\")";
 const ELSEWHERE: &str = "SELECT 'elsewhere' || min(r COLLATE \"C\")";
@@ -84,18 +78,14 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules::a_keyed_retry_behind_a_seal_replays_although_its_token_is_stale, which says "not replayed: Refused(Stale",
         "judged_further": "WHEN k.fingerprint = r.fingerprint THEN 'replayed'" => "WHEN r.why IS NOT NULL THEN r.why WHEN k.fingerprint = r.fingerprint THEN 'replayed'",
     ),
-    mutant!("write-for-key-share": "a write locks the fence FOR KEY SHARE, which keeps no seal out",
-        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
-        "write": LOCK => LOCK_FOR_KEY_SHARE,
-    ),
+    mutant!(shared::WRITE_FOR_KEY_SHARE,
+        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied"),
     mutant!("write-unjudged": "any write is admitted",
         caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
         "judged": JUDGE => ADMIT,
     ),
-    mutant!("older-token-admitted": "a token below the one sealed last is admitted",
-        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied",
-        "judge": "WHEN p_token < f_token THEN 'older'" => "",
-    ),
+    mutant!(shared::OLDER_TOKEN_ADMITTED,
+        caught by schedules::a_write_with_the_old_token_behind_a_seal_is_stale, which says "not refused: Applied"),
     mutant!("higher-token-admitted": "a token is good if it is not below the one sealed last (`>=` for `=`)",
         caught by conformance::rule::a_token_never_sealed_is_unknown_on_either_side::on_postgres, which says "not refused: Applied",
         "judge": "OR p_token > f_token THEN" => "THEN",
@@ -116,10 +106,8 @@ pub const MUTANTS: &[Mutant] = &[
         caught by conformance::databases::a_token_at_or_below_the_floor_is_void::on_postgres, which says "not refused: Applied",
         "judge": "p_token > p_floor" => "p_token >= p_floor",
     ),
-    mutant!("released-admitted": "whether the lock was released or broken is not looked at",
-        caught by schedules::a_write_behind_a_release_is_refused_and_one_before_it_is_not, which says "not refused: Applied",
-        "judge": "WHEN f_hold NOT IN ('held', 'draining') THEN f_hold" => "",
-    ),
+    mutant!(shared::RELEASED_ADMITTED,
+        caught by schedules::a_write_behind_a_release_is_refused_and_one_before_it_is_not, which says "not refused: Applied"),
     mutant!("any-lock-id": "the lock id is not compared",
         caught by conformance::rule::a_lock_id_must_match_at_the_fence_only::on_postgres, which says "right: LockIdMismatch",
         "judge": "WHEN p_lock IS NOT NULL AND p_lock IS DISTINCT FROM f_lock THEN 'lock_id_mismatch'" => "",
@@ -185,10 +173,8 @@ pub const MUTANTS: &[Mutant] = &[
         caught by conformance::writes::the_retry_of_a_delete_of_nothing_deletes_nothing::on_postgres, which says "not replayed: Applied",
         "write": KEYS => "WHERE r.why IS NULL AND r.key IS NOT NULL AND r_version[1] IS NOT NULL;",
     ),
-    mutant!("known-id-never": "an operation that took effect is not looked up, so its rerun is refused",
-        caught by ghosts::a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do, which says "not applied: Refused(VersionMismatch)",
-        "judged_further": "WHERE r.attempt IS NOT NULL AND o.id" => "WHERE false AND o.id",
-    ),
+    mutant!(shared::KNOWN_ID_NEVER,
+        caught by ghosts::a_rerun_that_takes_effect_leaves_the_ghost_nothing_to_do, which says "not applied: Refused(VersionMismatch)"),
     mutant!("known-id-refused": "an operation that took effect is refused if it comes again as if for the first time",
         caught by conformance::reruns::an_operation_that_is_known_is_found::on_postgres, which says "Refused",
         "refuse": "IF known IS NOT NULL THEN" => "IF false THEN",
@@ -197,22 +183,16 @@ pub const MUTANTS: &[Mutant] = &[
         caught by schedules_common::a_write_that_was_buried_before_it_came_has_no_effect, which says "not buried: [Applied",
         "refuse": GRAVE => ELSEWHERE,
     ),
-    mutant!("refused-rerun-not-buried": "a rerun that is refused does not bury its id",
-        caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied",
-        "refuse": RERUN => "AND item.attempt > 1",
-    ),
-    mutant!("given-up-not-buried": "a write that is given up does not bury its id",
-        caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied",
-        "refuse": RERUN => "AND item.attempt = 1",
-    ),
+    mutant!(shared::REFUSED_RERUN_NOT_BURIED,
+        caught by ghosts::a_rerun_that_is_refused_buries_the_ghost, which says "Applied"),
+    mutant!(shared::GIVEN_UP_NOT_BURIED,
+        caught by ghosts::a_rerun_that_was_given_up_buries_the_ghost, which says "Applied"),
     mutant!("skipped-is-absent": "a fence whose row was skipped counts as one that is not there",
         caught by sql_races::a_fence_born_inside_a_batch_of_writes_is_busy, which says "Refused(Unknown)",
         "judged": FENCE => FENCE_THAT_IS_LOCKED,
     ),
-    mutant!("skipped-is-locked": "a fence whose row was skipped is judged by what it showed",
-        caught by schedules_skipped::a_write_is_not_decided_on_a_row_that_was_skipped, which says "[Applied",
-        "judged": BUSY => "false",
-    ),
+    mutant!(shared::SKIPPED_IS_LOCKED,
+        caught by schedules_skipped::a_write_is_not_decided_on_a_row_that_was_skipped, which says "[Applied"),
     mutant!("deletes-elsewhere": "a delete removes the objects of its name on all resources",
         caught by schedules_rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
         "make_room": DELETE => DELETE_EVERYWHERE,

@@ -1,6 +1,8 @@
 //! Mutants of the SQL: edits of the functions of `schema/postgres` in test databases, so that it is seen
 //! which tests notice a function that is wrong.
 
+pub mod shared;
+
 use std::cell::Cell;
 use std::thread;
 
@@ -16,6 +18,17 @@ pub struct Edit {
     pub from: &'static str,
     /// What is put in its place.
     pub to: &'static str,
+}
+
+/// A function that is wrong.
+#[derive(Debug, Clone, Copy)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong.
+    pub what: &'static str,
+    /// The edits that make it so.
+    pub edits: &'static [Edit],
 }
 
 thread_local! {
