@@ -107,6 +107,9 @@ say 'chaos: fence-chaos run, 3 minutes'
 cargo build --locked -p fence-chaos
 "${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 3 --out "${CARGO_TARGET_DIR:-target}/chaos"
 
+say 'schedules: fence-chaos schedules, 2 minutes'
+"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" schedules --minutes 2 --out "${CARGO_TARGET_DIR:-target}/schedules"
+
 say 'speed: fence-bench, the short form, beside what was recorded'
 cargo build --release --locked -p fencegate -p fence-bench
 "${CARGO_TARGET_DIR:-target}/release/fence-bench" --short --against tests/bench/recorded.json \

@@ -29,6 +29,8 @@ pub struct Wishes {
     pub commits: HashMap<String, Vec<(String, Change)>>,
     /// Those of commits whose keys nobody was told, by their tokens.
     pub keyless: HashMap<i64, Vec<(String, Change)>>,
+    /// Those of commits whose ids the caller chose, by these.
+    pub operations: HashMap<Uuid, Vec<(String, Change)>>,
 }
 
 #[derive(Debug, Default)]

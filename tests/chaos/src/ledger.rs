@@ -134,7 +134,8 @@ fn committed(row: &sqlx::postgres::PgRow, wishes: &Wishes) -> Result<Committed> 
         _ => {
             let token: i64 = row.try_get("token")?;
             let by_key = idempotency_key.as_ref().and_then(|key| wishes.commits.get(key));
-            let steps = by_key.or_else(|| wishes.keyless.get(&token));
+            let by_id = wishes.operations.get(&row.try_get("id")?);
+            let steps = by_id.or(by_key).or_else(|| wishes.keyless.get(&token));
             let here = steps.into_iter().flatten().filter(|(name, _)| *name == resource);
             here.map(|(_, change)| change.clone()).collect()
         }

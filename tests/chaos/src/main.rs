@@ -20,6 +20,7 @@ mod payload;
 mod report;
 mod run;
 mod scene;
+mod schedules;
 mod site;
 mod steady;
 mod upstream;
@@ -90,6 +91,11 @@ enum Command {
     /// Installs Patroni, from the registry of Python, unless it is there. Exits as `run` does; with `lossless`
     /// no token may be void, without it all must be.
     Patroni(patroni::Plan),
+    /// Ask the ledger on Postgres alone, in many sessions at random, while its processes stand still, are cancelled
+    /// and are ended, and judge
+    ///
+    /// Exits with 0 if everything held, with 1 if anything is violated, and with 2 if the run could not be made.
+    Schedules(schedules::Plan),
     /// List the kinds of faults
     Faults,
     /// List the mutants
@@ -118,6 +124,11 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
             let report = patroni::run(&plan).await?;
             print!("\n{report}");
             println!("\nhistory, report and logs: {}", plan.out.display());
+            return Ok(report.is_clean());
+        }
+        Command::Schedules(plan) => {
+            let Some(report) = schedules::run(&plan).await? else { return Ok(true) };
+            print!("\n{report}");
             return Ok(report.is_clean());
         }
         Command::Faults => {

@@ -42,9 +42,9 @@ pub const ALL: &[Mutant] = &[
         name: "no-sequence",
         what: "a sequence number that does not rise is admitted",
         edits: &[Edit {
-            function: "commit",
-            from: "ELSIF p_seq[i] <= f_seq[r] THEN",
-            to: "ELSIF false THEN",
+            function: "judge",
+            from: "WHEN p_seq <= f_seq THEN 'sequence_out_of_order'",
+            to: "",
         }],
     },
     Mutant {

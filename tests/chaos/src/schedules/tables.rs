@@ -1,0 +1,86 @@
+//! What must not be in the tables at the end, whatever the schedule was: what no answer tells, and so no checker of
+//! histories sees.
+
+use anyhow::{Context as _, Result};
+use sqlx::PgConnection;
+
+/// What is wrong with the rows that a query finds, and the query.
+const WRONG: [(&str, &str); 10] = [
+    (
+        "grants that are not once in the audit",
+        "SELECT g.resource || ' ' || g.token FROM fencegate.grants g WHERE 1 <> (
+             SELECT count(*) FROM fencegate.audit a WHERE a.resource = g.resource AND a.token = g.token
+             AND a.action IN ('grant', 'transfer', 'fence'))",
+    ),
+    (
+        "entries of the audit about grants that are not there",
+        "SELECT a.number::text FROM fencegate.audit a
+         LEFT JOIN fencegate.grants g ON g.resource = a.resource AND g.token = a.token
+         WHERE a.action IN ('grant', 'transfer', 'fence') AND g.token IS NULL",
+    ),
+    (
+        "fences that are not where their last grant is",
+        "SELECT f.resource FROM fencegate.fences f WHERE (f.token, f.grants) <> (
+             SELECT coalesce(max(g.token), 0), count(*) FROM fencegate.grants g WHERE g.resource = f.resource)",
+    ),
+    (
+        "grants that were not made in the order of their tokens",
+        "SELECT g.resource || ' ' || g.token FROM (
+             SELECT g.*, row_number() OVER (PARTITION BY g.resource ORDER BY g.token) AS place
+             FROM fencegate.grants g) g WHERE g.ordinal <> g.place",
+    ),
+    (
+        "grants that are superseded although they are the last, or are not although they are not",
+        "SELECT g.resource || ' ' || g.token FROM fencegate.grants g
+         JOIN fencegate.fences f ON f.resource = g.resource
+         WHERE (g.superseded_by IS NULL) <> (g.token = f.token)",
+    ),
+    (
+        "fences that count other objects than there are",
+        "SELECT f.resource FROM fencegate.fences f WHERE f.objects <> (
+             SELECT count(*) FROM fencegate.objects o WHERE o.resource = f.resource)",
+    ),
+    (
+        "operations that are buried and took effect",
+        "SELECT o.id::text FROM fencegate.operations o JOIN fencegate.operations b ON b.id = o.id
+         WHERE b.kind = 'buried' AND o.kind <> 'buried'",
+    ),
+    (
+        "locks that are buried and were granted",
+        "SELECT b.id::text FROM fencegate.buried b JOIN fencegate.grants g ON g.lock_id = b.id
+         WHERE b.kind = 'lock'",
+    ),
+    (
+        "keys of operations that are not there",
+        "SELECT k.resource || ' ' || k.key FROM fencegate.idempotency_keys k WHERE NOT EXISTS (
+             SELECT FROM fencegate.operations o
+             WHERE o.id = k.operation AND o.resource = k.resource AND o.kind <> 'buried')",
+    ),
+    (
+        "versions that are not once among the events, or in another order",
+        "SELECT v.resource || ' ' || v.version FROM (
+             SELECT o.resource, o.version, e.number, count(*) OVER (PARTITION BY o.resource, o.version) AS times,
+                    lag(e.number) OVER (PARTITION BY o.resource ORDER BY o.version) AS before
+             FROM fencegate.operations o
+             LEFT JOIN fencegate.events e ON e.operation = o.id AND coalesce(e.resource, o.resource) = o.resource
+             WHERE o.version IS NOT NULL) v
+         WHERE v.number IS NULL OR v.times <> 1 OR v.before > v.number",
+    ),
+];
+
+/// All of that; each with some rows.
+///
+/// # Errors
+/// A table that cannot be read.
+pub async fn wrong(connection: &mut PgConnection) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for (what, query) in WRONG {
+        let rows: Vec<String> =
+            sqlx::query_scalar(query).fetch_all(&mut *connection).await.context(what)?;
+        if !rows.is_empty() {
+            let some = rows.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+            found.push(format!("{} {what}: {some}", rows.len()));
+        }
+    }
+    Ok(found)
+}
