@@ -1,5 +1,5 @@
 //! Random schedules on a real Postgres: mutants of the rule, of the lock, of burials and of what a rerun finds are noticed,
-//! each within a minute, by the checkers. That the acts as they are hold is what `tests/run.sh` runs for two minutes.
+//! most in the first rounds, by the checkers. That the acts as they are hold is what `tests/run.sh` runs for two minutes.
 
 use std::process::{Command, Output};
 
@@ -21,7 +21,7 @@ fn text(output: &Output) -> String {
 
 /// Runs until a round notices; what must be said then.
 fn is_noticed(mutant: &str, by: &[&str]) {
-    let plan = ["--minutes", "1", "--round-seconds", "8", "--seed", "1", "--mutant", mutant];
+    let plan = ["--minutes", "2", "--round-seconds", "8", "--seed", "1", "--mutant", mutant];
     let output = schedules(&plan);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{mutant}:\n{said}");

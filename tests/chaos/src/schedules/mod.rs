@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use fence_core::OperationId;
 use fence_core::ports::Ledger as _;
 use fence_history::{History, Record, check};
@@ -141,7 +141,7 @@ async fn play(
     let live = |number| tokio::spawn(Session::new(&stage, number, round.seed).live());
     let lives: Vec<_> = (0..plan.sessions).map(live).collect();
     let operator = tokio::spawn(operator::operate(Arc::clone(&stage), rng.random()));
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::clone(&report.tally);
     let admin = server.connect("postgres").await;
     let disturber = Disturber::new(admin, database.clone(), rng.random(), Arc::clone(&tally));
     let disturb = disturber.disturb(round.lasts);
@@ -206,8 +206,8 @@ async fn finish(
     for _ in 0..unknown.len() * 20 {
         last.find_out().await;
     }
-    if stage.find(0).is_some() {
-        bail!("it cannot be found out what became of a write");
+    if let Some(lost) = stage.find(0) {
+        stage.trouble(format!("it cannot be found out what became of {lost:?}"));
     }
     for operation in unknown {
         last.ask(OperationId(operation)).await;
@@ -238,6 +238,7 @@ async fn judge(
     sqlx::Connection::close(connection).await?;
     let (mut history, outcomes) = stage.book.clone().close(held);
     history.records.retain(|record: &Record| !is_void(record));
+    report.count(stage);
     report.add(outcomes, trouble, check(&history));
     Ok(history)
 }

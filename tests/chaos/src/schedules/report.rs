@@ -1,8 +1,11 @@
 //! What came of the rounds of a run.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::disturber::Tally;
+use super::stage::Stage;
 use crate::book::Outcomes;
 
 /// A round.
@@ -21,6 +24,11 @@ pub struct Report {
     seed: u64,
     mutant: Option<&'static str>,
     rounds: u64,
+    calls: u64,
+    grants: u64,
+    lost_answers: u64,
+    /// How often the server was disturbed.
+    pub tally: Arc<Tally>,
     outcomes: Outcomes,
     trouble: Vec<String>,
     checks: fence_history::Report,
@@ -29,13 +37,22 @@ pub struct Report {
 impl Report {
     /// Nothing yet.
     pub fn new(seed: u64, mutant: Option<&'static str>) -> Self {
-        let (outcomes, trouble, checks) = Default::default();
-        Self { seed, mutant, rounds: 0, outcomes, trouble, checks }
+        let (outcomes, trouble, checks, tally) = Default::default();
+        let (rounds, calls, grants, lost_answers) = Default::default();
+        Self { seed, mutant, rounds, calls, grants, lost_answers, tally, outcomes, trouble, checks }
     }
 
-    /// What came of one more.
-    pub fn add(&mut self, outcomes: Outcomes, trouble: Vec<String>, checks: fence_history::Report) {
+    /// What was asked in one more.
+    pub fn count(&mut self, stage: &Stage) {
+        let (calls, grants) = stage.book.so_far();
         self.rounds += 1;
+        self.calls += calls;
+        self.grants += grants;
+        self.lost_answers += stage.lost_answers();
+    }
+
+    /// What came of it.
+    pub fn add(&mut self, outcomes: Outcomes, trouble: Vec<String>, checks: fence_history::Report) {
         for (asked, by_outcome) in outcomes {
             let all = self.outcomes.entry(asked).or_default();
             for (outcome, count) in by_outcome {
@@ -63,6 +80,8 @@ impl fmt::Display for Report {
         if let Some(mutant) = self.mutant {
             writeln!(f, "with the mutant {mutant}")?;
         }
+        let Self { calls, grants, lost_answers, tally, .. } = self;
+        writeln!(f, "{calls} calls, {grants} grants, {lost_answers} answers lost; {tally}")?;
         for (asked, by_outcome) in &self.outcomes {
             let all: u64 = by_outcome.values().sum();
             writeln!(f, "  {asked:<10} {all:>8}")?;

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 const REMEMBERED: usize = 24;
 /// By how much the mint's numbers rise. Tokens in between are nobody's, now and later.
 pub const STRIDE: i64 = 8;
-/// How long a resource is left to its holders, and then is not. Without the one, what was lost comes back when its token is
+/// How long a resource is left to its holders, before it is not for twice as long. Without the one, what was lost comes back when its token is
 /// stale; without the other, tokens would seldom be.
 const PHASE_US: u64 = 2_500_000;
 /// The upstream, and what the names of its resources begin with.
@@ -101,7 +101,11 @@ fn remember<T>(all: &Mutex<VecDeque<T>>, one: T) {
 
 impl Stage {
     /// One before this database.
-    pub fn new(options: &PgConnectOptions, resources: Vec<ResourceName>, ids: [Uuid; 3]) -> Self {
+    pub fn new(
+        options: &PgConnectOptions,
+        resources: Vec<ResourceName>,
+        ids: [Uuid; GATEWAYS],
+    ) -> Self {
         let stage = Self {
             book: Book::default(),
             resources,
@@ -147,7 +151,7 @@ impl Stage {
     /// Whether holders of this resource are left alone for now; others are not then.
     pub fn is_calm(&self, resource: &str) -> bool {
         let place = self.resources.iter().position(|one| one.as_str() == resource);
-        (moment() / PHASE_US + place.unwrap_or(0) as u64).is_multiple_of(2)
+        (moment() / PHASE_US + place.unwrap_or(0) as u64).is_multiple_of(3)
     }
 
     /// A number that rises, and may be told later than a higher one.

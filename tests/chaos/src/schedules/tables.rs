@@ -84,3 +84,43 @@ pub async fn wrong(connection: &mut PgConnection) -> Result<Vec<String>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use fence_tests::postgres::Postgres;
+    use fencegate::ledger::postgres::migrate;
+
+    use super::*;
+
+    /// Two grants in the wrong order, neither superseded nor in the audit, the one of a buried lock; a fence above them; and
+    /// about the same resource what belongs to nothing.
+    const ALL_WRONG: &str = "
+        INSERT INTO fencegate.fences (resource, token, grants) VALUES ('r', 5, 2);
+        INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal) VALUES
+            ('r', 1, '00000000-0000-0000-0000-000000000001', 'o', 2),
+            ('r', 2, '00000000-0000-0000-0000-000000000002', 'o', 1);
+        INSERT INTO fencegate.buried (kind, id, buried_at)
+        VALUES ('lock', '00000000-0000-0000-0000-000000000001', now());
+        INSERT INTO fencegate.audit (at, action, resource, owner, token) VALUES (now(), 'grant', 'r', 'o', 9);
+        INSERT INTO fencegate.objects
+            (resource, key, version, generation, content_type, size, sha256, written_at, body)
+        VALUES ('r', 'k', 1, 0, 't', 0, sha256(''), now(), '');
+        INSERT INTO fencegate.operations
+            (id, resource, version, kind, generation, token, created, size, owner, committed_at)
+        VALUES ('00000000-0000-0000-0000-000000000003', 'r', 1, 'put', 0, 1, true, 0, 'o', now()),
+               ('00000000-0000-0000-0000-000000000003', 'q', NULL, 'buried', 0, 1, false, 0, '', now());
+        INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at)
+        VALUES ('r', 'k', '', '00000000-0000-0000-0000-000000000004', now());";
+
+    #[tokio::test]
+    async fn whatever_must_not_be_there_is_found() {
+        let server = Postgres::dedicated().await;
+        let database = server.database_name().await;
+        migrate(&server.url(&database).parse().unwrap()).await.unwrap();
+        let mut connection = server.connect(&database).await;
+        assert_eq!(wrong(&mut connection).await.unwrap(), [""; 0]);
+        server.execute(&database, ALL_WRONG).await;
+        let found = wrong(&mut connection).await.unwrap();
+        assert_eq!(found.len(), WRONG.len(), "{found:#?}");
+    }
+}
