@@ -102,7 +102,7 @@ BEGIN
                               FROM fencegate.objects b WHERE b.resource = r.resource AND b.key = r.object)
                               THEN 'object_mismatch'
                           WHEN r.blob IS NULL THEN NULL
-                          WHEN NOT EXISTS (SELECT FROM fencegate.blob_intents b WHERE b.blob = r.blob)
+                          WHEN (SELECT b.blob FROM fencegate.blob_intents b WHERE b.blob = r.blob) IS NULL
                               THEN 'upload_expired'
                           -- The sweeper takes intents by the same rows: it is just looking at this one.
                           WHEN r.blob <> ALL (p_mine) THEN 'intent_busy' END ORDER BY r.i),

@@ -1,6 +1,6 @@
 //! The conformance suites: one per port, with the same cases for every adapter.
 //!
-//! A case is a plain async function on a port. `tests/it/conformance.rs` runs each of them on each
+//! A case is a plain async function on a port. `tests/it/ledger/conformance.rs` runs each of them on each
 //! adapter, so that whatever a fast reference does in memory, the real ones do too.
 
 pub mod blobs;

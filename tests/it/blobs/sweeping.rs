@@ -1,0 +1,133 @@
+//! The sweeper beside readers and writers, with little time between replacing a blob and deleting it: no
+//! reader gets a wrong blob, or a missing one, however slowly it reads.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "a test reads and sleeps on the real clock")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fence_core::wire::Lock;
+use fence_tests::client::Client;
+use fence_tests::etcd::Etcd;
+use fence_tests::gateway::{Gateway, Settings};
+use fence_tests::postgres::Postgres;
+use fence_tests::stores::{Kind, Store};
+use futures::StreamExt as _;
+use futures::future::{join, join_all};
+use rand::RngExt as _;
+
+use crate::blobs::rig::{on_store, put, seed_of};
+
+const LOAD: Duration = Duration::from_secs(60);
+const GRACE: &str = "2s";
+const OBJECTS: usize = 6;
+const LENGTHS: [usize; 2] = [300_000, 9 << 20];
+/// How long a slow reader takes for a large object, at the least: several times the grace.
+const SLOW: Duration = Duration::from_secs(6);
+
+/// An object with one writer, whose seeds rise.
+struct Object {
+    resource: String,
+    lock: Lock,
+    /// The seed acknowledged last.
+    acknowledged: AtomicU64,
+}
+
+/// Puts it again and again.
+async fn write(client: &Client, object: &Object, end: Instant) {
+    let mut seed = 1;
+    while Instant::now() < end {
+        let length = LENGTHS[usize::try_from(seed % 2).unwrap()];
+        put(client, &object.lock, "k", seed, length).await;
+        object.acknowledged.store(seed, Ordering::SeqCst);
+        seed += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Reads one after the other; slow readers pause between pieces. How many were read.
+async fn read(client: &Client, objects: &[Object], slowly: bool, end: Instant) -> usize {
+    let mut count = 0;
+    while Instant::now() < end {
+        let object = &objects[rand::rng().random_range(0..objects.len())];
+        let least = object.acknowledged.load(Ordering::SeqCst);
+        let answer = client.read(&object.resource, "k").unchecked().open().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let length = usize::try_from(answer.content_length().unwrap()).unwrap();
+        let mut bytes = Vec::with_capacity(length);
+        let mut stream = answer.bytes_stream();
+        let began = Instant::now();
+        while let Some(chunk) = stream.next().await {
+            bytes.extend_from_slice(&chunk.expect("the answer is whole"));
+            let due = SLOW.mul_f64(bytes.len() as f64 / LENGTHS[1] as f64);
+            if slowly {
+                tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
+            }
+        }
+        assert_eq!(bytes.len(), length);
+        let seed = seed_of(&bytes);
+        assert!(seed >= least, "{} is {seed}, older than {least}", object.resource);
+        count += 1;
+    }
+    count
+}
+
+async fn metric(client: &Client, name: &str) -> u64 {
+    let page = client.get("/metrics").send().await.expect(200).text();
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    line.unwrap_or(0)
+}
+
+fn sweeping(settings: Settings, store: &Store) -> Settings {
+    on_store(settings, store)
+        .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
+        .env("FENCEGATE_READER_GRACE", GRACE)
+        .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
+        .env("FENCEGATE_REDELETE_AFTER", "0s")
+}
+
+async fn readers_get_what_they_asked_for(gateways: &[Gateway]) {
+    let clients: Vec<Client> = gateways.iter().map(Gateway::client).collect();
+    let mut objects = Vec::new();
+    for number in 0..OBJECTS {
+        let resource = format!("r{number}");
+        let lock = clients[0].acquire(&resource, "24h").await;
+        put(&clients[0], &lock, "k", 0, LENGTHS[1]).await;
+        objects.push(Object { resource, lock, acknowledged: AtomicU64::new(0) });
+    }
+    let end = Instant::now() + LOAD;
+    let client = |number: usize| &clients[number % clients.len()];
+    let writers =
+        objects.iter().enumerate().map(|(number, object)| write(client(number), object, end));
+    let readers = (0..8).map(|number| read(client(number), &objects, number < 4, end));
+    let (_, counts) = join(join_all(writers), join_all(readers)).await;
+    let (slow, fast): (usize, usize) = (counts[..4].iter().sum(), counts[4..].iter().sum());
+    let (mut deleted, mut missing) = (0, 0);
+    for client in &clients {
+        deleted += metric(client, "fencegate_blob_deletions_total").await;
+        missing += metric(client, "fencegate_blobs_missing_total").await;
+    }
+    println!("{slow} slow and {fast} fast reads, {deleted} deletions");
+    assert!(
+        slow >= 8 && fast >= 20 && deleted >= 20,
+        "{slow} {fast} {deleted}: too little happened"
+    );
+    assert_eq!(missing, 0);
+}
+
+#[tokio::test]
+async fn readers_of_a_folder_get_what_they_asked_for() {
+    let store = Store::start(Kind::Folder).await;
+    let gateway = sweeping(Gateway::embedded(), &store).start().await;
+    readers_get_what_they_asked_for(&[gateway]).await;
+}
+
+#[tokio::test]
+async fn readers_of_s3_get_what_they_asked_for_at_two_gateways() {
+    let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
+    let store = Store::start(Kind::S3).await;
+    let (database, prefix) = (postgres.database().await, etcd.prefix());
+    let settings = || sweeping(Gateway::clustered(&database, &etcd.endpoint(), &prefix), &store);
+    let gateways = [settings().start().await, settings().start().await];
+    readers_get_what_they_asked_for(&gateways).await;
+}

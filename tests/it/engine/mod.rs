@@ -1,0 +1,12 @@
+//! The engine on ledgers, mints and stores that do as they are told.
+
+pub mod blobs;
+pub mod breaks;
+pub mod commits;
+pub mod fences;
+pub mod grants;
+pub mod marks;
+pub mod outcomes;
+pub mod rig;
+pub mod uploads;
+pub mod watch;

@@ -1,0 +1,13 @@
+//! The ledgers: one conformance suite for all, and what is special about Postgres.
+
+pub mod act_files;
+pub mod act_sets;
+pub mod beside_lists;
+pub mod conformance;
+pub mod guard;
+pub mod guard_tables;
+pub mod history;
+pub mod plans;
+pub mod poolers;
+pub mod rule_table;
+pub mod sql_mutants;

@@ -1,0 +1,85 @@
+//! Mutants of `acts.write` for commits over several resources: one that is not all or nothing.
+
+use fence_tests::mutants::Edit;
+
+use super::writes::*;
+use super::{Mutant, mutant};
+use crate::ledger::conformance;
+use crate::schedules;
+
+pub const MUTANTS: &[Mutant] = &[
+    mutant!("many-conditions-in-the-lock": "the versions of objects are read before the fences are locked",
+        caught by schedules::commits::a_precondition_that_changes_while_a_commit_waits_refuses_it, which says "Applied",
+        "judged_further": OBJECT => OBJECT_OF_THE_PAST,
+        "write": LOCK => LOOK_AND_LOCK,
+    ),
+    mutant!("many-first-steps-applied": "the steps before one that is refused take effect",
+        caught by schedules::commits::a_precondition_that_changes_while_a_commit_waits_refuses_it, which says "left: 2",
+        "write": "IF p_commit OR" => "INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size,
+                                           sha256, written_at, body, blob)
+            SELECT p_resource[x.i], p_object[x.i], 9, guard.generation, p_content_type[x.i], p_size[x.i],
+                   p_sha256[x.i], t, p_body[x.i], p_blob[x.i]
+            FROM generate_series(1, cardinality(p_resource)) x (i)
+            WHERE p_size[x.i] IS NOT NULL AND r_why[x.i] IS NULL
+            ON CONFLICT (resource, key) DO NOTHING;
+        IF p_commit OR",
+    ),
+    mutant!("many-first-resource-decides": "only the first resource is judged",
+        caught by schedules::commits::a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all, which says "LockIdMismatch",
+        "judged": "CASE WHEN f.resource IS NOT NULL AND" => "CASE WHEN i > 1 THEN NULL WHEN f.resource IS NOT NULL AND",
+    ),
+    mutant!("many-unjudged": "any commit is admitted",
+        caught by schedules::place::a_commit_that_waits_while_the_floor_rises_is_void, which says "Applied",
+        "judged": JUDGE => ADMIT,
+    ),
+    mutant!("many-for-key-share": "the fences are locked FOR KEY SHARE, which keeps no seal out",
+        caught by schedules::commits::a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all, which says "Applied",
+        "write": LOCK => LOCK_FOR_KEY_SHARE,
+    ),
+    mutant!("many-sequence-not-stored": "the sequence number is not stored on resources on which nothing changed",
+        caught by conformance::commits::a_sequence_rises_on_each_resource::on_postgres, which says "Applied",
+        "write": "AND (x.objects <> 0 OR x.seq IS NOT NULL);" => "AND x.objects <> 0;",
+    ),
+    mutant!("many-versions-ignored": "demanded versions of resources are not looked at",
+        caught by conformance::commits::a_version_may_be_demanded_of_another_resource::on_postgres, which says "Applied",
+        "judged": "p_if_version[i] <> coalesce(n.version, 0)" => "false",
+    ),
+    mutant!("many-refused-rerun-not-buried": "a rerun that is refused does not bury its id",
+        caught by conformance::recommits::a_rerun_applies_or_buries::on_postgres, which says "right: Buried",
+        "refuse": RERUN => "AND item.attempt > 1",
+    ),
+    mutant!("many-key-before-the-lock": "the key is looked up before the fences are locked, and a key that is there is no error",
+        caught by schedules::rows::of_two_commits_with_one_key_one_takes_effect_and_the_other_replays_it, which says "replayed: false",
+        "judged_further": KEY => KEY_OF_THE_PAST,
+        "write": KEYS => KEYS_OR_NOT,
+        "write": LOCK => KEYS_AND_LOCK,
+    ),
+    mutant!("many-key-on-first-resource": "the key is stored on the first resource alone",
+        caught by conformance::recommits::a_key_used_on_one_resource_refuses_all::on_postgres, which says "left: Applied",
+        "write": KEYS => "WHERE r.why IS NULL AND r.key IS NOT NULL AND r.resource = p_resources[1];",
+    ),
+    mutant!("many-skipped-is-absent": "a fence whose row was skipped counts as one that is not there",
+        caught by schedules::commits::a_commit_skips_a_locked_row_and_keeps_no_other, which says "Unknown",
+        "judged": FENCE => FENCE_THAT_IS_LOCKED,
+    ),
+    mutant!("many-skipped-is-locked": "a fence whose row was skipped is judged by what it showed",
+        caught by schedules::skipped::a_commit_is_not_decided_on_a_row_that_was_skipped, which says "Applied",
+        "judged": BUSY => "false",
+    ),
+    mutant!("many-one-version": "only the first resource takes a version",
+        caught by conformance::commits::each_resource_takes_one_version::on_postgres, which says "left",
+        "record_commit": "SELECT p_operation, p.resource, p.version," => "SELECT p_operation, p.resource, CASE WHEN p.i = 1 THEN p.version END,",
+    ),
+    mutant!("many-due-break-ignored": "a break counts once it is stored, not once it is due",
+        caught by schedules::rule::a_break_that_has_come_due_is_seen_by_every_act, which says "not refused: Applied",
+        "judged": DUE => "f.hold::text AS stands",
+    ),
+    mutant!("many-due-break-not-stored": "a break that has come due refuses, and is not stored: a step of a clock takes it back",
+        caught by schedules::rule::a_break_that_has_come_due_is_seen_by_every_act, which says "left: 0",
+        "refuse": "PERFORM acts.settle(places, p_now);" => "NULL;",
+    ),
+    mutant!("many-deletes-elsewhere": "a delete removes the objects of its name on all resources",
+        caught by schedules::rows::a_delete_leaves_the_objects_of_other_resources, which says "left: 0",
+        "make_room": DELETE => DELETE_EVERYWHERE,
+    ),
+];

@@ -1,0 +1,13 @@
+//! Commands, starts and stops, settings, logs and records, as an operator sees them.
+
+pub mod agreed;
+pub mod commands;
+pub mod dev;
+pub mod drill;
+pub mod lifecycle;
+pub mod log_lines;
+pub mod memory;
+pub mod operators;
+pub mod records;
+pub mod starts;
+pub mod status;
