@@ -29,11 +29,9 @@ CREATE TYPE acts.sealing AS (
 );
 
 -- The times of a new lock: its ttl; how far ahead its deadline is set, less than that while it is unconfirmed; when it
--- must have ended.
-CREATE FUNCTION acts.terms(
-    p_ttl_ms bigint, p_hold_until timestamptz, p_now timestamptz,
-    OUT ttl_ms bigint, OUT ahead_ms bigint, OUT due timestamptz)
-LANGUAGE sql IMMUTABLE AS $$
+-- must have ended. One row; as a set, since only such functions are put in the place of their call in FROM.
+CREATE FUNCTION acts.terms(p_ttl_ms bigint, p_hold_until timestamptz, p_now timestamptz)
+RETURNS TABLE (ttl_ms bigint, ahead_ms bigint, due timestamptz) LANGUAGE sql IMMUTABLE ROWS 1 AS $$
     SELECT t.ttl_ms, a.ahead_ms, least(p_now + a.ahead_ms * interval '1 millisecond', p_hold_until)
     FROM (SELECT coalesce(p_ttl_ms, acts.default_ttl_ms()) AS ttl_ms OFFSET 0) t
     CROSS JOIN LATERAL (

@@ -215,7 +215,9 @@ END $$;
 CREATE FUNCTION acts.record_commit(
     p_generation bigint, p_now timestamptz, p_operation uuid, p_token bigint, p_seq bigint, p_resource text[],
     p_kind text[], p_version bigint[], p_did text[], p_owner text[], p_highest bigint[])
-RETURNS SETOF acts.written LANGUAGE sql VOLATILE AS $$
+RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
     WITH place AS (
         SELECT min(r.i) AS i, r.resource, max(r.version) AS version, min(r.owner) AS owner, max(r.highest) AS highest,
                coalesce(string_agg(r.did, '' ORDER BY r.i) FILTER (WHERE r.kind IS NOT NULL), '') AS did
@@ -229,9 +231,9 @@ RETURNS SETOF acts.written LANGUAGE sql VOLATILE AS $$
                p.owner, p_now, p.did
         FROM place p)
     SELECT p.i, p.resource, 'applied', NULL::uuid, p.version, p.did, p_generation, fencegate.micros(p_now), p.owner,
-           NULL, NULL::bigint, acts.flushed()
-    FROM place p
-$$;
+           NULL::text, NULL::bigint, acts.flushed()
+    FROM place p;
+END $$;
 
 -- Decides a round and stores what is admitted.
 --
