@@ -1,9 +1,10 @@
 -- Seal: a lock is granted.
 
--- What nearly all locks need to be sealed, in one look: asked for in their own right, on fences that are free, under an id
--- and a number that nothing else has, also none of these items, with nobody in line and nothing under way. What is locked by somebody else is busy;
--- the others are without a verdict. In the order of the items. Looks by scalar subqueries: the planner may answer EXISTS from
--- a table that it reads whole.
+-- What nearly all locks need to be sealed, in one look: a lock in its own right, on fences that are free, under an id and
+-- a number that nothing else has, nor another of these items, with nobody in line and nothing under way. What somebody
+-- else has locked is busy; the others come back without a verdict. In the order of the items.
+--
+-- The looks are scalar subqueries: the planner may answer EXISTS from a table that it reads whole.
 CREATE FUNCTION acts.sealed_at_once(
     p_got text[], p_got_ids uuid[], p_base bigint, p_floor bigint, p_now timestamptz,
     p_resources text[], p_item int[], p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[],
@@ -24,7 +25,8 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
                      AND NOT EXISTS (SELECT FROM fencegate.drained_upstreams u WHERE u.doubt_floor IS NOT NULL)
                     THEN 'sealed' END,
                d.ttl_ms, d.ahead_ms, d.due, p_now, h.hold_until, fencegate.millis(d.due - p_now),
-               coalesce(p_metadata[r.i]::jsonb, '{}'), d.ahead_ms <> d.ttl_ms, NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[]
+               coalesce(p_metadata[r.i]::jsonb, '{}'), d.ahead_ms <> d.ttl_ms,
+               NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[]
     FROM (
         SELECT r.item AS i, array_agg(r.name ORDER BY r.name COLLATE "C") AS names,
                bool_and(f.resource IS NULL OR f.resource = ANY (p_got)) AS are_got,
