@@ -32,6 +32,8 @@ long:
 	cargo build --release --locked -p fencegate -p fence-chaos -p fence-bench -p fencegate-conformance
 	target/release/fence-chaos run --minutes 20 --out target/chaos
 	target/release/fence-chaos run --minutes 20 --out target/chaos --client target/release/rust-driver
+	target/release/fence-chaos newer-gateway --release
+	target/release/fence-chaos run --minutes 3 --out target/chaos-upgrade --newer-gateway target/release/fencegate-newer
 	target/release/fence-chaos schedules --minutes 20 --out target/schedules
 	target/release/fence-bench --against tests/bench/recorded.json --out target/bench
 	tests/fuzz/run.sh all

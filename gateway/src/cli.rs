@@ -241,7 +241,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Dev(flags) => {
             let config = begin(Config::load_dev(&flags))?;
-            block_on(until_signal(async |soft, hard| dev::run(config, soft, hard).await))?;
+            block_on(until_signal(async |soft, hard| dev::run(config, soft, hard, print).await))?;
         }
         Command::Migrate(Migrate { retire_older, flags }) => {
             let config = start(&flags)?;

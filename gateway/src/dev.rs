@@ -7,15 +7,15 @@ use anyhow::Context as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::print;
 use crate::config::Config;
 use crate::wiring;
 
-/// Runs a gateway in memory until one of the two is cancelled, or standard input ends.
+/// Runs a gateway in memory until one of the two is cancelled, or standard input ends. Prints one line when it is ready.
 pub(crate) async fn run(
     config: Config,
     soft: CancellationToken,
     hard: CancellationToken,
+    print: fn(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     stop_with_input(soft.clone())?;
     let ready = |address| {

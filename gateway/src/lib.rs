@@ -3,6 +3,8 @@
 //! Data flows one way: `http -> engine -> ports <- adapters`. `wiring` alone names concrete
 //! adapters; the engine knows no HTTP, SQL or etcd; a handler reaches storage only through it.
 
+#[cfg(test)]
+mod arrows;
 pub mod blobs;
 pub mod cli;
 pub mod config;

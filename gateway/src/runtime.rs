@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::OperationId;
 use fence_core::ports::{Clock, Ids, Runtime, Spawn, Task};
-use fence_core::{LockId, OperationId};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -68,14 +68,14 @@ impl Clock for TokioClock {
     }
 }
 
-/// UUIDs: random ones for locks, ones that sort by time for operations.
+/// UUIDs: random ones, and for operations ones that sort by time.
 #[derive(Debug)]
 pub struct UuidIds;
 
 impl Ids for UuidIds {
     #[expect(clippy::disallowed_methods, reason = "this is the Ids port")]
-    fn lock(&self) -> LockId {
-        LockId(Uuid::new_v4())
+    fn uuid(&self) -> Uuid {
+        Uuid::new_v4()
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the Ids port")]
@@ -168,6 +168,6 @@ mod tests {
     async fn operations_sort_by_time_and_locks_differ() {
         let first = UuidIds.operation();
         assert!(first < UuidIds.operation());
-        assert_ne!(UuidIds.lock(), UuidIds.lock());
+        assert_ne!(UuidIds.uuid(), UuidIds.uuid());
     }
 }

@@ -134,6 +134,11 @@ impl Gateway {
         self.home.running()
     }
 
+    /// Tells it to read its files again.
+    pub fn hangup(&self) {
+        self.home.signal("HUP");
+    }
+
     /// Asks it to finish what is in flight and end.
     pub fn term(&self) {
         self.home.signal("TERM");
@@ -173,7 +178,7 @@ impl Gateway {
         if self.home.running() {
             self.kill9();
         }
-        let binary = self.settings.binary.clone().unwrap_or_else(binary);
+        let binary = self.binary();
         let (settings, address, data) = (&self.settings, self.address, self.data_dir());
         let dir = self.home.path().to_owned();
         let child = self.home.spawn(&binary, |command| {
@@ -231,7 +236,7 @@ impl Gateway {
     /// Runs another command of the binary on what this gateway stands on: its exit code, and what it
     /// printed on standard output and standard error.
     pub async fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = tokio::process::Command::new(binary());
+        let mut command = tokio::process::Command::new(self.binary());
         let settings = &self.settings;
         command.args(args).arg("--data-dir").arg(self.data_dir()).args(&settings.args);
         command.envs(settings.env.iter().map(|(name, value)| (name, value)));
@@ -261,6 +266,11 @@ impl Gateway {
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
         kib.map(|kib: u64| kib * 1024).expect("a process has a resident size")
+    }
+
+    /// What it runs.
+    fn binary(&self) -> PathBuf {
+        self.settings.binary.clone().unwrap_or_else(binary)
     }
 
     fn join_reader(&mut self) {

@@ -20,6 +20,7 @@ pub mod mover;
 pub mod multipart;
 pub mod mutants;
 pub mod nginx;
+pub mod patches;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;

@@ -100,7 +100,7 @@ pub struct Intents {
 }
 
 impl Intents {
-    /// Lists requests to upstreams that are under way, or of which nobody knows.
+    /// Lists requests to upstreams that are under way, or whose outcome is unknown.
     ///
     /// # Errors
     /// The gateway cannot be asked.

@@ -153,7 +153,7 @@ pub enum Command {
     Events(Events),
     /// Say what became of a write
     Operation(OperationOf),
-    /// List requests to upstreams of which nobody knows
+    /// List requests to upstreams that are under way or whose outcome is unknown
     Intents(Intents),
     /// Say that such a request is over
     Resolve(Resolve),

@@ -1,13 +1,16 @@
 //! Writes the sources of the wrong client: those of `clients/rust`, with the mistakes of `patches/` put in.
 //!
-//! A patch has the path of the file that it changes, and hunks as `diff -u` writes them, but without the numbers of
-//! lines: `@@` begins one, and its lines begin with a space (stays), `-` (goes) or `+` (comes). The lines that stay
-//! or go must stand in the file exactly once.
+//! A patch has the path of the file that it changes; `tests/src/patches.rs` says what it is like.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+
+#[path = "../../../tests/src/patches.rs"]
+mod patches;
+
+use patches::{files, patched};
 
 fn main() -> Result<()> {
     let home = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
@@ -40,45 +43,6 @@ fn main() -> Result<()> {
         fs::write(target, text)?;
     }
     Ok(())
-}
-
-/// The files below a folder, as paths from there.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let entry = entry?;
-        let name = PathBuf::from(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            found.extend(files(&entry.path())?.into_iter().map(|path| name.join(path)));
-        } else {
-            found.push(name);
-        }
-    }
-    Ok(found)
-}
-
-/// A source with the hunks of a patch.
-fn patched(source: String, patch: &str) -> Result<String> {
-    let mut text = format!("\n{source}");
-    for hunk in patch.split("@@\n").skip(1) {
-        let (mut stands, mut becomes) = (String::from("\n"), String::from("\n"));
-        for line in hunk.lines() {
-            let (sides, rest): (&mut [&mut String], _) = match line.split_at_checked(1) {
-                Some(("-", rest)) => (&mut [&mut stands], rest),
-                Some(("+", rest)) => (&mut [&mut becomes], rest),
-                Some((" ", rest)) => (&mut [&mut stands, &mut becomes], rest),
-                _ => (&mut [&mut stands, &mut becomes], line),
-            };
-            for side in sides {
-                side.push_str(rest);
-                side.push('\n');
-            }
-        }
-        let places = text.matches(&stands).count();
-        ensure!(places == 1, "these lines stand in {places} places, not in one:{stands}");
-        text = text.replacen(&stands, &becomes, 1);
-    }
-    Ok(text.split_off(1))
 }
 
 /// The documentation of a crate cannot be included into another.

@@ -147,8 +147,8 @@ impl Queue {
             .filter(move |waiter| self.is_present(waiter, now_ms))
     }
 
-    /// Who is to be called for a resource: the first whose caller is there. Before it, those whose
-    /// callers are gone: they have their turns at the same time.
+    /// Who is to be called for a resource: the first waiter whose caller is there. Waiters before it whose
+    /// callers are gone have their turns at the same time.
     ///
     /// When all who are there have been passed over, it begins again with the first.
     pub fn next(

@@ -100,17 +100,17 @@ pub struct FenceFacts {
     pub last_sequence: i64,
 }
 
-/// A grant of an older token.
-#[derive(Debug, Clone)]
+/// A grant of an older token; of one that history has let go nothing is known.
+#[derive(Debug, Clone, Default)]
 pub struct OldGrant {
     /// What superseded it.
     pub by: Option<Supersession>,
     /// When.
     pub at: Option<Timestamp>,
     /// How many grants ago.
-    pub grants_behind: i64,
+    pub grants_behind: Option<i64>,
     /// Whose it was.
-    pub owner: String,
+    pub owner: Option<String>,
 }
 
 /// What a writer presents.
@@ -154,8 +154,8 @@ pub fn judge(
             Some(old) if presented.token < fence.token => Refusal::Stale {
                 by: old.by,
                 at: old.at,
-                grants_behind: Some(old.grants_behind),
-                owner: Some(old.owner.clone()),
+                grants_behind: old.grants_behind,
+                owner: old.owner.clone(),
             },
             _ => Refusal::Unknown,
         });
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn an_old_grant() -> OldGrant {
-        OldGrant { by: None, at: None, grants_behind: 1, owner: "a".into() }
+        OldGrant { grants_behind: Some(1), owner: Some("a".into()), ..OldGrant::default() }
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! What lies between the gateway and its ledger and mint: whoever can change it there forges tokens.
+//! The connections to the ledger and the mint: whoever can change what goes over them can forge tokens.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;

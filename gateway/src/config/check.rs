@@ -1,6 +1,7 @@
 //! What the values of the settings must be, alone and together.
 
 use std::path::Path;
+use std::time::Duration;
 
 use figment::Figment;
 use tracing_subscriber::EnvFilter;
@@ -8,6 +9,9 @@ use tracing_subscriber::EnvFilter;
 use super::layers::{from_file, place};
 use super::upstreams::trouble;
 use super::{Config, ConfigError, ResourceForm, Upstream, is_open};
+
+/// The most that a time may be.
+const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
 
 impl Config {
     /// Refuses values and combinations that the gateway cannot work with.
@@ -17,7 +21,9 @@ impl Config {
             return Err(check.refuse(name, why));
         }
         self.check_uploads(&check)?;
+        self.check_history(&check)?;
         self.check_lists(&check)?;
+        self.check_tls(&check)?;
         self.check_listening(&check)?;
         if let Some(why) = trouble(&self.upstreams) {
             return Err(check.refuse("upstreams", why));
@@ -33,6 +39,18 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// A file of TLS alone would secure nothing.
+    fn check_tls(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        let cert = ("tls_cert_file", self.tls_cert_file.is_some());
+        let key = ("tls_key_file", self.tls_key_file.is_some());
+        let ca = ("tls_client_ca_file", self.tls_client_ca_file.is_some());
+        let crl = ("tls_client_crl_file", self.tls_client_crl_file.is_some());
+        check.needs(cert, key)?;
+        check.needs(key, cert)?;
+        check.needs(ca, cert)?;
+        check.needs(crl, ca)
     }
 
     /// Nobody is let in from the network, and no page of the web, by accident.
@@ -69,6 +87,31 @@ impl Config {
             humantime::format_duration(self.upload_timeout)
         );
         Err(check.refuse("uploads_kept", why))
+    }
+
+    /// What came of a write or a lock is told from its history.
+    fn check_history(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        let Some(history) = self.history_kept else { return Ok(()) };
+        if history > TEN_YEARS {
+            return Err(check
+                .refuse("history_kept", "it is above 10 years: leave it out to keep all".into()));
+        }
+        let others = [
+            ("a day", Duration::from_hours(24)),
+            ("keys_kept", self.keys_kept),
+            ("ended_locks_kept", self.ended_locks_kept),
+            ("buried_kept", self.buried_kept),
+            ("versions_kept", self.versions_kept),
+        ];
+        match others.into_iter().max_by_key(|(_, kept)| *kept).filter(|(_, kept)| *kept > history) {
+            Some((name, kept)) => {
+                let [history, kept] = [history, kept].map(humantime::format_duration);
+                let why =
+                    format!("{history} is shorter than {name} ({kept}), which needs the history");
+                Err(check.refuse("history_kept", why))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_lists(&self, check: &Check<'_>) -> Result<(), ConfigError> {

@@ -1,4 +1,5 @@
-//! The settings of `fencegate dev`: defaults that suit tests, and what has no place in memory.
+//! The settings of `fencegate dev`: defaults that suit tests, and which settings a gateway in memory cannot
+//! have.
 
 use std::path::Path;
 

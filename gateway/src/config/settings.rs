@@ -60,6 +60,16 @@ settings! {
         /// Who passes on what others send. Their connections count against [no peer's share](#shares-of-one-peer),
         /// and what they say in `X-Forwarded-*`, `Forwarded` and `X-Real-IP` goes on to [upstreams](upstreams.md).
         trusted_proxies: Vec<Network>, takes "list of addresses and networks such as `10.0.0.0/8`", flag "NETWORK,...";
+        /// The gateway's certificate, and behind it those between it and its authority. With it every connection to
+        /// `listen` and `admin_listen` is secured by TLS 1.3 or 1.2, but those to a Unix socket. It is read again when
+        /// the file changes, and on SIGHUP, without ending a connection.
+        tls_cert_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
+        /// The key of that certificate.
+        tls_key_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
+        /// Whose certificates callers must have. Whoever has none of theirs is not let in.
+        tls_client_ca_file: Option<PathBuf>, takes "a PEM file, with `tls_cert_file`", flag "FILE";
+        /// Which of those certificates are revoked. A connection that is open stays open.
+        tls_client_crl_file: Option<PathBuf>, takes "a PEM file, with `tls_client_ca_file`", flag "FILE";
         /// Origins such as `https://ops.example.com` whose pages may call the gateway from a browser. Not `*`.
         cors_origin: Vec<String>, takes "list of origins", flag "ORIGIN";
     }
@@ -176,6 +186,11 @@ settings! {
         /// for that long. Those in the blob store stay readable anyway for as long as `reader_grace` and
         /// `rollback_horizon` keep them.
         versions_kept: Duration = Duration::ZERO, in Duration::ZERO..=TEN_YEARS;
+        /// How long the history of a resource is kept: its grants, its operations and their events. For ever, if
+        /// this is not set. The newest grant and the newest operation of a resource always stay, so that versions
+        /// and tags go on. See [what stays behind](performance.md#what-stays-behind) for the bytes that this is
+        /// about. It is at least a day, and no shorter than what else is remembered of locks and writes.
+        history_kept: Option<Duration>, takes "1day to 10 years";
         /// How many refused writes are kept for `GET /rejections`; the oldest go first. Those with unknown tokens,
         /// which anybody can make up, are counted by resource and minute, and a tenth as many entries of them are
         /// kept beside.

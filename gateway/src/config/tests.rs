@@ -67,6 +67,10 @@ fn full() -> Config {
         etcd_ca_file: Some("ca.pem".into()),
         etcd_cert_file: Some("cert.pem".into()),
         etcd_key_file: Some("key.pem".into()),
+        tls_cert_file: Some("own.pem".into()),
+        tls_key_file: Some("own-key.pem".into()),
+        tls_client_ca_file: Some("callers.pem".into()),
+        tls_client_crl_file: Some("revoked.pem".into()),
         server_names: vec![HostName::parse("gate.example.com").unwrap()],
         ..Config::default()
     }
@@ -309,6 +313,13 @@ fn values_of_a_wrong_form_are_refused() {
         ("uploads_kept = \"1h\"", "uploads_kept (from FILE): 1h is not above upload_timeout"),
         ("upload_timeout = \"2h\"", "uploads_kept: 2h is not above upload_timeout"),
         ("etcd_user = \"gw\"", "etcd_user (from FILE): it needs etcd_password"),
+        ("tls_cert_file = \"c\"", "tls_cert_file (from FILE): it needs tls_key_file"),
+        ("tls_key_file = \"k\"", "tls_key_file (from FILE): it needs tls_cert_file"),
+        ("tls_client_ca_file = \"c\"", "tls_client_ca_file (from FILE): it needs tls_cert_file"),
+        (
+            "tls_client_crl_file = \"c\"",
+            "tls_client_crl_file (from FILE): it needs tls_client_ca_file",
+        ),
         ("etcd_cert_file = \"c\"", "etcd_cert_file (from FILE): it needs etcd_key_file"),
         ("log = ", "FILE is not valid TOML: line 1"),
         ("\nlog = \"a\" \"hush\"", "FILE is not valid TOML: line 2"),

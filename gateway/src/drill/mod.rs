@@ -1,6 +1,6 @@
 //! `fencegate drill`: plays a late writer on a canary resource of a running gateway, over HTTP.
 //!
-//! It believes no answer alone: what the refusals say is held against what readers see afterwards.
+//! It believes no answer alone: it compares what the refusals say with what readers see afterwards.
 
 mod remote;
 mod report;
@@ -51,7 +51,7 @@ pub async fn drill(
     let runtime = runtime::runtime(TaskTracker::new());
     let resource = match &settings.resource {
         Some(resource) => resource.clone(),
-        None => ResourceName::new(format!("fencegate-drill-{}", runtime.ids.lock().0.simple()))?,
+        None => ResourceName::new(format!("fencegate-drill-{}", runtime.ids.uuid().simple()))?,
     };
     let mut drill = Drill {
         remote: Remote::new(&settings.url, settings.timeout)?,

@@ -101,7 +101,7 @@ impl Drill<'_> {
         ttl: &str,
         wait: Duration,
     ) -> Result<(Lock, Answer), Halt> {
-        let id = self.ids.lock();
+        let id = fence_core::LockId(self.ids.uuid());
         self.asked.push(id);
         let body = json!({
             "resource": self.resource,

@@ -20,6 +20,9 @@ pub const REQUIRE_LOCK_ID: &str = "require_lock_id";
 const KEYS: &str = "keys_kept";
 const ENDED_LOCKS: &str = "ended_locks_kept";
 const BURIED: &str = "buried_kept";
+const HISTORY: &str = "history_kept";
+/// How what is never let go is agreed on.
+const FOR_EVER: &str = "for ever";
 const REJECTIONS: &str = "rejections_max";
 const UPLOADS: &str = "uploads_kept";
 const READERS: &str = "reader_grace";
@@ -39,6 +42,7 @@ pub fn terms(
         (KEYS, time(retention.keys)),
         (ENDED_LOCKS, time(retention.ended_locks)),
         (BURIED, time(retention.buried)),
+        (HISTORY, retention.history.map_or_else(|| FOR_EVER.to_owned(), time)),
         (REJECTIONS, retention.rejections_max.to_string()),
         (UPLOADS, time(times.upload)),
         (READERS, time(times.reader_grace)),
@@ -119,6 +123,10 @@ impl Agreement {
             keys: longer(&agreed, KEYS, self.retention.keys),
             ended_locks: longer(&agreed, ENDED_LOCKS, self.retention.ended_locks),
             buried: longer(&agreed, BURIED, self.retention.buried),
+            history: match agreed.get(HISTORY) {
+                Some(text) if text == FOR_EVER => None,
+                _ => self.retention.history.map(|kept| longer(&agreed, HISTORY, kept)),
+            },
             rejections_max: self.retention.rejections_max.max(most),
             rows_per_pass: self.retention.rows_per_pass,
         }
@@ -160,7 +168,14 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     fn retention(keys: Duration, rejections_max: i64) -> Retention {
-        Retention { keys, ended_locks: HOUR, buried: DAY, rejections_max, rows_per_pass: 10 }
+        Retention {
+            keys,
+            ended_locks: HOUR,
+            buried: DAY,
+            history: None,
+            rejections_max,
+            rows_per_pass: 10,
+        }
     }
 
     fn times(rollback_horizon: Duration, versions: Duration) -> BlobTimes {

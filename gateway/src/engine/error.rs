@@ -1,9 +1,9 @@
-//! Why the engine did not do what was asked. The edge turns each into one error code.
+//! Why the engine did not do what was asked. The HTTP side turns each reason into one error code.
 
 use fence_core::ports::{BlobError, EventCursor, Holder, LedgerError, MintError};
 use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
 
-use super::batcher::Failure;
+use super::batch::Failure;
 
 /// Why a call failed. Unless it says otherwise, nothing was applied.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -51,7 +51,7 @@ pub enum EngineError {
     #[error("this id was used for other resources, by another owner, or for another kind of call")]
     LockConflict,
     /// No lock has this id.
-    #[error("no lock has this id, or it ended more than 24 hours ago")]
+    #[error("no lock has this id, or it ended more than `ended_locks_kept` ago")]
     LockNotFound,
     /// The id has no lock yet: it waits for one.
     #[error("no lock has this id yet; it waits in line")]
@@ -80,10 +80,10 @@ pub enum EngineError {
     /// This one of several resources was never locked.
     #[error("{0} was never locked; nothing was granted")]
     NeverLocked(ResourceName),
-    /// The ledger was re-fenced since the place in the feed was given out.
-    #[error("the ledger was re-fenced; begin again behind {begin}, where events may differ")]
+    /// The ledger was re-fenced since the place in the feed was given out, or events behind it were let go.
+    #[error("this place in the feed is void; begin again behind {begin}, where events may differ")]
     EventsVoid {
-        /// Up to here nothing has changed.
+        /// Up to here nothing has changed, or nothing is kept.
         begin: EventCursor,
     },
     /// Effects of older tokens are under way, or may be, at an upstream.

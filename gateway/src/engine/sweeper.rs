@@ -7,8 +7,8 @@ use fence_core::ports::{Clock, Ledger, LedgerError, Retention, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::agreement::Agreement;
+use super::locks::Drains;
 use super::metrics;
-use super::upstreams::Drains;
 
 /// The least pause between two passes, which others may use the ledger in.
 const PAUSE_MIN: Duration = Duration::from_millis(2);

@@ -29,7 +29,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// So many bytes in all, of which one peer may have so many.
+    /// A budget of so many bytes in all, and for one peer.
     pub fn new(bytes: usize, of_one_peer: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(bytes)), shares: Shares::of(of_one_peer) }
     }

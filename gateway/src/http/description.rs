@@ -1,4 +1,4 @@
-//! The last hand on `openapi.yaml`: what every answer has, and what the derived types cannot say.
+//! Completes `openapi.yaml`: adds what every answer has, and what the derived types cannot say.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Calls that wait: for a lock, for a change, for events. Each keeps its connection meanwhile, so together they get a
-//! share of the connections; the rest is for whoever gives a lock back, renews it, or asks how the gateway is.
+//! Calls that wait: for a lock, for a change, for events. Each keeps its connection meanwhile, so together they
+//! get a share of the connections; the rest is for callers that release or renew a lock, or ask how the gateway
+//! is.
 
 use std::sync::Arc;
 

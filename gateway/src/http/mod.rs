@@ -32,7 +32,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use problem::Problem;
-pub use serve::{Door, Ends, Listen, listen_on, serve};
+pub use serve::{ClientFiles, Door, Ends, Listen, Secured, Tls, TlsFiles, listen_on, serve};
 pub use state::{App, AppState, Limits};
 #[doc(hidden)]
 pub use tap::{Watched, watched};

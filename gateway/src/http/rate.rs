@@ -1,4 +1,4 @@
-//! The least rate at which bytes must move, so that who dawdles does not keep a place from others.
+//! The least rate at which bytes must move, so that a slow peer does not keep a place from others.
 
 use std::time::Duration;
 

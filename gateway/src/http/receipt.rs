@@ -3,16 +3,17 @@
 //! The answer carries a [`Receipt`] among its extensions; the connection takes it out. What the two
 //! outcomes mean exactly:
 //!
-//! - *delivered*: hyper has polled the whole body, and after that the stream was flushed, which hyper
-//!   does only once its write buffer is empty. So every byte of the answer was taken by the system's
-//!   socket. That the body was polled to its end says less: hyper drops it when its last bytes enter
-//!   that buffer, before the first attempt to write them, and there they stay while the socket is full.
-//!   That the caller has the bytes nobody can know: the connection may break with them in the socket or
-//!   on the way.
+//! - *delivered*: hyper has polled the whole body, and after that the stream was flushed, which hyper does only
+//!   once its write buffer is empty. So every byte of the answer was taken by the system's socket. That the
+//!   body was polled to its end says less: hyper drops it when its last bytes enter that buffer, before the
+//!   first attempt to write them, and there they stay while the socket is full. Nobody can know that the caller
+//!   has the bytes: the connection may break while they are in the socket or on the way.
 //! - *undelivered*: the connection ended before, or the request was dropped. At least one byte of the
 //!   answer was never given to the system, so the caller cannot have read it whole.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::engine::{Acquired, Engine};
 
@@ -52,7 +53,7 @@ impl Receipt {
 
 impl Slip {
     fn tell(&self, delivered: bool) {
-        let tell = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tell = self.0.lock().take();
         if let Some(tell) = tell {
             tell(delivered);
         }

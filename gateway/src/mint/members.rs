@@ -6,11 +6,11 @@
 use std::error::Error as _;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error, KvClient};
 use fence_core::ports::MintError;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
 /// All members, and which of them answered last.
@@ -66,7 +66,7 @@ impl Members {
     {
         // 0. All were silent a moment ago. Callers queue for their turn: those behind the one that
         //    found out have no time left to find out again.
-        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let silent = self.silent.lock().clone();
         if let Some((until, why)) = silent
             && Instant::now() < until
         {
@@ -106,8 +106,7 @@ impl Members {
         self.preferred.store((first + 1) % count, Ordering::Relaxed);
         let why = failures.join("; ");
         if Instant::now() >= deadline {
-            *self.silent.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Instant::now() + REST, why.clone()));
+            *self.silent.lock() = Some((Instant::now() + REST, why.clone()));
         }
         Err(MintError::Unavailable(why))
     }
@@ -161,9 +160,9 @@ impl Member {
         *self.slot() = None;
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<KvClient>> {
+    fn slot(&self) -> MutexGuard<'_, Option<KvClient>> {
         // The guarded value is replaced whole, so a panic elsewhere cannot have left half of it.
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+        self.client.lock()
     }
 }
 

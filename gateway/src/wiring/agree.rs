@@ -1,4 +1,5 @@
-//! What all gateways of a ledger have alike: a start holds its settings to that, and `fencegate agree` sets it.
+//! Settings that all gateways of a ledger must have alike: a start compares its own with them, and
+//! `fencegate agree` changes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

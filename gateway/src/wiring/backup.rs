@@ -57,7 +57,7 @@ pub async fn backup(config: &Config, to: &Path) -> anyhow::Result<Backup> {
     let path = SqliteLedger::path(&to);
     copy_ledger(&SqliteLedger::path(from), &path).await?;
     let runtime = runtime::runtime(TaskTracker::new());
-    let ledger = SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?;
+    let ledger = SqliteLedger::open(&path, runtime.clock, runtime.ids.uuid()).await?;
     let blobs = copy_blobs(config, &ledger, &to).await?;
     let mark = ledger.mark().await?;
     ledger.close().await?;

@@ -72,7 +72,7 @@ async fn try_out(
     runtime: &Runtime,
 ) -> anyhow::Result<Standing> {
     let cannot = || format!("cannot use the blob store {url}");
-    let probed = blobs.probe(runtime.ids.lock().0, runtime.clock.now()).await;
+    let probed = blobs.probe(runtime.ids.uuid(), runtime.clock.now()).await;
     probed.with_context(cannot)?;
     store_standing(&**ledger, blobs).await.with_context(cannot)
 }

@@ -1,4 +1,4 @@
-//! The doors: `listen`, and behind `admin_listen` the same once more with room of its own.
+//! The doors: `listen`, and `admin_listen`, which serves the same API with room of its own.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use crate::http::peers::Proxies;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
 use crate::http::routes::{Exported, Ground};
-use crate::http::{self, AppState, Door, Limits};
+use crate::http::{self, AppState, ClientFiles, Door, Limits, Secured, Tls, TlsFiles};
 
 /// Connections behind all of `admin_listen` together.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -32,6 +32,8 @@ const ADMIN_BODIES_SHARE: usize = 8;
 pub(super) struct Listeners {
     main: TcpListener,
     admin: Vec<AdminListener>,
+    /// What connections are secured with, but those to a Unix socket.
+    tls: Option<Arc<Tls>>,
 }
 
 enum AdminListener {
@@ -52,8 +54,9 @@ impl Listeners {
 /// Listens to all that the settings name.
 ///
 /// # Errors
-/// Which of it cannot be listened to, and why.
+/// Which of it cannot be listened to, and why; or which file of TLS cannot be used.
 pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
+    let tls = tls_files(config).map(Tls::new).transpose().context("cannot use TLS")?;
     let listen = |address, connections_max| {
         let listener = http::listen_on(address, connections_max);
         listener.with_context(|| format!("cannot listen on {address}"))
@@ -69,7 +72,15 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
             }
         });
     }
-    Ok(Listeners { main, admin })
+    Ok(Listeners { main, admin, tls })
+}
+
+/// The files of TLS, if the settings name them.
+fn tls_files(config: &Config) -> Option<TlsFiles> {
+    let (cert, key) = config.tls_cert_file.clone().zip(config.tls_key_file.clone())?;
+    let crl = config.tls_client_crl_file.clone();
+    let clients = config.tls_client_ca_file.clone().map(|ca| ClientFiles { ca, crl });
+    Some(TlsFiles { cert, key, clients })
 }
 
 /// A socket's file, which goes when this is dropped.
@@ -167,18 +178,31 @@ pub(super) async fn serve(
     hard: &CancellationToken,
 ) -> anyhow::Result<()> {
     let address = listeners.address()?;
+    let Listeners { main, admin, tls } = listeners;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let ends = || (close.clone(), hard.clone());
+    let tcp = |listener: TcpListener, door: Arc<Door>| -> BoxFuture<'static, io::Result<()>> {
+        let (close, hard) = ends();
+        match &tls {
+            Some(tls) => {
+                let secured = Secured { listener, tls: Arc::clone(tls) };
+                Box::pin(http::serve(secured, door, close, hard))
+            }
+            None => Box::pin(http::serve(listener, door, close, hard)),
+        }
+    };
     let mut doors: Vec<BoxFuture<'static, io::Result<()>>> = Vec::new();
-    for listener in listeners.admin {
-        let (door, (close, hard)) = (Arc::clone(&served.admin), ends());
+    for listener in admin {
+        let door = Arc::clone(&served.admin);
         doors.push(match listener {
             AdminListener::Tcp(listener) => {
                 let address = listener.local_addr().context("cannot read the own address")?;
-                tracing::info!("listening for operators on http://{address}");
-                Box::pin(http::serve(listener, door, close, hard))
+                tracing::info!("listening for operators on {scheme}://{address}");
+                tcp(listener, door)
             }
             AdminListener::Unix(listener, file) => {
                 tracing::info!("listening for operators on unix:{}", file.path.display());
+                let (close, hard) = ends();
                 Box::pin(async move {
                     let _file = file;
                     http::serve(listener, door, close, hard).await
@@ -186,11 +210,18 @@ pub(super) async fn serve(
             }
         });
     }
-    let (close, hard) = ends();
-    doors.push(Box::pin(http::serve(listeners.main, served.main, close, hard)));
-    tracing::info!("listening on http://{address}");
-    try_join_all(doors).await.context("cannot serve")?;
-    Ok(())
+    doors.push(tcp(main, served.main));
+    tracing::info!("listening on {scheme}://{address}");
+    let fresh = async {
+        match &tls {
+            Some(tls) => tls.keep_fresh().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = try_join_all(doors) => ended.context("cannot serve").map(drop),
+        () = fresh => Ok(()),
+    }
 }
 
 fn limits(config: &Config) -> Limits {

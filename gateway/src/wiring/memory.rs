@@ -1,4 +1,4 @@
-//! A gateway on parts in memory, for tests: whatever it was told is gone when it ends.
+//! A gateway whose parts are all in memory, for tests: whatever it stored is gone when it ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub async fn dev(
     run(config, base, parts, (soft, hard), ready).await
 }
 
-/// The adapters that all others are held against.
+/// The adapters that all others are compared with.
 fn open(config: &Config, runtime: &Runtime) -> Parts {
     let clock = &runtime.clock;
-    let ledger = MemoryLedger::new(Arc::clone(clock), runtime.ids.lock().0);
+    let ledger = MemoryLedger::new(Arc::clone(clock), runtime.ids.uuid());
     let ledger = match config.versions_kept.is_zero() {
         true => ledger,
         false => ledger.keeping_versions(),

@@ -208,7 +208,7 @@ pub async fn migrate(config: &Config, retire_older: bool) -> anyhow::Result<()> 
     if !path.exists() {
         EmbeddedMint::open(&config.data_dir)?;
     }
-    SqliteLedger::open(&path, runtime.clock, runtime.ids.lock().0).await?.close().await?;
+    SqliteLedger::open(&path, runtime.clock, runtime.ids.uuid()).await?.close().await?;
     tracing::info!(path = %path.display(), "the ledger is up to date");
     Ok(())
 }
@@ -344,7 +344,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     }
     let mint = EmbeddedMint::open(directory)?;
     let clock = Arc::clone(&runtime.clock);
-    let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+    let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
     let ledger = ledger.keeping_versions(!config.versions_kept.is_zero());
     compare(directory, &ledger, &mint).await?;
     raise_mark(&ledger, &mint).await?;
@@ -362,7 +362,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
     })
 }
 
-/// Refuses a ledger and a mint of which one was restored from an older copy.
+/// Refuses a ledger and a mint if one of the two was restored from an older copy.
 ///
 /// Both carry a mark that [`raise_mark`] raises at every start, at every clean stop, and now and then
 /// in between. A copy of one of them is noticed once the other has gone on; of a copy that is younger
@@ -483,6 +483,7 @@ fn retention(config: &Config) -> Retention {
         keys: config.keys_kept,
         ended_locks: config.ended_locks_kept,
         buried: config.buried_kept,
+        history: config.history_kept,
         rejections_max: config.rejections_max,
         rows_per_pass: SWEEP_ROWS_MAX,
     }

@@ -81,7 +81,7 @@ async fn embedded(
         }
     };
     let clock = Arc::clone(&runtime.clock);
-    let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+    let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
     let found = match (has_ledger, has_mint, super::older_file(&ledger, &mint).await?) {
         (false, _, _) => Some("there is no ledger".to_owned()),
         (_, false, _) => Some("there is no mint".to_owned()),

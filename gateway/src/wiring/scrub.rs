@@ -68,7 +68,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
             }
             _data_dir = Some(DataDir::lock(&config.data_dir)?);
             let clock = Arc::clone(&runtime.clock);
-            let ledger = SqliteLedger::open(&path, clock, runtime.ids.lock().0).await?;
+            let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
             if fix {
                 not_restored(config, &ledger).await.context(NOTHING_DELETED)?;
             }

@@ -52,6 +52,11 @@ actions! {
 }
 
 impl AuditAction {
+    /// Whether it is the grant of a lock or a fence.
+    pub fn is_of_grant(self) -> bool {
+        matches!(self, Self::Grant | Self::Transfer | Self::Fence)
+    }
+
     /// From its word.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|action| action.as_str() == word)

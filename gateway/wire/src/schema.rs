@@ -57,7 +57,7 @@ pub fn words(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(words))
 }
 
-/// A UUID with hyphens, whose third and fourth group begin so.
+/// A UUID with hyphens, whose third and fourth group begin with these characters.
 fn uuid(version: &str, variant: &str, description: &str) -> ObjectBuilder {
     let hex = |digits: usize| format!("[0-9a-fA-F]{{{digits}}}");
     let third = format!("{version}{}", hex(3));

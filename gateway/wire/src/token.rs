@@ -18,6 +18,9 @@ pub struct Token(NonZeroI64);
 pub struct TokenError;
 
 impl Token {
+    /// The least token.
+    pub const LEAST: Self = Self(NonZeroI64::new(1).unwrap());
+
     /// A token from a number; `None` unless it is positive.
     pub fn new(number: i64) -> Option<Self> {
         NonZeroI64::new(number).filter(|n| n.get() > 0).map(Self)

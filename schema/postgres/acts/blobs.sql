@@ -21,7 +21,8 @@ END $$;
 
 -- Begin upload: store the intent, unless the write is refused for good.
 --
--- No lock. Of what is refused here nothing can change; nothing is admitted here. Key and fence are of one snapshot.
+-- Takes no lock: what is refused here can never be admitted later, and nothing is admitted here. Key and fence are
+-- of one snapshot.
 -- 1. A known idempotency key: 'known_key', and no intent.
 -- 2. Void, never granted here, stale, released, broken: refused. Whoever was given a token asks after its seal had
 --    committed (I5), so it is in the snapshot, and so is a key that took effect.
@@ -97,8 +98,8 @@ BEGIN
         ORDER BY o.replaced_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS inline = ROW_COUNT;
 
-    -- A synchronous standby that has not got as far as the replacement may be promoted without it. One
-    -- whose progress this role may not see counts as not there yet; nor is one that has just connected.
+    -- A synchronous standby that has not got as far as the replacement may be promoted without it. A standby whose
+    -- progress this role may not see counts as not there yet, and so does one that has just connected.
     WITH old AS (
         SELECT r.resource, r.key, r.version, r.generation FROM fencegate.replaced_versions r
         WHERE r.blob IS NOT NULL AND r.replaced_at <= t - p_replaced_blobs_s * interval '1 second'
@@ -137,8 +138,9 @@ BEGIN
     RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle, g.deleted;
 END $$;
 
--- Notes that blobs were deleted: the first time, or for good if they were handed out again. Of two that
--- delete one for the first time, only one is noted: the time before the second is never cut short.
+-- Notes that blobs were deleted: the first time, or for good if they were handed out again. If two gateways delete
+-- a blob for the first time, only one deletion is noted, so that the time before the second deletion is never cut
+-- short.
 CREATE FUNCTION acts.blobs_deleted(
     p_seen bigint, p_blobs uuid[], p_again boolean[], p_redelete_s double precision)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$

@@ -1,5 +1,5 @@
--- A ledger that may have lost commits (a re-fence), which raises the base above every token that was ever sealed. And
--- what is none: a ledger on a new timeline that has lost nothing (an adoption), by which nothing is raised.
+-- A re-fence, for a ledger that may have lost commits: it raises the base above every token that was ever sealed.
+-- And an adoption, for a ledger on a new timeline that has lost nothing: it raises nothing.
 
 -- Why this ledger must be re-fenced before anything is sealed or written; NULL if nothing calls for it.
 CREATE FUNCTION acts.refence_called_for() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
@@ -22,9 +22,9 @@ BEGIN
     END;
 END $$;
 
--- Where the ledger stands, also when it must be re-fenced. A position that was inserted once and is
--- flushed later ends with a whole record, so no crash takes it back. left_at is where the timeline ended that the
--- caller knew, whose adoptions are p_adoptions: what was seen of it beyond that is not here.
+-- Where the ledger stands, also when it must be re-fenced. A position that was inserted once and is flushed later
+-- ends with a whole record, so no crash takes it back. left_at is where the timeline ended that the caller knew
+-- (the one with p_adoptions adoptions): what was seen of that timeline beyond left_at is not here.
 CREATE FUNCTION acts.place(p_adoptions bigint DEFAULT NULL)
 RETURNS TABLE (
     epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid, generation bigint, adoptions bigint,
@@ -47,8 +47,8 @@ BEGIN
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 END $$;
 
--- Keeps that this server lost commits, unless it was re-fenced or adopted since: what was seen of an earlier
--- line says nothing about this one.
+-- Stores that this server lost commits, unless it was re-fenced or adopted since: what was seen of an earlier line
+-- says nothing about this one.
 CREATE FUNCTION acts.halt_at(p_generation bigint, p_adoptions bigint, p_why text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -60,12 +60,12 @@ BEGIN
     END IF;
 END $$;
 
--- Takes this server as it is, and voids every token that may ever have been sealed: those that this
--- ledger knows (base, highest), those that it may have forgotten but the mint counted (p_number), and,
--- should the mint have forgotten them too, 2^36 more. Waits for everything under way. If nothing calls
--- for it (any more), nothing changes unless forced; nor if this server is not where it was seen before the
--- mint was asked (p_generation, p_system_id, p_timeline): what the mint said then may be older than a
--- re-fence that this server has forgotten. Returns the epoch as it stands then.
+-- Takes this server as it is, and voids every token that may ever have been sealed: those that this ledger knows
+-- (base, highest), those that it may have forgotten but the mint counted (p_number), and 2^36 more, in case the
+-- mint has forgotten some too. Waits for everything under way. Nothing changes if nothing calls for a re-fence (any
+-- more) and it is not forced. Nothing changes either if this server is not where it was seen before the mint was
+-- asked (p_generation, p_system_id, p_timeline): what the mint said then may be older than a re-fence that this
+-- server has forgotten. Returns the epoch as it stands then.
 CREATE FUNCTION acts.refence(
     p_nonce uuid, p_number bigint, p_known_base bigint, p_known_generation bigint, p_why text,
     p_forced boolean, p_generation bigint DEFAULT NULL, p_system_id bigint DEFAULT NULL,
@@ -104,8 +104,9 @@ BEGIN
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
--- Where the history of this server left a timeline, NULL if it does not come from it. As a position to insert at,
--- which is what everybody remembers: behind the header of a page where the last record ended with the page before.
+-- Where the history of this server left a timeline; NULL if the history does not come from that timeline. The
+-- result is a position to insert at, which is what everybody remembers: behind the header of a page if the last
+-- record ended with the page before.
 CREATE FUNCTION acts.left_at(p_timeline text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     block   bigint := current_setting('wal_block_size')::bigint;
@@ -122,13 +123,14 @@ END $$;
 
 -- Adopts a new timeline that has lost nothing of the one before: the guards know it from here on, and nothing else
 -- changes. Only where the operators have declared that a failover loses nothing (failover = lossless), and only if
--- nothing known speaks against it: of the same system, the history of this server comes from the timeline that
--- the guards know, which ended no earlier than the mint has seen the ledger flushed (p_witnessed), and than this
--- gateway has (p_seen). Not by where the server is now: it goes on from where it was promoted, and is soon beyond.
+-- nothing known speaks against it. The server must be of the same system. Its history must come from the timeline
+-- that the guards know, and that timeline must have ended no earlier than the position up to which the mint
+-- (p_witnessed) and this gateway (p_seen) have seen the ledger flushed. Where the server is now does not count: it
+-- goes on from where it was promoted, and is soon beyond.
 --
 -- 1. It waits for everything under way, as a re-fence does: of the two, the one that comes second finds nothing to do.
--- 2. 'moved' if nothing calls for it any more, or this server is not the one that was looked at before the mint was
---    asked; 'unproven' and why, if it is not proven. Nothing has changed then.
+-- 2. 'moved' if nothing calls for it any more, or if this server is not the one that was looked at before the mint
+--    was asked; 'unproven', and why, if it is not proven that nothing was lost. Nothing has changed in either case.
 -- 3. 'adopted': the guards know the timeline.
 CREATE FUNCTION acts.adopt(
     p_seen bigint, p_witnessed bigint, p_generation bigint, p_adoptions bigint, p_system_id bigint,

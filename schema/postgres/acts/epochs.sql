@@ -10,8 +10,8 @@ BEGIN
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
--- Records that the mint carries this nonce. In place of another nonce only while the epoch is not
--- open and nothing was ever sealed: then no number has been used yet.
+-- Records that the mint carries this nonce. It replaces another nonce only while the epoch is not open and nothing
+-- was ever sealed: then no number has been used yet.
 CREATE FUNCTION acts.open_epoch(p_seen bigint, p_nonce uuid)
 RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$

@@ -7,9 +7,9 @@
 -- no gateway has prepared. FG006: the server may forget what it acknowledges. FG007: what
 -- the caller knows is of another timeline. FG014: these acts are retired.
 
--- Refuses an act in a transaction that does not see the present; in a session that is not as a gateway has prepared it,
--- since through a pooler that moves sessions an act may come to one of somebody else, whose commits do not wait for the
--- disk; and on a server whose settings were changed since, so that it may forget what it acknowledges.
+-- Refuses an act in a transaction that does not see the present. Also in a session that is not as a gateway has
+-- prepared it: a pooler that moves sessions may hand an act to somebody else's session, whose commits do not wait
+-- for the disk. And on a server whose settings were changed since, so that it may forget what it acknowledges.
 CREATE FUNCTION acts.assert_session() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -48,8 +48,8 @@ CREATE FUNCTION acts.assert_place(
     p_timeline text, p_system_id bigint, p_halted text, p_acts_min bigint, p_seen bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    -- assert_session() says what is wrong, and is only called if something is: the call takes 10 us of each act, this
-    -- look 3.
+    -- assert_session() says what is wrong, and is called only if something is wrong: the call would take 10 us of
+    -- each act, this look takes 3.
     IF current_setting('transaction_isolation') <> 'read committed'
        OR current_setting('synchronous_commit') IS DISTINCT FROM current_setting('fencegate.session', true)
        OR current_setting('synchronous_commit') IN ('off', 'local')
@@ -67,8 +67,8 @@ BEGIN
         RAISE EXCEPTION 'the ledger is on timeline %, not %: it was promoted or restored',
             fencegate.current_timeline(), p_timeline USING ERRCODE = 'FG001';
     END IF;
-    -- What the caller has seen of the timeline before must be held against the position at which that ended,
-    -- not against this one. Each session of a gateway says which timeline it knows.
+    -- What the caller has seen of the previous timeline must be compared with the position at which that timeline
+    -- ended, not with a position of this one. Each session of a gateway says which timeline it knows.
     IF coalesce(current_setting('fencegate.timeline', true), '') NOT IN ('', p_timeline) THEN
         RAISE EXCEPTION 'the ledger has passed to timeline % since this session began', p_timeline
             USING ERRCODE = 'FG007';
@@ -83,8 +83,8 @@ BEGIN
     END IF;
 END $$;
 
--- Begins an act that may write. The lock on the table keeps out what changes the guard, and whoever does waits for
--- this act; the guard is read in a later statement, so that it is as it stands under the lock.
+-- Begins an act that may write. The lock on the table keeps out whoever wants to change the guard: they wait for
+-- this act. The guard is read in a later statement, so that it is as it stands under the lock.
 CREATE FUNCTION acts.begin_write(p_seen bigint) RETURNS fencegate.write_guard LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
@@ -106,8 +106,8 @@ BEGIN
     RETURN guard;
 END $$;
 
--- Begins an act that changes both guards: waits for all acts under way, and keeps others out. Where the ledger is is
--- for the caller to judge.
+-- Begins an act that changes both guards: waits for all acts under way, and keeps others out. The caller judges
+-- where the ledger is.
 CREATE FUNCTION acts.begin_alone() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM acts.assert_session();
@@ -117,8 +117,8 @@ BEGIN
     END IF;
 END $$;
 
--- Keeps that this server lost commits: the position it had fallen behind is soon reached again, and
--- other gateways may not have seen how far it had been.
+-- Stores that this server lost commits: it will soon reach again the position that it had fallen behind, and other
+-- gateways may not have seen how far it had been.
 CREATE FUNCTION acts.halt(p_why text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     -- Every act under way holds a lock on one of these tables. Locks on tables are granted in order, so acts that
@@ -208,8 +208,8 @@ BEGIN
     ORDER BY l.id FOR NO KEY UPDATE;
 END $$;
 
--- How long the locks of an act may wait. Also with p_wait_ms = 0 a row that is being inserted has to
--- be waited for: briefly.
+-- How long the locks of an act may wait. Even with p_wait_ms = 0 the act has to wait briefly for a row that is
+-- being inserted.
 CREATE FUNCTION acts.limit_wait(p_wait_ms int) RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT set_config('lock_timeout', greatest(p_wait_ms, 50) || 'ms', true)
 $$;

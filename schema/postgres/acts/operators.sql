@@ -1,7 +1,7 @@
 -- What operators do to resources besides breaking locks, and what they agree on.
 
--- Returns what is agreed. What is not yet, is from now on as the caller has it: of several that come first at once,
--- one is first.
+-- Returns what is agreed. A setting that is not agreed yet is from now on as the caller has it; if several callers
+-- come at once, one of them is first.
 CREATE FUNCTION acts.agree_first(p_names text[], p_values text[])
 RETURNS TABLE (name text, value text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column

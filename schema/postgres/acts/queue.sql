@@ -4,10 +4,10 @@
 -- The first waiter in line for a resource, between these tickets, that is present, has not been passed over
 -- and does not wait in vain: nobody behind it may have the resource.
 --
--- Present: its gateway is alive and can have numbers minted, and its caller is there or may still come
--- back. Passed over: it was called 1 s ago and has not come, and nothing of what it waits for was
--- granted or renewed since. In vain: its caller is gone, and something else that it waits for is not free;
--- else callers that never come back would keep from all others, for a while each, what is free.
+-- Present: its gateway is alive and can have numbers minted, and its caller is there or may still come back. Passed
+-- over: it was called 1 s ago and has not come, and nothing of what it waits for was granted or renewed since. In
+-- vain: its caller is gone, and something else that it waits for is not free. Without that, callers that never come
+-- back would keep what is free from all others, each for a while.
 CREATE FUNCTION acts.first_in_line(
     p_resource text, p_after bigint, p_before bigint, p_now timestamptz)
 RETURNS fencegate.waiters LANGUAGE plpgsql VOLATILE AS $$
@@ -209,8 +209,8 @@ BEGIN
         ORDER BY o.ticket FOR NO KEY UPDATE);
 END $$;
 
--- It is this waiter's turn, from now on unless it is already: stores when, and returns since when. NULL
--- if somebody has locked its row: it is being sealed or called already.
+-- Gives this waiter its turn: stores since when it has it, unless that is stored already, and returns that time.
+-- NULL if somebody has locked its row: the waiter is being sealed or called already.
 CREATE FUNCTION acts.call_waiter(p_waiter fencegate.waiters, p_now timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -228,13 +228,13 @@ BEGIN
     RETURN p_now;
 END $$;
 
--- Calls the next in line for each of these resources, if all it waits for is free and nobody is ahead
--- of it for the rest. Those before it whose callers are gone have their turns at the same time. When all
--- who are there have been passed over, it begins again with the first.
+-- Calls the next in line for each of these resources, if all it waits for is free and nobody is ahead of it for
+-- the rest. Those before it whose callers are gone have their turns at the same time. When all who are there have
+-- been passed over, it begins again with the first.
 --
--- Other gateways hear of calls to their waiters by NOTIFY. With p_able it is a heartbeat of the gateway,
--- too. No act: a statement of its own after one, because NOTIFY takes a lock on the whole database until
--- the commit.
+-- Other gateways hear of calls to their waiters by NOTIFY. With p_able this is also a heartbeat of the gateway. It
+-- is not an act, but a statement of its own after one, because NOTIFY takes a lock on the whole database until the
+-- commit.
 CREATE FUNCTION acts.call_next(p_gateway uuid, p_able boolean, p_resources text[])
 RETURNS TABLE (resource text, called uuid, gateway uuid, next_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -304,8 +304,9 @@ BEGIN
     RETURN 1 + ahead;
 END $$;
 
--- Who is in line for a resource behind this ticket, in order, at most so many. Present is whose call is waiting at a
--- gateway that is alive; the place of another is only kept. Those before the page are counted by the index alone.
+-- Who is in line for a resource behind this ticket, in order, at most so many. A waiter is present if its call is
+-- waiting at a gateway that is alive; the place of any other waiter is only kept. Those before the page are counted
+-- by the index alone.
 CREATE FUNCTION acts.waiters_of(p_resource text, p_after bigint, p_limit bigint)
 RETURNS TABLE (ticket bigint, owner text, since_us bigint, "position" bigint, present boolean)
 LANGUAGE sql VOLATILE AS $$

@@ -13,12 +13,13 @@ CREATE FUNCTION acts.writers_of(p_log text) RETURNS text[] LANGUAGE sql VOLATILE
       AND l.pid IS DISTINCT FROM pg_backend_pid()
 $$;
 
--- How far a record (audit, rejections) can be followed, knowing what was said of that before: up to p_upto; up to
--- p_reached, once all of p_writers are done. A number is taken before its entry is committed, so that entries become
--- visible in another order than that of their numbers. Whoever took one below the highest that can be seen
--- was writing when that was seen, or had ended; so when all who were writing then have ended, nothing up to it is
--- to come. This costs those who write nothing: no column, no index, no wait. And a transaction that stays open
--- for hours is in nobody's way unless it writes this very record.
+-- How far a record (audit, rejections) can be followed. The caller passes on what the previous call said: the
+-- record is complete up to p_upto, and up to p_reached once all of p_writers are done. A number is taken before its
+-- entry is committed, so that entries become visible in another order than that of their numbers. Whoever took a
+-- number below the highest that can be seen was still writing when that one was seen, or had ended. So when all who
+-- were writing then have ended, nothing up to that number is still to come. Writers pay nothing for this: no
+-- column, no index, no wait. And a transaction that stays open for hours is in nobody's way unless it writes this
+-- very record.
 CREATE FUNCTION acts.settled(p_log text, p_upto bigint, p_reached bigint, p_writers text[])
 RETURNS TABLE (upto bigint, reached bigint, writers text[]) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -41,8 +42,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Goes far ahead with the numbers of both records. Of a ledger that is re-fenced some entries may be lost, which
--- somebody has read: their numbers are given to no others, or those would be taken for read.
+-- Goes far ahead with the numbers of both records. When a ledger is re-fenced, some entries may be lost that
+-- somebody has read. Their numbers are given to no other entries, because those would be taken for read.
 CREATE FUNCTION acts.skip_numbers() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM setval('fencegate.audit_numbers', s.last_value + 68719476736)

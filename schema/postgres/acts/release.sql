@@ -1,4 +1,4 @@
--- Release: a lock is given back.
+-- Release: a lock is released.
 
 -- What became of one release.
 CREATE TYPE acts.released AS (
@@ -12,9 +12,9 @@ CREATE TYPE acts.released AS (
 -- 1. An id that is just being sealed or buried, or whose lock came after the fences were locked: busy.
 -- 2. An id that no lock has leaves the queue, and is buried, so that a grant on its way under that id can never be
 --    sealed; unless p_bury says that it must not be.
--- 3. A lock that has ended. One that ended on some of its resources only is given back on the others.
--- 4. Only a lock whose ttl last began at p_since (microseconds; NULL for in any case): compared for being the same
---    time, so that no clock step makes a renewal older than its grant.
+-- 3. A lock that has ended. One that ended on only some of its resources is released on the others.
+-- 4. With p_since (microseconds), the lock is released only if its ttl last began at that very time. The times are
+--    compared for equality, so that no clock step makes a renewal older than its grant. NULL releases in any case.
 CREATE FUNCTION acts.release_further(
     p_lock uuid, p_since bigint, p_bury boolean, p_got text[], p_got_ids uuid[], p_floor bigint, p_now timestamptz)
 RETURNS acts.released LANGUAGE plpgsql VOLATILE AS $$
@@ -76,10 +76,11 @@ END $$;
 -- Ends locks at their holders' wish.
 --
 -- 1. Guard, then the fences of the locks, in name order. What somebody else has locked is skipped: busy.
--- 2. In a later statement what nearly all need: a lock that is in force on all of its resources, which are locked, so
---    that nobody else can touch its row, is given back in any case. All others: the ids, then the rows of locks are locked.
--- 3. Those that are so simple are released.
--- 4. What is not is decided one by one (`release_further`).
+-- 2. A later statement looks for what nearly all releases are: in any case (no p_since), of a lock that is in force
+--    on all of its resources. These are locked, so nobody else can touch the lock's row. For all others the ids are
+--    locked, then the rows of locks.
+-- 3. Locks that are so simple are released.
+-- 4. What is not so simple is decided one by one (`release_further`).
 CREATE FUNCTION acts.release(
     p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[], p_bury boolean[])
 RETURNS TABLE (

@@ -1,11 +1,11 @@
 -- The rule, for all acts that admit something, and whatever else is judged by a token or by how a lock stands: no other
 -- file compares tokens or reads `hold`. The rule is that of gateway/core/src/rule.rs; a test compares them, case by case.
 
--- Judges what a writer presents on a fence whose row it has locked (I3, I4, I6): why it is refused, NULL if it is admitted.
--- The first row that applies decides. f_token is NULL where nothing was ever sealed.
+-- Judges what a writer presents on a fence whose row it has locked (I3, I4, I6): why it is refused, NULL if it is
+-- admitted. The first row that applies decides. f_token is NULL where nothing was ever sealed.
 --
--- 'older' is no verdict yet: the token is below the one sealed last, and whether it was ever sealed here is for `older`
--- to find. All others would pay for that look.
+-- 'older' is no verdict yet: the token is below the one sealed last, and the function `older` finds out whether it
+-- was ever sealed here. Otherwise every write would pay for that look.
 CREATE FUNCTION acts.judge(
     p_token bigint, p_lock uuid, p_seq bigint, p_floor bigint,
     f_token bigint, f_lock uuid, f_hold text, f_frozen boolean, f_seq bigint)
@@ -23,7 +23,8 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The verdict on a token below the one sealed last: 'stale' if it was sealed here once, with what superseded it (the next
--- grant here), when, whose it was and how many grants ago; else 'unknown'.
+-- grant here), when, whose it was and how many grants ago; else 'unknown'. Of those that may have been let go, nobody knows
+-- which were sealed: all are stale.
 CREATE FUNCTION acts.older(
     p_resource text, p_token bigint, p_grants bigint, OUT verdict text, OUT superseded_by text,
     OUT at timestamptz, OUT owner text, OUT behind bigint)
@@ -36,6 +37,12 @@ BEGIN
         SELECT n.how, n.at FROM fencegate.grants n
         WHERE n.resource = g.resource AND n.number > g.number ORDER BY n.number LIMIT 1) n ON true
     WHERE g.resource = p_resource AND g.token = p_token;
+    IF verdict IS NULL THEN
+        -- Of each resource one grant up to that number is kept.
+        SELECT 'stale' INTO verdict FROM fencegate.history h
+        JOIN fencegate.grants o ON o.resource = p_resource AND o.number <= h.grants
+        WHERE p_token < o.token AND o.ordinal > 1 AND NOT acts.is_kept(p_token, h.token);
+    END IF;
     verdict := coalesce(verdict, 'unknown');
 END $$;
 
@@ -68,7 +75,7 @@ CREATE FUNCTION acts.is_draining(p_hold text) RETURNS boolean LANGUAGE sql IMMUT
     SELECT p_hold = 'draining'
 $$;
 
--- How it stands with a break that has come due, whether that is stored yet or not.
+-- How a lock stands, taking into account a break that has come due, whether the break is stored yet or not.
 CREATE FUNCTION acts.hold_at(p_hold text, p_break_due timestamptz, p_now timestamptz)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_hold IN ('held', 'draining') AND p_break_due <= p_now THEN 'broken' ELSE p_hold END
@@ -95,12 +102,17 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
        AND p_fence.token > p_floor
 $$;
 
+-- Whether history would still have a grant of this token, had there been one.
+CREATE FUNCTION acts.is_kept(p_token bigint, p_gone bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_token > p_gone
+$$;
+
 -- Whether a number can be sealed as this token on these fences, which are locked: it is above all that was sealed there,
--- it is not void, and it names no other grant anywhere (I15).
+-- it is not void, and it names no other grant anywhere (I15), nor did it name one that history has let go.
 CREATE FUNCTION acts.is_high_enough(p_token bigint, p_floor bigint, p_names text[])
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN p_token > p_floor
+    RETURN p_token > p_floor AND acts.is_kept(p_token, (SELECT h.token FROM fencegate.history h))
        AND NOT EXISTS (SELECT FROM fencegate.fences f WHERE f.resource = ANY (p_names) AND f.token >= p_token)
        AND NOT EXISTS (SELECT FROM fencegate.grants g WHERE g.leads AND g.token = p_token);
 END $$;

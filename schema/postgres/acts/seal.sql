@@ -1,8 +1,8 @@
 -- Seal: a lock is granted.
 
--- What nearly all locks need to be sealed, in one look: a lock in its own right, on fences that are free, under an id and
--- a number that nothing else has, nor another of these items, with nobody in line and nothing under way. What somebody
--- else has locked is busy; the others come back without a verdict. In the order of the items.
+-- Decides in one look what nearly all locks are: a lock in its own right, on fences that are free, with nobody in
+-- line and nothing under way, under an id and a number that nothing else has, not even another of these items. A
+-- lock on what somebody else has locked is busy. All others come back without a verdict. In the order of the items.
 --
 -- The looks are scalar subqueries: the planner may answer EXISTS from a table that it reads whole.
 CREATE FUNCTION acts.sealed_at_once(
@@ -22,6 +22,7 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
                      AND (SELECT b.id FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[r.i]) IS NULL
                      AND (SELECT g.token FROM fencegate.grants g
                           WHERE g.leads AND g.token = p_base + p_number[r.i]) IS NULL
+                     AND acts.is_kept(p_base + p_number[r.i], (SELECT h.token FROM fencegate.history h))
                      AND NOT EXISTS (SELECT FROM fencegate.drained_upstreams u WHERE u.doubt_floor IS NOT NULL)
                     THEN 'sealed' END,
                d.ttl_ms, d.ahead_ms, d.due, p_now, h.hold_until, fencegate.millis(d.due - p_now),
@@ -76,8 +77,8 @@ END $$;
 -- 1. The guard: the epoch that the numbers were minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order; then the ids. What
 --    somebody else has locked is skipped: busy.
--- 3. In a later statement what nearly all locks need (`sealed_at_once`). They are stored.
--- 4. What is not so simple is decided one by one (`sealed_further`), each when those before it are stored.
+-- 3. A later statement decides what nearly all locks need (`sealed_at_once`). These locks are stored.
+-- 4. What is not so simple is decided one by one (`sealed_further`), each after those before it are stored.
 CREATE FUNCTION acts.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],

@@ -48,11 +48,12 @@ $$;
 -- What becomes of a seal whose id a lock has already: it is that lock again, or is refused.
 --
 -- 1. A lock that was not in force, and for which nothing is under way any more, is put in force.
--- 2. How it ended; another lock than the caller means; not in force yet: a caller that waits keeps it.
--- 3. Again: its ttl starts anew, or changes to what the caller says now. What comes with a number was sent to be
---    granted, perhaps long ago by the very call that was, and a rerun without one as well: it changes nothing of a lock
---    that has not lapsed. Nor does it prove that anybody knows of the lock; if that was not in force before, its token
---    was told to nobody.
+-- 2. It is refused if the lock has ended, or if it is another lock than the caller means. A lock that is not in
+--    force yet is kept for a caller that waits.
+-- 3. It is that lock again: its ttl starts anew, or changes to what the caller says now. But an item that comes
+--    with a number was sent to be granted, perhaps long ago by the very call that was granted, and so was a rerun
+--    without a number: it changes nothing of a lock that has not lapsed. Nor does it prove that anybody knows of
+--    the lock. If the lock was not in force before, its token was told to nobody.
 CREATE FUNCTION acts.seal_again(p_item acts.sealing, p_known fencegate.locks, p_floor bigint, p_now timestamptz)
 RETURNS acts.sealing LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -157,10 +158,10 @@ BEGIN
 END $$;
 
 -- Decides what is not as simple as nearly all seals are, on resources that are locked. The first that applies decides:
--- 1. A buried id. A known id: again, or not. But a fence without a lock that a re-fence voided is set anew, since the
---    lock elsewhere is held still.
--- 2. An id that waits for something else. One that is to be buried, unless it is known.
--- 3. A lock that hands over, and cannot.
+-- 1. A buried id. A known id: that lock again, or a refusal. But a fence without a lock that a re-fence voided is
+--    set anew, since the lock elsewhere is still held.
+-- 2. An id that waits for something else. An id that is to be buried, unless it is known.
+-- 3. A lock that is to be handed over, and cannot be.
 -- 4. Who or what is in the way. A rerun that is refused is buried, unless it waits in line for a lock of its own.
 -- 5. It is sealed: in force, or once nothing is under way any more. What held the resources before is superseded. A
 --    successor has the longest hold and the metadata of its predecessor, and its ttl if the caller names none.

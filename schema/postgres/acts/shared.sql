@@ -1,5 +1,5 @@
--- What stays in schema `fencegate`, since users and triggers of its tables call it by that name: the newest acts
--- take the place of those before.
+-- What stays in schema `fencegate`, because users and the triggers of its tables call it by that name. The newest
+-- acts replace the ones before.
 --
 -- Fenced writes to users' own tables in the database of the ledger; docs/tables.md tells users how.
 --
@@ -36,7 +36,8 @@ BEGIN
             'Take the lock before the transaction begins, and use its token.');
     WHEN 'stale' THEN
         PERFORM fencegate.refuse('FG403', 'fence-token-stale: a newer token has been granted',
-            format('resource %s, superseded by %s at %s', p_resource, p_superseded_by, p_superseded_at),
+            format('resource %s, superseded %s', p_resource,
+                coalesce(format('by %s at %s', p_superseded_by, p_superseded_at), 'long ago')),
             again);
     WHEN 'released' THEN
         PERFORM fencegate.refuse('FG404', 'fence-token-released: its lock was released',
@@ -65,7 +66,7 @@ END $$;
 -- Checks that each of these tokens is good on its resource, and keeps it so until the transaction ends. With the ids of
 -- the locks, each token must be that of its lock: a token is a number that can be guessed, an id is known to nobody but
 -- the holder. In the order of the acts:
--- 1. What is not whole is refused, and a call without ids where they are demanded.
+-- 1. An incomplete call is refused, and a call without ids where ids are required.
 -- 2. The fences are locked, in name order.
 -- 3. In later statements the guards are read.
 -- 4. The rule decides on each.
@@ -113,10 +114,10 @@ BEGIN
         mark := ARRAY[pg_current_xact_id()::text];
     END IF;
 
-    -- First through the gates, one by one, each let go by rolling back: an act that waits
-    -- for a fence on a lane, 250 ms at a time, is not overtaken by transactions that share it with each other.
-    -- For a little longer than that, so that acts that follow each other keep no transaction out. Not once more
-    -- where this transaction shares the fence already: it would be waited for there.
+    -- First through the gates, one by one, each let go by rolling back: an act that waits for a fence on a lane,
+    -- 250 ms at a time, is not overtaken by transactions that share it with each other. The wait is a little longer
+    -- than that, so that acts that follow each other keep no transaction out. If this transaction shares the fence
+    -- already, it does not go through the gate once more: an act would be waiting for it there.
     FOR gate IN SELECT DISTINCT acts.gate(name) FROM unnest(names) name
                 WHERE name <> ALL (mark[2:]) ORDER BY 1 LOOP
         BEGIN

@@ -111,8 +111,9 @@ CREATE INDEX fences_taken ON fencegate.fences (resource) WHERE hold <> 'released
 -- What was done to locks and resources is numbered in one order, grants and all else.
 CREATE SEQUENCE fencegate.audit_numbers;
 
--- Every token that was ever sealed for a resource: one that is not here never was. Only inserted, never changed: what
--- superseded a grant is the next one of the resource. Part of the audit as well, which has no copy of it.
+-- Every token that was sealed for a resource. Only inserted, never changed: what superseded a grant is the next one of the
+-- resource. Part of the audit as well, which has no copy of it. The oldest may have been let go; between the oldest that is
+-- here and the newest none is missing.
 CREATE TABLE fencegate.grants (
     token          fencegate.positive NOT NULL,
     resource       text COLLATE "C" NOT NULL,

@@ -20,8 +20,9 @@ ALTER TABLE fencegate.objects ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX objects_blob ON fencegate.objects (blob) WHERE blob IS NOT NULL;
 
--- One row per committed write, and one per resource of a commit, all with its id; never changed. And one for each write
--- that was buried, on its first resource: it took no effect, and never will.
+-- One row per committed write, and one per resource of a commit, all with its id; never changed, and removed only as
+-- history that is let go. And one for each write that was buried, on its first resource: it took no effect, and never
+-- will.
 CREATE TABLE fencegate.operations (
     id           uuid NOT NULL,
     resource     text COLLATE "C" NOT NULL,
@@ -47,6 +48,9 @@ CREATE UNIQUE INDEX operations_resource_version ON fencegate.operations (resourc
 
 CREATE INDEX operations_buried ON fencegate.operations (committed_at) WHERE kind = 'buried';
 
+-- Those that changed nothing, for the sweeper: all others are found by their events.
+CREATE INDEX operations_unnumbered ON fencegate.operations (committed_at) WHERE version IS NULL AND kind <> 'buried';
+
 -- Which operation an idempotency key stands for. Keys of one space are not seen in another; callers cannot choose it.
 CREATE TABLE fencegate.idempotency_keys (
     resource    text COLLATE "C" NOT NULL,
@@ -58,6 +62,9 @@ CREATE TABLE fencegate.idempotency_keys (
     kept_until  timestamptz,              -- NULL: as long as the settings say
     PRIMARY KEY (resource, key, space)
 );
+
+-- An operation stays as long as a key stands for it.
+CREATE INDEX idempotency_keys_operation ON fencegate.idempotency_keys (operation);
 
 CREATE INDEX idempotency_keys_stored_at ON fencegate.idempotency_keys (stored_at) WHERE kept_until IS NULL;
 

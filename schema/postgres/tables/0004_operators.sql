@@ -30,15 +30,36 @@ BEGIN
     RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
 END $$;
 
--- But for burials, which are forgotten after a while.
+-- History may be let go, and the newest of a resource may not: its version, and its token, must never come again.
+CREATE FUNCTION fencegate.keep_newest() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    is_newest boolean;
+BEGIN
+    IF TG_TABLE_NAME = 'grants' THEN
+        is_newest := OLD.token >= (SELECT f.token FROM fencegate.fences f WHERE f.resource = OLD.resource);
+    ELSE
+        -- Nested: the other table has no such column.
+        is_newest := NOT EXISTS (
+            SELECT FROM fencegate.operations o WHERE o.resource = OLD.resource AND o.version > OLD.version);
+    END IF;
+    IF is_newest THEN
+        RAISE EXCEPTION 'the newest row of a resource in % is never removed', TG_TABLE_NAME USING ERRCODE = 'FG010';
+    END IF;
+    RETURN OLD;
+END $$;
+
 CREATE TRIGGER operations_only_grow BEFORE UPDATE OR TRUNCATE ON fencegate.operations
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
 
-CREATE TRIGGER operations_stay BEFORE DELETE ON fencegate.operations
-    FOR EACH ROW WHEN (OLD.kind <> 'buried') EXECUTE FUNCTION fencegate.refuse_change();
+-- Those without a version are burials, which are forgotten after a while, and writes that changed nothing.
+CREATE TRIGGER operations_keep_newest BEFORE DELETE ON fencegate.operations
+    FOR EACH ROW WHEN (OLD.version IS NOT NULL) EXECUTE FUNCTION fencegate.keep_newest();
 
-CREATE TRIGGER grants_only_grow BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.grants
+CREATE TRIGGER grants_only_grow BEFORE UPDATE OR TRUNCATE ON fencegate.grants
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
+
+CREATE TRIGGER grants_keep_newest BEFORE DELETE ON fencegate.grants
+    FOR EACH ROW EXECUTE FUNCTION fencegate.keep_newest();
 
 CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.audit
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();

@@ -5,7 +5,7 @@
 -- prepared anew by each statement that stores some.
 CREATE INDEX operations_act ON fencegate.operations (generation, act);
 
--- Without gaps, from 1.
+-- Without gaps, from 1, or from the first one that was not let go.
 CREATE TABLE fencegate.events (
     number    bigint PRIMARY KEY CONSTRAINT events_number_positive CHECK (number > 0),
     operation uuid NOT NULL,
@@ -35,8 +35,41 @@ CREATE TABLE fencegate.events_turn ();
 INSERT INTO fencegate.events_mark (number, generation, seen)
 SELECT 0, g.generation, '3:3:' FROM fencegate.write_guard g;
 
-CREATE TRIGGER events_only_grow BEFORE UPDATE OR DELETE OR TRUNCATE ON fencegate.events
+CREATE TRIGGER events_only_grow BEFORE UPDATE OR TRUNCATE ON fencegate.events
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_change();
+
+-- How far history has been let go. Beside what this says, the newest operation and the newest grant of each resource are
+-- there.
+CREATE TABLE fencegate.history (
+    only_row boolean PRIMARY KEY DEFAULT true CONSTRAINT history_only_row CHECK (only_row),
+    events   bigint NOT NULL DEFAULT 0,   -- up to this number there are none
+    grants   bigint NOT NULL DEFAULT 0,   -- up to this number of the audit, those that another one superseded are gone
+    token    bigint NOT NULL DEFAULT 0    -- the highest token whose grant is gone
+) WITH (fillfactor = 50);
+
+INSERT INTO fencegate.history DEFAULT VALUES;
+
+CREATE FUNCTION fencegate.check_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.events < OLD.events OR NEW.grants < OLD.grants OR NEW.token < OLD.token THEN
+        RAISE EXCEPTION 'what was let go does not come back' USING ERRCODE = 'FG011';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION fencegate.keep_events() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.number > (SELECT h.events FROM fencegate.history h) THEN
+        RAISE EXCEPTION 'rows of events are removed only as history that is let go' USING ERRCODE = 'FG010';
+    END IF;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER events_only_as_history BEFORE DELETE ON fencegate.events
+    FOR EACH ROW EXECUTE FUNCTION fencegate.keep_events();
+
+CREATE TRIGGER history_only_rises BEFORE UPDATE ON fencegate.history
+    FOR EACH ROW EXECUTE FUNCTION fencegate.check_history();
 
 CREATE FUNCTION fencegate.check_events_mark() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

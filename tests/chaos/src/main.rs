@@ -15,6 +15,7 @@ mod faults;
 mod ledger;
 mod line;
 mod mutants;
+mod newer;
 mod patroni;
 mod payload;
 mod report;
@@ -23,6 +24,7 @@ mod scene;
 mod schedules;
 mod site;
 mod steady;
+mod upgrade;
 mod upstream;
 
 use std::path::PathBuf;
@@ -82,6 +84,14 @@ enum Command {
         /// unknown, or if a guard says that it is held after somebody else was granted its lock.
         #[arg(long, value_name = "CMD")]
         client: Option<String>,
+        /// Let every second gateway be this program, as `newer-gateway` builds it: one with other, newer acts
+        ///
+        /// In the end the older gateways are stopped, but for one that is forgotten, and the newer one's `migrate
+        /// --retire-older` drops their acts. Exits with 1 as well if anything is left of those, if an older gateway
+        /// still grants or starts, or a newer one does not grant and write, and if no verdict was told that only the
+        /// newer acts have.
+        #[arg(long, value_name = "BINARY")]
+        newer_gateway: Option<PathBuf>,
         /// Make a function of the ledger wrong, to see that it is noticed; `mutants` lists them
         #[arg(long)]
         mutant: Option<String>,
@@ -96,6 +106,10 @@ enum Command {
     ///
     /// Exits with 0 if everything held, with 1 if anything is violated, and with 2 if the run could not be made.
     Schedules(schedules::Plan),
+    /// Build a gateway of a version after this one, with other acts, from a changed copy of the sources; print its path
+    ///
+    /// For `run --newer-gateway`. Runs in a clone of the repository.
+    NewerGateway(newer::Build),
     /// List the kinds of faults
     Faults,
     /// List the mutants
@@ -131,6 +145,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
             print!("\n{report}");
             return Ok(report.is_clean());
         }
+        Command::NewerGateway(plan) => println!("{}", newer::build(&plan)?.display()),
         Command::Faults => {
             for fault in Fault::value_variants() {
                 let value = fault.to_possible_value();
@@ -146,7 +161,18 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 println!("{:<26} {}", mutant.name, mutant.what);
             }
         }
-        Command::Run { minutes, seed, goodput, patroni, tools, faults, out, client, mutant } => {
+        Command::Run {
+            minutes,
+            seed,
+            goodput,
+            patroni,
+            tools,
+            faults,
+            out,
+            client,
+            newer_gateway,
+            mutant,
+        } => {
             ensure!((0.0..=1000.0).contains(&minutes), "--minutes is between 0 and 1000");
             for fault in &faults {
                 let so = if patroni.is_some() { "with" } else { "without" };
@@ -166,6 +192,7 @@ async fn carry_out(command: Command) -> anyhow::Result<bool> {
                 patroni: patroni.map(|failover| Patroni { tools, failover }),
                 mutant: mutant.map(find).transpose()?,
                 client,
+                newer: newer_gateway,
             };
             let report = run::run(&plan).await?;
             print!("\n{report}");

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::book::Outcomes;
 use crate::driven::Account;
 use crate::faults::Fault;
+use crate::upgrade::Upgrade;
 
 /// What came of one kind of fault.
 #[derive(Debug, Default, Clone, Serialize)]
@@ -31,6 +32,8 @@ pub struct Report {
     pub seconds: u64,
     /// The mutant that was switched on, if any.
     pub mutant: Option<&'static str>,
+    /// The upgrade that it was, if it was one.
+    pub upgrade: Option<Upgrade>,
     /// What the drivers of a client library were asked and told, if they called.
     pub client: Option<Account>,
     /// New timelines of Postgres that were proven to have lost nothing.
@@ -99,6 +102,9 @@ impl fmt::Display for Report {
         writeln!(f, "seed {}, {} s", self.seed, self.seconds)?;
         if let Some(mutant) = self.mutant {
             writeln!(f, "with the mutant {mutant}")?;
+        }
+        if let Some(upgrade) = &self.upgrade {
+            write!(f, "{upgrade}")?;
         }
         writeln!(
             f,

@@ -30,6 +30,7 @@ use crate::report::{Report, Tally, takeovers};
 use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Patroni, Site};
 use crate::steady::Steady;
+use crate::upgrade;
 
 /// Numbers of the callers that prove that service is back; client processes count up from 1.
 const PROVERS: u32 = 40_000;
@@ -38,7 +39,7 @@ const OPERATOR: u32 = 40_900;
 /// The number of the caller that looks at everything in the end.
 const LAST: u32 = 41_000;
 /// How soon service must be back.
-const BACK_WITHIN: Duration = Duration::from_micros(HEALED_WITHIN_US);
+pub const BACK_WITHIN: Duration = Duration::from_micros(HEALED_WITHIN_US);
 /// So much of what steady callers got done before anything broke they must get done again, and so soon.
 const GOODPUT_SHARE: f64 = 0.9;
 const GOODPUT_WITHIN: Duration = Duration::from_secs(10);
@@ -70,6 +71,8 @@ pub struct Plan {
     pub mutant: Option<&'static Mutant>,
     /// The driver of a client library that calls instead of our own client processes.
     pub client: Option<String>,
+    /// What every second gateway runs: one with newer acts.
+    pub newer: Option<PathBuf>,
 }
 
 /// What has been seen so far.
@@ -88,7 +91,11 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let began = Instant::now();
     println!("seed {}: starting the servers", plan.seed);
     let book = Book::default();
-    let site = Site::start(&book, plan.patroni.as_ref()).await?;
+    let site = Site::start(&book, plan.patroni.as_ref(), plan.newer.as_deref()).await?;
+    let newer = match &plan.newer {
+        Some(_) => Some(upgrade::newer_acts(&site).await?),
+        None => None,
+    };
     if let Some(mutant) = plan.mutant {
         site.mutate(mutant.edits).await?;
     }
@@ -119,15 +126,22 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
     look_at_everything(&site.fronts(), site.objects().await?, &book, &mut log.trouble).await;
+    let upgrade = match newer {
+        Some(newer) => Some(upgrade::end(&mut site, newer, &book, &mut log.trouble).await?),
+        None => None,
+    };
     let (mut adoptions, mut refences) = (0, 0);
     for (number, node) in site.nodes.iter_mut().enumerate() {
-        node.gateway.term();
-        let status = node.gateway.wait_for_exit().await;
+        // After an upgrade only the newer ones are left.
+        if upgrade.is_none() || node.is_newer {
+            node.gateway.term();
+            let status = node.gateway.wait_for_exit().await;
+            if !status.success() {
+                log.trouble.push(format!("gateway {number} ended with {status}"));
+            }
+        }
         let said = node.gateway.log();
         fs::write(plan.out.join(format!("gateway-{number}.log")), &said)?;
-        if !status.success() {
-            log.trouble.push(format!("gateway {number} ended with {status}"));
-        }
         let panics = said.lines().filter(|line| line.contains("panicked at"));
         log.trouble.extend(panics.map(|line| format!("gateway {number}: {line}")));
         adoptions += said.matches(ADOPTED).count();
@@ -159,6 +173,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         seed: plan.seed,
         seconds: began.elapsed().as_secs(),
         mutant: plan.mutant.map(|mutant| mutant.name),
+        upgrade,
         client,
         adoptions,
         refences,
@@ -390,7 +405,7 @@ impl Operator {
 }
 
 /// How long it takes until each gateway grants and writes; no longer than it may.
-async fn prove_all(provers: &mut [Client]) -> Duration {
+pub async fn prove_all(provers: &mut [Client]) -> Duration {
     let began = Instant::now();
     let prove = async |prover: &mut Client, on: &str| {
         while began.elapsed() < BACK_WITHIN && !prover.prove(on).await {
@@ -446,6 +461,7 @@ mod tests {
                 patroni: None,
                 mutant: None,
                 client: None,
+                newer: None,
             };
             let mut schedule = Schedule::new(&plan);
             let mut seen = Vec::new();

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use fence_tests::chaos::ChaosProxy;
@@ -33,6 +33,8 @@ pub const ROLLBACK_HORIZON: &str = "20s";
 pub struct Node {
     /// Its process.
     pub gateway: Gateway,
+    /// Whether it is of the version after this one.
+    pub is_newer: bool,
     /// Between clients and it.
     pub front: ChaosProxy,
     /// To Postgres.
@@ -89,6 +91,7 @@ struct Servers<'a> {
     upstream: &'a Upstream,
     prefix: &'a str,
     failover: &'static str,
+    newer: Option<&'a Path>,
 }
 
 /// What shifts the wall clock of a program, if it is installed.
@@ -100,11 +103,16 @@ pub fn clock_shifter() -> Option<PathBuf> {
 }
 
 impl Site {
-    /// Starts all of them; with `patroni` on a cluster that it runs.
+    /// Starts all of them; with `patroni` on a cluster that it runs. With `newer`, every second gateway runs this
+    /// binary. The first does not: it would not start where only newer acts are.
     ///
     /// # Errors
     /// What does not start.
-    pub async fn start(book: &Book, patroni: Option<&Patroni>) -> Result<Self> {
+    pub async fn start(
+        book: &Book,
+        patroni: Option<&Patroni>,
+        newer: Option<&Path>,
+    ) -> Result<Self> {
         let mut ports = Vec::new();
         let mut peers = Vec::new();
         for _ in 0..MEMBERS {
@@ -137,6 +145,7 @@ impl Site {
                 upstream: &upstream,
                 prefix: &prefix,
                 failover,
+                newer: newer.filter(|_| number % 2 == 1),
             };
             nodes.push(Self::node(&servers, clock).await?);
         }
@@ -155,7 +164,7 @@ impl Site {
     }
 
     async fn node(servers: &Servers<'_>, clock: PathBuf) -> Result<Node> {
-        let Servers { etcd, database, store, upstream, prefix, failover } = *servers;
+        let Servers { etcd, database, store, upstream, prefix, failover, newer } = *servers;
         let postgres = database.proxy().await;
         let to_etcd = join_all(etcd.iter().map(|member| ChaosProxy::start(member.port()))).await;
         let address = store.address().context("the store listens")?;
@@ -188,10 +197,15 @@ impl Site {
                 .env("FAKETIME_CACHE_DURATION", "1")
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
+        if let Some(binary) = newer {
+            // It is started in a folder of its own.
+            settings = settings.binary(fs::canonicalize(binary).context("the newer gateway")?);
+        }
         fs::write(&clock, "+0\n")?;
         let gateway = settings.start().await;
         let front = ChaosProxy::start(gateway.address().port()).await;
-        Ok(Node { gateway, front, postgres, etcd: to_etcd, store: to_store, clock })
+        let is_newer = newer.is_some();
+        Ok(Node { gateway, is_newer, front, postgres, etcd: to_etcd, store: to_store, clock })
     }
 
     /// Where clients reach the gateways.

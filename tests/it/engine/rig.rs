@@ -69,6 +69,7 @@ impl Rig {
                 keys: LONG,
                 ended_locks: LONG,
                 buried: LONG,
+                history: None,
                 rejections_max: 100,
                 rows_per_pass: 100,
             },

@@ -15,4 +15,5 @@ pub mod refusals;
 pub mod resource_polls;
 pub mod room;
 pub mod shares;
+pub mod tls;
 pub mod told_why;

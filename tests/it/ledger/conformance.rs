@@ -404,6 +404,10 @@ on_every_ledger! {
         a_key_is_kept_as_long_as_its_writer_asked
         a_sweep_removes_locks_that_ended
         a_sweep_removes_buried_ids
+        history_goes_but_for_the_newest
+        young_history_stays
+        an_operation_stays_as_long_as_its_key
+        tokens_of_history_are_stale
         a_sweep_bounds_the_rejections
         unknown_tokens_push_no_other_rejection_out
     }
@@ -432,6 +436,7 @@ on_every_database! {
     belts::a_fence_is_never_removed
     belts::a_fence_is_never_renamed
     belts::a_version_without_an_operation_is_refused
+    belts::the_newest_is_never_removed
     belts::the_guard_never_falls
     holds::metadata_beyond_the_limit_is_refused_by_the_database
     fences::a_frozen_resource_takes_no_fence
@@ -477,6 +482,13 @@ async fn a_locked_row_is_not_marked_on_postgres() {
 async fn a_statement_that_fails_on_sqlite_rolls_back() {
     let opened = conformance::sqlite_ledger().await;
     cases::belts::a_statement_that_fails_rolls_back(&opened.ledger, &opened.operator).await;
+}
+
+#[tokio::test]
+async fn a_version_that_leaps_over_operations_is_refused_on_sqlite() {
+    let opened = conformance::sqlite_ledger().await;
+    let (ledger, operator) = (&opened.ledger, &opened.operator);
+    cases::belts::a_version_that_leaps_over_operations_is_refused(ledger, operator).await;
 }
 
 #[tokio::test]

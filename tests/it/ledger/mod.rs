@@ -4,6 +4,7 @@ pub mod act_files;
 pub mod act_sets;
 pub mod beside_lists;
 pub mod conformance;
+pub mod frozen;
 pub mod guard;
 pub mod guard_tables;
 pub mod history;

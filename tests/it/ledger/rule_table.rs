@@ -20,7 +20,7 @@ struct Case {
 impl Case {
     /// What the rule says, in the words of the SQL.
     fn verdict(&self) -> Option<&'static str> {
-        let old = OldGrant { by: None, at: None, grants_behind: 1, owner: "a".into() };
+        let old = OldGrant::default();
         let old = self.was_sealed.then_some(&old);
         match judge(self.floor, self.fence.as_ref(), old, &self.presented) {
             Ok(()) => None,

@@ -188,7 +188,7 @@ async fn a_longest_hold_has_bounds(setup: SetUp) {
 async fn metadata_is_shown_to_the_holder_alone(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
-    let words = json!({ "run": "4711", "warum?": "Umzug \"grün\"\n", "empty": "" });
+    let words = json!({ "run": "run-4711", "warum?": "Umzug \"grün\"\n", "empty": "" });
     let id = random_id().to_string();
     let body = |metadata: &Value| {
         json!({
@@ -201,14 +201,14 @@ async fn metadata_is_shown_to_the_holder_alone(setup: SetUp) {
     assert_eq!(client.lock_of(&lock).send().await.expect(200).json()["metadata"], words);
     assert_eq!(client.renew(&lock, None).send().await.expect(200).json()["metadata"], words);
     // The same id with other words is the same lock with the old ones.
-    let again = client.lock(&body(&json!({ "run": "4712" }))).send().await.expect(200);
+    let again = client.lock(&body(&json!({ "run": "run-4712" }))).send().await.expect(200);
     assert_eq!(again.json()["metadata"], words);
     for path in ["/locks", "/resources", "/resources/job:1"] {
         let view = client.get(path).send().await.expect(200).text();
-        assert!(!view.contains("4711"), "{path}: {view}");
+        assert!(!view.contains("run-4711"), "{path}: {view}");
     }
     let held = client.lock(&json!({ "resource": "job:1" })).send().await.refused(409, "lock-held");
-    assert!(!held.text().contains("4711"), "{}", held.text());
+    assert!(!held.text().contains("run-4711"), "{}", held.text());
     let to = client.post(format!("/locks/{}/transfer", lock.id), &json!({ "owner": "heir" }));
     assert_eq!(to.send().await.expect(201).json()["metadata"], words);
     let plain = client.lock(&json!({ "resource": "job:2" })).send().await.expect(201);

@@ -33,6 +33,7 @@ async fn all_waiters_of_a_gateway_that_is_gone_leave_in_one_pass() {
         keys: long,
         ended_locks: long,
         buried: long,
+        history: None,
         rejections_max: 100,
         rows_per_pass: 100,
     };

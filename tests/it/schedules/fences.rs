@@ -113,18 +113,19 @@ pub async fn a_renewal_behind_a_forced_fence_comes_too_late() {
 #[tokio::test]
 pub async fn a_hold_that_ends_while_a_renewal_waits_is_not_extended() {
     let ground = Ground::new().await;
-    let hold = MaxHold::from_ms(400);
+    let ledger = ground.other_ledger();
+    // Long enough that the renewal waits before the hold ends, on a busy machine too.
+    let hold = MaxHold::from_ms(3000);
     let item = SealItem { max_hold: Some(hold), ttl: Some(Ttl::DEFAULT), ..sealing(R, 1) };
     let Ok(SealVerdict::Sealed(lock, _)) = seal(&ground.ledger, item).await else {
         panic!("not sealed")
     };
     let held = ground.hold_fence(R).await;
-    let ledger = ground.other_ledger();
     let renewal = RenewItem { lock: lock.lock, ttl: Some(Ttl::INFINITE) };
     let renewal = async { ledger.renew([renewal].into(), WAIT).await.unwrap() };
     let letting_go = async {
         ground.waiting(1).await;
-        fence_tests::conformance::pause(450).await;
+        fence_tests::conformance::pause(3050).await;
         held.let_go().await;
     };
     let (renewal, ()) = tokio::join!(renewal, letting_go);

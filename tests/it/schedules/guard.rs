@@ -140,6 +140,7 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("acts.resolve_intent({seen}, 0, '{id}', '', '')"),
         format!("acts.resolve_doubts({seen}, 'u', '', '')"),
         format!("acts.sweep({seen}, 0, 0, 0, 0, 0, 0)"),
+        format!("acts.prune({seen}, 0, 0)"),
         format!("acts.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
         format!("acts.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
         format!("acts.blobs_deleted({seen}, {}, 0)", empty(2)),

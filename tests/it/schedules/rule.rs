@@ -104,6 +104,7 @@ pub async fn an_opening_that_comes_after_its_time_opens_nothing() {
         keys: long,
         ended_locks: long,
         buried: long,
+        history: None,
         rejections_max: 10,
         rows_per_pass: 10,
     };

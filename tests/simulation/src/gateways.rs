@@ -183,6 +183,7 @@ fn settings() -> Settings {
             keys: LONG,
             ended_locks: LONG,
             buried: LONG,
+            history: None,
             rejections_max: 50,
             rows_per_pass: 1000,
         },

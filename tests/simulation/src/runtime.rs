@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::OperationId;
 use fence_core::ports::{Clock, Ids, Runtime, Spawn, Task};
-use fence_core::{LockId, OperationId};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use uuid::{Builder, Uuid};
@@ -62,8 +62,8 @@ struct WorldIds {
 }
 
 impl Ids for WorldIds {
-    fn lock(&self) -> LockId {
-        LockId(random_id(&self.world))
+    fn uuid(&self) -> Uuid {
+        random_id(&self.world)
     }
 
     fn operation(&self) -> OperationId {

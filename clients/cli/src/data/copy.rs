@@ -27,7 +27,7 @@ pub struct Copy {
     /// `fg:RESOURCE/KEY`, or a file
     #[arg(value_name = "TO")]
     to: String,
-    /// Whole trees: all objects whose keys begin so, all files of a folder
+    /// Whole trees: all objects whose keys begin with the source's key, all files of a folder
     #[arg(short = 'R', long)]
     recursive: bool,
     /// So many at once

@@ -26,7 +26,7 @@ pub struct Log {
     /// The resource
     #[arg(value_name = "RESOURCE")]
     resource: String,
-    /// Only of objects whose keys begin so
+    /// Only objects whose keys begin with this
     #[arg(value_name = "KEY")]
     key: Option<String>,
     /// At most so many, the newest

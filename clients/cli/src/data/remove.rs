@@ -19,7 +19,7 @@ pub struct Remove {
     /// The keys of the objects
     #[arg(value_name = "KEY", required_unless_present = "recursive", conflicts_with = "recursive")]
     keys: Vec<String>,
-    /// All objects whose keys begin so, or of the whole resource
+    /// All objects whose keys begin with what is given, or all of the resource
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Do not ask

@@ -1,4 +1,4 @@
-//! What closes an attempt of which nobody knows what became of it, and what does not.
+//! What closes an attempt whose outcome is unknown, and what does not.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

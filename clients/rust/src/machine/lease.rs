@@ -113,7 +113,7 @@ pub struct Lease {
     /// When the next renewal is due; `None`: none is.
     due_ms: Option<u64>,
     breaks_ms: Option<u64>,
-    /// A ttl that was asked for, and of which nobody knows whether it is in force: nothing longer counts.
+    /// A ttl that was asked for and may be in force or not: nothing longer counts.
     cap_ms: Option<u64>,
     beat_ms: u64,
     has_warned: bool,

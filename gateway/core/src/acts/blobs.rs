@@ -21,10 +21,7 @@ pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdi
     let fence = rows.fences.get(&item.resource);
     // As stored: a break that has come due is final only once somebody has stored it.
     let facts = fence.map(|fence| FenceFacts { hold: fence.hold, ..fence.facts(now) });
-    let old = rows
-        .grants
-        .get(&(item.resource.clone(), item.token))
-        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let old = rows.old_grant(&item.resource, item.token);
     let presented = Presented { token: item.token, lock: item.lock, sequence: None };
     if let Err(refusal) = judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)
         && is_final(&refusal)

@@ -106,10 +106,7 @@ pub(super) struct Claim<'a> {
 pub(super) fn judge_on(rows: &Rows, claim: &Claim<'_>, now: Now) -> Result<(), Refusal> {
     let fence = rows.fences.get(claim.resource);
     let facts = fence.map(|fence| fence.facts(now));
-    let old = rows
-        .grants
-        .get(&(claim.resource.clone(), claim.token))
-        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let old = rows.old_grant(claim.resource, claim.token);
     let presented = Presented { token: claim.token, lock: claim.lock, sequence: claim.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let Some(fence) = fence else { return Err(Refusal::Unknown) };

@@ -1,4 +1,4 @@
-//! What those mutants do that take more than a condition. Without the feature `mutants`: nothing.
+//! The mutants that take more than a condition. Without the feature `mutants` there is nothing here.
 
 #[cfg(feature = "mutants")]
 pub(super) use on::*;

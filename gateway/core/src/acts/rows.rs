@@ -242,8 +242,8 @@ impl GrantRow {
         OldGrant {
             by: self.by,
             at: self.at,
-            grants_behind: grants - self.ordinal,
-            owner: self.owner.clone(),
+            grants_behind: Some(grants - self.ordinal),
+            owner: Some(self.owner.clone()),
         }
     }
 }
@@ -384,6 +384,8 @@ pub struct Rows {
     pub grants: BTreeMap<(ResourceName, Token), GrantRow>,
     /// Tokens that name a grant, on whatever resource (I15).
     pub granted: HashSet<Token>,
+    /// The highest token whose grant history has let go; 0 for none.
+    pub let_go: i64,
     /// Locks by id.
     pub locks: HashMap<LockId, LockRow>,
     /// Ids that must never take effect.
@@ -422,6 +424,7 @@ impl Rows {
             fences: BTreeMap::new(),
             grants: BTreeMap::new(),
             granted: HashSet::new(),
+            let_go: 0,
             locks: HashMap::new(),
             buried: HashMap::new(),
             objects: BTreeMap::new(),
@@ -442,6 +445,20 @@ impl Rows {
     /// The tag of an object.
     pub fn tag(&self, resource: &ResourceName, key: &ObjectKey) -> Option<EntityTag> {
         self.objects.get(&(resource.clone(), key.clone())).map(|row| row.object.tag)
+    }
+
+    /// The grant of a token that is not the one sealed last. Of those that history may have let go nobody knows which
+    /// were sealed: all are taken for grants, of which nothing more is known.
+    pub fn old_grant(&self, resource: &ResourceName, token: Token) -> Option<OldGrant> {
+        if let Some(grant) = self.grants.get(&(resource.clone(), token)) {
+            let grants = self.fences.get(resource).map_or(0, |fence| fence.grants);
+            return Some(grant.old(grants));
+        }
+        let ((name, oldest), grant) =
+            self.grants.range((resource.clone(), Token::LEAST)..).next()?;
+        let was_let_go =
+            name == resource && token < *oldest && grant.ordinal > 1 && token.get() <= self.let_go;
+        was_let_go.then(OldGrant::default)
     }
 
     /// An operation on this resource, if it is there; else wherever it is.

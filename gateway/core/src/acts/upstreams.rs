@@ -120,10 +120,7 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
 fn admit(rows: &Rows, item: &IntentItem, now: Now) -> Result<(), Refusal> {
     let fence = rows.fences.get(&item.resource);
     let facts = fence.map(|fence| fence.facts(now));
-    let old = rows
-        .grants
-        .get(&(item.resource.clone(), item.token))
-        .map(|grant| grant.old(fence.map_or(0, |fence| fence.grants)));
+    let old = rows.old_grant(&item.resource, item.token);
     let presented = Presented { token: item.token, lock: item.lock, sequence: item.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let version = fence.map(|fence| fence.version);

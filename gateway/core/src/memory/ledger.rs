@@ -328,12 +328,13 @@ impl Ledger for MemoryLedger {
     async fn events(&self, after: EventCursor, most: i64) -> Result<EventsPage, LedgerError> {
         let state = self.state();
         let later = state.rewound.iter().filter(|(generation, _)| *generation > after.generation);
-        let numbered = (1..).zip(&state.rows.written).skip(limit(after.number));
+        let numbered = (1..).zip(&state.rows.written).skip(limit(after.number.max(state.gone)));
         let event = |(number, (id, resource)): (i64, &(OperationId, ResourceName))| {
             Some((number, state.rows.operation(*id, resource)?.clone()))
         };
         Ok(EventsPage {
             last: last_event(&state.rows),
+            gone: state.gone,
             rewound: later.map(|(_, number)| *number).min(),
             events: numbered.filter_map(event).take(limit(most)).collect(),
         })
@@ -381,7 +382,15 @@ impl Ledger for MemoryLedger {
                 && filter.resource.as_ref().is_none_or(|name| entry.resource.as_ref() == Some(name))
                 && filter.action.is_none_or(|action| action == entry.action)
         };
-        let mut found: Vec<_> = (1..).zip(&state.rows.audited).filter(wanted).collect();
+        // Of grants that were let go the audit has no copy.
+        let is_kept = |(_, entry): &(i64, &AuditEntry)| match (&entry.resource, entry.token) {
+            (Some(resource), Some(token)) if entry.action.is_of_grant() => {
+                state.rows.grants.contains_key(&(resource.clone(), token))
+            }
+            _ => true,
+        };
+        let entries = (1..).zip(&state.rows.audited).filter(wanted).filter(is_kept);
+        let mut found: Vec<_> = entries.collect();
         if filter.between.is_none() {
             found.reverse();
         }
@@ -485,6 +494,9 @@ impl Ledger for MemoryLedger {
             state.rejections.extend(ring);
         }
         state.rejections.make_contiguous().sort_by_key(|(number, _)| *number);
+        if let Some(before) = retention.history.and_then(|kept| now.wall.checked_sub(kept).ok()) {
+            touched += super::history::prune(&mut state, before, retention.rows_per_pass);
+        }
         Ok(touched as u64)
     }
 }

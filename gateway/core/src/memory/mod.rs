@@ -1,6 +1,7 @@
 //! Ledger, mint and blobs in memory: the reference for every adapter, and what a simulation runs on.
 
 mod blobs;
+mod history;
 mod ledger;
 mod mint;
 mod state;

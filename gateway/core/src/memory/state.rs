@@ -15,6 +15,8 @@ pub(super) struct State {
     pub(super) rows: Rows,
     pub(super) rejections: VecDeque<(i64, Rejection)>,
     pub(super) rejections_seen: i64,
+    /// How many events were let go.
+    pub(super) gone: i64,
     /// Where each generation but the first began.
     pub(super) rewound: Vec<(i64, i64)>,
     pub(super) blobs: BlobRows,
@@ -44,6 +46,7 @@ impl MemoryLedger {
                 rows: Rows::new(guard),
                 rejections: VecDeque::new(),
                 rejections_seen: 0,
+                gone: 0,
                 rewound: Vec::new(),
                 blobs: BlobRows::default(),
                 refenced_at: None,

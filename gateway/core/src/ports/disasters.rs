@@ -40,7 +40,7 @@ pub struct Refence {
     pub known_generation: i64,
     /// Why, for people.
     pub why: String,
-    /// Also if nothing calls for it.
+    /// Re-fence even if nothing calls for it.
     pub forced: bool,
     /// Where the ledger stood before the mint was asked: if it stands elsewhere by now, what the mint
     /// said may be older than a re-fence, and nothing changes.

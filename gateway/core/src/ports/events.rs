@@ -47,6 +47,8 @@ pub struct EventsHead {
 pub struct EventsPage {
     /// The last event that there is, in the ledger's generation.
     pub last: EventCursor,
+    /// The number up to which events were let go; 0 if none were.
+    pub gone: i64,
     /// The lowest number at which a generation after the one asked about began.
     pub rewound: Option<i64>,
     /// The events in their order, each with its number.
@@ -54,18 +56,20 @@ pub struct EventsPage {
 }
 
 impl EventsPage {
-    /// Where to begin again, if a reader that is at this place has seen what may have been lost, or
-    /// cannot know whether it has.
+    /// Where to begin again, if a reader that is at this place has seen what may have been lost, cannot know
+    /// whether it has, or has not seen what was let go since.
     pub fn void(&self, at: EventCursor) -> Option<EventCursor> {
         let number = if at.generation < self.last.generation {
             at.number.min(self.rewound.unwrap_or(0))
         } else if at > self.last {
             // From a ledger that was ahead of this one.
             0
+        } else if at.number < self.gone {
+            self.gone
         } else {
             return None;
         };
-        Some(EventCursor { generation: self.last.generation, number })
+        Some(EventCursor { generation: self.last.generation, number: number.max(self.gone) })
     }
 }
 
@@ -101,12 +105,24 @@ mod tests {
     #[test]
     fn a_cursor_of_another_generation_is_void_beyond_where_that_parted() {
         let at = |generation, number| EventCursor { generation, number };
-        let page = |rewound| EventsPage { last: at(2, 100), rewound, events: Vec::new() };
+        let page = |rewound| EventsPage { last: at(2, 100), gone: 0, rewound, events: Vec::new() };
         assert_eq!(page(None).void(at(2, 0)), None);
         assert_eq!(page(None).void(at(2, 100)), None);
         assert_eq!(page(None).void(at(2, 101)), Some(at(2, 0)));
         assert_eq!(page(None).void(at(3, 1)), Some(at(2, 0)));
         assert_eq!(page(Some(70)).void(at(1, 90)), Some(at(2, 70)));
         assert_eq!(page(Some(70)).void(at(0, 60)), Some(at(2, 60)));
+    }
+
+    #[test]
+    fn a_cursor_behind_the_first_event_that_is_kept_is_void() {
+        let at = |generation, number| EventCursor { generation, number };
+        let page = |rewound| EventsPage { last: at(2, 100), gone: 50, rewound, events: Vec::new() };
+        assert_eq!(page(None).void(at(2, 50)), None);
+        assert_eq!(page(None).void(at(2, 49)), Some(at(2, 50)));
+        assert_eq!(page(None).void(at(2, 0)), Some(at(2, 50)));
+        assert_eq!(page(Some(70)).void(at(1, 90)), Some(at(2, 70)));
+        assert_eq!(page(Some(30)).void(at(1, 90)), Some(at(2, 50)));
+        assert_eq!(page(None).void(at(2, 101)), Some(at(2, 50)));
     }
 }

@@ -39,6 +39,8 @@ pub struct Retention {
     pub ended_locks: Duration,
     /// Buried ids: longer than a lost statement can be on its way.
     pub buried: Duration,
+    /// Operations and grants that newer ones of their resource followed, and events; `None`: for ever.
+    pub history: Option<Duration>,
     /// The number of rejections.
     pub rejections_max: i64,
     /// Rows removed in one pass, of each kind.

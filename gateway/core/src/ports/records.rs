@@ -25,9 +25,9 @@ impl Log {
 pub struct Settled {
     /// Nothing up to this number is still to come.
     pub upto: i64,
-    /// Nor up to this one, once all of `writers` are done.
+    /// Nothing up to this number is still to come once all of `writers` are done.
     pub reached: i64,
-    /// Who was writing when that was seen, as the ledger calls them; nobody if both numbers are one.
+    /// Who was writing when `reached` was seen, as the ledger calls them; nobody if both numbers are the same.
     pub writers: Vec<String>,
 }
 

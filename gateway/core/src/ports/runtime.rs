@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use uuid::Uuid;
 
-use crate::lock::{LockId, OperationId};
+use crate::lock::OperationId;
 
 /// A future that can be spawned.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
@@ -29,7 +30,7 @@ pub trait Clock: Send + Sync {
 /// Makes ids.
 pub trait Ids: Send + Sync {
     /// A random id that nobody can guess.
-    fn lock(&self) -> LockId;
+    fn uuid(&self) -> Uuid;
 
     /// An id that sorts by time, which keeps index pages together.
     fn operation(&self) -> OperationId;

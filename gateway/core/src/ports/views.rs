@@ -142,8 +142,8 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
-    /// Whether two thirds of its time have gone without a renewal. Of a fence without a lock never:
-    /// there is nothing to renew.
+    /// Whether two thirds of its time have gone without a renewal. Never true of a fence without a lock: there
+    /// is nothing to renew.
     pub fn is_late(&self) -> bool {
         self.grant.ttl != Ttl::NONE && self.grant.remaining_ms <= self.last_third_ms()
     }

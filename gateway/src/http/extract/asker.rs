@@ -1,4 +1,5 @@
-//! Who asks the ledger for a list or for what became of a write: one peer has few such questions under way at a time.
+//! Who asks the ledger for a list, or for the outcome of a write: one peer may have only a few such questions
+//! under way at a time.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;

@@ -1,4 +1,4 @@
-//! What the headers of a part say of its bytes, checked against what arrived.
+//! What the headers of a part say about its bytes, checked against what arrived.
 
 use axum::http::{HeaderMap, header};
 use fence_core::ErrorCode;

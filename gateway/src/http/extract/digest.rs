@@ -117,7 +117,7 @@ pub fn repr_digest(sha256: &[u8; 32]) -> String {
     format!("sha-256=:{}:", STANDARD.encode(sha256))
 }
 
-/// Refuses digests where there is nothing that they could be held against.
+/// Refuses digests where there is nothing to check them against.
 ///
 /// # Errors
 /// `request-malformed`

@@ -2,19 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ResourceName;
+use parking_lot::Mutex;
 use tracing::Instrument;
 
 use super::browsers::{Doors, contain, keep_pages_out};
-use super::named::Named;
 use super::request_id::RequestId;
 use crate::http::extract::resource_in;
 use crate::http::problem::Problem;
@@ -165,8 +167,50 @@ impl Drop for Line {
     }
 }
 
+/// A slip that the handler of a request fills in. Names alone: never a token or the id of a lock.
+#[derive(Debug, Clone, Default)]
+pub struct Named(Arc<Mutex<Names>>);
+
+/// What is on it.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    /// The resources, with a space between them, which no name has.
+    resources: Option<String>,
+    /// Who asked, in the caller's own words.
+    owner: Option<String>,
+}
+
+impl Named {
+    /// Notes resources and owner, as far as they are known, if there is to be a log line.
+    pub fn note(&self, resources: &[ResourceName], owner: &str) {
+        if !is_logged() {
+            return;
+        }
+        let mut names = self.0.lock();
+        if !resources.is_empty() {
+            let all: Vec<&str> = resources.iter().map(ResourceName::as_str).collect();
+            names.resources = Some(all.join(" "));
+        }
+        if !owner.is_empty() {
+            names.owner = Some(owner.to_owned());
+        }
+    }
+
+    fn names(&self) -> Names {
+        self.0.lock().clone()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Named {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
 /// Whether requests have a line in the log.
-pub(super) fn is_logged() -> bool {
+fn is_logged() -> bool {
     tracing::enabled!(tracing::Level::INFO)
 }
 

@@ -1,5 +1,6 @@
-//! Keeps pages of the web out. A browser sends to a developer's machine, or into a private network, whatever
-//! any page asks for; a page whose name is made to point here (DNS rebinding) may even read the answers.
+//! Refuses requests from web pages. A browser sends requests to a developer's machine, or into a private
+//! network, for any page that asks for it; a page whose name is made to point here (DNS rebinding) could even
+//! read the answers.
 
 use std::net::IpAddr;
 

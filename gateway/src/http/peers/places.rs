@@ -3,10 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "callers on sockets wait in real time")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::{LockId, ResourceName};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use super::Peer;
 /// How many places of one line a peer may have.
 pub const PLACES_MAX: usize = 100;
 /// How long a place is kept of a waiter that left and may come back under its id.
-const GHOST: Duration = Duration::from_secs(10);
+const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// How many calls stand at a place; the same id again has the same place.
 type Ids = HashMap<LockId, usize>;
@@ -39,7 +40,7 @@ struct Taken {
 
 impl Places {
     fn lines(&self) -> MutexGuard<'_, HashMap<(Peer, ResourceName), Ids>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes a place in each of the lines, or none; `None` if one of them has as many of this peer as may be.
@@ -51,7 +52,7 @@ impl Places {
         proposed: Option<LockId>,
     ) -> Option<Place> {
         let Some(peer) = peer else { return Some(Place(None)) };
-        let lingers = if proposed.is_some() { GHOST } else { Duration::ZERO };
+        let lingers = if proposed.is_some() { KEPT_FOR } else { Duration::ZERO };
         self.take_for(peer, resources, proposed.unwrap_or_else(|| LockId(Uuid::new_v4())), lingers)
     }
 
@@ -136,20 +137,20 @@ mod tests {
         let line = [a.clone()];
         let mut held: Vec<_> =
             (1..PLACES_MAX).map(|_| places.take(one, &line, None).unwrap()).collect();
-        let ghost = Duration::from_millis(200);
-        held.push(places.take_for(one.unwrap(), &line, id(7), ghost).unwrap());
+        let kept = Duration::from_millis(200);
+        held.push(places.take_for(one.unwrap(), &line, id(7), kept).unwrap());
         assert!(places.take(one, &line, None).is_none(), "the line has enough of this peer");
         assert!(places.take(one, &[b.clone(), a.clone()], None).is_none());
         assert!(places.take(one, &[b], None).is_some(), "nothing was taken in another line");
         assert!(places.take(other, &line, None).is_some());
         assert!(places.take(None, &line, None).is_some());
-        // The same waiter once more, while it waits and as a ghost.
+        // The same waiter once more, while it waits, and while its place is kept.
         drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
         drop(held.pop());
         assert!(places.take(one, &line, None).is_none(), "its place is kept");
         drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
         while places.take(one, &line, None).is_none() {
-            sleep(ghost / 10).await;
+            sleep(kept / 10).await;
         }
         drop(held);
         assert!(places.lines().is_empty());

@@ -1,7 +1,9 @@
-//! Counts by peer how much of something each holds, up to a share; forgets who holds nothing.
+//! Counts how much of something each peer holds, up to a share, and forgets peers that hold nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Peer;
 
@@ -29,7 +31,7 @@ impl Shares {
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 
     /// The most that a peer may hold; who is not counted has no limit here.

@@ -1,10 +1,11 @@
-//! A line for each peer: a few at a time have their turn, a few more wait, and the next is turned away. So one peer
-//! that asks a lot waits for itself, and for nobody else.
+//! A line for each peer: a few of its requests have their turn at a time, a few more wait, and further ones are
+//! turned away. So a peer that asks a lot waits for itself, and keeps nobody else waiting.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -22,6 +23,9 @@ pub struct Turns(Arc<Inner>);
 struct Inner {
     /// How many of one peer have their turn at a time.
     at_a_time: usize,
+    /// How many of one peer may wait for their turn or have it.
+    in_line_max: usize,
+    wait_max: Duration,
     lines: Mutex<HashMap<Peer, PeerLine>>,
 }
 
@@ -44,18 +48,23 @@ struct Member {
 impl Turns {
     /// So many turns at a time for each peer.
     pub fn of(at_a_time: usize) -> Self {
-        Self(Arc::new(Inner { at_a_time, lines: Mutex::default() }))
+        Self::in_line(at_a_time, IN_LINE_MAX, WAIT_MAX)
+    }
+
+    /// The same for what waits in lines of this length, for this long.
+    pub fn in_line(at_a_time: usize, in_line_max: usize, wait_max: Duration) -> Self {
+        Self(Arc::new(Inner { at_a_time, in_line_max, wait_max, lines: Mutex::default() }))
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Peer, PeerLine>> {
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lines.lock()
     }
 
     /// Waits for a turn; who is not counted has one at once. `None` if the line is full, or does not move.
     pub async fn take(&self, peer: Option<Peer>) -> Option<Turn> {
         let Some(peer) = peer else { return Some(Turn(None)) };
         let (turns, member) = self.join(peer)?;
-        let permit = timeout(WAIT_MAX, turns.acquire_owned()).await.ok()?.ok()?;
+        let permit = timeout(self.0.wait_max, turns.acquire_owned()).await.ok()?.ok()?;
         Some(Turn(Some((permit, member))))
     }
 
@@ -65,7 +74,7 @@ impl Turns {
             turns: Arc::new(Semaphore::new(self.0.at_a_time)),
             members: 0,
         });
-        if line.members >= IN_LINE_MAX {
+        if line.members >= self.0.in_line_max {
             return None;
         }
         line.members += 1;

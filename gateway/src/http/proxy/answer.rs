@@ -11,11 +11,10 @@ use fence_core::ports::ForwardEnd;
 
 use super::body::Sending;
 use super::caller::Caller;
-use super::fate::{class, may_be_of_another};
 use super::forward::Task;
+use super::outcome::{class, may_be_of_another};
 use super::{Forwarded, headers};
-use crate::engine::Admitted;
-use crate::engine::upstreams::count_forward;
+use crate::engine::{Admitted, count_forward};
 use crate::http::problem::text;
 
 /// How long the caller is kept waiting for the end of an answer that came before the end of its body, when

@@ -1,11 +1,12 @@
 //! Bodies on their way to an upstream: a first part that is read before anything is decided, then a stream.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use fence_core::ErrorCode;
 use futures::stream::{self, Stream};
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::budget::Purse;
@@ -31,11 +32,11 @@ pub(super) struct Trouble(Arc<Mutex<Option<Problem>>>);
 
 impl Trouble {
     fn store(&self, problem: Problem) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        *self.0.lock() = Some(problem);
     }
 
     pub(super) fn take(&self) -> Option<Problem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The caller of a request that was passed on: gets the answer as it comes, and its end when it is time.
+//! The caller of a request that was forwarded: it gets the answer as it comes, and the answer's end once the
+//! intent may be closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// A caller that may take up to `idle` to take a part and, if there is a `patience`, so long in all.
+    /// A caller that may need up to `idle` to take each part and, if there is a `patience`, up to that in all.
     pub(super) fn new(idle: Duration, patience: Option<Duration>, engine: Engine) -> Self {
         let (parts, receiver) = mpsc::channel(PARTS_MAX);
         let whole = Arc::new(AtomicBool::new(false));

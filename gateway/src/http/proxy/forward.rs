@@ -1,11 +1,11 @@
 //! A request on its way through, in a task of its own: admit, send, pass the answer on (`answer.rs`), close the
 //! intent.
 //!
-//! When an intent is closed: once the upstream's answer was read to its end, which is when the upstream
-//! has nothing left to do for it, and no more of the request is on its way; or when no connection came
-//! about, so that nothing was sent. In every other case its fate is unknown, and it stays open. The end of
-//! the answer is held back from the caller until then: whoever has seen it finds nothing under way. Only
-//! where the fate stays unknown, or is for long, the answer goes first.
+//! When an intent is closed: once the upstream's answer was read to its end (then the upstream has nothing left to
+//! do for the request) and no more of the request is on its way; or when no connection came about, so that nothing
+//! was sent. In every other case the outcome is unknown, and the intent stays open. The end of the answer is held
+//! back from the caller until the intent is closed: whoever has seen that end finds nothing under way. Only if the
+//! outcome stays unknown, or is unknown for long, the answer goes first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,9 @@ use reqwest::Url;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::body::{Incoming, Sending, Trouble};
-use super::fate::{Fate, chain};
+use super::outcome::{Outcome, chain};
 use super::{Upstream, is_fenced};
-use crate::engine::upstreams::count_forward;
-use crate::engine::{Engine, EngineError, Forward};
+use crate::engine::{Engine, EngineError, Forward, count_forward};
 use crate::http::problem::Problem;
 use crate::http::state::Limits;
 
@@ -66,7 +65,7 @@ pub async fn forward(
         answer: Some(answer),
         operation: None,
         fenced,
-        numbered: passage.fenced.as_ref().is_some_and(|wish| wish.sequence.is_some()),
+        numbered: passage.fenced.as_ref().is_some_and(|requested| requested.sequence.is_some()),
         upstream: Arc::clone(&passage.upstream),
     };
     let token = engine.forwarding();
@@ -106,9 +105,9 @@ impl Task {
         let _room = passage.room;
         let admitted = match passage.fenced.take() {
             None => None,
-            Some(wish) => {
-                let (resource, token) = (wish.resource.clone(), wish.token);
-                match self.engine.admit(wish).await {
+            Some(requested) => {
+                let (resource, token) = (requested.resource.clone(), requested.token);
+                match self.engine.admit(requested).await {
                     Ok(admitted) => Some(admitted),
                     Err(failure) => {
                         let lost = matches!(failure.error, EngineError::NotForwarded);
@@ -125,12 +124,12 @@ impl Task {
         self.operation = admitted.as_ref().map(|admitted| admitted.operation);
         let head = (passage.method, passage.target, passage.headers);
         let sent = match self.left() {
-            None => Err(Fate::Unsent(self.late("nothing was forwarded"))),
+            None => Err(Outcome::Unsent(self.late("nothing was forwarded"))),
             Some(left) => self.send(head, passage.body, left).await,
         };
         match sent {
             Ok((response, sending)) => self.pass_back(response, sending, admitted).await,
-            Err(Fate::Unsent(problem)) => {
+            Err(Outcome::Unsent(problem)) => {
                 count_forward(&self.upstream.name, "unreachable");
                 if let Some(admitted) = admitted {
                     admitted.close(ForwardEnd::Unsent).await;
@@ -138,7 +137,7 @@ impl Task {
                 let problem = self.used_up(problem, "is");
                 self.fail(problem);
             }
-            Err(Fate::Unknown(problem)) => {
+            Err(Outcome::Unknown(problem)) => {
                 let late = problem.code() == ErrorCode::UpstreamTimeout;
                 count_forward(&self.upstream.name, if late { "timeout" } else { "failed" });
                 let problem = if self.fenced { problem.and_unknown() } else { problem };
@@ -187,7 +186,7 @@ impl Task {
         (method, target, mut headers): (Method, Url, HeaderMap),
         body: Incoming,
         left: Duration,
-    ) -> Result<(reqwest::Response, Option<Sending>), Fate> {
+    ) -> Result<(reqwest::Response, Option<Sending>), Outcome> {
         let client = self.upstream.client(&method);
         let trouble = body.trouble();
         match body.length() {
@@ -211,9 +210,9 @@ impl Task {
             _ => runtime.within(left, answered).await,
         };
         match outcome {
-            None => Err(Fate::Unknown(self.late(self.unknown()))),
+            None => Err(Outcome::Unknown(self.late(self.unknown()))),
             Some(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                Err(Fate::Unknown(self.failed("it changed the protocol unasked")))
+                Err(Outcome::Unknown(self.failed("it changed the protocol unasked")))
             }
             Some(Ok(response)) => Ok((response, sending)),
             Some(Err(error)) => Err(self.judge(&error, &trouble)),
@@ -227,7 +226,7 @@ impl Task {
 
     /// What an error says about what was sent. Anything but a connection that never came about may have
     /// carried part of the request.
-    fn judge(&self, error: &reqwest::Error, trouble: &Trouble) -> Fate {
+    fn judge(&self, error: &reqwest::Error, trouble: &Trouble) -> Outcome {
         tracing::warn!(
             upstream = self.upstream.name,
             operation = self.operation.map(tracing::field::display),
@@ -236,11 +235,11 @@ impl Task {
         );
         if error.is_connect() || error.is_builder() {
             let why = "no connection to the upstream came about; nothing was forwarded";
-            return Fate::Unsent(Problem::new(ErrorCode::UpstreamUnreachable, why));
+            return Outcome::Unsent(Problem::new(ErrorCode::UpstreamUnreachable, why));
         }
         match trouble.take() {
-            Some(problem) => Fate::Unknown(problem),
-            None => Fate::Unknown(self.failed("the connection was lost")),
+            Some(problem) => Outcome::Unknown(problem),
+            None => Outcome::Unknown(self.failed("the connection was lost")),
         }
     }
 

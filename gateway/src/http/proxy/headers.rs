@@ -1,4 +1,5 @@
-//! Headers on their way through: what belongs to one connection stays there, what is ours is ours.
+//! Headers on their way through: those of one connection stay there, and those that only the gateway sets are
+//! removed.
 
 use std::net::SocketAddr;
 

@@ -1,13 +1,13 @@
 //! Upstreams: HTTP services that the gateway fronts as a fenced reverse proxy.
 //!
-//! They are named in the configuration and nowhere else: no request says where anything is sent.
+//! They are named in the configuration and nowhere else: no request can say where anything is sent.
 
 mod answer;
 mod body;
 mod caller;
-mod fate;
 mod forward;
 mod headers;
+mod outcome;
 mod path;
 
 use std::collections::BTreeMap;

@@ -48,9 +48,9 @@ pub struct Filter {
 /// List what was done
 ///
 /// Newest first: every grant, and everything that operators did, with their reasons, through whichever gateway.
-/// Entries are kept for ever.
+/// Entries are kept for ever; those of grants as long as `history_kept` says, if it is set.
 ///
-/// With `after` oldest first, to be followed: every entry once, whichever gateway wrote it, none skipped.
+/// With `after` oldest first, to be followed: every entry that is kept once, whichever gateway wrote it, none skipped.
 /// `next_cursor` is always there, also with no items. An entry comes within a second, and only once nothing before
 /// it is still to come. After a re-fence the same cursors go on: entries that were lost are not taken back, and their
 /// places in the order stay empty.

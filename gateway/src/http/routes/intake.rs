@@ -1,15 +1,15 @@
-//! The body of a commit: its list, then the bodies that it names, each into memory or into the blob
-//! store.
+//! Bodies that go into the blob store; and the body of a commit: its list, then the bodies that it names, each into
+//! memory or into the store.
 
 use axum::extract::Request;
+use bytes::Bytes;
 use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
 
-use super::puts::upload;
-use crate::engine::{CommitHead, PutBody, UploadHead};
+use crate::engine::{CommitHead, EngineError, PutBody, UploadHead, WriteFailure, upload_halves};
 use crate::http::budget::{Purse, Share};
 use crate::http::extract::{
-    Chunks as _, Described, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
+    Chunks, Described, Digests, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
     too_large,
 };
 use crate::http::peers::{Counted, Peer};
@@ -146,4 +146,62 @@ impl<'a> Bodies<'a> {
 
 fn malformed(why: &str) -> Problem {
     Problem::new(ErrorCode::BodyMalformed, format!("{why}; nothing was applied")).and_close()
+}
+
+/// What is told whose upload the engine refused.
+pub fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
+    Problem::from(failure.error)
+        .about(&head.resource)
+        .presented(head.token)
+        .of_operation(failure.operation)
+}
+
+/// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against the
+/// share of a peer.
+pub async fn upload(
+    app: &App,
+    head: &UploadHead,
+    (size, peer): (Option<u64>, Option<Peer>),
+    mut digests: Digests,
+    start: Bytes,
+    rest: &mut dyn Chunks,
+) -> Result<PutBody, Problem> {
+    let failed = |error: EngineError| {
+        Problem::from(error).about(&head.resource).presented(head.token).and_close()
+    };
+    let _share = app.room.uploads.take(peer, upload_halves(size)).ok_or_else(|| {
+        let why = "too many uploads from your address are under way; nothing was applied";
+        Problem::new(ErrorCode::Overloaded, why).and_close()
+    })?;
+    let begun = app.engine.begin_upload(head, size).await;
+    // A body of which much may still come is not waited for.
+    let mut upload = begun.map_err(|failure| refused(head, failure).and_close())?;
+    let max = app.limits.object_bytes_max;
+    let mut sent = 0;
+    // From here on they count among the uploads, which have room of their own: as they are they would keep
+    // their share of all bodies until a whole part is there.
+    let mut next = Some(Bytes::copy_from_slice(&start));
+    drop(start);
+    while let Some(bytes) = next {
+        sent += bytes.len() as u64;
+        if sent > max {
+            upload.give_up().await;
+            return Err(too_large(max).and_close());
+        }
+        digests.update(&bytes);
+        if let Err(error) = upload.push(bytes).await {
+            upload.give_up().await;
+            return Err(failed(error));
+        }
+        next = match rest.chunk().await {
+            Ok(bytes) => bytes,
+            Err(problem) => {
+                upload.give_up().await;
+                return Err(problem);
+            }
+        };
+    }
+    let uploaded = upload.finish().await.map_err(failed)?;
+    digests.check(&uploaded.sha256).map_err(Problem::and_close)?;
+    Ok(PutBody::Uploaded(uploaded))
 }

@@ -38,7 +38,7 @@ const RENEW_TOGETHER: usize = 64;
 /// `id` to be able to repeat the call: the same id gets the same lock and token.
 ///
 /// With `wait` the call stands in line, first in first out across all gateways, with one place for all
-/// of its resources: those that are free are kept for whoever is first in line and there.
+/// of its resources: those that become free are reserved for the first waiter that is still connected.
 #[utoipa::path(
     post, path = "/locks", operation_id = "acquireLock", tag = "locks",
     request_body = wire::AcquireRequest,

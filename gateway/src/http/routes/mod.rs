@@ -14,7 +14,6 @@ pub mod locks;
 pub mod objects;
 pub mod operations;
 pub mod operators;
-mod puts;
 pub mod rejections;
 pub mod resources;
 pub mod status;

@@ -34,8 +34,8 @@ pub async fn get(
         Some(record) => Ok(Json(views::operation(id, record))),
         None => Err(Problem::new(
             ErrorCode::OperationNotFound,
-            "the ledger has no record of this operation: it may still be under way, it was refused, or it \
-             went to an upstream of which no records are kept",
+            "the ledger has no record of this operation: it may still be under way, it was refused, it went \
+             to an upstream of which no records are kept, or it is older than the history that is kept",
         )),
     }
 }

@@ -84,7 +84,7 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;
     let fenced = match is_fenced(&parts.method) {
-        true => Some(wish(&app, &upstream, path, &parts)?),
+        true => Some(requested(&app, &upstream, path, &parts)?),
         false => None,
     };
     let target = upstream.target(path, parts.uri.query());
@@ -130,7 +130,12 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 }
 
 /// What the ledger has to admit.
-fn wish(app: &App, upstream: &Upstream, path: &str, parts: &Parts) -> Result<Forward, Problem> {
+fn requested(
+    app: &App,
+    upstream: &Upstream,
+    path: &str,
+    parts: &Parts,
+) -> Result<Forward, Problem> {
     let resource = upstream.resource(path).map_err(|why| path_invalid(&why))?;
     let token = fence_token(&parts.headers, app.requires_lock_id())?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;

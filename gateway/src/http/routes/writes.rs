@@ -1,19 +1,27 @@
 //! Fenced writes: putting and deleting objects, and deleting all of a resource.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use fence_core::ports::Applied;
 use fence_core::{EntityTag, ResourceName, Token, wire};
 
-use super::puts::Intake;
-use crate::engine::{UploadHead, Write, WriteEffect, WriteOutcome};
-use crate::http::extract::{Fenced, InObject, InResource, NoQuery, Payload, WriteHeaders};
-use crate::http::peers::Counted;
+use super::intake::{refused, upload};
+use crate::engine::{PutBody, UploadHead, Write, WriteEffect, WriteOutcome};
+use crate::http::extract::{
+    Digests, Fenced, Gathered, InObject, InResource, Incoming, NoQuery, Payload, WriteHeaders,
+    content_length, too_large,
+};
+use crate::http::peers::{Counted, Peer};
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ConditionParams, DeleteProblems, DigestParams, PutProblems, WriteParams};
 use crate::http::state::App;
+
+/// A body of at most so many bytes is read although nobody wants it.
+const IGNORED_MAX: u64 = 64 << 10;
 
 /// Put an object
 ///
@@ -77,6 +85,93 @@ pub async fn put(
         headers.insert(header::ETAG, text(tag));
     }
     Ok((status, headers, Json(written(outcome.applied))).into_response())
+}
+
+/// A put whose body has not been read.
+struct Intake<'a> {
+    app: &'a App,
+    head: UploadHead,
+    digests: Digests,
+    /// `Content-Length`, if there is one.
+    declared: Option<u64>,
+    /// Whether the client waits to be told that its body is wanted.
+    expects: bool,
+    /// Whose share it counts against.
+    peer: Option<Peer>,
+}
+
+impl<'a> Intake<'a> {
+    /// Looks at the headers of the body.
+    fn new(
+        app: &'a App,
+        head: UploadHead,
+        headers: &HeaderMap,
+        peer: Option<Peer>,
+    ) -> Result<Self, Problem> {
+        let declared = content_length(headers);
+        if declared.is_some_and(|length| length > app.limits.object_bytes_max) {
+            return Err(too_large(app.limits.object_bytes_max));
+        }
+        let expects = headers
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects, peer })
+    }
+
+    /// Reads the body.
+    ///
+    /// 1. What was refused for good before is refused again; a small body is let pass by, so that the next
+    ///    request finds its connection.
+    /// 2. Where the client waits for it, or much would come: a write that is refused for good is refused
+    ///    before a byte is read.
+    /// 3. What fits into the ledger is read into memory; what turns out not to goes on as step 4.
+    /// 4. The rest is uploaded.
+    async fn read(self, body: Body) -> Result<PutBody, Problem> {
+        let limits = &self.app.limits;
+        let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
+        let inline_max = limits.inline_bytes_max.min(object_max);
+        let large = self.declared.is_some_and(|length| length > inline_max as u64);
+        let again = Box::pin(self.app.engine.refuse_again(&self.head)).await;
+        if let Err(failure) = again {
+            let UploadHead { resource, key, token, .. } = &self.head;
+            let engine = &self.app.engine;
+            let beside = engine.beside_write(&failure.error, resource, Some(key), *token).await;
+            let problem = refused(&self.head, failure).beside(beside);
+            let small = self.declared.is_some_and(|length| length <= IGNORED_MAX);
+            if self.expects || !small {
+                return Err(problem.and_close());
+            }
+            let mut incoming = Incoming::new(body, limits, limits.body_timeout);
+            while incoming.next().await?.is_some() {}
+            return Err(problem);
+        }
+        if large {
+            let mut incoming = Incoming::new(body, limits, limits.upload_timeout);
+            incoming.upload(limits);
+            return self.upload(Bytes::new(), incoming).await;
+        }
+        if self.expects {
+            let early = Box::pin(self.app.engine.refuse_early(&self.head)).await;
+            early.map_err(|failure| refused(&self.head, failure).and_close())?;
+        }
+        let mut incoming = Incoming::new(body, limits, limits.body_timeout);
+        match incoming.gather(inline_max, self.app.room.bodies.of(self.peer)).await? {
+            Gathered::Whole(bytes) => {
+                self.digests.check_whole(&bytes)?;
+                Ok(PutBody::Inline(bytes))
+            }
+            Gathered::More(start) => {
+                incoming.upload(limits);
+                self.upload(start, incoming).await
+            }
+        }
+    }
+
+    async fn upload(self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
+        // Boxed, so that the future of a put with a small body stays small.
+        let Self { app, head, declared, digests, peer, .. } = self;
+        Box::pin(upload(app, &head, (declared, peer), digests, start, &mut incoming)).await
+    }
 }
 
 fn written(applied: Applied) -> wire::Written {

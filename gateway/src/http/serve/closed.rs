@@ -16,6 +16,8 @@ pub(in crate::http) enum Reason {
     SlowHead,
     /// An answer was not taken, or too slowly.
     SlowReader,
+    /// It was not secured, where it must be.
+    Handshake,
 }
 
 impl Reason {
@@ -26,6 +28,7 @@ impl Reason {
             Self::Heads => "heads",
             Self::SlowHead => "slow_head",
             Self::SlowReader => "slow_reader",
+            Self::Handshake => "handshake",
         }
     }
 }
@@ -36,11 +39,11 @@ pub(in crate::http) fn count_closed(reason: Reason) {
 }
 
 /// Tells the recorder what the metric means.
-pub fn describe() {
+pub(super) fn describe() {
     metrics::describe_counter!(
         CLOSED,
         "Connections closed by the gateway: one peer had its share of them (peer_share), no request came \
          (no_request), a head took too long (slow_head), heads took too much memory together \
-         (heads), or an answer was taken too slowly (slow_reader)"
+         (heads), an answer was taken too slowly (slow_reader), or TLS did not begin as it must (handshake)"
     );
 }

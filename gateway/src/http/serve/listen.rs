@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use crate::http::peers::Peer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -24,20 +26,49 @@ pub fn listen_on(address: SocketAddr, pending_max: usize) -> io::Result<TcpListe
     socket.listen(u32::try_from(pending_max).unwrap_or(u32::MAX))
 }
 
+/// A connection that has been accepted, and has not begun yet.
+pub trait Opening: Send + 'static {
+    /// What requests come on.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Begins it, within this time, in the turn of its peer if that is counted. `None` if that came to nothing.
+    fn open(
+        self,
+        counted: Option<Peer>,
+        limit: Duration,
+    ) -> impl Future<Output = Option<Self::Stream>> + Send;
+}
+
+impl Opening for TcpStream {
+    type Stream = Self;
+
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
+        Some(self)
+    }
+}
+
+impl Opening for UnixStream {
+    type Stream = Self;
+
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
+        Some(self)
+    }
+}
+
 /// Something that connections come from.
 pub trait Listen: Send {
     /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    type Accepted: Opening;
 
     /// The next connection, with the address of its peer and that of this machine which it came to, where there are
     /// such. May be dropped at any await.
     fn accept(
         &mut self,
-    ) -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>, Option<IpAddr>)>> + Send;
+    ) -> impl Future<Output = io::Result<(Self::Accepted, Option<SocketAddr>, Option<IpAddr>)>> + Send;
 }
 
 impl Listen for TcpListener {
-    type Stream = TcpStream;
+    type Accepted = TcpStream;
 
     async fn accept(&mut self) -> io::Result<(TcpStream, Option<SocketAddr>, Option<IpAddr>)> {
         let (stream, peer) = Self::accept(self).await?;
@@ -51,7 +82,7 @@ impl Listen for TcpListener {
 }
 
 impl Listen for UnixListener {
-    type Stream = UnixStream;
+    type Accepted = UnixStream;
 
     async fn accept(&mut self) -> io::Result<(UnixStream, Option<SocketAddr>, Option<IpAddr>)> {
         let (stream, _) = Self::accept(self).await?;
@@ -61,8 +92,6 @@ impl Listen for UnixListener {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::future::try_join_all;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

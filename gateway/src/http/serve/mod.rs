@@ -36,10 +36,18 @@ use super::tap::{Heads, InFlight, Patience, Shared, Tap, lone_answer};
 
 mod closed;
 mod listen;
+mod tls;
 
-pub use closed::describe;
 pub(super) use closed::{Reason, count_closed};
+use listen::Opening;
 pub use listen::{Listen, listen_on};
+pub use tls::{ClientFiles, Secured, Tls, TlsFiles};
+
+/// Tells the recorder what the metrics of connections mean.
+pub fn describe() {
+    closed::describe();
+    tls::describe();
+}
 
 /// The ends of the connection that a request came on, as far as it tells.
 #[derive(Debug, Clone, Copy)]
@@ -117,13 +125,19 @@ pub async fn serve<L: Listen>(
     hard: CancellationToken,
 ) -> io::Result<()> {
     let connections = TaskTracker::new();
-    while let Some((stream, ends, held)) = next(&mut listener, &door, &soft, &hard).await {
-        let connection = Connection::new(stream, ends, Arc::clone(&door));
-        let (soft, hard) = (soft.clone(), hard.clone());
+    while let Some((accepted, ends, held)) = next(&mut listener, &door, &soft, &hard).await {
+        let (door, soft, hard) = (Arc::clone(&door), soft.clone(), hard.clone());
         connections.spawn(async move {
             let _held = held;
+            let opened = tokio::select! {
+                biased;
+                opened = accepted.open(ends.counted, door.limits.head_timeout) => opened,
+                // It has no request yet.
+                () = soft.cancelled() => None,
+            };
+            let Some(stream) = opened else { return };
             tokio::select! {
-                () = connection.run(soft) => {}
+                () = Connection::new(stream, ends, door).run(soft) => {}
                 () = hard.cancelled() => {}
             }
         });
@@ -143,7 +157,7 @@ async fn next<L: Listen>(
     door: &Door,
     soft: &CancellationToken,
     hard: &CancellationToken,
-) -> Option<(L::Stream, Ends, (OwnedSemaphorePermit, Held))> {
+) -> Option<(L::Accepted, Ends, (OwnedSemaphorePermit, Held))> {
     let accept = async {
         // INVARIANT: nobody closes the semaphore.
         let permit = Arc::clone(&door.room).acquire_owned().await.expect("the semaphore is open");

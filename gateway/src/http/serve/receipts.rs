@@ -1,4 +1,4 @@
-//! When an answer counts as delivered, on real sockets.
+//! When an answer counts as delivered: tested on real sockets.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -8,8 +8,16 @@ use tokio::sync::mpsc;
 /// Connections that a test hands in.
 struct HandedIn(mpsc::UnboundedReceiver<(DuplexStream, Option<SocketAddr>)>);
 
+impl Opening for DuplexStream {
+    type Stream = Self;
+
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
+        Some(self)
+    }
+}
+
 impl Listen for HandedIn {
-    type Stream = DuplexStream;
+    type Accepted = DuplexStream;
 
     async fn accept(&mut self) -> io::Result<(DuplexStream, Option<SocketAddr>, Option<IpAddr>)> {
         match self.0.recv().await {

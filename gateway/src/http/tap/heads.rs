@@ -1,5 +1,5 @@
-//! What heads that have not ended may take of memory. Each has a little for nothing; what goes beyond that comes from
-//! a budget of all connections of a door.
+//! How much memory heads that have not ended may take. Each head gets a little without asking; what it needs
+//! beyond that comes from a budget that all connections of a door share.
 
 use crate::http::budget::{Budget, Share};
 use crate::http::peers::Peer;

@@ -11,13 +11,14 @@ mod watcher;
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::response::IntoResponse;
 use fence_core::ErrorCode;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -107,12 +108,12 @@ impl Shared {
 
     /// The answer of this receipt is delivered once hyper flushes the stream.
     pub(super) fn deliver_at_flush(&self, receipt: Receipt) {
-        self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);
+        self.receipts.lock().push(receipt);
     }
 
     /// The receipts of answers that are not written out.
     pub(super) fn take_receipts(&self) -> Vec<Receipt> {
-        std::mem::take(&mut *self.receipts.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.receipts.lock())
     }
 
     fn idle(&self) -> bool {

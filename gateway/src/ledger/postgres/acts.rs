@@ -1,5 +1,6 @@
-//! The acts of this binary, as functions of a schema of their own: `schema/postgres/acts`, applied whole. Gateways of
-//! two versions so work beside each other on one ledger, each with its own, until the older ones are retired.
+//! The acts of this binary, as functions of a schema of their own: `schema/postgres/acts`, applied whole. So
+//! gateways of two versions work beside each other on one ledger, each with acts of its own, until the older
+//! acts are retired.
 
 use sha2::{Digest as _, Sha256};
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
@@ -15,7 +16,7 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 19] = [
+const FILES: [&str; 21] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
@@ -25,6 +26,7 @@ const FILES: [&str; 19] = [
     include_str!("../../../../schema/postgres/acts/renew.sql"),
     include_str!("../../../../schema/postgres/acts/release.sql"),
     include_str!("../../../../schema/postgres/acts/break.sql"),
+    include_str!("../../../../schema/postgres/acts/writing.sql"),
     include_str!("../../../../schema/postgres/acts/write.sql"),
     include_str!("../../../../schema/postgres/acts/blobs.sql"),
     include_str!("../../../../schema/postgres/acts/upstreams.sql"),
@@ -33,6 +35,7 @@ const FILES: [&str; 19] = [
     include_str!("../../../../schema/postgres/acts/records.sql"),
     include_str!("../../../../schema/postgres/acts/epochs.sql"),
     include_str!("../../../../schema/postgres/acts/disasters.sql"),
+    include_str!("../../../../schema/postgres/acts/history.sql"),
     include_str!("../../../../schema/postgres/acts/sweep.sql"),
     include_str!("../../../../schema/postgres/acts/shared.sql"),
 ];

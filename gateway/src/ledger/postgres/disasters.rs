@@ -79,8 +79,8 @@ struct PlaceRow {
     agreed: String,
 }
 
-/// Where the ledger stands. On the way this gateway forgets what it held against the ledger, if that
-/// was re-fenced since; if not, and it could not tell the others yet, it tells them.
+/// Where the ledger stands. If the ledger was re-fenced since, this gateway also forgets what it knew against
+/// it. If it was not, and the gateway could not tell the others yet what it knows, it tells them.
 pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
     let mut session = sessions.take().await?;
     let before = session.line;

@@ -83,6 +83,7 @@ pub(super) async fn events(
              SELECT e.number, e.operation, e.resource FROM fencegate.events e
              WHERE e.number > $2 AND e.number <= $2 + $3 ORDER BY e.number)
          SELECT m.generation AS last_generation, m.number AS last_number,
+                (SELECT h.events FROM fencegate.history h) AS gone,
                 (SELECT min(r.number) FROM fencegate.events_rewound r WHERE r.generation > $1)
                     AS rewound,
                 p.number AS event, o.*, fencegate.micros(o.committed_at) AS committed_us
@@ -104,6 +105,7 @@ pub(super) async fn events(
         generation: first.try_get("last_generation").map_err(unreadable)?,
         number: first.try_get("last_number").map_err(unreadable)?,
     };
+    let gone = first.try_get("gone").map_err(unreadable)?;
     let rewound = first.try_get("rewound").map_err(unreadable)?;
     let mut events = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -113,5 +115,5 @@ pub(super) async fn events(
             events.push((number, operation.applied()?));
         }
     }
-    Ok(EventsPage { last, rewound, events })
+    Ok(EventsPage { last, gone, rewound, events })
 }

@@ -436,5 +436,15 @@ pub(super) async fn sweep(sessions: &Sessions, retention: &Retention) -> Result<
     let answer = sessions.answer(call).await;
     // What a pass did not do, the next one does.
     let rows = sessions.settle_act(session, answer).await.map_err(harmless)?;
-    Ok(rows.map_or(0, i64::unsigned_abs))
+    let swept = rows.map_or(0, i64::unsigned_abs);
+    let Some(history) = retention.history else { return Ok(swept) };
+    let mut session = sessions.take_for_act().await?;
+    let call = sqlx::query_scalar::<_, i64>(concat!("SELECT ", acts!(), ".prune($1, $2, $3)"))
+        .bind(session.seen)
+        .bind(seconds(history))
+        .bind(retention.rows_per_pass)
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let rows = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    Ok(swept + rows.map_or(0, i64::unsigned_abs))
 }

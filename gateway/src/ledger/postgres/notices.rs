@@ -4,8 +4,8 @@
 //!
 //! The driver hands warnings to `tracing` and to nobody else, without their SQLSTATE, in the language of the
 //! server, while it polls the call whose session they came on. So a layer of our own, which no log filter
-//! reaches, tells the call; and every warning counts. There is none that an act causes otherwise, but two that
-//! say nothing of the commit, which are known by their words.
+//! reaches, tells the call; and every warning counts. Acts cause no other warnings, except for two that say
+//! nothing about the commit, which are known by their words.
 
 use std::cell::RefCell;
 use std::fmt::Debug;

@@ -69,7 +69,7 @@ const OTHERS: (&str, &str) = (
 fn listing(filter: &AuditFilter) -> QueryBuilder<Postgres> {
     let tables = match filter.action {
         None => &[GRANTS, OTHERS][..],
-        Some(AuditAction::Grant | AuditAction::Transfer | AuditAction::Fence) => &[GRANTS],
+        Some(action) if action.is_of_grant() => &[GRANTS],
         Some(_) => &[OTHERS],
     };
     let order = if filter.between.is_some() { "" } else { " DESC" };

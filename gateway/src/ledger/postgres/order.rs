@@ -59,13 +59,24 @@ impl PgLedger {
                     let disorder = Disorder::OlderToken;
                     falls.push(Fall { resource: resource.clone(), version, disorder });
                 }
-                if goes_on && version != last.1 + 1 {
+                if goes_on && version != last.1 + 1 && self.is_kept(&last.0, last.1).await? {
                     let disorder = Disorder::LeavesOut;
                     falls.push(Fall { resource: resource.clone(), version, disorder });
                 }
                 last = (resource, version, highest.max(token));
             }
         }
+    }
+
+    /// Whether this version is still there. History goes from the first version on: if it is, nothing behind it was let
+    /// go since it was read.
+    async fn is_kept(&self, resource: &str, version: i64) -> Result<bool, LedgerError> {
+        let query = sqlx::query_scalar::<_, bool>(
+            "SELECT EXISTS (SELECT FROM fencegate.operations WHERE resource = $1 AND version = $2)",
+        )
+        .bind(resource)
+        .bind(version);
+        fetch_anyway!(self.sessions, fetch_one, query)
     }
 
     /// The roles besides this one that may create functions in schema `public`; the gateway does not look

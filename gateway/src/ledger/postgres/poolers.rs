@@ -1,8 +1,9 @@
 //! Poolers between the gateway and Postgres.
 //!
-//! One that gives each transaction to whichever session is free takes away what a session is prepared with: whether
-//! its commits wait for the disk, its limits of time, its statements. It is refused where it is seen: when a session
-//! begins, and in each act, which finds out whether the session is one that was prepared (`acts.assert_session`).
+//! A pooler that gives each transaction to whichever session is free takes away what a session is prepared with:
+//! whether its commits wait for the disk, its limits of time, its statements. Such a pooler is refused where it is
+//! noticed: when a session begins, and in each act, which finds out whether the session is one that was prepared
+//! (`acts.assert_session`).
 
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _};

@@ -90,11 +90,13 @@ impl ObjectRow {
     }
 }
 
-/// The version of the resource `r`: that of its newest operation; none without a fence.
+/// The version of the resource `r`: that of its newest operation; none without a fence. It is not below that of the
+/// object `b`: the search ends there, and need not read a page of the index.
 macro_rules! resource_version {
     () => {
         "coalesce((SELECT o.version FROM fencegate.operations o
-                   WHERE o.resource = r.resource AND o.version > 0 ORDER BY o.version DESC LIMIT 1),
+                   WHERE o.resource = r.resource AND o.version >= coalesce(b.version, 1)
+                   ORDER BY o.version DESC LIMIT 1),
                   (SELECT 0 FROM fencegate.fences f WHERE f.resource = r.resource AND f.hold <> 'none'))
              AS resource_version"
     };
@@ -133,8 +135,8 @@ pub(super) async fn read(
     rows.into_iter().map(verdict).collect()
 }
 
-/// Objects as some version wrote them, or as they are. Of a version that a re-fence made possible twice,
-/// the newer one.
+/// Objects as some version wrote them, or as they are. If a re-fence made a version possible twice, the newer
+/// one.
 const VERSIONS: &str = concat!(
     "SELECT r.i, ",
     resource_version!(),

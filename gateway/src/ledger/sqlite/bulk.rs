@@ -1,4 +1,4 @@
-//! Many rows on one way: each statement that is sent by itself is a way to the thread of the connection
+//! Sends many rows in one trip: each statement that is sent by itself is a trip to the thread of the connection
 //! and back, and waits there in line behind whatever else the gateway is doing.
 
 use sqlx::sqlite::SqliteArguments;

@@ -1,6 +1,6 @@
-//! What the disk has. After a sync that failed, the system goes on showing what was written, takes it for
+//! What the disk has. After a sync that failed, the system goes on showing what was written, considers it
 //! stored, and never writes it again by itself; the next sync succeeds all the same. So only what was synced
-//! without an error counts, and whoever cannot know that writes it again.
+//! without an error counts, and whoever cannot know whether it was writes it again.
 //!
 //! The rest follows from three rules:
 //! 1. Nothing is written behind what the disk may not have: [`write_log_again`], [`fold_log_whole`].

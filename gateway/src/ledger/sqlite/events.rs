@@ -30,6 +30,7 @@ pub(super) fn append(script: &mut Script, rows: &Rows) {
 struct HeadColumns {
     last_generation: i64,
     last_number: i64,
+    gone: i64,
     rewound: Option<i64>,
 }
 
@@ -75,28 +76,28 @@ impl SqliteLedger {
         Ok(EventsHead { last: self.keep(reader, head)?.last(), whole: true })
     }
 
-    /// The head is read first: what comes in between is only more.
+    /// The head is read last: it then says of all events that are missing that they were let go.
     pub(super) async fn list_events(
         &self,
         after: EventCursor,
         limit: i64,
     ) -> Result<EventsPage, LedgerError> {
         self.with_reader(async |reader| {
-            let head = head(reader, after.generation).await.map_err(rolled_back)?;
             let rows: Vec<EventColumns> = sqlx::query_as(
                 "SELECT e.number, o.* FROM events e JOIN operations o
                      ON o.id = e.operation AND (e.resource IS NULL OR o.resource = e.resource)
-                 WHERE e.number > ?1 AND e.number <= ?2 ORDER BY e.number LIMIT ?3",
+                 WHERE e.number > ?1 ORDER BY e.number LIMIT ?2",
             )
             .bind(after.number)
-            .bind(head.last_number)
             .bind(limit)
-            .fetch_all(reader)
+            .fetch_all(&mut *reader)
             .await
             .map_err(rolled_back)?;
+            let head = head(reader, after.generation).await.map_err(rolled_back)?;
             let event = |row: EventColumns| Ok((row.number, row.operation.applied()?));
             Ok(EventsPage {
                 last: head.last(),
+                gone: head.gone,
                 rewound: head.rewound,
                 events: rows.into_iter().map(event).collect::<Result<_, LedgerError>>()?,
             })
@@ -111,9 +112,10 @@ async fn head(
 ) -> Result<HeadColumns, sqlx::Error> {
     sqlx::query_as(
         "SELECT g.generation AS last_generation,
-                (SELECT coalesce(max(number), 0) FROM events) AS last_number,
+                max(h.events, (SELECT coalesce(max(number), 0) FROM events)) AS last_number,
+                h.events AS gone,
                 (SELECT min(r.number) FROM events_rewound r WHERE r.generation > ?1) AS rewound
-         FROM guard g",
+         FROM guard g CROSS JOIN history h",
     )
     .bind(generation)
     .fetch_one(connection)

@@ -1,4 +1,4 @@
-//! Loads the rows that an act needs. What is not there, is not in the ledger.
+//! Loads the rows that an act needs. A row that is not found is not in the ledger.
 //!
 //! In rounds, each one statement that answers with one row of JSON lists: a row on its way through the
 //! thread of the connection costs more than what SQLite does for it.
@@ -42,11 +42,14 @@ pub(super) struct Round {
     pub(super) intents: BTreeSet<BlobId>,
 }
 
+/// Of grants the oldest of the resource comes along, which tells what history has let go; the numbers of those are taken
+/// for granted.
+///
 /// Pairs are looked up by a number as a number: a STRICT integer column compares with nothing else.
 /// Those buried come by position, so that their ids need not be read back.
 ///
 /// Of an act, the first round also begins the transaction.
-const ROUND: &str = "SELECT g.*,
+const ROUND: &str = "SELECT g.*, h.token AS let_go,
     (SELECT json_group_array(json_array(f.resource, f.token, f.lock_id, f.owner, f.hold, f.ttl_ms,
                 f.deadline_ms, f.acquired_at, f.renewed_at, f.break_due, f.frozen, f.protected,
                 f.version, f.last_seq, f.objects, f.grants, f.fence_order, f.live_token))
@@ -57,7 +60,8 @@ const ROUND: &str = "SELECT g.*,
     (SELECT json_group_array(json_array(a.resource, a.token, a.lock_id, a.owner, a.ordinal,
                 a.superseded_by, a.superseded_at))
      FROM json_each(?3) n CROSS JOIN grants a
-         ON a.resource = n.value ->> 0 AND a.token = n.value ->> 1) AS grants,
+         ON a.resource = n.value ->> 0 AND a.token IN (
+             n.value ->> 1, (SELECT min(b.token) FROM grants b WHERE b.resource = n.value ->> 0))) AS grants,
     (SELECT json_group_array(json_array(n.key, b.buried_at))
      FROM json_each(?4) n CROSS JOIN buried b
          ON b.kind = n.value ->> 0 AND b.id = n.value ->> 1) AS buried,
@@ -73,9 +77,10 @@ const ROUND: &str = "SELECT g.*,
          ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1) AS objects,
     (SELECT json_group_array(json_array(i.blob, i.begun_at, i.handle))
      FROM json_each(?8) n CROSS JOIN blob_intents i ON i.blob = n.value) AS intents,
-    (SELECT json_group_array(a.token)
-     FROM json_each(?9) n CROSS JOIN grants a ON a.token = g.base + n.value) AS granted
-    FROM guard g";
+    (SELECT json_group_array(g.base + n.value) FROM json_each(?9) n
+     WHERE g.base + n.value BETWEEN 1 AND h.token
+        OR EXISTS (SELECT 1 FROM grants a WHERE a.token = g.base + n.value)) AS granted
+    FROM guard g CROSS JOIN history h";
 
 impl Round {
     async fn ask(
@@ -141,6 +146,7 @@ impl Round {
     ) -> Result<(Rows, Vec<OperationId>), LedgerError> {
         let answer = self.ask(connection, statement).await?;
         let mut rows = Rows::new(GuardColumns::from_row(&answer).map_err(rolled_back)?.guard()?);
+        rows.let_go = answer.try_get("let_go").map_err(rolled_back)?;
         let operations = self.take(&answer, &mut rows)?;
         Ok((rows, operations))
     }

@@ -1,9 +1,9 @@
 //! The ledger on SQLite: one writer, the acts of fence-core on the rows that a batch touches.
 //!
-//! An act is one `BEGIN IMMEDIATE`: nobody else writes between its first read and its commit. Rows
-//! are loaded, the acts run on them in memory, and what they changed is stored. A failed `COMMIT`
-//! leaves open whether it took effect: the answer is unknown, and the connection is opened anew. After
-//! an input/output error nothing is: the ledger stops, see [`disk`].
+//! An act is one `BEGIN IMMEDIATE`: nobody else writes between its first read and its commit. Rows are loaded,
+//! the acts run on them in memory, and what they changed is stored. A failed `COMMIT` leaves open whether it
+//! took effect: the answer is unknown, and the connection is opened anew. After an input/output error no
+//! connection is opened any more: the ledger stops, see [`disk`].
 
 mod audit;
 mod bulk;
@@ -13,6 +13,7 @@ mod disasters;
 mod disk;
 mod events;
 mod file;
+mod history;
 mod load;
 mod needs;
 mod open;

@@ -14,7 +14,7 @@ use super::tables;
 /// of the journal: objects that were wiped before those put since, operations before the fences whose versions
 /// they explain. `before` has the fences as they were loaded.
 ///
-/// Of what an act changes most, all rows of a table go together, and all of it on one way.
+/// For the tables that acts change most, all rows of a table are stored together, and all tables in one trip.
 pub(super) async fn store(
     connection: &mut SqliteConnection,
     rows: &Rows,
@@ -215,6 +215,9 @@ pub(super) async fn prune(
             .execute(&mut *connection)
             .await?;
         removed += done.rows_affected();
+    }
+    if let Some(kept) = retention.history {
+        removed += super::history::prune(connection, before(kept), retention.rows_per_pass).await?;
     }
     Ok(removed)
 }

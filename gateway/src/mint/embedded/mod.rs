@@ -7,11 +7,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
 use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -159,7 +160,7 @@ impl EmbeddedMint {
 impl Counter {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state changes only after the file did, in one assignment, so a panic leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The next numbers, with a write to the file if the block does not have as many.
@@ -224,7 +225,7 @@ impl State {
         self.saved.reserved_until - self.last
     }
 
-    /// Takes the next numbers, of which there are as many.
+    /// Takes the next `count` numbers; so many must be left.
     fn take(&mut self, count: i64) -> Vec<i64> {
         let first = self.last + 1;
         self.last += count;
@@ -295,7 +296,7 @@ impl Mint for EmbeddedMint {
         let count = i64::try_from(items.len())
             .map_err(|_| MintError::Unavailable("too many grants at once".into()))?;
         // 1. From memory, if the block has enough left and no thread is writing the file.
-        if let Ok(mut state) = self.counter.state.try_lock() {
+        if let Some(mut state) = self.counter.state.try_lock() {
             state.expect(nonce)?;
             if state.left() >= count {
                 return Ok(state.take(count));

@@ -94,10 +94,10 @@ async fn concurrent_calls_get_distinct_rising_numbers() {
         tasks.spawn(async move {
             let mut numbers = Vec::new();
             for _ in 0..2000 {
-                let before = *ended.lock().unwrap();
+                let before = *ended.lock();
                 let number = next(&mint).await.unwrap();
                 assert!(number > before, "{number} after {before}");
-                let mut ended = ended.lock().unwrap();
+                let mut ended = ended.lock();
                 *ended = number.max(*ended);
                 numbers.push(number);
             }

@@ -62,6 +62,7 @@ fn retention() -> Retention {
         keys: KEPT,
         ended_locks: KEPT,
         buried: KEPT,
+        history: None,
         rejections_max: 100,
         rows_per_pass: 100,
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::OperationId;
 use fence_core::ports::{Clock, Ids, Runtime, Spawn, Task};
-use fence_core::{LockId, OperationId};
 use futures::poll;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
@@ -100,8 +100,8 @@ impl Counted {
 }
 
 impl Ids for Counted {
-    fn lock(&self) -> LockId {
-        LockId(self.next(0xaaaa_aaaa))
+    fn uuid(&self) -> Uuid {
+        self.next(0xaaaa_aaaa)
     }
 
     fn operation(&self) -> OperationId {

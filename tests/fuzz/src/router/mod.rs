@@ -173,6 +173,7 @@ fn settings() -> Settings {
             keys: LONG,
             ended_locks: LONG,
             buried: LONG,
+            history: None,
             rejections_max: 100,
             rows_per_pass: 100,
         },

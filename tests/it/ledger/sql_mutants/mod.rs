@@ -7,6 +7,7 @@ mod blobs;
 mod commits;
 mod events;
 mod guards;
+mod history;
 mod locks;
 mod upstreams;
 mod writes;
@@ -58,7 +59,7 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 8] = [
+const THEMES: [(&str, &[Mutant]); 9] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
@@ -66,6 +67,7 @@ const THEMES: [(&str, &[Mutant]); 8] = [
     ("adoptions", adoptions::MUTANTS),
     ("drained upstreams", upstreams::MUTANTS),
     ("events", events::MUTANTS),
+    ("history", history::MUTANTS),
     ("blobs", blobs::MUTANTS),
 ];
 

@@ -3,7 +3,7 @@
 //! on one resource.
 //!
 //! A gateway reads the epoch, mints and seals in three steps; a new epoch and a re-fence take four
-//! (`engine/epochs.rs`, `engine/refencing.rs`). Between any two of them any gateway may stop for a while, or
+//! (`engine/disasters/epochs.rs`, `engine/disasters/refencing.rs`). Between any two of them any gateway may stop for a while, or
 //! for ever, and anything else may happen. A gateway may begin a new epoch without cause, too.
 //!
 //! A write is nothing but a token here, and any token that was ever given out may arrive at any time, as often

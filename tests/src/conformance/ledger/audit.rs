@@ -132,6 +132,7 @@ pub async fn a_due_break_is_audited_once_by_whoever_acts(ledger: &dyn Ledger) {
         keys: keep,
         ended_locks: keep,
         buried: keep,
+        history: None,
         rejections_max: 10,
         rows_per_pass: 100,
     };
@@ -239,6 +240,7 @@ pub async fn the_audit_only_grows(ledger: &dyn Ledger, operator: &Operator) {
         keys: nothing,
         ended_locks: nothing,
         buried: nothing,
+        history: None,
         rejections_max: 0,
         rows_per_pass: 1000,
     };

@@ -42,21 +42,57 @@ pub async fn a_fence_is_never_renamed(ledger: &dyn Ledger, operator: &Operator) 
 pub async fn a_version_without_an_operation_is_refused(ledger: &dyn Ledger, operator: &Operator) {
     let ann = held(ledger, "r", 10).await;
     apply(ledger, put(&ann, "k", "a")).await;
-    let (changes, wanted) = match operator {
-        Operator::Sqlite(_) => (
-            ["UPDATE fences SET version = 2", "UPDATE fences SET version = 1000"],
-            "a version rises by one per operation",
-        ),
-        Operator::Postgres(_) => (
-            ["UPDATE operations SET version = 2", "DELETE FROM operations"],
-            "rows of operations are never changed or removed",
-        ),
+    let rises_by_one = "a version rises by one per operation";
+    let refused = match operator {
+        Operator::Sqlite(_) => [
+            ("UPDATE fences SET version = 2", rises_by_one),
+            ("UPDATE fences SET version = 1000", rises_by_one),
+        ],
+        Operator::Postgres(_) => [
+            ("UPDATE operations SET version = 2", "rows of operations are never changed"),
+            (
+                "DELETE FROM operations",
+                "the newest row of a resource in operations is never removed",
+            ),
+        ],
     };
-    for change in changes {
+    for (change, wanted) in refused {
         let why = operator.refusal(change).await;
         assert!(why.contains(wanted), "{why}");
     }
     assert_eq!(apply(ledger, put(&ann, "k", "b")).await.version, Some(2));
+}
+
+/// An operation is there, but not those between. On Postgres `scrub` finds that.
+pub async fn a_version_that_leaps_over_operations_is_refused(
+    ledger: &dyn Ledger,
+    operator: &Operator,
+) {
+    let ann = held(ledger, "r", 10).await;
+    apply(ledger, put(&ann, "k", "a")).await;
+    operator
+        .execute(
+            "INSERT INTO operations (id, resource, version, kind, generation, created, size, owner, committed_at)
+             VALUES ('x', 'r', 3, 'delete_all', 0, 0, 0, 'o', 0)",
+        )
+        .await;
+    let why = operator.refusal("UPDATE fences SET version = 3").await;
+    assert!(why.contains("a version rises by one per operation"), "{why}");
+}
+
+/// History may go, the newest of it may not: its version and its token must never come again.
+pub async fn the_newest_is_never_removed(ledger: &dyn Ledger, operator: &Operator) {
+    let (_, bob) = succession(ledger, "r").await;
+    apply(ledger, put(&bob, "k", "a")).await;
+    apply(ledger, put(&bob, "k", "b")).await;
+    for (table, column) in [("grants", "token"), ("operations", "version")] {
+        let newest = format!("{column} = (SELECT max({column}) FROM {table})");
+        let why = operator.refusal(&format!("DELETE FROM {table} WHERE {newest}")).await;
+        assert!(why.contains("newest"), "{table}: {why}");
+        assert!(why.contains("never removed"), "{table}: {why}");
+        operator.execute(&format!("DELETE FROM {table} WHERE NOT {newest}")).await;
+    }
+    assert_eq!(apply(ledger, put(&bob, "k", "c")).await.version, Some(3));
 }
 
 /// Whatever fails while rows are stored: the act is rolled back, definitely, and the next one is decided.

@@ -83,6 +83,7 @@ pub async fn a_due_break_is_stored_by_whoever_acts(ledger: &dyn Ledger) {
         keys: keep,
         ended_locks: keep,
         buried: keep,
+        history: None,
         rejections_max: 10,
         rows_per_pass: 100,
     };

@@ -362,6 +362,7 @@ fn keep(keys: Duration) -> Retention {
         keys,
         ended_locks: Duration::from_secs(60),
         buried: Duration::ZERO,
+        history: None,
         rejections_max: 9,
         rows_per_pass: 9,
     }

@@ -357,6 +357,8 @@ impl Mover {
             keys: keep(),
             ended_locks: keep(),
             buried: keep(),
+            // How far a pass comes depends on the order of events of one moment, which differs.
+            history: None,
             rejections_max: 10,
             rows_per_pass: 1000,
         }

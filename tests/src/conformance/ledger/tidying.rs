@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    CommitItem, CommitVerdict, IdempotencyKey, Ledger, OperationRecord, Rejection, RejectionFilter,
-    ReleaseVerdict, RenewVerdict, Retention, WriteItem, WriteVerdict,
+    AuditFilter, CommitItem, CommitVerdict, EventCursor, EventsPage, IdempotencyKey, Ledger,
+    OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict, Retention,
+    SealVerdict, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Token};
 use uuid::Uuid;
@@ -20,6 +21,7 @@ fn keep_all() -> Retention {
         keys: KEEP,
         ended_locks: KEEP,
         buried: KEEP,
+        history: Some(KEEP),
         rejections_max: 1000,
         rows_per_pass: 1000,
     }
@@ -162,6 +164,132 @@ pub async fn a_sweep_removes_buried_ids(ledger: &dyn Ledger) {
     assert_eq!(sweep(ledger, retention).await, 2);
     assert_eq!(ledger.operation(item.operation).await.expect("read"), None);
     assert_eq!(renew_one(ledger, unknown).await, RenewVerdict::NotFound);
+}
+
+const ALL_HISTORY: Option<Duration> = Some(Duration::ZERO);
+
+async fn versions(ledger: &dyn Ledger, resource: &str) -> Vec<Option<i64>> {
+    let filter = VersionsFilter { limit: 100, ..VersionsFilter::default() };
+    let listed = ledger.versions(&name(resource), filter).await.expect("the history is read");
+    listed.into_iter().map(|applied| applied.version).collect()
+}
+
+async fn events(ledger: &dyn Ledger, number: i64) -> EventsPage {
+    ledger.number_events().await.expect("a step");
+    ledger.events(EventCursor { generation: 0, number }, 100).await.expect("events are read")
+}
+
+async fn grants(ledger: &dyn Ledger, resource: &str) -> Vec<Option<Token>> {
+    let filter =
+        AuditFilter { resource: Some(name(resource)), limit: 100, ..AuditFilter::default() };
+    let listed = ledger.audit(filter).await.expect("the audit is read");
+    listed.into_iter().map(|(_, entry)| entry.token).collect()
+}
+
+/// Versions and tags go on, as often as everything is let go; whoever reads the feed behind its beginning is told so.
+pub async fn history_goes_but_for_the_newest(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let first = apply(ledger, put(&ann, "a", "1")).await;
+    apply(ledger, put(&ann, "b", "1")).await;
+    let empty = apply(ledger, delete(&ann, "nothing")).await;
+    let other = held(ledger, "other", 11).await;
+    apply(ledger, put(&other, "k", "x")).await;
+    release_one(ledger, ann.lock).await;
+    let ben = held(ledger, "r", 20).await;
+    let newest = apply(ledger, put(&ben, "a", "2")).await;
+    assert_eq!(events(ledger, 0).await.events.len(), 4);
+
+    let retention = Retention { history: ALL_HISTORY, ..keep_all() };
+    // Four events, two versions, one operation without, one grant.
+    assert_eq!(sweep(ledger, retention.clone()).await, 8);
+    assert_eq!(versions(ledger, "r").await, [Some(3)]);
+    assert_eq!(versions(ledger, "other").await, [Some(1)]);
+    assert_eq!(grants(ledger, "r").await, [Some(token(20))]);
+    assert_eq!(grants(ledger, "other").await, [Some(token(11))]);
+    for gone in [first, empty] {
+        assert_eq!(ledger.operation(gone.operation).await.expect("read"), None);
+    }
+    assert!(ledger.operation(newest.operation).await.expect("read").is_some());
+    let page = events(ledger, 4).await;
+    assert_eq!((page.gone, page.last.number, page.events.len()), (4, 4, 0));
+    assert_eq!(page.void(EventCursor { generation: 0, number: 3 }), Some(page.last));
+    assert_eq!(page.void(page.last), None);
+    assert_eq!(sweep(ledger, retention.clone()).await, 0);
+
+    for version in 4..7 {
+        let next = apply(ledger, put(&ben, "a", "next")).await;
+        assert_eq!((next.version, next.generation), (Some(version), 0));
+        let page = events(ledger, version).await;
+        let numbers: Vec<_> = page.events.iter().map(|(number, _)| *number).collect();
+        assert_eq!((page.gone, numbers), (version, vec![version + 1]));
+        assert_eq!(sweep(ledger, retention.clone()).await, 2);
+        assert_eq!(versions(ledger, "r").await, [Some(version)]);
+        assert_eq!(look(ledger, "r", "a").await.object.expect("there").tag, tag(version));
+    }
+    assert_eq!(text(ledger, "r", "b").await.as_deref(), Some("1"));
+    assert_eq!(counts(ledger, "r").await, (6, 2));
+}
+
+/// What is not older than it has to be kept, nobody lets go; nor anything where history is kept for ever.
+pub async fn young_history_stays(ledger: &dyn Ledger) {
+    let (ann, ben) = succession(ledger, "r").await;
+    apply(ledger, put(&ben, "k", "1")).await;
+    apply(ledger, put(&ben, "k", "2")).await;
+    events(ledger, 0).await;
+    for history in [Some(KEEP), None] {
+        assert_eq!(sweep(ledger, Retention { history, ..keep_all() }).await, 0);
+    }
+    assert_eq!(versions(ledger, "r").await, [Some(2), Some(1)]);
+    assert_eq!(grants(ledger, "r").await, [Some(ben.token), Some(ann.token)]);
+    assert_eq!(events(ledger, 0).await.events.len(), 2);
+}
+
+/// Whoever comes again with the key is told of it.
+pub async fn an_operation_stays_as_long_as_its_key(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let item = WriteItem { idempotency: keyed("key", "1"), ..put(&ann, "k", "1") };
+    let first = apply(ledger, item.clone()).await;
+    apply(ledger, put(&ann, "k", "2")).await;
+    events(ledger, 0).await;
+    let retention = Retention { history: ALL_HISTORY, ..keep_all() };
+    sweep(ledger, retention.clone()).await;
+    let again = WriteItem { operation: operation_id(), ..item };
+    assert_eq!(replayed(commit_one(ledger, again).await).operation, first.operation);
+    assert_eq!(versions(ledger, "r").await, [Some(2), Some(1)]);
+    // Then the key goes, and its operation.
+    sweep(ledger, Retention { keys: Duration::ZERO, ..retention.clone() }).await;
+    apply(ledger, put(&ann, "k", "3")).await;
+    events(ledger, 2).await;
+    sweep(ledger, retention).await;
+    assert_eq!(versions(ledger, "r").await, [Some(3)]);
+}
+
+/// Nobody knows any more which tokens were granted before the oldest grant that is kept: all are refused as stale, and
+/// none is ever granted again, on whatever resource.
+pub async fn tokens_of_history_are_stale(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    release_one(ledger, ann.lock).await;
+    let ben = held(ledger, "r", 20).await;
+    release_one(ledger, ben.lock).await;
+    let cat = held(ledger, "r", 30).await;
+    let alone = held(ledger, "alone", 25).await;
+    sweep(ledger, Retention { history: ALL_HISTORY, ..keep_all() }).await;
+    for number in [5, 10, 15, 20] {
+        let refused = refusal(ledger, put_at("r", number)).await;
+        let expected = Refusal::Stale { by: None, at: None, grants_behind: None, owner: None };
+        assert_eq!(refused, expected, "{number}");
+    }
+    for number in [21, 29, 31] {
+        assert_eq!(refusal(ledger, put_at("r", number)).await, Refusal::Unknown, "{number}");
+    }
+    assert_eq!(refusal(ledger, put_at("alone", 24)).await, Refusal::Unknown);
+    for number in [10, 20] {
+        assert_eq!(seal_one(ledger, seal(["fresh"], number)).await, SealVerdict::NumberTooLow);
+    }
+    held(ledger, "fresh", 21).await;
+    for grant in [cat, alone] {
+        apply(ledger, put(&grant, "k", "x")).await;
+    }
 }
 
 fn rejection(i: usize) -> Rejection {

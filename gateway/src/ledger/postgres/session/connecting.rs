@@ -11,8 +11,9 @@ use super::super::poolers::{self, POOLER};
 /// How long a new connection may take at most.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A new connection, prepared for that timeline, on which a call may take as long as `limit`. With `closely` it is
-/// held against a second one, which tells poolers that move nobody as long as nobody else is there.
+/// A new connection, prepared for that timeline, on which a call may take as long as `limit`. With `closely` it
+/// is compared with a second one: that also finds poolers which move no session as long as nobody else is
+/// there.
 pub(super) async fn connect(
     options: &PgConnectOptions,
     limit: Duration,

@@ -39,8 +39,9 @@ pub struct Session {
     pub connection: PgConnection,
     /// The line of the ledger as it was known when the session was taken.
     pub line: Option<Line>,
-    /// The highest position that was seen flushed on that line: a server that is behind it has lost
-    /// commits. Of the same moment: one from before a re-fence would be held against the ledger after it.
+    /// The highest position that was seen flushed on that line: a server that is behind it has lost commits. It
+    /// must be of the same moment as the line: a position from before a re-fence would speak against the ledger
+    /// after it.
     pub seen: i64,
     _permit: OwnedSemaphorePermit,
 }
@@ -153,9 +154,9 @@ impl Sessions {
         }
     }
 
-    /// A session for a read that is answered as the present, unless something is held against this server: it
-    /// has lost commits, or another one was re-fenced in its place. A newer token may then have been given out
-    /// for what is not seen here.
+    /// A session for a read that is answered as the present, unless something speaks against this server: it
+    /// has lost commits, or another server was re-fenced in its place. A newer token may then have been given
+    /// out for a state that cannot be seen here.
     pub async fn take_for_read(&self) -> Result<Session, LedgerError> {
         if self.held_against().is_some() {
             // It may have been re-fenced a moment ago.
@@ -167,8 +168,8 @@ impl Sessions {
         }
     }
 
-    /// That what was read on this line is still the present, now that it was read: while it was,
-    /// something may have come to be held against the server.
+    /// Checks that what was read on this line is still the present: during the read this gateway may have
+    /// learned something that speaks against the server.
     ///
     /// # Errors
     /// It may not be.
@@ -270,8 +271,8 @@ impl Sessions {
         }
     }
 
-    /// Takes note of where the ledger stands, as [`Standing::stands`] says. Returns what is held against it although it
-    /// does not say so.
+    /// Takes note of where the ledger stands, as [`Standing::stands`] says. Returns what speaks against the
+    /// server although the server does not say so.
     pub fn stands(&self, before: Option<Line>, stand: &Stood<'_>) -> Option<String> {
         let mut standing = self.standing();
         if standing.stands(before, stand) {

@@ -1,11 +1,12 @@
-//! What this gateway holds against the server of its ledger, and on which line it knows that to be.
+//! What this gateway knows that speaks against the server of its ledger, and on which line of the ledger it
+//! knows it.
 
 use fence_core::ports::Line;
 
-/// What this gateway holds against the server.
+/// What this gateway knows that speaks against the server.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// The line of the ledger, once it was read. What is held against one generation does not
+    /// The line of the ledger, once it was read. What speaks against the server in one generation does not
     /// count in the next: the ledger was re-fenced in between.
     line: Option<Line>,
     /// The highest position that was seen flushed on it: a server that is behind it has lost commits.
@@ -29,14 +30,14 @@ pub(super) struct Standing {
 impl Standing {
     /// Takes note of where the ledger stands, and of whether it calls for a re-fence itself.
     ///
-    /// 1. On a line that is older than what was seen `before` the ledger was asked, it went back; on one that is only
-    ///    older than what is known by now, the answer was overtaken by another one.
-    /// 2. In a generation that is new to this gateway, nothing is held against it any more, and the position may be a
-    ///    lower one.
-    /// 3. After an adoption, what was seen of the timeline before must lie before the position at which that ended;
-    ///    else the server lacks what this gateway knows to have been acknowledged.
+    /// 1. If its line is older than what was seen `before` the ledger was asked, the ledger went back. If its
+    ///    line is only older than what is known by now, the answer was overtaken by another one.
+    /// 2. In a generation that is new to this gateway, nothing speaks against the server any more, and the
+    ///    position may be a lower one.
+    /// 3. After an adoption, what was seen of the previous timeline must lie before the position at which that
+    ///    timeline ended; otherwise the server lacks what this gateway knows to have been acknowledged.
     ///
-    /// Says whether the line is new to this gateway: connections of before may lead elsewhere.
+    /// Says whether the line is new to this gateway: older connections may then lead elsewhere.
     pub(super) fn stands(&mut self, before: Option<Line>, stand: &Stood<'_>) -> bool {
         let line = stand.line;
         let known = self.line;
@@ -157,7 +158,7 @@ impl Standing {
 pub(super) enum Halted {
     /// Nobody has known.
     First,
-    /// It was held against it already.
+    /// This gateway knew it already.
     Again,
     /// The ledger was re-fenced or adopted meanwhile: it is not this server any more.
     Passed,

@@ -32,8 +32,8 @@ pub(super) struct WriteRow {
     pub(super) flushed: i64,
 }
 
-/// The operations that were found to have taken effect earlier. They never change, so reading them
-/// after the act is as good as in it. The act itself changed nothing for these items, but it may
+/// The operations that were found to have taken effect earlier. They never change, and are let go a day later at the
+/// soonest, so reading them after the act is as good as in it. The act itself changed nothing for these items, but it may
 /// have for others: a failure here is an unknown outcome for all.
 pub(super) async fn earlier(
     sessions: &Sessions,

@@ -1,0 +1,54 @@
+//! What the ledger in memory lets go of its history.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::state::{State, limit};
+use crate::ports::Applied;
+
+/// Lets go of history that is older than this, as `schema/postgres/acts/history.sql` does. Says how many rows.
+pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usize {
+    let State { rows, gone, .. } = state;
+    let rows_before = rows.operations.values().flatten().count() + rows.grants.len();
+
+    // Events from the first on, and the operations before their versions; up to one that is too young, or before whose
+    // version an idempotency key still stands for an operation.
+    let keyed: BTreeSet<_> = rows.keys.values().map(|key| key.operation).collect();
+    let mut events = 0;
+    let mut followed = BTreeSet::new();
+    for (operation, resource) in rows.written.iter().skip(limit(*gone)).take(limit(rows_max)) {
+        let Some(applied) = rows.operation(*operation, resource) else { break };
+        let before_it = (resource, applied.version.map(|version| version - 1));
+        let all = rows.operations.values().flatten();
+        let is_keyed = |one: &Applied| keyed.contains(&one.operation);
+        let mut former = all.filter(|one| (&one.resource, one.version) == before_it);
+        if applied.committed_at >= before || former.any(is_keyed) {
+            break;
+        }
+        followed.insert((resource.clone(), applied.version.map(|version| version - 1)));
+        events += 1;
+    }
+    *gone += events;
+    for all in rows.operations.values_mut() {
+        all.retain(|one| match one.version {
+            Some(_) => !followed.contains(&(one.resource.clone(), one.version)),
+            None => one.committed_at >= before || keyed.contains(&one.operation),
+        });
+    }
+    rows.operations.retain(|_, all| !all.is_empty());
+
+    // Grants that another one superseded long ago. Their tokens stay known: no number up to them is sealed again.
+    let is_old = |at: Option<Timestamp>| at.is_some_and(|at| at < before);
+    let old: BTreeSet<_> = rows
+        .grants
+        .iter()
+        .filter(|(_, grant)| is_old(grant.at))
+        .map(|(place, _)| place.clone())
+        .take(limit(rows_max))
+        .collect();
+    rows.grants.retain(|place, _| !old.contains(place));
+    rows.let_go = old.iter().map(|(_, token)| token.get()).fold(rows.let_go, i64::max);
+    let rows_after = rows.operations.values().flatten().count() + rows.grants.len();
+    limit(events) + rows_before - rows_after
+}

@@ -1,0 +1,156 @@
+//! Lanes: items that cannot go with a batch wait here, so that none of them holds up unrelated items. All items
+//! of a lane are about the same row, or the same lock.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{LedgerError, Patience};
+
+use super::entry::{Entry, QUEUED, WAITING};
+use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Running, run};
+
+/// How long one statement on a lane waits for its row.
+pub(super) const LANE_WAIT: Duration = Duration::from_millis(250);
+
+/// What waits on each lane, besides the items under way, and how much that is together.
+pub(super) struct Lanes<A: Act> {
+    lanes: HashMap<A::Lane, VecDeque<Entry<A>>>,
+    waiting: usize,
+}
+
+impl<A: Act> Default for Lanes<A> {
+    fn default() -> Self {
+        Self { lanes: HashMap::new(), waiting: 0 }
+    }
+}
+
+/// Puts an entry behind the work of its lane, if there is any. All lanes together hold as much as
+/// the queue does; only an entry whose outcome must be found is taken beyond that.
+pub(super) fn join_lane<A: Act>(shared: &Running<A>, entry: Entry<A>) -> Option<Entry<A>> {
+    let mut lanes = shared.lanes.lock();
+    if lanes.lanes.is_empty() {
+        return Some(entry);
+    }
+    let full = lanes.waiting >= shared.limits.queue_max && !entry.is_owed();
+    let Some(lane) = lanes.lanes.get_mut(&A::lane(&entry.item)) else { return Some(entry) };
+    if full {
+        let _ = entry.answer.send(Err(Failure::Full));
+    } else {
+        lane.push_back(entry);
+        lanes.waiting += 1;
+    }
+    None
+}
+
+/// Opens a lane for the entry, or puts it on the one there is. Only the task of the batcher opens
+/// lanes, so none is opened twice.
+pub(super) fn open_lane<A: Act>(shared: &Arc<Running<A>>, entry: Entry<A>) {
+    let lane = A::lane(&entry.item);
+    let Some(entry) = join_lane(shared, entry) else { return };
+    {
+        let mut lanes = shared.lanes.lock();
+        lanes.lanes.insert(lane.clone(), VecDeque::from([entry]));
+        lanes.waiting += 1;
+    }
+    let task = drive_lane(Arc::clone(shared), lane);
+    shared.runtime.spawn.spawn_lasting("lane", Box::pin(task));
+}
+
+/// Works off a lane, in order, until it is empty.
+///
+/// What waits goes together, like in a batch: the lane of a busy row must not become slower than the
+/// row. After a sending that came to nothing, one item goes by itself; so does one whose outcome must
+/// be found.
+async fn drive_lane<A: Act>(shared: Arc<Running<A>>, lane: A::Lane) {
+    let mut pause = PAUSE_MIN;
+    let mut together = shared.limits.batch_max;
+    while let Some(batch) = next(&shared, &lane, together) {
+        let count = batch.len();
+        let left = send(&shared, batch).await;
+        if left.is_empty() {
+            (pause, together) = (PAUSE_MIN, shared.limits.batch_max);
+            continue;
+        }
+        if left.len() == count {
+            together = 1;
+        }
+        {
+            let mut lanes = shared.lanes.lock();
+            lanes.waiting += left.len();
+            let waiting = lanes.lanes.entry(lane.clone()).or_default();
+            if left.iter().any(Entry::is_waiting) {
+                waiting.iter().for_each(Entry::wait);
+            }
+            left.into_iter().rev().for_each(|entry| waiting.push_front(entry));
+        }
+        shared.runtime.clock.sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// The next items of a lane, in order; `None`, and no lane any more, when there are none.
+fn next<A: Act>(shared: &Running<A>, lane: &A::Lane, together: usize) -> Option<Vec<Entry<A>>> {
+    let mut lanes = shared.lanes.lock();
+    let waiting = lanes.lanes.get_mut(lane)?;
+    let mut batch = Vec::new();
+    while let Some(entry) = waiting.front() {
+        // Items that must not share a resource go one by one, and all on a lane share one.
+        let alone = entry.is_owed() || !A::exclusive(&entry.item).is_empty();
+        if batch.len() >= together || (alone && !batch.is_empty()) {
+            break;
+        }
+        batch.extend(waiting.pop_front());
+        if alone {
+            break;
+        }
+    }
+    if batch.is_empty() {
+        lanes.lanes.remove(lane);
+        return None;
+    }
+    lanes.waiting -= batch.len();
+    Some(batch)
+}
+
+/// Sends items once, waiting for their row. Returns those that are still open, in order. The permit is
+/// given back between tries, so that rows that stay locked leave room for others.
+async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>) -> Vec<Entry<A>> {
+    let permit = shared.lane_permits.acquire().await;
+    // Marked as sent only now: until here nothing of it was under way.
+    batch.retain_mut(|entry| !entry.is_moot() && entry.send());
+    if batch.is_empty() {
+        return batch;
+    }
+    let answer = run(shared, &batch, Patience::Wait(LANE_WAIT)).await;
+    drop(permit);
+    match answer {
+        Ok(verdicts) => {
+            let mut left = Vec::new();
+            for (entry, verdict) in batch.into_iter().zip(verdicts) {
+                if A::is_busy(&verdict) {
+                    entry.unsend(WAITING);
+                    left.push(entry);
+                } else {
+                    let _ = entry.answer.send(Ok(verdict));
+                }
+            }
+            return left;
+        }
+        Err(LedgerError::Unavailable(_)) => batch.iter().for_each(|entry| entry.unsend(QUEUED)),
+        Err(LedgerError::Unknown(_)) => batch.iter_mut().for_each(Entry::lose),
+        // One item that the ledger cannot take must not fail those beside it.
+        Err(LedgerError::Defect(_)) if batch.len() > 1 => {
+            batch.iter().for_each(|entry| entry.unsend(QUEUED));
+        }
+        // An epoch that moved twice says nothing about a sending whose outcome must be found.
+        Err(LedgerError::EpochMoved) if batch.iter().any(Entry::is_owed) => {}
+        Err(error) => {
+            tracing::error!(act = A::NAME, %error, "not decided");
+            batch.into_iter().for_each(|entry| entry.give_up(&error));
+            return Vec::new();
+        }
+    }
+    batch.iter_mut().filter(|entry| entry.lost).for_each(Entry::rerun);
+    batch
+}

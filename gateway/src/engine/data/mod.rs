@@ -1,0 +1,29 @@
+//! What is under the fences: writes and commits of many, reads, large payloads, the feed and the records of what was
+//! written and refused.
+
+mod blobs;
+mod commits;
+mod feed;
+mod follow;
+mod marks;
+mod reads;
+mod refusals;
+mod rejections;
+mod under_way;
+mod writes;
+
+pub(super) use blobs::Parts as BlobParts;
+pub use blobs::{
+    Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
+    Wanted, store_standing, upload_halves,
+};
+pub(super) use commits::Commits;
+pub use commits::{COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Step, StepOutcome};
+pub(super) use feed::Feed;
+pub use feed::{EventReader, EventsFrom, READERS_MAX};
+pub(super) use follow::Follow;
+pub use follow::{Followed, Follower, RecordFrom};
+pub(super) use reads::Read;
+pub(super) use refusals::Refusals;
+pub use writes::{PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
+pub(super) use writes::{Record, Writes};

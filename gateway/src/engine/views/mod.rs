@@ -1,0 +1,172 @@
+//! What the engine shows: the ledger's views, outside the queues; which parts work; what it says of itself; what is
+//! known beside a refusal.
+
+mod about;
+mod health;
+mod reasons;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Applied, AuditEntry, AuditFilter, InLine, LedgerError, LinePage, LockRecord, Object,
+    OperationRecord, Page, Rejection, RejectionFilter, ResourceView,
+};
+use fence_core::{LockId, OperationId, ResourceName};
+use tokio::sync::{Semaphore, oneshot};
+
+pub use about::About;
+pub(super) use health::Health;
+pub use health::Readiness;
+pub use reasons::Standings;
+
+use super::{Engine, EngineError};
+
+impl Engine {
+    /// A lock by its id.
+    pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let record = self.call(async move { ledger.lock(id).await }).await?;
+        if let Some(record) = record {
+            return Ok(record);
+        }
+        let ledger = Arc::clone(&self.inner.ledger);
+        match self.call(async move { ledger.position(id).await }).await? {
+            None => Err(EngineError::LockNotFound),
+            position => Err(EngineError::LockWaiting { position }),
+        }
+    }
+
+    /// A resource by its name.
+    pub async fn resource(&self, name: ResourceName) -> Result<ResourceView, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let view = self.call(async move { ledger.resource(&name).await }).await?;
+        view.ok_or(EngineError::ResourceNotFound)
+    }
+
+    /// Whether all of these resources were locked before; the first that was not is named. A fence
+    /// never disappears, so this stays true.
+    pub(super) async fn all_exist(&self, names: Vec<ResourceName>) -> Result<(), EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let missing = self.call(async move {
+            for name in names {
+                if ledger.resource(&name).await?.is_none() {
+                    return Ok(Some(name));
+                }
+            }
+            Ok(None)
+        });
+        missing.await?.map_or(Ok(()), |name| Err(EngineError::NeverLocked(name)))
+    }
+
+    /// Resources in byte order; with `held` only those whose lock has not been released.
+    pub async fn resources(
+        &self,
+        page: Page,
+        held: bool,
+    ) -> Result<Vec<ResourceView>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.resources(page, held).await }).await
+    }
+
+    /// Objects of a resource in byte order, without their bytes.
+    pub async fn objects(
+        &self,
+        resource: ResourceName,
+        page: Page,
+    ) -> Result<Vec<Object>, EngineError> {
+        self.resource(resource.clone()).await?;
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.objects(&resource, page).await }).await
+    }
+
+    /// Who is in line for a resource, in order.
+    pub async fn waiters(
+        &self,
+        resource: ResourceName,
+        page: LinePage,
+    ) -> Result<Vec<InLine>, EngineError> {
+        self.resource(resource.clone()).await?;
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.waiters(&resource, page).await }).await
+    }
+
+    /// What became of a write; `None` if the ledger holds no trace of it.
+    pub async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation(id).await }).await
+    }
+
+    /// The write that used an idempotency key.
+    pub async fn operation_by_key(
+        &self,
+        resource: ResourceName,
+        key: String,
+    ) -> Result<Option<Applied>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.operation_by_key(&resource, &key).await }).await
+    }
+
+    /// Refused writes, newest first, each with its number.
+    pub async fn rejections(
+        &self,
+        filter: RejectionFilter,
+    ) -> Result<Vec<(i64, Rejection)>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.rejections(filter).await }).await
+    }
+
+    /// What was done to locks and resources, newest first, each with its number.
+    pub async fn audit(&self, filter: AuditFilter) -> Result<Vec<(i64, AuditEntry)>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.audit(filter).await }).await
+    }
+
+    /// What asks for one thing, or is an operator's: it does not stand behind lists.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let calls = Arc::clone(&self.inner.calls);
+        self.detached(Some(calls), async move { Ok(call.await?) }).await
+    }
+
+    /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
+    /// nothing is asked.
+    pub(super) async fn query<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let queries = Arc::clone(&self.inner.queries);
+        let held = self.held.clone();
+        let call = async move {
+            let _held = held;
+            Ok(call.await?)
+        };
+        self.detached(Some(queries), call).await
+    }
+
+    /// Runs a call in a task of its own, so that a caller that hangs up interrupts nothing.
+    pub(super) async fn detached<T: Send + 'static>(
+        &self,
+        room: Option<Arc<Semaphore>>,
+        call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (send, answer) = oneshot::channel();
+        let task = async move {
+            let _permit = match room {
+                Some(room) => room.acquire_owned().await.ok(),
+                None => None,
+            };
+            if !send.is_closed() {
+                let _ = send.send(call.await);
+            }
+        };
+        self.inner.runtime.spawn.spawn("query", Box::pin(task));
+        match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(EngineError::Defect("a query ended without an answer".into())),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+-- History: what is let go once it is older than `history_kept`.
+
+-- Lets go of history that is older than p_history_s seconds, at most p_rows events and p_rows grants in a pass; returns how
+-- many rows were removed. The newest operation of a resource stays, whose version the next one follows; so does its newest
+-- grant. An act of its own: what it holds it holds briefly, and the sweeper goes on if this fails.
+--
+-- 1. One gateway at a time: whoever comes second does nothing.
+-- 2. Events go from the first on, and with the event of a version the operation before that version. The first event that
+--    is too young ends the pass, and so does the first before whose version an idempotency key still stands for an
+--    operation.
+-- 3. Operations that changed nothing have no event: they go by their time.
+-- 4. Grants go in the order of their numbers: each takes those of its resource along that were before it. The highest
+--    token that is let go is kept: no number up to it is ever sealed again (I15).
+CREATE FUNCTION acts.prune(p_seen bigint, p_history_s double precision, p_rows bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard     fencegate.write_guard;
+    past      fencegate.history;
+    too_young timestamptz := clock_timestamp() - p_history_s * interval '1 second';
+    upto      bigint;
+    highest   bigint;
+    removed   bigint;
+    total     bigint := 0;
+BEGIN
+    -- Step 1.
+    guard := acts.begin_write(p_seen);
+    SELECT * INTO past FROM fencegate.history FOR UPDATE SKIP LOCKED;
+    IF past.only_row IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    -- Step 2. The looks at keys are scalar subqueries: the planner may answer EXISTS from a table that it reads whole.
+    SELECT coalesce(min(e.number) FILTER (WHERE o.committed_at >= too_young OR o.key IS NOT NULL) - 1, max(e.number))
+    INTO upto
+    FROM fencegate.events e
+    LEFT JOIN LATERAL (
+        SELECT o.committed_at,
+               (SELECT k.operation FROM fencegate.operations b
+                JOIN fencegate.idempotency_keys k ON k.operation = b.id
+                WHERE b.resource = o.resource AND b.version = o.version - 1 LIMIT 1) AS key
+        FROM fencegate.operations o
+        WHERE o.id = e.operation AND o.resource = coalesce(e.resource, o.resource) LIMIT 1) o ON true
+    WHERE e.number > past.events AND e.number <= past.events + p_rows;
+    IF upto > past.events THEN
+        UPDATE fencegate.history h SET events = upto;
+        DELETE FROM fencegate.operations d USING (
+            SELECT l.resource, l.version FROM fencegate.events e
+            CROSS JOIN LATERAL (
+                SELECT o.resource, o.version FROM fencegate.operations o
+                WHERE o.id = e.operation AND o.resource = coalesce(e.resource, o.resource) LIMIT 1) l
+            WHERE e.number > past.events AND e.number <= upto OFFSET 0) l
+        WHERE d.resource = l.resource AND d.version = l.version - 1;
+        GET DIAGNOSTICS removed = ROW_COUNT;
+        DELETE FROM fencegate.events e WHERE e.number > past.events AND e.number <= upto;
+        total := total + removed + upto - past.events;
+    END IF;
+
+    -- Step 3.
+    DELETE FROM fencegate.operations d WHERE d.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM (
+            SELECT o.ctid, o.id FROM fencegate.operations o
+            WHERE o.version IS NULL AND o.kind <> 'buried' AND o.committed_at < too_young
+            ORDER BY o.committed_at LIMIT p_rows) o
+        WHERE (SELECT k.operation FROM fencegate.idempotency_keys k WHERE k.operation = o.id LIMIT 1) IS NULL));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    total := total + removed;
+
+    -- Step 4.
+    SELECT coalesce(min(g.number) FILTER (WHERE g.at >= too_young) - 1, max(g.number)) INTO upto
+    FROM (SELECT g.number, g.at FROM fencegate.grants g WHERE g.number > past.grants
+          ORDER BY g.number LIMIT p_rows) g;
+    IF upto > past.grants THEN
+        WITH gone AS (
+            DELETE FROM fencegate.grants g USING (
+                SELECT l.resource, max(l.number) AS number FROM fencegate.grants l
+                WHERE l.number > past.grants AND l.number <= upto GROUP BY l.resource OFFSET 0) l
+            WHERE g.resource = l.resource AND g.number < l.number
+            RETURNING g.token)
+        SELECT count(*), max(g.token) INTO removed, highest FROM gone g;
+        total := total + removed;
+        UPDATE fencegate.history h SET grants = upto, token = greatest(h.token, highest);
+    END IF;
+    RETURN total;
+END $$;

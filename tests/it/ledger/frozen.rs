@@ -1,0 +1,40 @@
+//! The migrations of the tables never change: whoever has run one does not run it again.
+
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+/// Each file and the SHA-256 of its text. A new file adds a line; no line changes.
+const FROZEN: &str = "
+postgres/tables/0001_fences.sql a0e994e478c224a90d2ffc1360c20c15675d3fa00db0532a47f6db5a6a4f182d
+postgres/tables/0002_data.sql 08af5a86918e01090f8890bb185745c51423b9b664203c35f6141f4229ad1e58
+postgres/tables/0003_line.sql 12f22a785d29af56f6a04686bed621a7963bce5040eddcb0e75535bc78c38f33
+postgres/tables/0004_operators.sql 4f43808e2117b2324f014c29ffdcb1f0323730b264924d808c53ea1f3bcfc38c
+postgres/tables/0005_feed.sql f7c872bb865591307879aef76bb472906b72528618899b96eddbd3556f259cfb
+postgres/tables/0006_blobs.sql 501fd02db9dc0bcf4e18d8f6b1effc5c639c26306c9ed83da40782260350def6
+postgres/tables/0007_upstreams.sql 804f3e6993213b8dc19a084a1b4eca5935b627eaf9f43467b65328b74d476c25
+sqlite/0001_tables.sql 4f527dd8b6bd3b7e1478bfc9e38fe21b673649ae5eb85abcbdbe5c186d3c9809
+sqlite/0006_operators.sql 8b2d7617750e31adff39f72e7a9a08331e4c0192c0b3008539a240e75ae92033
+sqlite/0009_events.sql 53cda38ece9d959342fc29e2eb3cebcc3b286ca9670e11b4b7888af9be36f474
+sqlite/0010_blobs.sql 6131d1bdd822112d184233d77bd88116bb39afe52e42a2b34bf7c9e309fe30e9
+sqlite/0011_upstreams.sql b6402d6eeb11cca0fd44ee3977740297dfe3015c41c00eb04a724c1b6f8e5fa9
+";
+
+#[test]
+fn migrations_are_as_they_were() {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schema");
+    let mut found = Vec::new();
+    for folder in ["postgres/tables", "sqlite"] {
+        for entry in std::fs::read_dir(schema.join(folder)).expect("the folder is there") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().into_string().expect("a name");
+            let bytes = std::fs::read(entry.path()).expect("it can be read");
+            let digest: String =
+                Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            found.push(format!("{folder}/{name} {digest}"));
+        }
+    }
+    found.sort_unstable();
+    let frozen: Vec<_> = FROZEN.trim().lines().map(str::trim).collect();
+    assert_eq!(found, frozen, "a change of the tables is a new file: see schema/README.md");
+}
