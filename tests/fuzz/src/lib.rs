@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "what must hold is said by panicking")]
 
 mod bodies;
+mod credentials;
 mod framing;
 mod headers;
 mod multipart;
@@ -12,6 +13,7 @@ mod names;
 mod paths;
 mod requests;
 mod router;
+mod rules;
 mod settings;
 mod tokens;
 mod words;
@@ -19,12 +21,14 @@ mod words;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use bodies::bodies;
+pub use credentials::credentials;
 pub use framing::framing;
 pub use headers::headers;
 pub use multipart::multipart;
 pub use names::names;
 pub use paths::paths;
 pub use router::router;
+pub use rules::rules;
 pub use settings::settings;
 pub use tokens::tokens;
 pub use words::words;
@@ -44,6 +48,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("multipart", multipart),
     ("framing", framing),
     ("router", router),
+    ("credentials", credentials),
+    ("rules", rules),
 ];
 
 /// The first line of an input, and what follows it.

@@ -48,7 +48,20 @@ macro_rules! replays {
     };
 }
 
-replays!(tokens, names, paths, words, headers, settings, bodies, multipart, framing, router);
+replays!(
+    tokens,
+    names,
+    paths,
+    words,
+    headers,
+    settings,
+    bodies,
+    multipart,
+    framing,
+    router,
+    credentials,
+    rules
+);
 
 #[test]
 fn the_corpora_stay_small() {

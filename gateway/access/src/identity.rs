@@ -1,0 +1,113 @@
+//! What a request shows of who sent it, and why that may be nobody.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::key::ApiKey;
+use crate::pattern::Variable;
+
+/// Who sent a request, as far as that was verified: signatures and chains have been checked, a key has not.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// An API key, as it was presented.
+    Key(ApiKey),
+    /// A token whose signature, audience and times are good.
+    Jwt {
+        /// The name that rules give its issuer.
+        issuer: String,
+        /// Its claims that are texts.
+        claims: BTreeMap<String, String>,
+        /// When it ends.
+        expires: Timestamp,
+    },
+    /// A client certificate whose chain is good.
+    Certificate {
+        /// Its one name.
+        name: CertificateName,
+        /// Its SHA-256, as 64 hexadecimal digits.
+        fingerprint: String,
+        /// When it ends.
+        expires: Timestamp,
+    },
+    /// A process on this machine, at a socket.
+    Unix {
+        /// Its user.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+    },
+}
+
+/// What a certificate names. Never its subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertificateName {
+    /// Its one URI, `spiffe://DOMAIN/PATH`.
+    Spiffe(String),
+    /// Its one DNS name.
+    Dns(String),
+}
+
+impl Identity {
+    /// What the audit calls it, and how it is revoked. Never a secret.
+    pub fn credential(&self) -> String {
+        match self {
+            Self::Key(key) => format!("key:{}", key.kid()),
+            Self::Jwt { issuer, claims, .. } => match claims.get("jti") {
+                Some(id) => format!("jti:{issuer}#{id}"),
+                None => format!("jwt:{issuer}"),
+            },
+            Self::Certificate { fingerprint, .. } => format!("cert:sha256:{fingerprint}"),
+            Self::Unix { uid, .. } => format!("unix:{uid}"),
+        }
+    }
+
+    /// What a variable stands for, but for the principal's own name.
+    pub(crate) fn value_of(&self, variable: &Variable) -> Option<String> {
+        match (variable, self) {
+            (Variable::Claim(name), Self::Jwt { claims, .. }) => claims.get(name).cloned(),
+            (Variable::Spiffe, Self::Certificate { name: CertificateName::Spiffe(id), .. }) => {
+                let (_, path) = id.strip_prefix("spiffe://")?.split_once('/')?;
+                Some(path.to_owned())
+            }
+            (Variable::Dns, Self::Certificate { name: CertificateName::Dns(name), .. }) => {
+                Some(name.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// When it ends by itself; a key's end is in the rules.
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        match self {
+            Self::Jwt { expires, .. } | Self::Certificate { expires, .. } => Some(*expires),
+            Self::Key(_) | Self::Unix { .. } => None,
+        }
+    }
+}
+
+/// Why an identity is nobody's. For the log: callers are told no more than that it is not good, or that it has ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unauthenticated {
+    /// No principal has a key with this id.
+    #[error("no key has this id")]
+    UnknownKey,
+    /// A principal has a key with this id, and another secret.
+    #[error("it is not the secret of this key")]
+    WrongSecret,
+    /// It was good until then.
+    #[error("it expired at {0}")]
+    Expired(Timestamp),
+    /// The rules name it as revoked.
+    #[error("it is revoked")]
+    Revoked,
+    /// No principal's conditions hold for it.
+    #[error("no principal matches it")]
+    Nobody,
+    /// The conditions of more than one principal hold: which one is meant?
+    #[error("it matches both principals `{0}` and `{1}`")]
+    Ambiguous(String, String),
+    /// A value that stands in a principal's name makes it no name.
+    #[error("its principal would have the name `{0}`, which is none")]
+    NoName(String),
+}

@@ -1,0 +1,141 @@
+//! The text of the rules, as it is written in `access.toml`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencegate_wire::lock::duration_text;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use crate::action::Action;
+use crate::key::KeyDigest;
+
+/// All of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) revoked: Vec<String>,
+    #[serde(default)]
+    pub(super) issuers: Vec<Issuer>,
+    #[serde(default)]
+    pub(super) roles: Vec<Role>,
+    #[serde(default)]
+    pub(super) principals: Vec<Principal>,
+}
+
+/// Who signs tokens, and how they are checked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issuer {
+    /// What rules and the audit call it.
+    pub name: String,
+    /// What stands in the token as `iss`, byte for byte.
+    pub issuer: String,
+    /// What the token's `aud` must have.
+    pub audience: String,
+    /// Where its keys are: a file of this machine.
+    pub jwks_file: Option<String>,
+    /// Where its keys are: an https URL.
+    pub jwks_url: Option<String>,
+    /// What it may sign with.
+    pub algorithms: Vec<Algorithm>,
+}
+
+/// How a token may be signed. Only with key pairs: whoever can check a token cannot make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Algorithm {
+    /// RSA, PKCS #1 v1.5, SHA-256.
+    RS256,
+    /// RSA, PSS, SHA-256.
+    PS256,
+    /// ECDSA on P-256.
+    ES256,
+    /// ECDSA on P-384.
+    ES384,
+    /// Ed25519.
+    EdDSA,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Role {
+    pub(super) name: String,
+    pub(super) allow: Vec<Action>,
+    #[serde(default)]
+    pub(super) resources: Vec<String>,
+    #[serde(default)]
+    pub(super) upstreams: Vec<String>,
+    #[serde(default)]
+    pub(super) deny: Vec<Deny>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(super) ttl_max: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(super) hold_max: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(super) wait_max: Option<Duration>,
+    pub(super) infinite: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deny {
+    pub(super) actions: Vec<Action>,
+    pub(super) resources: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Principal {
+    pub(super) name: String,
+    pub(super) roles: Vec<String>,
+    #[serde(default)]
+    pub(super) keys: Vec<Key>,
+    #[serde(default, rename = "match")]
+    pub(super) matches: Match,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Key {
+    pub(super) id: String,
+    pub(super) sha256: KeyDigest,
+    #[serde(deserialize_with = "instant")]
+    pub(super) expires: Timestamp,
+}
+
+/// Who is this principal without a key of it. Each kind (token, certificate, socket) is enough by itself; within a kind
+/// all that is said must hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Match {
+    pub(super) issuer: Option<String>,
+    pub(super) sub: Option<String>,
+    #[serde(default)]
+    pub(super) claims: BTreeMap<String, String>,
+    pub(super) spiffe: Option<String>,
+    pub(super) dns: Option<String>,
+    pub(super) unix_uid: Option<u32>,
+    pub(super) unix_gid: Option<u32>,
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration_text(from).map(Some)
+}
+
+/// A time of TOML's own kind, or a text as RFC 3339 has it.
+fn instant<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Time {
+        Own(toml::value::Datetime),
+        Text(String),
+    }
+    let text = match Time::deserialize(from)? {
+        Time::Own(time) => time.to_string(),
+        Time::Text(text) => text,
+    };
+    text.parse().map_err(|_| {
+        serde::de::Error::custom(format!("{text:?} is not a time such as 2027-02-01T00:00:00Z"))
+    })
+}

@@ -1,0 +1,293 @@
+//! The rules that are in force: which principals there are, how each is known, and what its roles allow.
+
+mod check;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use check::RULES_BYTES_MAX;
+pub use file::{Algorithm, Issuer};
+
+use crate::action::{Action, Actions};
+use crate::caller::{Caller, Line, Lines};
+use crate::identity::{CertificateName, Identity, Unauthenticated};
+use crate::key::{ApiKey, KeyDigest};
+use crate::pattern::{Pattern, Scope, Variable};
+use crate::principal::PrincipalName;
+
+/// Why a text is no rules. Nothing of it is in force.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    /// More bytes than any rules have.
+    #[error("rules have at most {RULES_BYTES_MAX} bytes")]
+    TooLong,
+    /// No TOML, or not these fields; with line and column.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It can be read, but not be meant; with its place.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// How far locks may go that a role lets be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest ttl; none for any.
+    pub ttl_max: Option<Duration>,
+    /// The longest `max_hold`; none for any, and for locks without one.
+    pub hold_max: Option<Duration>,
+    /// The longest wait in line; none for any.
+    pub wait_max: Option<Duration>,
+    /// Whether locks without a ttl may be taken.
+    pub infinite: bool,
+}
+
+impl Limits {
+    /// What either of both lets be taken.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let wider = |one: Option<Duration>, other: Option<Duration>| Some(one?.max(other?));
+        Self {
+            ttl_max: wider(self.ttl_max, other.ttl_max),
+            hold_max: wider(self.hold_max, other.hold_max),
+            wait_max: wider(self.wait_max, other.wait_max),
+            infinite: self.infinite || other.infinite,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Deny {
+    actions: Actions,
+    resources: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct RoleEntry {
+    allow: Actions,
+    resources: Vec<Pattern>,
+    upstreams: Vec<Pattern>,
+    deny: Vec<Deny>,
+    limits: Limits,
+}
+
+impl RoleEntry {
+    fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        let denied = self.deny.iter().flat_map(|deny| &deny.resources);
+        self.resources.iter().chain(&self.upstreams).chain(denied)
+    }
+}
+
+#[derive(Debug)]
+struct KeyEntry {
+    digest: KeyDigest,
+    expires: Timestamp,
+    /// Its place among the principals.
+    principal: usize,
+}
+
+#[derive(Debug)]
+enum Name {
+    /// One principal.
+    Own(PrincipalName),
+    /// One for each value of its variables.
+    Made(Pattern),
+}
+
+/// What somebody may show to be a principal.
+#[derive(Debug)]
+enum Shown {
+    Jwt { issuer: String, claims: BTreeMap<String, Scope> },
+    Spiffe(Scope),
+    Dns(String),
+    Unix { uid: Option<u32>, gid: Option<u32> },
+}
+
+impl Shown {
+    fn is_shown_by(&self, identity: &Identity) -> bool {
+        match (self, identity) {
+            (Self::Jwt { issuer, claims }, Identity::Jwt { issuer: from, claims: has, .. }) => {
+                let holds = |(name, scope): (&String, &Scope)| {
+                    has.get(name).is_some_and(|value| scope.covers(value))
+                };
+                issuer == from && claims.iter().all(holds)
+            }
+            (
+                Self::Spiffe(scope),
+                Identity::Certificate { name: CertificateName::Spiffe(id), .. },
+            ) => scope.covers(id),
+            (Self::Dns(name), Identity::Certificate { name: CertificateName::Dns(dns), .. }) => {
+                name == dns
+            }
+            (Self::Unix { uid, gid }, Identity::Unix { uid: has_uid, gid: has_gid }) => {
+                uid.is_none_or(|uid| uid == *has_uid) && gid.is_none_or(|gid| gid == *has_gid)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PrincipalEntry {
+    name: Name,
+    roles: Vec<Arc<str>>,
+    shown: Vec<Shown>,
+}
+
+/// Rules, checked.
+#[derive(Debug)]
+pub struct Rules {
+    issuers: BTreeMap<String, Issuer>,
+    roles: BTreeMap<Arc<str>, RoleEntry>,
+    principals: Vec<PrincipalEntry>,
+    keys: HashMap<String, KeyEntry>,
+    revoked: BTreeSet<String>,
+    /// What stands behind a variable in any pattern. No value has it: else what is one caller's would be another's.
+    ends: BTreeSet<u8>,
+}
+
+impl Rules {
+    /// Reads and checks the text of rules. `now` only tells how many keys of a principal are live.
+    pub fn parse(text: &str, now: Timestamp) -> Result<Self, RulesError> {
+        if text.len() > RULES_BYTES_MAX {
+            return Err(RulesError::TooLong);
+        }
+        // Only where it is and what: the line itself may hold a key that was put there by mistake.
+        let unreadable = |error: toml::de::Error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line =
+                text.as_bytes()[..at.min(text.len())].iter().filter(|it| **it == b'\n').count();
+            RulesError::Unreadable(format!("line {}: {}", line + 1, error.message()))
+        };
+        check::checked(toml::from_str(text).map_err(unreadable)?, now)
+    }
+
+    /// Whose tokens are taken.
+    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+        self.issuers.values()
+    }
+
+    /// Who it is that shows this, and all that the rules say of that principal.
+    ///
+    /// 1. A key is held against the digest of the key with its id, or against nobody's, so that both take as long.
+    /// 2. Everything else must be what exactly one principal shows.
+    /// 3. What is revoked is nobody's, and what has expired is nobody's any more. Said last, so that only whoever had a
+    ///    good one learns it.
+    pub fn caller(&self, identity: &Identity, now: Timestamp) -> Result<Caller, Unauthenticated> {
+        // Steps 1 and 2.
+        let (entry, expires) = match identity {
+            Identity::Key(key) => self.by_key(key)?,
+            other => (self.by_what_is_shown(other)?, other.expires()),
+        };
+        let value_of = |variable: &Variable| identity.value_of(variable);
+        let name = match &entry.name {
+            Name::Own(name) => name.clone(),
+            Name::Made(pattern) => {
+                let none = || Unauthenticated::NoName(pattern.as_str().to_owned());
+                let made = pattern.bind(&BTreeSet::new(), value_of).ok_or_else(none)?.to_string();
+                PrincipalName::new(&made).map_err(|_| Unauthenticated::NoName(made))?
+            }
+        };
+        // Step 3.
+        let credential = identity.credential();
+        if self.revoked.contains(&credential) {
+            return Err(Unauthenticated::Revoked);
+        }
+        if let Some(ended) = expires.filter(|expires| *expires <= now) {
+            return Err(Unauthenticated::Expired(ended));
+        }
+        let value_of = |variable: &Variable| match variable {
+            Variable::Principal => Some(name.as_str().to_owned()),
+            other => identity.value_of(other),
+        };
+        let (resources, upstreams) = self.lines(&entry.roles, &value_of);
+        let roles = entry.roles.clone();
+        Ok(Caller { name, credential, expires, roles, resources, upstreams })
+    }
+
+    fn by_key(
+        &self,
+        key: &ApiKey,
+    ) -> Result<(&PrincipalEntry, Option<Timestamp>), Unauthenticated> {
+        let known = self.keys.get(key.kid());
+        let digest = known.map_or(KeyDigest::NOBODYS, |known| known.digest);
+        let is_it = digest.is_of(key);
+        let known = known.ok_or(Unauthenticated::UnknownKey)?;
+        if !is_it {
+            return Err(Unauthenticated::WrongSecret);
+        }
+        Ok((&self.principals[known.principal], Some(known.expires)))
+    }
+
+    fn by_what_is_shown(&self, identity: &Identity) -> Result<&PrincipalEntry, Unauthenticated> {
+        let shows =
+            |entry: &&PrincipalEntry| entry.shown.iter().any(|shown| shown.is_shown_by(identity));
+        let mut found = self.principals.iter().filter(shows);
+        let first = found.next().ok_or(Unauthenticated::Nobody)?;
+        match found.next() {
+            None => Ok(first),
+            Some(other) => {
+                Err(Unauthenticated::Ambiguous(first.name.to_string(), other.name.to_string()))
+            }
+        }
+    }
+
+    /// All lines of these roles, filled in for one caller. A line that denies and cannot be filled in would deny
+    /// nothing, so it denies everything.
+    fn lines(
+        &self,
+        roles: &[Arc<str>],
+        value_of: &dyn Fn(&Variable) -> Option<String>,
+    ) -> (Lines, Lines) {
+        let (mut resources, mut upstreams) = (Lines::default(), Lines::default());
+        for role in roles {
+            let Some(entry) = self.roles.get(role) else { continue };
+            let limits = entry.limits;
+            let line = |actions, scope| Line { role: Arc::clone(role), actions, scope, limits };
+            let allowed = |patterns: &[Pattern], actions: Actions| -> Vec<_> {
+                let scopes =
+                    patterns.iter().filter_map(|pattern| pattern.bind(&self.ends, value_of));
+                scopes.map(|scope| line(actions, scope)).collect()
+            };
+            // What is allowed of a resource says nothing of an upstream, nor the other way round.
+            let forwards = Actions::from_iter([Action::ForwardRead]);
+            resources.allow.extend(allowed(&entry.resources, entry.allow.without(forwards)));
+            upstreams.allow.extend(allowed(&entry.upstreams, forwards));
+            for deny in &entry.deny {
+                let scopes = deny.resources.iter();
+                let scopes = scopes.map(|it| it.bind(&self.ends, value_of).unwrap_or(Scope::all()));
+                resources.deny.extend(scopes.map(|scope| line(deny.actions, scope)));
+            }
+        }
+        (resources, upstreams)
+    }
+}
+
+impl Name {
+    /// What the name begins with, whoever it is made for; the whole of one that is not made.
+    fn beginning(&self) -> &str {
+        match self {
+            Self::Own(name) => name.as_str(),
+            Self::Made(pattern) => pattern.as_str().split("${").next().unwrap_or_default(),
+        }
+    }
+
+    fn is_made(&self) -> bool {
+        matches!(self, Self::Made(_))
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Own(name) => name.fmt(f),
+            Self::Made(pattern) => f.write_str(pattern.as_str()),
+        }
+    }
+}

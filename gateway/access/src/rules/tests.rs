@@ -1,0 +1,431 @@
+//! What rules may say, whom they take for whom, and what they allow.
+
+use std::time::Duration;
+
+use fencegate_wire::ResourceName;
+
+use super::*;
+use crate::action::Action;
+use crate::caller::Denied;
+
+fn now() -> Timestamp {
+    "2026-06-01T00:00:00Z".parse().expect("a time")
+}
+
+fn rules(text: &str) -> Rules {
+    Rules::parse(text, now()).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn wrong(text: &str) -> String {
+    Rules::parse(text, now()).expect_err("it is refused").to_string()
+}
+
+fn resource(name: &str) -> ResourceName {
+    ResourceName::new(name).expect("a name")
+}
+
+fn jwt(issuer: &str, claims: &[(&str, &str)]) -> Identity {
+    let claims = claims.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let expires = "2026-06-01T01:00:00Z".parse().expect("a time");
+    Identity::Jwt { issuer: issuer.to_owned(), claims: claims.collect(), expires }
+}
+
+fn certificate(name: CertificateName) -> Identity {
+    let expires = "2026-06-01T01:00:00Z".parse().expect("a time");
+    Identity::Certificate { name, fingerprint: "ab12".repeat(16), expires }
+}
+
+/// One role with one pattern, and a principal for whoever is at the socket as user 7.
+fn one(role: &str) -> Caller {
+    let text = format!(
+        "[[roles]]\nname = \"r\"\n{role}\n[[principals]]\nname = \"me\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 7 }}\n"
+    );
+    rules(&text).caller(&Identity::Unix { uid: 7, gid: 7 }, now()).expect("it is me")
+}
+
+const EXAMPLE: &str = r#"
+revoked = ["jti:k8s#1f2e", "cert:sha256:cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34cd34"]
+
+[[issuers]]
+name = "k8s"
+issuer = "https://kubernetes.default.svc"
+audience = "fencegate"
+jwks_file = "/etc/fencegate/k8s-jwks.json"
+algorithms = ["RS256"]
+
+[[roles]]
+name = "billing"
+allow = ["lock", "write", "read", "list"]
+resources = ["invoices:*", "ledger:eu:*"]
+deny = [{ actions = ["write"], resources = ["invoices:archive:*"] }]
+ttl_max = "5m"
+
+[[roles]]
+name = "home"
+allow = ["lock", "write"]
+resources = ["home:${principal}", "home:${principal}:*"]
+
+[[roles]]
+name = "operator"
+allow = ["observe", "break", "freeze", "protect", "resolve", "forward-read"]
+resources = ["*"]
+upstreams = ["crm/records/*"]
+
+[[principals]]
+name = "billing/${sub}"
+match = { issuer = "k8s", sub = "system:serviceaccount:billing:*" }
+roles = ["billing"]
+
+[[principals]]
+name = "alice"
+match = { dns = "alice.example" }
+roles = ["home", "billing"]
+
+[[principals]]
+name = "ops"
+match = { spiffe = "spiffe://example.org/ops/*", unix_gid = 990 }
+roles = ["operator"]
+"#;
+
+#[test]
+fn what_is_shown_makes_one_principal() {
+    let rules = rules(EXAMPLE);
+    let name =
+        |identity: &Identity| rules.caller(identity, now()).map(|caller| caller.name().to_string());
+    let subject = "system:serviceaccount:billing:worker";
+    let spiffe = |id: &str| certificate(CertificateName::Spiffe(id.to_owned()));
+    let dns = |name: &str| certificate(CertificateName::Dns(name.to_owned()));
+    assert_eq!(name(&jwt("k8s", &[("sub", subject)])), Ok(format!("billing/{subject}")));
+    assert_eq!(name(&spiffe("spiffe://example.org/ops/a")), Ok("ops".to_owned()));
+    assert_eq!(name(&Identity::Unix { uid: 1, gid: 990 }), Ok("ops".to_owned()));
+    assert_eq!(name(&dns("alice.example")), Ok("alice".to_owned()));
+    for nobody in [
+        jwt("other", &[("sub", subject)]),
+        jwt("k8s", &[("sub", "system:serviceaccount:billing2:worker")]),
+        jwt("k8s", &[]),
+        spiffe("spiffe://example.org/operations/a"),
+        dns("spiffe://example.org/ops/a"),
+        Identity::Unix { uid: 990, gid: 1 },
+    ] {
+        assert_eq!(name(&nobody), Err(Unauthenticated::Nobody), "{nobody:?}");
+    }
+    let odd = jwt("k8s", &[("sub", "system:serviceaccount:billing:a*")]);
+    assert!(matches!(name(&odd), Err(Unauthenticated::NoName(_))));
+    let long = format!("system:serviceaccount:billing:{}", "a".repeat(128));
+    assert!(matches!(name(&jwt("k8s", &[("sub", &long)])), Err(Unauthenticated::NoName(_))));
+}
+
+#[test]
+fn what_is_revoked_or_has_ended_is_nobodys() {
+    let rules = rules(EXAMPLE);
+    let why = |identity: &Identity, at: &str| {
+        rules.caller(identity, at.parse().expect("a time")).map(|_| ()).expect_err("it is nobody's")
+    };
+    let early = "2026-06-01T00:00:00Z";
+    let subject = ("sub", "system:serviceaccount:billing:worker");
+    assert_eq!(why(&jwt("k8s", &[subject, ("jti", "1f2e")]), early), Unauthenticated::Revoked);
+    let end: Timestamp = "2026-06-01T01:00:00Z".parse().expect("a time");
+    assert_eq!(why(&jwt("k8s", &[subject]), "2026-06-01T01:00:00Z"), Unauthenticated::Expired(end));
+    let revoked = Identity::Certificate {
+        name: CertificateName::Dns("alice.example".to_owned()),
+        fingerprint: "cd34".repeat(16),
+        expires: end,
+    };
+    assert_eq!(why(&revoked, early), Unauthenticated::Revoked);
+}
+
+#[test]
+fn user_and_group_hold_together() {
+    let text = "[[principals]]\nname = \"a\"\nroles = []\nmatch = { unix_uid = 1, unix_gid = 2 }\n";
+    let whose = |uid, gid| rules(text).caller(&Identity::Unix { uid, gid }, now()).is_ok();
+    assert_eq!([whose(1, 2), whose(1, 3), whose(3, 2)], [true, false, false]);
+}
+
+#[test]
+fn what_is_one_callers_is_no_others() {
+    let caller = |name: &str| {
+        let text = format!(
+            "[[roles]]\nname = \"r\"\nallow = [\"write\"]\nresources = [\"home:${{principal}}\", \"home:${{principal}}:*\"]\n\
+             [[principals]]\nname = \"{name}\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 7 }}\n"
+        );
+        rules(&text).caller(&Identity::Unix { uid: 7, gid: 7 }, now()).expect("it is known")
+    };
+    let desk = resource("home:alice:desk");
+    assert!(caller("alice").may(Action::Write, &desk).is_ok());
+    assert!(caller("alice:desk").may(Action::Write, &desk).is_err());
+}
+
+#[test]
+fn a_key_that_was_put_into_the_rules_is_not_told() {
+    let key = ApiKey::generate().expect("random bytes");
+    let secret = key.reveal();
+    for text in [
+        format!("revoked = [\"{secret}\"]\n"),
+        format!(
+            "[[principals]]\nname = \"a\"\nroles = []\nkeys = [{{ id = \"a\", sha256 = \"{secret}\", expires = 2027-01-01T00:00:00Z }}]\n"
+        ),
+    ] {
+        assert!(!wrong(&text).contains(secret), "{text}");
+    }
+}
+
+#[test]
+fn whoever_could_be_two_is_nobody() {
+    let text = "[[principals]]\nname = \"a\"\nroles = []\nmatch = { unix_uid = 1 }\n\
+                [[principals]]\nname = \"b\"\nroles = []\nmatch = { unix_gid = 2 }\n";
+    let both = rules(text).caller(&Identity::Unix { uid: 1, gid: 2 }, now()).map(|_| ());
+    assert_eq!(both, Err(Unauthenticated::Ambiguous("a".to_owned(), "b".to_owned())));
+}
+
+#[test]
+fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
+    let key = ApiKey::generate().expect("random bytes");
+    let (kid, digest) = (key.kid(), key.digest().to_hex());
+    let entry = format!(
+        "keys = [{{ id = \"{kid}\", sha256 = \"{digest}\", expires = 2026-07-01T00:00:00Z }}]"
+    );
+    let text = format!("[[principals]]\nname = \"worker\"\nroles = []\n{entry}\n");
+    let whose = |rules: &Rules, key: &ApiKey, at: &str| {
+        let identity = Identity::Key(key.clone());
+        rules
+            .caller(&identity, at.parse().expect("a time"))
+            .map(|caller| caller.credential().to_owned())
+    };
+    let (early, end) = ("2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z");
+    let rules_of = rules(&text);
+    assert_eq!(whose(&rules_of, &key, early), Ok(format!("key:{kid}")));
+    let ended = Unauthenticated::Expired(end.parse().expect("a time"));
+    assert_eq!(whose(&rules_of, &key, end), Err(ended));
+    let other = ApiKey::generate().expect("random bytes");
+    assert_eq!(whose(&rules_of, &other, early), Err(Unauthenticated::UnknownKey));
+    // Somebody else's secret under this id: what was said of it is not said to them, expired or not.
+    let same_id = key.reveal().replacen(kid, other.kid(), 1);
+    assert_eq!(ApiKey::parse(&same_id), None, "the checksum covers the id");
+    let text_of_other = text.replace(kid, other.kid());
+    for at in [early, end] {
+        assert_eq!(whose(&rules(&text_of_other), &other, at), Err(Unauthenticated::WrongSecret));
+    }
+    let revoked = rules(&format!("revoked = [\"key:{kid}\"]\n{text}"));
+    assert_eq!(whose(&revoked, &key, early), Err(Unauthenticated::Revoked));
+}
+
+#[test]
+fn nothing_is_allowed_but_what_a_line_allows_and_what_denies_wins() {
+    let rules = rules(EXAMPLE);
+    let alice = certificate(CertificateName::Dns("alice.example".to_owned()));
+    let alice = rules.caller(&alice, now()).expect("it is alice");
+    let may = |action, name: &str| {
+        alice.may(action, &resource(name)).map(|allowed| allowed.by.0.to_owned())
+    };
+    assert_eq!(may(Action::Write, "invoices:7"), Ok("billing".to_owned()));
+    assert_eq!(may(Action::Write, "home:alice"), Ok("home".to_owned()));
+    assert_eq!(may(Action::Write, "home:alice:desk"), Ok("home".to_owned()));
+    assert!(alice.has_role("home") && !alice.has_role("operator"));
+    for (action, name) in [
+        (Action::Write, "invoices"),
+        (Action::Write, "home:alicea"),
+        (Action::Write, "home:bob"),
+        (Action::Read, "home:alice"),
+        (Action::Break, "invoices:7"),
+        (Action::Clear, "invoices:7"),
+    ] {
+        assert_eq!(may(action, name), Err(Denied::NothingAllows), "{action} {name}");
+    }
+    assert!(matches!(may(Action::Write, "invoices:archive:7"), Err(Denied::By("billing", _))));
+    assert_eq!(may(Action::Read, "invoices:archive:7"), Ok("billing".to_owned()));
+}
+
+#[test]
+fn a_list_needs_a_prefix_that_is_allowed_as_a_whole() {
+    let caller = one(
+        "allow = [\"list\"]\nresources = [\"a:*\", \"b\"]\ndeny = [{ actions = [\"list\"], resources = [\"a:x:*\"] }]",
+    );
+    let may = |prefix: &str| caller.may_all(Action::List, prefix).map(|_| ());
+    assert_eq!(may("a:b"), Ok(()));
+    for outside in ["", "a", "b", "c:"] {
+        assert!(may(outside).is_err(), "{outside}");
+    }
+    for (inside, is_denied) in [("a:", true), ("a:x", true), ("a:x:1", true), ("a:xy", false)] {
+        assert_eq!(may(inside).is_err(), is_denied, "{inside}");
+    }
+    let scopes: Vec<_> = caller.scopes_of(Action::List).map(ToString::to_string).collect();
+    assert_eq!(scopes, ["a:*", "b"]);
+    let all = one("allow = [\"observe\"]\nresources = [\"*\"]");
+    assert!(all.may_all(Action::Observe, "").is_ok());
+}
+
+#[test]
+fn requests_to_upstreams_are_allowed_by_their_path() {
+    let rules = rules(EXAMPLE);
+    let ops = rules.caller(&Identity::Unix { uid: 1, gid: 990 }, now()).expect("it is ops");
+    assert_eq!(ops.may(Action::ForwardRead, &resource("crm:7")), Err(Denied::NothingAllows));
+    assert!(ops.may_forward_read("crm", "/records/7").is_ok());
+    for (upstream, path) in
+        [("crm", "/recordsx"), ("crm", "/"), ("crm2", "/records/7"), ("crm", "//records/7")]
+    {
+        assert!(ops.may_forward_read(upstream, path).is_err(), "{upstream} {path}");
+    }
+}
+
+#[test]
+fn the_widest_limit_of_all_that_allow_holds() {
+    let minutes = |count: u64| Some(Duration::from_secs(60 * count));
+    let role = |limits: &str| {
+        let caller = one(&format!("allow = [\"lock\"]\nresources = [\"*\"]\n{limits}"));
+        caller.may(Action::Lock, &resource("a")).expect("it is allowed").limits
+    };
+    let (five, ten) =
+        (role("ttl_max = \"5m\""), role("ttl_max = \"10m\"\nhold_max = \"1h\"\nwait_max = \"1s\""));
+    assert_eq!((five.ttl_max, five.hold_max, five.infinite), (minutes(5), None, false));
+    assert_eq!(five.or(ten).ttl_max, minutes(10));
+    assert_eq!(five.or(ten).hold_max, None);
+    assert!(role("").infinite && !role("infinite = false").infinite);
+    assert!(role("ttl_max = \"5m\"\ninfinite = true").infinite);
+    assert_eq!(five.or(role("")), role(""));
+}
+
+#[test]
+fn a_line_that_denies_and_cannot_be_filled_in_denies_all() {
+    let caller = one(
+        "allow = [\"write\"]\nresources = [\"*\"]\ndeny = [{ actions = [\"write\"], resources = [\"t:${claim.team}:*\"] }]",
+    );
+    assert!(matches!(caller.may(Action::Write, &resource("a")), Err(Denied::By("r", _))));
+}
+
+#[test]
+fn rules_that_cannot_be_meant_are_refused_with_their_place() {
+    let role = |body: &str| format!("[[roles]]\nname = \"r\"\n{body}\n");
+    let principal = |name: &str, body: &str| {
+        format!(
+            "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n[[principals]]\nname = \"{name}\"\nroles = [\"r\"]\n{body}\n"
+        )
+    };
+    let issuer = |body: &str| {
+        format!(
+            "[[issuers]]\nname = \"i\"\nissuer = \"x\"\naudience = \"y\"\nalgorithms = [\"RS256\"]\n{body}\n"
+        )
+    };
+    let digest = "0".repeat(64);
+    let key = |id: &str| {
+        format!("{{ id = \"{id}\", sha256 = \"{digest}\", expires = 2027-01-01T00:00:00Z }}")
+    };
+    let uid = "match = { unix_uid = 1 }";
+    for (text, says) in [
+        (role("allow = [\"read\"]"), "role `r`: `resources` is missing"),
+        (role("allow = []\nresources = [\"*\"]"), "role `r`: there are no actions"),
+        (role("allow = [\"reed\"]\nresources = [\"*\"]"), "unknown variant `reed`"),
+        (
+            role("allow = [\"read\"]\nresources = [\"job*\"]"),
+            "role `r`: pattern `job*`: before `*`",
+        ),
+        (role("allow = [\"forward-read\"]"), "`forward-read` needs `upstreams`"),
+        (
+            role("allow = [\"read\"]\nresources = [\"*\"]\nupstreams = [\"crm/*\"]"),
+            "is for `forward-read`",
+        ),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nttl_max = \"5m\""), "limits of locks"),
+        (role("allow = [\"lock\"]\nresources = [\"*\"]\nttl_max = \"soon\""), "is not a duration"),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nlocks = 3"), "unknown field `locks`"),
+        (
+            format!("{0}{0}", role("allow = [\"read\"]\nresources = [\"*\"]")),
+            "another one with this name",
+        ),
+        (principal("a", ""), "principal `a`: it has neither keys nor `match`"),
+        (principal("*", uid), "principal `*`: a principal's name begins with"),
+        (principal("role:x", uid), "does not begin with `role:`"),
+        (principal("a${sub}b", uid), "behind `${sub}`"),
+        (principal("a", "match = { sub = \"x\" }"), "need `issuer`"),
+        (principal("a", "match = { issuer = \"i\", sub = \"x\" }"), "there is no issuer `i`"),
+        (principal("a", "match = { spiffe = \"spiffe://TD/x\" }"), "is not `spiffe://DOMAIN/PATH`"),
+        (principal("a", "match = { spiffe = \"spiffe://td\" }"), "is not `spiffe://DOMAIN/PATH`"),
+        (principal("a", "match = { dns = \"*.example\" }"), "is no DNS name"),
+        (principal("a", "roles = []"), "duplicate key"),
+        (
+            principal("a", "revoked = [\"key:a\"]\nmatch = { unix_uid = 1 }"),
+            "unknown field `revoked`",
+        ),
+        (principal("a", &format!("keys = [{}]", key("A"))), "`A` is no id of a key"),
+        (
+            principal("a", &format!("keys = [{}, {}]", key("a"), key("a"))),
+            "another key with the id `a`",
+        ),
+        (
+            principal("a", &format!("keys = [{}, {}, {}]", key("a"), key("b"), key("c"))),
+            "3 keys that have not expired",
+        ),
+        (principal("a/${sub}", &format!("keys = [{}]", key("a"))), "is for `match`, not for keys"),
+        (
+            principal(
+                "a",
+                "keys = [{ id = \"a\", sha256 = \"9f\", expires = 2027-01-01T00:00:00Z }]",
+            ),
+            "64 hexadecimal",
+        ),
+        (
+            principal("a", &format!("keys = [{{ id = \"a\", sha256 = \"{digest}\" }}]")),
+            "missing field `expires`",
+        ),
+        (
+            principal(
+                "a",
+                &format!("keys = [{{ id = \"a\", sha256 = \"{digest}\", expires = 2027-01-01 }}]"),
+            ),
+            "is not a time",
+        ),
+        (
+            "[[principals]]\nname = \"a\"\nroles = [\"x\"]\nmatch = { unix_uid = 1 }\n".to_owned(),
+            "there is no role `x`",
+        ),
+        ("revoked = [\"worker\"]\n".to_owned(), "revoked: entry 1: it is none of"),
+        ("revoked = [\"key:fgk_a7_AAAA\"]\n".to_owned(), "revoked: entry 1"),
+        ("revoked = [\"jti:k8s#1\"]\n".to_owned(), "revoked: entry 1"),
+        (format!("revoked = [\"cert:sha256:{}\"]\n", "AB:12".repeat(16)), "revoked: entry 1"),
+        (
+            role(
+                "allow = [\"forward-read\"]\nupstreams = [\"crm/*\"]\ndeny = [{ actions = [\"forward-read\"], resources = [\"a\"] }]",
+            ),
+            "say in `upstreams` what is allowed",
+        ),
+        (issuer(""), "there is one of jwks_file and jwks_url"),
+        (
+            issuer("jwks_file = \"a\"\njwks_url = \"https://b\""),
+            "there is one of jwks_file and jwks_url",
+        ),
+        (issuer("jwks_url = \"http://b\""), "jwks_url is an https URL"),
+        (issuer("jwks_file = \"a\"").replace("RS256", "HS256"), "unknown variant `HS256`"),
+        (issuer("jwks_file = \"a\"").replace("RS256", "none"), "unknown variant `none`"),
+        ("nonsense = 1\n".to_owned(), "unknown field `nonsense`"),
+        ("[[roles]\n".to_owned(), "line 1"),
+    ] {
+        let told = wrong(&text);
+        assert!(told.contains(says), "{text}\n{told}\nwanted: {says}");
+    }
+    assert_eq!(wrong(&" ".repeat(RULES_BYTES_MAX + 1)), RulesError::TooLong.to_string());
+}
+
+#[test]
+fn no_made_name_can_become_another_principals() {
+    let issuer = "[[issuers]]\nname = \"i\"\nissuer = \"x\"\naudience = \"y\"\nalgorithms = [\"RS256\"]\njwks_file = \"a\"\n";
+    let principal = |name: &str| {
+        format!(
+            "[[principals]]\nname = \"{name}\"\nroles = []\nmatch = {{ issuer = \"i\", sub = \"x:*\" }}\n"
+        )
+    };
+    let two = |one: &str, other: &str| {
+        Rules::parse(&format!("{issuer}{}{}", principal(one), principal(other)), now())
+    };
+    for (one, other) in [
+        ("ci/${sub}", "ci/admin"),
+        ("${sub}", "admin"),
+        ("a${sub}", "a${dns}"),
+        ("ci/${sub}", "ci/a/${sub}"),
+    ] {
+        for (one, other) in [(one, other), (other, one)] {
+            let told = two(one, other).expect_err("it is refused").to_string();
+            assert!(told.contains("one could become the other"), "{told}");
+        }
+    }
+    for (one, other) in [("ci/${sub}", "cd/${sub}"), ("ci/${sub}", "ci"), ("ci", "ci/a")] {
+        assert!(two(one, other).is_ok(), "{one} {other}");
+    }
+}
