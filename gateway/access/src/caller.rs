@@ -1,6 +1,7 @@
 //! A caller: a principal that has shown who it is, and all that the rules say of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fencegate_wire::ResourceName;
 use jiff::Timestamp;
@@ -42,8 +43,17 @@ pub struct Caller {
 pub struct Allowed<'rules> {
     /// The role and the scope of the line that decided.
     pub by: (&'rules str, &'rules Scope),
-    /// The widest limits of all lines that allow it.
-    pub limits: Limits,
+}
+
+/// How far a lock is to go that somebody asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockTerms {
+    /// Its ttl; none for an infinite one.
+    pub ttl: Option<Duration>,
+    /// Its `max_hold`; none for as long as its holder renews it.
+    pub max_hold: Option<Duration>,
+    /// How long the caller will stand in line; none for not at all.
+    pub wait: Option<Duration>,
 }
 
 /// Why a call is refused.
@@ -53,6 +63,8 @@ pub enum Denied<'rules> {
     NothingAllows,
     /// This role denies it, by the line with this scope, whatever allows it.
     By(&'rules str, &'rules Scope),
+    /// Roles allow it, but none of them such terms; with the limits of one of them.
+    Beyond(&'rules str, Limits),
 }
 
 impl Caller {
@@ -71,6 +83,12 @@ impl Caller {
         self.expires
     }
 
+    /// Whether its credential has ended. Whoever keeps a caller for further calls asks this for each of them: what it may
+    /// do does not look at the time.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
     /// Whether it has this role.
     pub fn has_role(&self, role: &str) -> bool {
         self.roles.iter().any(|one| &**one == role)
@@ -79,20 +97,31 @@ impl Caller {
     /// Whether it may do this to a resource.
     pub fn may(&self, action: Action, resource: &ResourceName) -> Result<Allowed<'_>, Denied<'_>> {
         let name = resource.as_str();
-        self.resources.decide(action, |scope| scope.covers(name), |scope| scope.covers(name))
+        self.resources.decide(action, None, |scope| scope.covers(name), |scope| scope.covers(name))
+    }
+
+    /// Whether it may take a lock on these terms: one line alone must allow all of them, since limits of two roles
+    /// together would allow what neither of them does.
+    pub fn may_lock(
+        &self,
+        resource: &ResourceName,
+        terms: &LockTerms,
+    ) -> Result<Allowed<'_>, Denied<'_>> {
+        let covers = |scope: &Scope| scope.covers(resource.as_str());
+        self.resources.decide(Action::Lock, Some(terms), covers, covers)
     }
 
     /// Whether it may do this to every resource whose name begins so; with the empty text, to every one there is.
     pub fn may_all(&self, action: Action, prefix: &str) -> Result<Allowed<'_>, Denied<'_>> {
         let allows = |scope: &Scope| scope.covers_all(prefix);
-        self.resources.decide(action, allows, |scope| scope.covers_some(prefix))
+        self.resources.decide(action, None, allows, |scope| scope.covers_some(prefix))
     }
 
     /// Whether it may send a safe request to this path of an upstream.
     pub fn may_forward_read(&self, upstream: &str, path: &str) -> Result<Allowed<'_>, Denied<'_>> {
         let name = format!("{upstream}/{}", path.strip_prefix('/').unwrap_or(path));
         let covers = |scope: &Scope| scope.covers(&name);
-        self.upstreams.decide(Action::ForwardRead, covers, covers)
+        self.upstreams.decide(Action::ForwardRead, None, covers, covers)
     }
 
     /// Where it may do this, to tell it of a list what it may ask for.
@@ -107,6 +136,7 @@ impl Lines {
     fn decide(
         &self,
         action: Action,
+        terms: Option<&LockTerms>,
         allows: impl Fn(&Scope) -> bool,
         denies: impl Fn(&Scope) -> bool,
     ) -> Result<Allowed<'_>, Denied<'_>> {
@@ -116,8 +146,9 @@ impl Lines {
         }
         let is_about = |line: &&Line| line.actions.has(action) && allows(&line.scope);
         let mut allowing = self.allow.iter().filter(is_about);
-        let first = allowing.next().ok_or(Denied::NothingAllows)?;
-        let limits = allowing.fold(first.limits, |widest, line| widest.or(line.limits));
-        Ok(Allowed { by: (&first.role, &first.scope), limits })
+        let first = allowing.clone().next().ok_or(Denied::NothingAllows)?;
+        let is_within = |line: &&Line| terms.is_none_or(|terms| line.limits.allow(terms));
+        let line = allowing.find(is_within).ok_or(Denied::Beyond(&first.role, first.limits))?;
+        Ok(Allowed { by: (&line.role, &line.scope) })
     }
 }

@@ -1,24 +1,26 @@
 //! What a request shows of who sent it, and why that may be nobody.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::key::ApiKey;
 use crate::pattern::Variable;
+use crate::rules::Issuer;
 
 /// Who sent a request, as far as that was verified: signatures and chains have been checked, a key has not.
 #[derive(Debug, Clone)]
 pub enum Identity {
     /// An API key, as it was presented.
     Key(ApiKey),
-    /// A token whose signature, audience and times are good.
+    /// A token whose signature and audience are good, and that is good already. It may have expired.
     Jwt {
-        /// The name that rules give its issuer.
-        issuer: String,
+        /// The issuer that it was held against. Under other rules it counts only if they say the same of that issuer.
+        issuer: Arc<Issuer>,
         /// Its claims that are texts.
         claims: BTreeMap<String, String>,
-        /// When it ends.
+        /// From when on it is not taken: its `exp`, and what clocks may differ.
         expires: Timestamp,
     },
     /// A client certificate whose chain is good.
@@ -54,8 +56,8 @@ impl Identity {
         match self {
             Self::Key(key) => format!("key:{}", key.kid()),
             Self::Jwt { issuer, claims, .. } => match claims.get("jti") {
-                Some(id) => format!("jti:{issuer}#{id}"),
-                None => format!("jwt:{issuer}"),
+                Some(id) => format!("jti:{}#{id}", issuer.name),
+                None => format!("jwt:{}", issuer.name),
             },
             Self::Certificate { fingerprint, .. } => format!("cert:sha256:{fingerprint}"),
             Self::Unix { uid, .. } => format!("unix:{uid}"),

@@ -25,7 +25,7 @@ const CHECKSUM_LEN: usize = 6;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// A key, in the hands of whoever made it or presents it. What it prints for debugging is not the secret.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ApiKey {
     text: String,
     kid_len: usize,
@@ -58,7 +58,7 @@ impl ApiKey {
             return None;
         }
         let secret = &rest[..SECRET_LEN];
-        // What decodes and is encoded again must be the same: else two texts would be one secret.
+        // The decoder refuses spare bits that are set, so no two texts are one secret.
         let bytes = URL_SAFE_NO_PAD.decode(secret).ok()?;
         let key = Self::made_of(kid, secret);
         (bytes.len() == 32 && key.text == text).then_some(key)
@@ -79,6 +79,15 @@ impl ApiKey {
         KeyDigest(Sha256::digest(&self.text).into())
     }
 }
+
+/// Takes the same time wherever two keys of one length differ.
+impl PartialEq for ApiKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.text.as_bytes().ct_eq(other.text.as_bytes()).into()
+    }
+}
+
+impl Eq for ApiKey {}
 
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,10 +117,10 @@ pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
     /// Of no key that anybody has: what a key with an unknown id is held against, so that it takes as long.
-    pub(crate) const NOBODYS: Self = Self([0; 32]);
+    pub(crate) const ABSENT: Self = Self([0; 32]);
 
-    /// Whether both are of one key. Takes the same time whatever they differ in.
-    pub fn is_of(&self, presented: &ApiKey) -> bool {
+    /// Whether it is the digest of this key. Takes the same time wherever it differs.
+    pub fn is_digest_of(&self, presented: &ApiKey) -> bool {
         self.0.ct_eq(&presented.digest().0).into()
     }
 
@@ -145,7 +154,7 @@ mod tests {
             (ApiKey::generate().expect("random bytes"), ApiKey::generate().expect("random bytes"));
         assert_eq!(ApiKey::parse(one.reveal()), Some(one.clone()));
         assert_ne!(one, other);
-        assert!(one.digest().is_of(&one) && !one.digest().is_of(&other));
+        assert!(one.digest().is_digest_of(&one) && !one.digest().is_digest_of(&other));
         assert_eq!(one.kid().len(), KID_LEN);
         assert_eq!(one.digest().to_hex(), hex::encode(Sha256::digest(one.reveal())));
         assert_eq!(format!("{one:?}"), format!("ApiKey({})", one.kid()));

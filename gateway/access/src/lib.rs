@@ -14,9 +14,9 @@ pub mod principal;
 pub mod rules;
 
 pub use action::{Action, Actions};
-pub use caller::{Allowed, Caller, Denied};
+pub use caller::{Allowed, Caller, Denied, LockTerms};
 pub use identity::{Identity, Unauthenticated};
 pub use key::{ApiKey, KeyDigest};
 pub use pattern::Pattern;
 pub use principal::PrincipalName;
-pub use rules::{Limits, Rules, RulesError};
+pub use rules::{Issuer, Limits, Rules, RulesError};

@@ -10,16 +10,16 @@ mod keys;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::crypto::verify;
-use serde_json::Value;
 
 pub use keys::{KEYS_BYTES_MAX, KeysError, TokenKeys};
 
-use self::json::Members;
+use self::json::{Member, Members};
 use crate::identity::Identity;
 use crate::rules::Issuer;
 
@@ -32,7 +32,7 @@ const CLAIM_BYTES_MAX: usize = 1024;
 /// Names in the head that say where to find a key, or what else to understand.
 const FORBIDDEN: [&str; 8] = ["jwk", "jku", "x5u", "x5c", "crit", "enc", "zip", "b64"];
 
-/// Why a token is nobody's. For the log: callers are told no more than that it is not good, or that it has expired.
+/// Why a token is nobody's. For the log: callers are told no more than that it is not good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
     /// More bytes than a token has.
@@ -44,9 +44,15 @@ pub enum BadToken {
     /// Its head says something that is not taken.
     #[error("its head has `{0}`, which is not taken")]
     Head(&'static str),
+    /// Its head names no key.
+    #[error("its head has no `kid`")]
+    NoKid,
     /// Rules name no issuer for it.
     #[error("no issuer in the rules has its `iss` and `aud`")]
     Issuer,
+    /// It is for more than one of the audiences that rules name with its issuer.
+    #[error("more than one issuer in the rules has its `iss` and `aud`")]
+    Issuers,
     /// The issuer does not sign so.
     #[error("its issuer does not sign with the algorithm that it names")]
     Algorithm,
@@ -62,9 +68,6 @@ pub enum BadToken {
     /// It is not good yet.
     #[error("it is good from {0} on")]
     Early(Timestamp),
-    /// It was good until then.
-    #[error("it expired at {0}")]
-    Expired(Timestamp),
 }
 
 /// A token, taken apart. Nothing of it is to be believed.
@@ -99,19 +102,18 @@ impl<'text> Token<'text> {
     /// Whose it says it is: the one to hold it against.
     pub fn issuer<'rules>(
         &self,
-        mut issuers: impl Iterator<Item = &'rules Issuer>,
-    ) -> Result<&'rules Issuer, BadToken> {
-        issuers.find(|issuer| self.is_from(issuer)).ok_or(BadToken::Issuer)
+        issuers: impl Iterator<Item = &'rules Arc<Issuer>>,
+    ) -> Result<&'rules Arc<Issuer>, BadToken> {
+        let mut fitting = issuers.filter(|issuer| self.is_from(issuer));
+        let issuer = fitting.next().ok_or(BadToken::Issuer)?;
+        fitting.next().map_or(Ok(issuer), |_| Err(BadToken::Issuers))
     }
 
     fn is_from(&self, issuer: &Issuer) -> bool {
-        let is_for = |audience: &Value| audience.as_str() == Some(&issuer.audience);
         let for_us = match self.claims.get("aud") {
-            Some(Value::Array(audiences)) => {
-                audiences.iter().all(Value::is_string) && audiences.iter().any(is_for)
-            }
-            Some(audience) => is_for(audience),
-            None => false,
+            Some(Member::Texts(audiences)) => audiences.contains(&issuer.audience),
+            Some(Member::Text(audience)) => *audience == issuer.audience,
+            _ => false,
         };
         for_us && self.claims.text("iss") == Some(&issuer.issuer)
     }
@@ -120,11 +122,11 @@ impl<'text> Token<'text> {
     ///
     /// 1. The head: an algorithm that the issuer signs with, a key's id, and nothing that would bring its own.
     /// 2. The key with that id, if it is one for that algorithm; and with it the signature.
-    /// 3. Whose it is and for whom, and that it is good by now. That it has expired is said last, so that only whoever had
-    ///    a good one learns it.
+    /// 3. Whose it is and for whom, and that it is good already. Whether it has expired is for the rules to say
+    ///    ([`Rules::caller`](crate::Rules::caller)), last of all: only whoever had a good one learns it.
     pub fn verified(
         &self,
-        issuer: &Issuer,
+        issuer: &Arc<Issuer>,
         keys: &TokenKeys,
         now: Timestamp,
     ) -> Result<Identity, BadToken> {
@@ -132,8 +134,8 @@ impl<'text> Token<'text> {
         if let Some(name) = FORBIDDEN.into_iter().find(|name| self.head.get(name).is_some()) {
             return Err(BadToken::Head(name));
         }
-        let is_known = |typ: &Value| {
-            typ.as_str().is_some_and(|typ| {
+        let is_known = |typ: &Member| {
+            typ.text().is_some_and(|typ| {
                 typ.eq_ignore_ascii_case("jwt") || typ.eq_ignore_ascii_case("at+jwt")
             })
         };
@@ -143,7 +145,7 @@ impl<'text> Token<'text> {
         let named = self.head.text("alg").ok_or(BadToken::Algorithm)?;
         let algorithm = issuer.algorithms.iter().find(|algorithm| algorithm.as_str() == named);
         let algorithm = *algorithm.ok_or(BadToken::Algorithm)?;
-        let kid = self.head.text("kid").ok_or(BadToken::Head("no kid"))?;
+        let kid = self.head.text("kid").ok_or(BadToken::NoKid)?;
 
         // Step 2.
         let key = keys.find(kid, algorithm).ok_or(BadToken::UnknownKey)?;
@@ -163,20 +165,17 @@ impl<'text> Token<'text> {
             return Err(BadToken::Early(from));
         }
         let expires = expires.saturating_add(LEEWAY).unwrap_or(Timestamp::MAX);
-        if expires <= now {
-            return Err(BadToken::Expired(expires));
-        }
         // It is how the token is revoked, and what the audit calls it.
         let is_id =
             |id: &str| (1..=256).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_graphic());
         if let Some(id) = self.claims.get("jti")
-            && !id.as_str().is_some_and(is_id)
+            && !id.text().is_some_and(is_id)
         {
             return Err(BadToken::Claim("jti"));
         }
         let texts = self.claims.texts().filter(|(_, text)| text.len() <= CLAIM_BYTES_MAX);
         let claims: BTreeMap<_, _> =
             texts.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
-        Ok(Identity::Jwt { issuer: issuer.name.clone(), claims, expires })
+        Ok(Identity::Jwt { issuer: Arc::clone(issuer), claims, expires })
     }
 }

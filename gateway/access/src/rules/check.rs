@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::file::{File, Issuer, Key, Match, Principal, Role};
-use super::{Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules, RulesError, Shown};
+use super::{Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules, RulesError};
 use crate::action::{Action, Actions};
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
@@ -40,14 +38,20 @@ fn at_most(place: impl Display, what: &str, count: usize, max: usize) -> Result<
     }
 }
 
-/// Checks all that was read. `now` only tells which keys are live; it decides nothing else.
-pub(super) fn checked(file: File, now: Timestamp) -> Result<Rules, RulesError> {
+/// Counts the keys of a principal that have not expired.
+pub(super) fn live_keys(principal: &super::Name, live: usize) -> Result<(), RulesError> {
+    let place = format_args!("principal `{principal}`");
+    at_most(place, "keys that have not expired", live, LIVE_KEYS_MAX)
+}
+
+/// Checks all that was read.
+pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
     at_most("issuers", "issuers", file.issuers.len(), ISSUERS_MAX)?;
     at_most("roles", "roles", file.roles.len(), ROLES_MAX)?;
     at_most("principals", "principals", file.principals.len(), PRINCIPALS_MAX)?;
     at_most("revoked", "entries", file.revoked.len(), REVOKED_MAX)?;
 
-    let mut issuers: BTreeMap<String, Issuer> = BTreeMap::new();
+    let mut issuers: BTreeMap<String, Arc<Issuer>> = BTreeMap::new();
     for one in file.issuers {
         let place = format!("issuer `{}`", one.name);
         issuer(&one).map_err(|why| at(&place, why))?;
@@ -57,7 +61,7 @@ pub(super) fn checked(file: File, now: Timestamp) -> Result<Rules, RulesError> {
         {
             return Err(at(&place, "another one has the same issuer and audience"));
         }
-        if issuers.insert(one.name.clone(), one).is_some() {
+        if issuers.insert(one.name.clone(), Arc::new(one)).is_some() {
             return Err(at(&place, "there is another one with this name"));
         }
     }
@@ -78,8 +82,6 @@ pub(super) fn checked(file: File, now: Timestamp) -> Result<Rules, RulesError> {
             return Err(at(&place, "there is another one with this name"));
         }
         let entry = principal(&one, &place, &roles, &issuers)?;
-        let live = one.keys.iter().filter(|key| key.expires > now).count();
-        at_most(&place, "keys that have not expired", live, LIVE_KEYS_MAX)?;
         at_most(&place, "keys", one.keys.len(), KEYS_OF_ONE_MAX)?;
         for Key { id, sha256, expires } in one.keys {
             if !is_kid(&id) {
@@ -92,7 +94,7 @@ pub(super) fn checked(file: File, now: Timestamp) -> Result<Rules, RulesError> {
         }
         principals.push(entry);
     }
-    no_name_is_made_twice(&principals)?;
+    no_name_is_template_twice(&principals)?;
     let mut revoked = BTreeSet::new();
     for (number, one) in file.revoked.into_iter().enumerate() {
         let is_digest = |text: &str| {
@@ -163,6 +165,10 @@ fn fits(
     if actions.is_empty() {
         return Err(at(place, "there are no actions"));
     }
+    if actions.contains(&Action::Admin) && resources.iter().any(|pattern| pattern != "*") {
+        let why = "`admin` is about the rules as a whole: its `resources` are `[\"*\"]`";
+        return Err(at(place, why));
+    }
     let forwards = actions.contains(&Action::ForwardRead);
     let others = actions.iter().any(|action| *action != Action::ForwardRead);
     match (forwards, upstreams.is_empty()) {
@@ -214,7 +220,7 @@ fn principal(
     principal: &Principal,
     place: &str,
     roles: &BTreeMap<Arc<str>, RoleEntry>,
-    issuers: &BTreeMap<String, Issuer>,
+    issuers: &BTreeMap<String, Arc<Issuer>>,
 ) -> Result<PrincipalEntry, RulesError> {
     let Principal { name, matches, .. } = principal;
     at_most(place, "roles", principal.roles.len(), ROLES_OF_ONE_MAX)?;
@@ -223,9 +229,13 @@ fn principal(
         let found = found.ok_or_else(|| at(place, format_args!("there is no role `{role}`")))?;
         Ok(Arc::clone(found.0))
     };
+    let mut names = BTreeSet::new();
+    if let Some(twice) = principal.roles.iter().find(|role| !names.insert(*role)) {
+        return Err(at(place, format_args!("role `{twice}` stands there twice")));
+    }
     let roles = principal.roles.iter().map(known).collect::<Result<_, RulesError>>()?;
-    let shown = shown(matches, place, issuers)?;
-    if shown.is_empty() && principal.keys.is_empty() {
+    let conditions = conditions(matches, place, issuers)?;
+    if conditions.is_empty() && principal.keys.is_empty() {
         return Err(at(place, "it has neither keys nor `match`: nobody can be it"));
     }
     let name = match name.contains("${") {
@@ -233,24 +243,25 @@ fn principal(
         true if !principal.keys.is_empty() => {
             return Err(at(place, "a name with a variable is for `match`, not for keys"));
         }
-        true => {
-            super::Name::Made(Pattern::parse(name, Names::Subjects).map_err(|why| at(place, why))?)
-        }
+        true => super::Name::Template(
+            Pattern::parse(name, Names::Subjects).map_err(|why| at(place, why))?,
+        ),
     };
-    Ok(PrincipalEntry { name, roles, shown })
+    Ok(PrincipalEntry { name, roles, conditions })
 }
 
 /// A name with a variable could become another principal's name, whose locks and writes it would then have. So nothing
 /// else begins as it does.
-fn no_name_is_made_twice(principals: &[PrincipalEntry]) -> Result<(), RulesError> {
+fn no_name_is_template_twice(principals: &[PrincipalEntry]) -> Result<(), RulesError> {
     // In their order, all that begin with a text stand directly behind it.
     let mut names: Vec<_> =
         principals.iter().map(|entry| (entry.name.beginning(), &entry.name)).collect();
     names.sort_unstable_by_key(|(beginning, _)| *beginning);
     for pair in names.windows(2) {
         let [(beginning, name), (other, next)] = pair else { continue };
-        let (is_made, next_is_made) = (name.is_made(), next.is_made());
-        if (is_made && other.starts_with(beginning)) || (next_is_made && beginning == other) {
+        let (is_template, next_is_template) = (name.is_template(), next.is_template());
+        if (is_template && other.starts_with(beginning)) || (next_is_template && beginning == other)
+        {
             let what = format_args!("`{next}` begins alike, and one could become the other");
             return Err(at(format_args!("principal `{name}`"), what));
         }
@@ -259,21 +270,20 @@ fn no_name_is_made_twice(principals: &[PrincipalEntry]) -> Result<(), RulesError
 }
 
 /// What `match` says, each of it enough.
-fn shown(
+fn conditions(
     matches: &Match,
     place: &str,
-    issuers: &BTreeMap<String, Issuer>,
-) -> Result<Vec<Shown>, RulesError> {
+    issuers: &BTreeMap<String, Arc<Issuer>>,
+) -> Result<Vec<Condition>, RulesError> {
     let subjects = |text: &String| -> Result<Scope, RulesError> {
         let wrong = |why: PatternError| at(place, format_args!("match: `{text}`: {why}"));
         Pattern::parse_plain(text, Names::Subjects).map_err(wrong)
     };
-    let mut shown = Vec::new();
+    let mut conditions = Vec::new();
     match &matches.issuer {
         Some(issuer) => {
-            if !issuers.contains_key(issuer) {
-                return Err(at(place, format_args!("match: there is no issuer `{issuer}`")));
-            }
+            let none = || at(place, format_args!("match: there is no issuer `{issuer}`"));
+            let issuer = issuers.get(issuer).ok_or_else(none)?;
             let mut claims = BTreeMap::new();
             let sub = matches.sub.iter().map(|sub| ("sub", sub));
             let others = matches.claims.iter().map(|(name, value)| (name.as_str(), value));
@@ -286,7 +296,7 @@ fn shown(
                 return Err(at(place, "match: beside `issuer` there is `sub` or `claims`"));
             }
             at_most(place, "claims", claims.len(), CLAIMS_MAX)?;
-            shown.push(Shown::Jwt { issuer: issuer.clone(), claims });
+            conditions.push(Condition::Jwt { issuer: Arc::clone(issuer), claims });
         }
         None if matches.sub.is_some() || !matches.claims.is_empty() => {
             return Err(at(place, "match: `sub` and `claims` need `issuer`"));
@@ -298,19 +308,19 @@ fn shown(
         if !domain.is_some_and(|(domain, path)| is_domain(domain) && !path.is_empty()) {
             return Err(at(place, format_args!("match: `{id}` is not `spiffe://DOMAIN/PATH`")));
         }
-        shown.push(Shown::Spiffe(subjects(id)?));
+        conditions.push(Condition::Spiffe(subjects(id)?));
     }
     if let Some(name) = &matches.dns {
         if !is_domain(name) {
             return Err(at(place, format_args!("match: `{name}` is no DNS name in lower case")));
         }
-        shown.push(Shown::Dns(name.clone()));
+        conditions.push(Condition::Dns(name.clone()));
     }
     let (uid, gid) = (matches.unix_uid, matches.unix_gid);
     if uid.is_some() || gid.is_some() {
-        shown.push(Shown::Unix { uid, gid });
+        conditions.push(Condition::Unix { uid, gid });
     }
-    Ok(shown)
+    Ok(conditions)
 }
 
 fn is_domain(text: &str) -> bool {

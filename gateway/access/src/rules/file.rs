@@ -25,7 +25,7 @@ pub(super) struct File {
 }
 
 /// Who signs tokens, and how they are checked.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
     /// What rules and the audit call it.

@@ -15,7 +15,7 @@ pub use check::RULES_BYTES_MAX;
 pub use file::{Algorithm, Issuer};
 
 use crate::action::{Action, Actions};
-use crate::caller::{Caller, Line, Lines};
+use crate::caller::{Caller, Line, Lines, LockTerms};
 use crate::identity::{CertificateName, Identity, Unauthenticated};
 use crate::key::{ApiKey, KeyDigest};
 use crate::pattern::{Pattern, Scope, Variable};
@@ -40,7 +40,7 @@ pub enum RulesError {
 pub struct Limits {
     /// The longest ttl; none for any.
     pub ttl_max: Option<Duration>,
-    /// The longest `max_hold`; none for any, and for locks without one.
+    /// The longest `max_hold`; none for any, and for locks without one. A lock without one has no end that is known.
     pub hold_max: Option<Duration>,
     /// The longest wait in line; none for any.
     pub wait_max: Option<Duration>,
@@ -49,16 +49,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What either of both lets be taken.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        let wider = |one: Option<Duration>, other: Option<Duration>| Some(one?.max(other?));
-        Self {
-            ttl_max: wider(self.ttl_max, other.ttl_max),
-            hold_max: wider(self.hold_max, other.hold_max),
-            wait_max: wider(self.wait_max, other.wait_max),
-            infinite: self.infinite || other.infinite,
-        }
+    /// Whether a lock may be taken on these terms.
+    pub fn allow(&self, terms: &LockTerms) -> bool {
+        let is_within = |asked: Option<Duration>, max: Option<Duration>| {
+            max.is_none_or(|max| asked.is_some_and(|asked| asked <= max))
+        };
+        let ttl = match terms.ttl {
+            None => self.infinite,
+            ttl => is_within(ttl, self.ttl_max),
+        };
+        let wait = terms.wait.is_none() || is_within(terms.wait, self.wait_max);
+        ttl && wait && is_within(terms.max_hold, self.hold_max)
     }
 }
 
@@ -97,20 +98,20 @@ enum Name {
     /// One principal.
     Own(PrincipalName),
     /// One for each value of its variables.
-    Made(Pattern),
+    Template(Pattern),
 }
 
 /// What somebody may show to be a principal.
 #[derive(Debug)]
-enum Shown {
-    Jwt { issuer: String, claims: BTreeMap<String, Scope> },
+enum Condition {
+    Jwt { issuer: Arc<Issuer>, claims: BTreeMap<String, Scope> },
     Spiffe(Scope),
     Dns(String),
     Unix { uid: Option<u32>, gid: Option<u32> },
 }
 
-impl Shown {
-    fn is_shown_by(&self, identity: &Identity) -> bool {
+impl Condition {
+    fn holds_for(&self, identity: &Identity) -> bool {
         match (self, identity) {
             (Self::Jwt { issuer, claims }, Identity::Jwt { issuer: from, claims: has, .. }) => {
                 let holds = |(name, scope): (&String, &Scope)| {
@@ -137,13 +138,13 @@ impl Shown {
 struct PrincipalEntry {
     name: Name,
     roles: Vec<Arc<str>>,
-    shown: Vec<Shown>,
+    conditions: Vec<Condition>,
 }
 
 /// Rules, checked.
 #[derive(Debug)]
 pub struct Rules {
-    issuers: BTreeMap<String, Issuer>,
+    issuers: BTreeMap<String, Arc<Issuer>>,
     roles: BTreeMap<Arc<str>, RoleEntry>,
     principals: Vec<PrincipalEntry>,
     keys: HashMap<String, KeyEntry>,
@@ -153,8 +154,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Reads and checks the text of rules. `now` only tells how many keys of a principal are live.
-    pub fn parse(text: &str, now: Timestamp) -> Result<Self, RulesError> {
+    /// Reads and checks the text of rules: the same text is always the same rules.
+    pub fn parse(text: &str) -> Result<Self, RulesError> {
         if text.len() > RULES_BYTES_MAX {
             return Err(RulesError::TooLong);
         }
@@ -165,11 +166,24 @@ impl Rules {
                 text.as_bytes()[..at.min(text.len())].iter().filter(|it| **it == b'\n').count();
             RulesError::Unreadable(format!("line {}: {}", line + 1, error.message()))
         };
-        check::checked(toml::from_str(text).map_err(unreadable)?, now)
+        check::checked(toml::from_str(text).map_err(unreadable)?)
+    }
+
+    /// Whether rules may be put in force now: no principal has more live keys than a rotation needs. Rules that are in
+    /// force are not held against it, so that no clock can end them.
+    pub fn check_live_keys(&self, now: Timestamp) -> Result<(), RulesError> {
+        let mut live = vec![0; self.principals.len()];
+        for key in self.keys.values().filter(|key| key.expires > now) {
+            live[key.principal] += 1;
+        }
+        self.principals
+            .iter()
+            .zip(live)
+            .try_for_each(|(principal, live)| check::live_keys(&principal.name, live))
     }
 
     /// Whose tokens are taken.
-    pub fn issuers(&self) -> impl Iterator<Item = &Issuer> {
+    pub fn issuers(&self) -> impl Iterator<Item = &Arc<Issuer>> {
         self.issuers.values()
     }
 
@@ -188,7 +202,7 @@ impl Rules {
         let value_of = |variable: &Variable| identity.value_of(variable);
         let name = match &entry.name {
             Name::Own(name) => name.clone(),
-            Name::Made(pattern) => {
+            Name::Template(pattern) => {
                 let none = || Unauthenticated::NoName(pattern.as_str().to_owned());
                 let made = pattern.bind(&BTreeSet::new(), value_of).ok_or_else(none)?.to_string();
                 PrincipalName::new(&made).map_err(|_| Unauthenticated::NoName(made))?
@@ -216,8 +230,8 @@ impl Rules {
         key: &ApiKey,
     ) -> Result<(&PrincipalEntry, Option<Timestamp>), Unauthenticated> {
         let known = self.keys.get(key.kid());
-        let digest = known.map_or(KeyDigest::NOBODYS, |known| known.digest);
-        let is_it = digest.is_of(key);
+        let digest = known.map_or(KeyDigest::ABSENT, |known| known.digest);
+        let is_it = digest.is_digest_of(key);
         let known = known.ok_or(Unauthenticated::UnknownKey)?;
         if !is_it {
             return Err(Unauthenticated::WrongSecret);
@@ -226,8 +240,9 @@ impl Rules {
     }
 
     fn by_what_is_shown(&self, identity: &Identity) -> Result<&PrincipalEntry, Unauthenticated> {
-        let shows =
-            |entry: &&PrincipalEntry| entry.shown.iter().any(|shown| shown.is_shown_by(identity));
+        let shows = |entry: &&PrincipalEntry| {
+            entry.conditions.iter().any(|condition| condition.holds_for(identity))
+        };
         let mut found = self.principals.iter().filter(shows);
         let first = found.next().ok_or(Unauthenticated::Nobody)?;
         match found.next() {
@@ -274,12 +289,12 @@ impl Name {
     fn beginning(&self) -> &str {
         match self {
             Self::Own(name) => name.as_str(),
-            Self::Made(pattern) => pattern.as_str().split("${").next().unwrap_or_default(),
+            Self::Template(pattern) => pattern.as_str().split("${").next().unwrap_or_default(),
         }
     }
 
-    fn is_made(&self) -> bool {
-        matches!(self, Self::Made(_))
+    fn is_template(&self) -> bool {
+        matches!(self, Self::Template(_))
     }
 }
 
@@ -287,7 +302,7 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own(name) => name.fmt(f),
-            Self::Made(pattern) => f.write_str(pattern.as_str()),
+            Self::Template(pattern) => f.write_str(pattern.as_str()),
         }
     }
 }

@@ -6,28 +6,40 @@ use fencegate_wire::ResourceName;
 
 use super::*;
 use crate::action::Action;
-use crate::caller::Denied;
+use crate::caller::{Denied, LockTerms};
 
 fn now() -> Timestamp {
     "2026-06-01T00:00:00Z".parse().expect("a time")
 }
 
 fn rules(text: &str) -> Rules {
-    Rules::parse(text, now()).unwrap_or_else(|why| panic!("{why}"))
+    Rules::parse(text).unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn wrong(text: &str) -> String {
-    Rules::parse(text, now()).expect_err("it is refused").to_string()
+    Rules::parse(text).expect_err("it is refused").to_string()
 }
 
 fn resource(name: &str) -> ResourceName {
     ResourceName::new(name).expect("a name")
 }
 
+/// The issuer of the example, or one of another name.
+fn k8s(name: &str) -> Issuer {
+    Issuer {
+        name: name.to_owned(),
+        issuer: "https://kubernetes.default.svc".to_owned(),
+        audience: "fencegate".to_owned(),
+        jwks_file: Some("/etc/fencegate/k8s-jwks.json".to_owned()),
+        jwks_url: None,
+        algorithms: vec![Algorithm::RS256],
+    }
+}
+
 fn jwt(issuer: &str, claims: &[(&str, &str)]) -> Identity {
     let claims = claims.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let expires = "2026-06-01T01:00:00Z".parse().expect("a time");
-    Identity::Jwt { issuer: issuer.to_owned(), claims: claims.collect(), expires }
+    Identity::Jwt { issuer: Arc::new(k8s(issuer)), claims: claims.collect(), expires }
 }
 
 fn certificate(name: CertificateName) -> Identity {
@@ -194,7 +206,10 @@ fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
     let (early, end) = ("2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z");
     let rules_of = rules(&text);
     assert_eq!(whose(&rules_of, &key, early), Ok(format!("key:{kid}")));
-    let ended = Unauthenticated::Expired(end.parse().expect("a time"));
+    let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+    let kept = rules_of.caller(&Identity::Key(key.clone()), time(early)).expect("it is good");
+    assert_eq!([early, end].map(|at| kept.has_expired(time(at))), [false, true]);
+    let ended = Unauthenticated::Expired(time(end));
     assert_eq!(whose(&rules_of, &key, end), Err(ended));
     let other = ApiKey::generate().expect("random bytes");
     assert_eq!(whose(&rules_of, &other, early), Err(Unauthenticated::UnknownKey));
@@ -268,20 +283,47 @@ fn requests_to_upstreams_are_allowed_by_their_path() {
 }
 
 #[test]
-fn the_widest_limit_of_all_that_allow_holds() {
-    let minutes = |count: u64| Some(Duration::from_secs(60 * count));
-    let role = |limits: &str| {
-        let caller = one(&format!("allow = [\"lock\"]\nresources = [\"*\"]\n{limits}"));
-        caller.may(Action::Lock, &resource("a")).expect("it is allowed").limits
+fn one_line_alone_must_allow_all_terms_of_a_lock() {
+    let role = |name: &str, limits: &str| {
+        format!("[[roles]]\nname = \"{name}\"\nallow = [\"lock\"]\nresources = [\"*\"]\n{limits}\n")
     };
-    let (five, ten) =
-        (role("ttl_max = \"5m\""), role("ttl_max = \"10m\"\nhold_max = \"1h\"\nwait_max = \"1s\""));
-    assert_eq!((five.ttl_max, five.hold_max, five.infinite), (minutes(5), None, false));
-    assert_eq!(five.or(ten).ttl_max, minutes(10));
-    assert_eq!(five.or(ten).hold_max, None);
-    assert!(role("").infinite && !role("infinite = false").infinite);
-    assert!(role("ttl_max = \"5m\"\ninfinite = true").infinite);
-    assert_eq!(five.or(role("")), role(""));
+    let caller = |limits: &[&str]| {
+        let names: Vec<_> = ["one", "two"].into_iter().take(limits.len()).collect();
+        let roles: String =
+            names.iter().zip(limits).map(|(name, limits)| role(name, limits)).collect();
+        let text = format!(
+            "{roles}[[principals]]\nname = \"me\"\nroles = {names:?}\nmatch = {{ unix_uid = 7 }}\n"
+        );
+        rules(&text).caller(&Identity::Unix { uid: 7, gid: 7 }, now()).expect("it is me")
+    };
+    let seconds = |count: Option<u64>| count.map(Duration::from_secs);
+    let may = |limits: &[&str], ttl, max_hold, wait| {
+        let terms =
+            LockTerms { ttl: seconds(ttl), max_hold: seconds(max_hold), wait: seconds(wait) };
+        match caller(limits).may_lock(&resource("a"), &terms) {
+            Ok(_) => Ok(()),
+            Err(Denied::Beyond(role, _)) => Err(role.to_owned()),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    let beyond = || Err("one".to_owned());
+    // Each limit by itself.
+    assert_eq!(may(&[""], None, None, Some(9_999)), Ok(()));
+    assert_eq!(may(&["ttl_max = \"5s\""], Some(5), None, None), Ok(()));
+    assert_eq!(may(&["ttl_max = \"5s\""], Some(6), None, None), beyond());
+    assert_eq!(may(&["ttl_max = \"5s\""], None, None, None), beyond());
+    assert_eq!(may(&["ttl_max = \"5s\"\ninfinite = true"], None, None, None), Ok(()));
+    assert_eq!(may(&["infinite = false"], None, None, None), beyond());
+    assert_eq!(may(&["hold_max = \"5s\""], Some(1), Some(5), None), Ok(()));
+    assert_eq!(may(&["hold_max = \"5s\""], Some(1), Some(6), None), beyond());
+    assert_eq!(may(&["hold_max = \"5s\""], Some(1), None, None), beyond(), "it has no end");
+    assert_eq!(may(&["wait_max = \"5s\""], Some(1), None, None), Ok(()));
+    assert_eq!(may(&["wait_max = \"5s\""], Some(1), None, Some(6)), beyond());
+    // Two roles do not add up to a third.
+    let both = ["ttl_max = \"5s\"", "ttl_max = \"10s\"\nwait_max = \"1s\""];
+    assert_eq!(may(&both, Some(10), None, Some(1)), Ok(()));
+    assert_eq!(may(&both, Some(5), None, Some(9)), Ok(()));
+    assert_eq!(may(&both, Some(10), None, Some(9)), beyond());
 }
 
 #[test]
@@ -350,8 +392,12 @@ fn rules_that_cannot_be_meant_are_refused_with_their_place() {
             "another key with the id `a`",
         ),
         (
-            principal("a", &format!("keys = [{}, {}, {}]", key("a"), key("b"), key("c"))),
-            "3 keys that have not expired",
+            role("allow = [\"admin\"]\nresources = [\"a:*\"]"),
+            "role `r`: `admin` is about the rules as a whole",
+        ),
+        (
+            principal("a", uid).replace("roles = [\"r\"]", "roles = [\"r\", \"r\"]"),
+            "principal `a`: role `r` stands there twice",
         ),
         (principal("a/${sub}", &format!("keys = [{}]", key("a"))), "is for `match`, not for keys"),
         (
@@ -404,6 +450,40 @@ fn rules_that_cannot_be_meant_are_refused_with_their_place() {
 }
 
 #[test]
+fn two_live_keys_are_enough_and_no_clock_ends_the_rules() {
+    let digest = "0".repeat(64);
+    let text = ["a", "b", "c"].map(|id| {
+        format!("{{ id = \"{id}\", sha256 = \"{digest}\", expires = 2027-01-01T00:00:00Z }}")
+    });
+    let text = format!("[[principals]]\nname = \"a\"\nroles = []\nkeys = [{}]\n", text.join(", "));
+    let rules = rules(&text);
+    let told = rules.check_live_keys(now()).expect_err("three").to_string();
+    assert!(told.contains("principal `a`: 3 keys that have not expired"), "{told}");
+    assert_eq!(rules.check_live_keys("2027-01-01T00:00:00Z".parse().expect("a time")), Ok(()));
+}
+
+/// Rules may change whom a name stands for; what was verified under the old ones is nobody's under the new ones.
+#[test]
+fn a_token_counts_only_where_its_issuer_is_the_same() {
+    let rules = rules(EXAMPLE);
+    let whose = |issuer: Issuer| {
+        let Identity::Jwt { claims, expires, .. } =
+            jwt("k8s", &[("sub", "system:serviceaccount:billing:worker")])
+        else {
+            panic!("it is a token")
+        };
+        rules
+            .caller(&Identity::Jwt { issuer: Arc::new(issuer), claims, expires }, now())
+            .map(|_| ())
+    };
+    assert_eq!(whose(k8s("k8s")), Ok(()));
+    let other = Issuer { issuer: "https://other.example".to_owned(), ..k8s("k8s") };
+    assert_eq!(whose(other), Err(Unauthenticated::Nobody));
+    let weaker = Issuer { algorithms: vec![Algorithm::ES256], ..k8s("k8s") };
+    assert_eq!(whose(weaker), Err(Unauthenticated::Nobody));
+}
+
+#[test]
 fn no_made_name_can_become_another_principals() {
     let issuer = "[[issuers]]\nname = \"i\"\nissuer = \"x\"\naudience = \"y\"\nalgorithms = [\"RS256\"]\njwks_file = \"a\"\n";
     let principal = |name: &str| {
@@ -412,7 +492,7 @@ fn no_made_name_can_become_another_principals() {
         )
     };
     let two = |one: &str, other: &str| {
-        Rules::parse(&format!("{issuer}{}{}", principal(one), principal(other)), now())
+        Rules::parse(&format!("{issuer}{}{}", principal(one), principal(other)))
     };
     for (one, other) in [
         ("ci/${sub}", "ci/admin"),
