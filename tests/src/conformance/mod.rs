@@ -8,7 +8,7 @@ pub mod ledger;
 pub mod mint;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fence_core::memory::MemoryLedger;
@@ -55,7 +55,34 @@ pub struct Opened<L> {
     pub ledger: L,
     /// Direct access to its tables.
     pub operator: Operator,
-    _home: Option<TempDir>,
+    _home: Home,
+}
+
+/// What ends with a ledger.
+enum Home {
+    /// The directory of its file.
+    Directory(#[expect(dead_code, reason = "it goes when this is dropped")] TempDir),
+    /// Its database on the server that tests share, by name.
+    Database(String),
+}
+
+/// Databases that nobody needs any more. Hundreds of tests have one each, which together would fill a small disk.
+static DONE_WITH: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Self::Database(name) = self {
+            // Dropping it takes a call to the server, which the next test makes.
+            DONE_WITH.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(name));
+        }
+    }
+}
+
+async fn drop_databases(server: &Postgres) {
+    let names = std::mem::take(&mut *DONE_WITH.lock().unwrap_or_else(PoisonError::into_inner));
+    for name in names {
+        server.execute("postgres", &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    }
 }
 
 /// A ledger of its own on SQLite.
@@ -63,7 +90,7 @@ pub async fn sqlite_ledger() -> Opened<SqliteLedger> {
     let home = TempDir::with_prefix("fence-conformance-").expect("a directory");
     let path = home.path().join("ledger.db");
     let ledger = reopened_sqlite_ledger(&path).await;
-    Opened { ledger, operator: Operator::Sqlite(path), _home: Some(home) }
+    Opened { ledger, operator: Operator::Sqlite(path), _home: Home::Directory(home) }
 }
 
 /// The ledger in this file, as a process that starts opens it.
@@ -73,7 +100,10 @@ pub async fn reopened_sqlite_ledger(path: &std::path::Path) -> SqliteLedger {
 
 /// A ledger of its own on Postgres.
 pub async fn postgres_ledger() -> Opened<PgLedger> {
-    let url = Postgres::shared().await.database().await;
+    let server = Postgres::shared().await;
+    drop_databases(server).await;
+    let name = server.database_name().await;
+    let url = server.url(&name);
     let options: PgConnectOptions = url.parse().expect("the harness gives good URLs");
     migrate(&options).await.expect("the schema is made");
     crate::mutants::apply(&url).await;
@@ -83,7 +113,7 @@ pub async fn postgres_ledger() -> Opened<PgLedger> {
         timeout: Duration::from_secs(20),
     };
     let operator = Operator::Postgres(Box::new(options.options([("search_path", "fencegate")])));
-    Opened { ledger: PgLedger::new(settings), operator, _home: None }
+    Opened { ledger: PgLedger::new(settings), operator, _home: Home::Database(name) }
 }
 
 /// Direct access to the tables, for what no act does: freezing and the like until they have acts of
