@@ -14,10 +14,11 @@ use fence_core::ports::{
     Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log,
     MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
     ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, Resolution, Resolved, ResourceView, Retention, SealItem, SealVerdict, Settled,
-    Standing, Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
+    RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing, Tidied, UploadItem,
+    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, OperationId, ResourceName};
+use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
 use uuid::Uuid;
 
@@ -262,6 +263,21 @@ impl ScriptedLedger {
 }
 
 #[async_trait]
+impl Rulebook for ScriptedLedger {
+    async fn rules(&self) -> Result<RulesInForce, LedgerError> {
+        self.memory.rules().await
+    }
+
+    async fn rules_generation(&self) -> Result<i64, LedgerError> {
+        self.memory.rules_generation().await
+    }
+
+    async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
+        self.memory.apply_rules(change).await
+    }
+}
+
+#[async_trait]
 impl Intents for ScriptedLedger {
     async fn register_upstreams(&self, upstreams: &[DrainedUpstream]) -> Result<(), LedgerError> {
         self.memory.register_upstreams(upstreams).await
@@ -389,8 +405,12 @@ impl Ledger for ScriptedLedger {
         self.memory.listen(gateway).await
     }
 
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
-        self.memory.position(lock).await
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError> {
+        self.memory.position(lock, principal).await
     }
 
     async fn waiters(&self, resource: &ResourceName, page: LinePage) -> Answer<InLine> {

@@ -421,6 +421,7 @@ impl Acquisition {
             owner: wish.owner.clone(),
             id: Some(self.id),
             wait: wait_ms.map(Duration::from_millis),
+            writers: Vec::new(),
         };
         Request::new(Method::POST, "/locks").json(&body).waits(wait_ms.unwrap_or(0))
     }

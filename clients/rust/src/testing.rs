@@ -169,6 +169,7 @@ impl Gateway {
                 owner: "rival".to_owned(),
                 id: Some(LockId(Uuid::now_v7())),
                 wait: None,
+                writers: Vec::new(),
             });
             let inner = &self.client.inner;
             match inner.json("acquire", &request, inner.call_until_ms()).await {

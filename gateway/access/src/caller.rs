@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use crate::action::{Action, Actions};
 use crate::pattern::Scope;
-use crate::principal::PrincipalName;
 use crate::rules::Limits;
+use fencegate_wire::PrincipalName;
 
 /// Some actions within a scope, by one line of one role.
 #[derive(Debug, Clone)]
@@ -76,6 +76,11 @@ impl Caller {
     /// By what it has shown who it is, as the audit calls it.
     pub fn credential(&self) -> &str {
         &self.credential
+    }
+
+    /// Its roles.
+    pub fn roles(&self) -> &[Arc<str>] {
+        &self.roles
     }
 
     /// When its credential ends, if it does.

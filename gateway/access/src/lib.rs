@@ -10,13 +10,12 @@ pub mod identity;
 pub mod jwt;
 pub mod key;
 pub mod pattern;
-pub mod principal;
 pub mod rules;
 
 pub use action::{Action, Actions};
 pub use caller::{Allowed, Caller, Denied, LockTerms};
+pub use fencegate_wire::PrincipalName;
 pub use identity::{Identity, Unauthenticated};
 pub use key::{ApiKey, KeyDigest};
 pub use pattern::Pattern;
-pub use principal::PrincipalName;
 pub use rules::{Issuer, Limits, Rules, RulesError};

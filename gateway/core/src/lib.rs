@@ -17,7 +17,8 @@ pub use fencegate_wire::json as wire;
 pub use fencegate_wire::schema;
 pub use fencegate_wire::{
     EntityTag, ErrorCode, LockEnd, LockId, LockState, MaxHold, Metadata, NameError, ObjectKey,
-    OperationId, ResourceName, Supersession, Token, TokenError, Ttl, Word,
+    OperationId, PrincipalName, ResourceName, Supersession, Token, TokenError, Ttl, Word,
+    WriterName,
 };
-pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, token};
+pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, principal, token};
 pub use rule::Refusal;

@@ -18,6 +18,12 @@ pub enum Mutant {
     EpochKeepsBase,
     /// A token above the fence is admitted like the one that was sealed.
     TokenAtLeast,
+    /// A token is admitted whoever presents it.
+    NoPrincipal,
+    /// Whoever may write under a lock may also renew it.
+    WritersMayRenew,
+    /// What was allowed under older rules still has its effect.
+    StaleRulesAdmitted,
     /// A sequence number that does not rise is admitted.
     NoSequence,
     /// The version that a write demands is not looked at.
@@ -82,6 +88,9 @@ impl Mutant {
         ),
         (Self::EpochKeepsBase, "a new epoch of the mint begins with the old base"),
         (Self::TokenAtLeast, "a token above the fence is admitted like the one that was sealed"),
+        (Self::NoPrincipal, "a token is admitted whoever presents it"),
+        (Self::WritersMayRenew, "whoever may write under a lock may also renew it"),
+        (Self::StaleRulesAdmitted, "what was allowed under older rules still has its effect"),
         (Self::NoSequence, "a sequence number that does not rise is admitted"),
         (Self::NoPrecondition, "the version that a write demands is not looked at"),
         (

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::lock::LockId;
 use crate::names::ResourceName;
 use crate::ports::{InLine, LinePage};
+use crate::principal::PrincipalName;
 
 /// A gateway without heartbeat for this long is taken for dead, and its waiters are passed over.
 pub const HEARTBEAT_MS_MAX: i64 = 5_000;
@@ -32,6 +33,8 @@ pub struct Waiter {
     pub resources: Vec<ResourceName>,
     /// Who waits.
     pub owner: String,
+    /// The principal that waits.
+    pub principal: Option<PrincipalName>,
     /// Since when.
     pub since: Timestamp,
     /// The gateway that serves its caller.
@@ -97,9 +100,10 @@ impl Queue {
         self.lines.get(resource).map_or(0, BTreeSet::len)
     }
 
-    /// How many waiters with an earlier ticket wait for one of the same resources, and itself.
-    pub fn position(&self, lock: LockId) -> Option<usize> {
-        let waiter = self.get(lock)?;
+    /// How many waiters with an earlier ticket wait for one of the same resources, and itself; nothing of a waiter of
+    /// another principal.
+    pub fn position(&self, lock: LockId, principal: Option<&PrincipalName>) -> Option<usize> {
+        let waiter = self.get(lock).filter(|waiter| waiter.principal.as_ref() == principal)?;
         let lines = waiter.resources.iter().filter_map(|name| self.lines.get(name));
         let before: BTreeSet<i64> =
             lines.flat_map(|line| line.range(..waiter.ticket)).copied().collect();
@@ -343,6 +347,7 @@ mod tests {
             ticket: 0,
             resources: names.iter().map(|name| ResourceName::new(*name).unwrap()).collect(),
             owner: "w".into(),
+            principal: None,
             since: Timestamp::UNIX_EPOCH,
             gateway,
             kept_until_ms: None,
@@ -365,7 +370,7 @@ mod tests {
         let first =
             |queue: &Queue, now_ms| queue.first(&name, None, now_ms, |_| true).map(|w| w.lock);
         assert_eq!(first(&queue, 0), Some(b_id));
-        assert_eq!((queue.length(&name), queue.position(c_id)), (3, Some(3)));
+        assert_eq!((queue.length(&name), queue.position(c_id, None)), (3, Some(3)));
         queue.call(2, 10);
         assert_eq!(first(&queue, 9 + TURN_MS), Some(b_id));
         assert_eq!(first(&queue, 10 + TURN_MS), Some(c_id));

@@ -17,6 +17,8 @@ pub enum Refusal {
     Void,
     /// Never sealed on this resource.
     Unknown,
+    /// Sealed on this resource, and to somebody else, who has not named this writer. It is told as `Unknown` is.
+    Foreign,
     /// A newer token was sealed.
     Stale {
         /// What superseded it, if that is still on record.
@@ -46,12 +48,15 @@ pub enum Refusal {
     VersionMismatch,
 }
 
+/// The reason on record for [`Refusal::Foreign`].
+pub const FOREIGN: &str = "fence-token-foreign";
+
 impl Refusal {
     /// The error code users see.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Void => ErrorCode::FenceTokenVoid,
-            Self::Unknown => ErrorCode::FenceTokenUnknown,
+            Self::Unknown | Self::Foreign => ErrorCode::FenceTokenUnknown,
             Self::Stale { .. } => ErrorCode::FenceTokenStale,
             Self::Released => ErrorCode::FenceTokenReleased,
             Self::Broken => ErrorCode::FenceTokenBroken,
@@ -61,6 +66,14 @@ impl Refusal {
             Self::Protected => ErrorCode::ResourceProtected,
             Self::SequenceOutOfOrder => ErrorCode::SequenceOutOfOrder,
             Self::VersionMismatch => ErrorCode::VersionMismatch,
+        }
+    }
+
+    /// The reason in the operators' record of refused writes: the code, but for what only operators are told.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Foreign => FOREIGN,
+            other => other.code().as_str(),
         }
     }
 }
@@ -98,10 +111,12 @@ pub struct FenceFacts {
     pub frozen: bool,
     /// The highest sequence number seen under G; 0 for none.
     pub last_sequence: i64,
+    /// Whether it was sealed to whoever presents it: to that principal, or with it among its writers.
+    pub is_yours: bool,
 }
 
 /// A grant of an older token; of one that history has let go nothing is known.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct OldGrant {
     /// What superseded it.
     pub by: Option<Supersession>,
@@ -111,6 +126,14 @@ pub struct OldGrant {
     pub grants_behind: Option<i64>,
     /// Whose it was.
     pub owner: Option<String>,
+    /// Whether it was sealed to whoever presents it; also if nothing is known of it.
+    pub is_yours: bool,
+}
+
+impl OldGrant {
+    /// One that history has let go, if it was one.
+    pub const LET_GO: Self =
+        Self { by: None, at: None, grants_behind: None, owner: None, is_yours: true };
 }
 
 /// What a writer presents.
@@ -124,11 +147,11 @@ pub struct Presented {
     pub sequence: Option<i64>,
 }
 
-/// Judges a token; the first row that applies decides (I3, I6).
+/// Judges a token; the first row that applies decides (I3, I6, I16).
 ///
 /// 1. T at or below the floor: [`Refusal::Void`].
 /// 2. No fence, or T never sealed here, above or below G: [`Refusal::Unknown`].
-/// 3. T below G: [`Refusal::Stale`].
+/// 3. T sealed here, but not to whoever presents it: [`Refusal::Foreign`]. T below G: [`Refusal::Stale`].
 /// 4. T = G, but given back or broken: [`Refusal::Released`], [`Refusal::Broken`].
 /// 5. A lock id that is not this lock's: [`Refusal::LockIdMismatch`].
 /// 6. Frozen: [`Refusal::Frozen`]. Not in force yet: [`Refusal::Draining`].
@@ -151,6 +174,9 @@ pub fn judge(
     let beside = mutants::is(Mutant::TokenAtLeast) && presented.token > fence.token;
     if presented.token != fence.token && !beside {
         return Err(match old {
+            Some(old) if presented.token < fence.token && !is_yours(old.is_yours) => {
+                Refusal::Foreign
+            }
             Some(old) if presented.token < fence.token => Refusal::Stale {
                 by: old.by,
                 at: old.at,
@@ -159,6 +185,9 @@ pub fn judge(
             },
             _ => Refusal::Unknown,
         });
+    }
+    if !is_yours(fence.is_yours) {
+        return Err(Refusal::Foreign);
     }
     match fence.hold {
         Hold::Held | Hold::Draining => {}
@@ -182,6 +211,10 @@ pub fn judge(
     Ok(())
 }
 
+fn is_yours(is_yours: bool) -> bool {
+    is_yours || mutants::is(Mutant::NoPrincipal)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +234,7 @@ mod tests {
             ],
             frozen in any::<bool>(),
             last_sequence in 0..5i64,
+            is_yours in any::<bool>(),
         ) -> FenceFacts {
             FenceFacts {
                 token: token(number),
@@ -208,6 +242,7 @@ mod tests {
                 hold,
                 frozen,
                 last_sequence,
+                is_yours,
             }
         }
     }
@@ -223,7 +258,7 @@ mod tests {
     }
 
     fn an_old_grant() -> OldGrant {
-        OldGrant { grants_behind: Some(1), owner: Some("a".into()), ..OldGrant::default() }
+        OldGrant { grants_behind: Some(1), owner: Some("a".into()), ..OldGrant::LET_GO }
     }
 
     proptest! {
@@ -237,6 +272,7 @@ mod tests {
                 prop_assert_eq!(presented.token, fence.token);
                 prop_assert!(presented.token.get() > floor);
                 prop_assert_eq!(fence.hold, Hold::Held);
+                prop_assert!(fence.is_yours);
                 prop_assert!(!fence.frozen);
             }
         }
@@ -259,6 +295,17 @@ mod tests {
                 Err(Refusal::Stale { .. })
             );
             prop_assert!(stale);
+        }
+
+        #[test]
+        fn what_was_sealed_to_somebody_else_tells_nothing_else(
+            fence in fences(), presented in presentations(),
+        ) {
+            prop_assume!(presented.token <= fence.token);
+            let fence = FenceFacts { is_yours: false, ..fence };
+            let old = OldGrant { is_yours: false, ..an_old_grant() };
+            let verdict = judge(0, Some(&fence), Some(&old), &presented);
+            prop_assert_eq!(verdict, Err(Refusal::Foreign));
         }
 
         #[test]

@@ -1,7 +1,8 @@
 //! Why the engine did not do what was asked. The HTTP side turns each reason into one error code.
 
 use fence_core::ports::{BlobError, EventCursor, Holder, LedgerError, MintError};
-use fence_core::{ErrorCode, LockEnd, OperationId, Refusal, ResourceName};
+use fence_core::{ErrorCode, LockEnd, OperationId, PrincipalName, Refusal, ResourceName};
+use fencegate_access::Action;
 
 use super::batch::Failure;
 
@@ -107,6 +108,33 @@ pub enum EngineError {
     /// The gateway is shutting down.
     #[error("the gateway is shutting down; another one, or this one in a moment, can do it")]
     ShuttingDown,
+    /// No credential, or none that is good.
+    #[error("no credential, or none that this gateway takes")]
+    Unauthenticated,
+    /// The credential was good, and has expired.
+    #[error("the credential has expired")]
+    CredentialExpired,
+    /// The rules of access do not allow it.
+    #[error("{principal} may not {action} {on}{}", allowed(.scopes))]
+    PermissionDenied {
+        /// Who asks.
+        principal: PrincipalName,
+        /// For what.
+        action: Action,
+        /// To what, as the caller has sent it.
+        on: String,
+        /// Of a list: where the caller may do that.
+        scopes: Vec<String>,
+    },
+    /// The rules of access are not known.
+    #[error("the rules of access cannot be loaded: nothing is allowed meanwhile")]
+    AccessUnavailable,
+    /// What was to be put in force is no text of rules, or wrong.
+    #[error("these rules cannot be put in force: {0}")]
+    RulesInvalid(String),
+    /// Others were put in force in between.
+    #[error("rules of generation {0} are in force by now: nothing changed")]
+    RulesOvertaken(i64),
     /// The ledger cannot be reached.
     #[error("{0}")]
     LedgerUnavailable(String),
@@ -201,6 +229,12 @@ impl EngineError {
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) | Self::TooManyBurials => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
+            Self::Unauthenticated => ErrorCode::Unauthenticated,
+            Self::CredentialExpired => ErrorCode::CredentialExpired,
+            Self::PermissionDenied { .. } => ErrorCode::PermissionDenied,
+            Self::AccessUnavailable => ErrorCode::AccessUnavailable,
+            Self::RulesInvalid(_) => ErrorCode::BodyMalformed,
+            Self::RulesOvertaken(_) => ErrorCode::VersionMismatch,
             Self::LedgerUnavailable(_) | Self::NotForwarded => ErrorCode::LedgerUnavailable,
             Self::Busy => ErrorCode::ResourceBusy,
             Self::MintUnavailable(_) => ErrorCode::MintUnavailable,
@@ -223,6 +257,7 @@ impl From<LedgerError> for EngineError {
             LedgerError::EpochMoved => {
                 Self::MintUnavailable("the epoch of the mint is changing".into())
             }
+            LedgerError::RulesMoved => Self::AccessUnavailable,
             LedgerError::Defect(why) => Self::Defect(why),
         }
     }
@@ -242,5 +277,13 @@ impl From<MintError> for EngineError {
                 Self::MintRegressed(error.to_string())
             }
         }
+    }
+}
+
+/// Where a caller may list, if it may anywhere.
+fn allowed(scopes: &[String]) -> String {
+    match scopes {
+        [] => String::new(),
+        some => format!("; it may within {}", some.join(", ")),
     }
 }

@@ -19,6 +19,10 @@ pub(super) const TOKEN_LAG: &str = "fencegate_token_lag_grants";
 pub(super) const SUPERSEDED_SECONDS: &str = "fencegate_superseded_seconds";
 /// From a write's arrival in the engine to its verdict.
 pub(super) const COMMIT_SECONDS: &str = "fencegate_commit_seconds";
+/// The generation of the rules of access that this gateway knows.
+pub(super) const ACCESS_GENERATION: &str = "fencegate_access_generation";
+/// Calls that the rules of access refused, by action.
+pub(super) const DENIED: &str = "fencegate_denied_total";
 /// Acquisitions by outcome.
 pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
 /// Fences without a lock, by outcome.
@@ -100,6 +104,11 @@ pub fn describe() {
         "How long ago a refused token had been superseded"
     );
     describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "From a write's arrival to its verdict");
+    describe_gauge!(
+        ACCESS_GENERATION,
+        "The generation of the rules of access that this gateway knows; 0: there are none"
+    );
+    describe_counter!(DENIED, "Calls that the rules of access refused, by action");
     describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");
     describe_counter!(FENCES, "Fences set without a lock, by outcome");
     describe_histogram!(

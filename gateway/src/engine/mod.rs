@@ -4,8 +4,9 @@
 //! way regardless. Clock, ids and spawning come in from outside.
 //!
 //! What a folder holds stands in its `mod.rs`. Folders import only from those to the left:
-//! `batch`, `data`, `disasters`, `locks`, `upstreams`; and `views` from `data`.
+//! `batch`, `access`, `data`, `disasters`, `locks`, `upstreams`; and `views` from `data`.
 
+pub mod access;
 pub mod agreement;
 mod batch;
 mod data;
@@ -28,6 +29,7 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use access::Access;
 use agreement::Agreement;
 use batch::{Act, Batcher, Limits};
 use data::{BlobParts, Commits, Feed, Follow, Read, Refusals, Writes};
@@ -119,6 +121,7 @@ struct Inner {
     looked: CancellationToken,
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
+    access: Access,
     started_at: Timestamp,
     closing: CancellationToken,
 }
@@ -167,6 +170,7 @@ impl Engine {
         let agreement =
             Agreement::new(settings.retention.clone(), settings.blob_times, settings.terms.clone());
         let agreement = Arc::new(agreement);
+        let access = Access::start(&base);
         let refusals = Refusals::new(runtime);
         let epochs = Epochs::new(Arc::clone(ledger), Arc::clone(mint), runtime.clone());
         let epochs = Arc::new(epochs);
@@ -209,6 +213,7 @@ impl Engine {
             looked,
             health: OnceLock::new(),
             agreement,
+            access,
             closing,
         };
         Self { inner: Arc::new(inner), held: None }

@@ -4,6 +4,7 @@ pub mod budget;
 mod cors;
 mod description;
 pub mod extract;
+pub mod identify;
 pub mod long_calls;
 pub mod middleware;
 pub mod pages;
@@ -94,7 +95,7 @@ fn api() -> OpenApiRouter<App> {
 /// From the outside in: `answer` gives the request its id, and writes the problem document, the
 /// log line and the metrics of whatever comes back, be it from a handler or from a layer; what a page of
 /// the web sends ends there. CORS answers preflights. A panic becomes a problem. `check` refuses what is
-/// malformed. Then comes the route.
+/// malformed. `identify` finds out who asks. Then comes the route, which asks for what it is about to do.
 pub fn router(state: AppState) -> Router {
     // Their documentation takes far longer to make than the routes: once is enough.
     static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| api().split_for_parts().0);
@@ -108,6 +109,7 @@ pub fn router(state: AppState) -> Router {
         .route("/upstreams/{name}/", axum::routing::any(upstreams::pass))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&app), identify::identify))
         .layer(from_fn_with_state(Arc::clone(&app), middleware::check))
         .layer(CatchPanicLayer::custom(panicked));
     let router = match cors {

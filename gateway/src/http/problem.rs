@@ -213,6 +213,10 @@ impl IntoResponse for Problem {
         if inner.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        if inner.code.status() == 401 {
+            let asks = HeaderValue::from_static("Bearer realm=\"fencegate\"");
+            headers.insert(header::WWW_AUTHENTICATE, asks);
+        }
         if let Some(ms) = inner.document.retry_after_ms {
             headers.insert(header::RETRY_AFTER, whole_seconds(ms).into());
         }
@@ -294,7 +298,9 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::Void => {
             "the token was issued before the ledger was re-fenced; acquire the lock again"
         }
-        Refusal::Unknown => "no lock on this resource was ever granted this token",
+        Refusal::Unknown | Refusal::Foreign => {
+            "no lock on this resource was ever granted this token, or none of yours"
+        }
         Refusal::Stale { .. } => {
             "a newer token was granted on this resource; stop, read the state again, and acquire \
              the lock again if the work is still needed"

@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::http::identify::Issuers;
 use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
@@ -85,6 +86,8 @@ pub struct AppState {
     pub requires_lock_id: bool,
     /// The upstreams that are fronted.
     pub upstreams: Upstreams,
+    /// The keys of those who sign tokens.
+    pub issuers: Arc<Issuers>,
     /// Under which names the gateway is reached, and whose pages may call it.
     pub doors: Arc<Doors>,
 }

@@ -7,7 +7,7 @@ pub mod sqlite;
 use std::sync::LazyLock;
 
 use fence_core::ports::{AuditAction, Did, LedgerError, Page};
-use fence_core::{LockEnd, Metadata, ObjectKey, ResourceName, Token};
+use fence_core::{LockEnd, Metadata, ObjectKey, PrincipalName, ResourceName, Token, WriterName};
 use jiff::Timestamp;
 
 use LedgerError::Defect;
@@ -51,6 +51,16 @@ fn metadata(text: &str) -> Result<Metadata, LedgerError> {
 /// How a lock ended, read back.
 fn end(word: &str) -> Result<LockEnd, LedgerError> {
     LockEnd::parse(word).ok_or_else(|| Defect(format!("{word} is stored as the end of a lock")))
+}
+
+/// A principal's name read back.
+fn principal(name: &str) -> Result<PrincipalName, LedgerError> {
+    PrincipalName::new(name).map_err(|why| Defect(format!("a stored principal: {why}")))
+}
+
+/// A writer's name read back.
+fn writer(name: &str) -> Result<WriterName, LedgerError> {
+    WriterName::new(name).map_err(|why| Defect(format!("a stored writer: {why}")))
 }
 
 /// What was done, read back from the audit.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::descriptors;
 use crate::config::{AdminAddress, Config, Network};
 use crate::engine::Engine;
+use crate::http::identify::Issuers;
 use crate::http::middleware::Doors;
 use crate::http::peers::Proxies;
 use crate::http::proxy::Upstreams;
@@ -142,6 +143,7 @@ pub(super) fn build(
 ) -> anyhow::Result<Served> {
     let proxies = Proxies::new(config.trusted_proxies.iter().map(|Network(network)| *network));
     let (names, upstreams) = (Arc::new(names(config)?), Upstreams::new(&config.upstreams)?);
+    let issuers = Arc::new(Issuers::new(Arc::clone(&engine.runtime().clock))?);
     let exported = Exported::of(&config.metrics_prefix);
     let door = |limits: Limits, bodies_bytes_max: usize| {
         let app = http::router(AppState {
@@ -155,6 +157,7 @@ pub(super) fn build(
             ground: ground.clone(),
             requires_lock_id: config.requires_lock_id(),
             upstreams: upstreams.clone(),
+            issuers: Arc::clone(&issuers),
             doors: Arc::clone(&names),
         });
         Door::new(app, limits, proxies.clone())

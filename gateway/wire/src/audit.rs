@@ -49,6 +49,8 @@ actions! {
     Adopt, "adopt";
     /// An operator set what all gateways have alike.
     Agree, "agree";
+    /// An operator put other rules of access in force.
+    Access, "access";
 }
 
 impl AuditAction {

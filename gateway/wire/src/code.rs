@@ -90,6 +90,14 @@ macro_rules! each_code {
             HostNotServed, "host-not-served", 421, false, Misuse, Everywhere, "The gateway is not reached under this name";
             /// A page of another origin sent it.
             OriginForbidden, "origin-forbidden", 403, false, Misuse, Everywhere, "Pages of this origin may not call the gateway";
+            /// No credential, or none that is good.
+            Unauthenticated, "unauthenticated", 401, false, Denied, Everywhere, "The caller is not known";
+            /// The credential was good, and has expired.
+            CredentialExpired, "credential-expired", 401, false, Denied, Everywhere, "The credential has expired";
+            /// More than one credential, or one where none belongs.
+            CredentialsConflict, "credentials-conflict", 400, false, Misuse, Everywhere, "The request has more than one credential";
+            /// The rules of access do not allow it.
+            PermissionDenied, "permission-denied", 403, false, Denied, Everywhere, "The rules of access do not allow this";
             /// The body is not the JSON that the call takes.
             BodyMalformed, "body-malformed", 400, false, Misuse, Json, "The body is not what this call takes";
             /// A query parameter is unknown or has a bad value.
@@ -125,6 +133,8 @@ macro_rules! each_code {
             Overloaded, "overloaded", 503, true, Unavailable, Ledger, "The gateway is overloaded";
             /// The ledger cannot be reached; nothing was applied.
             LedgerUnavailable, "ledger-unavailable", 503, true, Unavailable, Ledger, "The ledger cannot be reached";
+            /// The rules of access are not known, so nothing is allowed.
+            AccessUnavailable, "access-unavailable", 503, true, Unavailable, Everywhere, "The rules of access cannot be loaded";
             /// A row of the ledger stayed locked by another transaction; nothing was applied.
             ResourceBusy, "resource-busy", 503, true, Unavailable, Ledger, "Another transaction uses the resource";
             /// The blob store cannot be reached; nothing was applied.

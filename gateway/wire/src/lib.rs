@@ -8,6 +8,7 @@ pub mod json;
 pub mod lock;
 pub mod metadata;
 pub mod names;
+pub mod principal;
 #[cfg(feature = "openapi")]
 pub mod schema;
 pub mod token;
@@ -19,5 +20,6 @@ pub use etag::EntityTag;
 pub use lock::{LockEnd, LockId, LockState, MaxHold, OperationId, Supersession, Ttl};
 pub use metadata::Metadata;
 pub use names::{NameError, ObjectKey, ResourceName};
+pub use principal::{PrincipalName, PrincipalNameError, WriterName};
 pub use token::{Token, TokenError};
 pub use word::Word;

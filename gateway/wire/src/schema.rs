@@ -17,9 +17,10 @@ use crate::json::{
     WAIT_MAX,
 };
 use crate::names::{KEY_BYTES_MAX, RESOURCE_BYTES_MAX};
+use crate::principal::NAME_BYTES_MAX;
 use crate::{
-    EntityTag, ErrorCode, LockId, MaxHold, Metadata, ObjectKey, OperationId, ResourceName, Token,
-    Ttl,
+    EntityTag, ErrorCode, LockId, MaxHold, Metadata, ObjectKey, OperationId, PrincipalName,
+    ResourceName, Token, Ttl, WriterName,
 };
 
 /// No control characters.
@@ -94,6 +95,10 @@ schemas! {
     ResourceName => string(1, RESOURCE_BYTES_MAX,
             r"^([A-Za-z0-9_~\-:@#+=,]|\.{1,2}[A-Za-z0-9_~\-:@#+=,]|\.{3})[A-Za-z0-9._~\-:@#+=,]*$")
         .description(Some("The name of a resource; neither `.` nor `..`."));
+    PrincipalName => string(1, NAME_BYTES_MAX, r"^[A-Za-z0-9][A-Za-z0-9._:/@\-]*$")
+        .description(Some("The name of a principal of the rules of access; it does not begin with `role:`."));
+    WriterName => string(1, NAME_BYTES_MAX + 5, r"^[A-Za-z0-9][A-Za-z0-9._:/@\-]*$")
+        .description(Some("A principal, or all who have a role: `role:NAME`."));
     ObjectKey => string(1, KEY_BYTES_MAX, &object_key())
         .description(Some("The key of an object: at most 1024 bytes of UTF-8 in NFC, without control, \
             format and unassigned characters; no segment is empty, `.` or `..`."));

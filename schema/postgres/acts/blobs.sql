@@ -28,7 +28,7 @@ END $$;
 --    committed (I5), so it is in the snapshot, and so is a key that took effect.
 -- 3. The intent, if there is a blob.
 CREATE FUNCTION acts.begin_upload(
-    p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text)
+    p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text, p_names text)
 RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -38,7 +38,7 @@ DECLARE
     old   record;
 BEGIN
     guard := acts.begin_write(p_seen);
-    SELECT f.token, f.hold, f.grants,
+    SELECT f.token, f.hold, f.grants, acts.is_yours(p_names, f.principal, f.writers) AS is_yours,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
                    WHERE k.resource = p_resource AND k.key = p_key AND k.space = 'native') AS known_key
     INTO seen
@@ -46,9 +46,10 @@ BEGIN
     LEFT JOIN fencegate.fences f ON f.resource = p_resource;
 
     verdict := CASE WHEN seen.known_key THEN 'known_key'
-        ELSE acts.judge(p_token, NULL, NULL, guard.floor, seen.token, NULL, seen.hold, false, NULL) END;
+        ELSE acts.judge(p_token, NULL, NULL, guard.floor, seen.token, NULL, seen.hold, false, NULL,
+                        seen.is_yours) END;
     IF verdict = 'older' THEN
-        old := acts.older(p_resource, p_token, seen.grants);
+        old := acts.older(p_resource, p_token, seen.grants, p_names);
         verdict := old.verdict; superseded_by := old.superseded_by;
         at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
     ELSIF verdict IS NULL OR verdict = 'draining' THEN

@@ -6,7 +6,7 @@
 -- 3. A second break can shorten, never extend.
 CREATE FUNCTION acts.break_locks(
     p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
-    p_reason text[], p_request_id text[])
+    p_reason text[], p_request_id text[], p_rules bigint[])
 RETURNS TABLE (verdict text, due_ms bigint, held_ms bigint, number bigint, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -27,7 +27,9 @@ BEGIN
         due_ms := NULL; held_ms := NULL; number := NULL;
         PERFORM acts.settle(ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
-        IF NOT acts.all_locked(p_resource[i:i], got) THEN
+        IF acts.rules_moved(p_rules[i], guard.access) THEN
+            verdict := 'rules_moved';
+        ELSIF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
         ELSIF fence.resource IS NULL OR NOT acts.was_granted(fence.hold) THEN
             verdict := 'no_fence';

@@ -5,7 +5,7 @@
 -- SQLSTATE FG001: the ledger must be re-fenced, by what its own guard says. FG002: the epoch moved.
 -- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows. FG005: a session that
 -- no gateway has prepared. FG006: the server may forget what it acknowledges. FG007: what
--- the caller knows is of another timeline. FG014: these acts are retired.
+-- the caller knows is of another timeline. FG013: the rules of access have moved. FG014: these acts are retired.
 
 -- Refuses an act in a transaction that does not see the present. Also in a session that is not as a gateway has
 -- prepared it: a pooler that moves sessions may hand an act to somebody else's session, whose commits do not wait
@@ -80,6 +80,15 @@ BEGIN
     IF pg_current_wal_insert_lsn() - '0/0'::pg_lsn < p_seen THEN
         RAISE EXCEPTION 'the ledger has fallen behind what it had flushed'
             USING ERRCODE = 'FG004';
+    END IF;
+END $$;
+
+-- For acts on one thing alone: refuses what was allowed under other rules of access than those in force (I17).
+CREATE FUNCTION acts.assert_rules(p_rules bigint, p_in_force bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF acts.rules_moved(p_rules, p_in_force) THEN
+        RAISE EXCEPTION 'the rules of access are those of generation %, not %', p_in_force, p_rules
+            USING ERRCODE = 'FG013';
     END IF;
 END $$;
 

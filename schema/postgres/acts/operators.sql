@@ -43,7 +43,7 @@ END $$;
 -- The latest reason counts; what is marked so already, for the same reason, stays as it is.
 CREATE FUNCTION acts.mark(
     p_seen bigint, p_wait_ms int, p_resource text[], p_mark text[], p_reason text[],
-    p_request_id text[])
+    p_request_id text[], p_rules bigint[])
 RETURNS TABLE (verdict text, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -64,7 +64,9 @@ BEGIN
     FOR i IN 1 .. cardinality(p_resource) LOOP
         PERFORM acts.settle(ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
-        IF NOT acts.all_locked(p_resource[i:i], got) THEN
+        IF acts.rules_moved(p_rules[i], guard.access) THEN
+            verdict := 'rules_moved';
+        ELSIF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
         ELSIF fence.resource IS NULL OR NOT acts.was_granted(fence.hold) THEN
             verdict := 'no_fence';

@@ -123,11 +123,11 @@ END $$;
 -- p_item is i; the verdicts are those of the act in Rust.
 -- 1. The fences are locked, then the ids: whoever frees one of the resources afterwards sees the waiter, so that no
 --    wake-up is lost.
--- 2. Per item: an id that is known, given up, or waits already; a line that is full; resources that are free.
+-- 2. Per item: rules of access that have moved (I17); an id that is known, given up, or waits already; a line that is full; resources that are free.
 -- 3. The waiter is put behind all others in line for any of its resources.
 CREATE FUNCTION acts.join(
     p_seen bigint, p_wait_ms int, p_resources text[], p_item int[],
-    p_lock uuid[], p_owner text[], p_gateway uuid[], p_waiters_max bigint[])
+    p_lock uuid[], p_owner text[], p_gateway uuid[], p_waiters_max bigint[], p_principal text[], p_rules bigint[])
 RETURNS TABLE (verdict text, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -152,7 +152,9 @@ BEGIN
         FROM unnest(p_resources, p_item) r (name, item) WHERE r.item = i;
         SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock[i];
 
-        IF p_lock[i] <> ALL (got_ids) OR NOT acts.all_locked(names, got) THEN
+        IF acts.rules_moved(p_rules[i], guard.access) THEN
+            verdict := 'rules_moved';
+        ELSIF p_lock[i] <> ALL (got_ids) OR NOT acts.all_locked(names, got) THEN
             verdict := 'busy';
         ELSE
             PERFORM acts.settle(names, t);
@@ -165,7 +167,8 @@ BEGIN
         ELSIF EXISTS (SELECT FROM fencegate.locks l WHERE l.id = p_lock[i]) THEN
             verdict := 'known';
         ELSIF waiter.ticket IS NOT NULL THEN
-            IF waiter.resources <> names OR waiter.owner <> p_owner[i] THEN
+            IF waiter.resources <> names OR waiter.owner <> p_owner[i]
+               OR waiter.principal IS DISTINCT FROM p_principal[i] THEN
                 verdict := 'conflict';
             ELSE
                 UPDATE fencegate.waiters w
@@ -183,8 +186,8 @@ BEGIN
             verdict := 'full';
         ELSE
             verdict := 'waiting';
-            INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway, joined_at)
-            VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_gateway[i], t)
+            INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, principal, gateway, joined_at)
+            VALUES (nextval('fencegate.tickets'), p_lock[i], names, p_owner[i], p_principal[i], p_gateway[i], t)
             RETURNING * INTO waiter;
             INSERT INTO fencegate.waiter_resources (resource, ticket, place)
             SELECT n.name, waiter.ticket, 1 + coalesce(
@@ -280,15 +283,15 @@ BEGIN
     END LOOP;
 END $$;
 
--- How many are ahead of a waiter, and itself; NULL if the id does not wait. Counted up to 1000; beyond
+-- How many are ahead of a waiter of this principal, and itself; NULL if the id does not wait. Counted up to 1000; beyond
 -- that the places tell, which count those who have left from within the line, too.
-CREATE FUNCTION acts.queue_position(p_lock uuid) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION acts.queue_position(p_lock uuid, p_principal text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     waiter fencegate.waiters;
     ahead  bigint;
 BEGIN
     SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock;
-    IF waiter.ticket IS NULL THEN
+    IF waiter.ticket IS NULL OR waiter.principal IS DISTINCT FROM p_principal THEN
         RETURN NULL;
     END IF;
     ahead := (SELECT count(DISTINCT a.ticket) FROM (

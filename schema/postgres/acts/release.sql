@@ -10,17 +10,20 @@ CREATE TYPE acts.released AS (
 
 -- What becomes of one release that is not as simple as nearly all are. The first that applies decides:
 -- 1. An id that is just being sealed or buried, or whose lock came after the fences were locked: busy.
--- 2. An id that no lock has leaves the queue, and is buried, so that a grant on its way under that id can never be
+-- 2. An id of another principal: it is not known (I16).
+-- 3. An id that no lock has leaves the queue, and is buried, so that a grant on its way under that id can never be
 --    sealed; unless p_bury says that it must not be.
--- 3. A lock that has ended. One that ended on only some of its resources is released on the others.
--- 4. With p_since (microseconds), the lock is released only if its ttl last began at that very time. The times are
+-- 4. A lock that has ended. One that ended on only some of its resources is released on the others.
+-- 5. With p_since (microseconds), the lock is released only if its ttl last began at that very time. The times are
 --    compared for equality, so that no clock step makes a renewal older than its grant. NULL releases in any case.
 CREATE FUNCTION acts.release_further(
-    p_lock uuid, p_since bigint, p_bury boolean, p_got text[], p_got_ids uuid[], p_floor bigint, p_now timestamptz)
+    p_lock uuid, p_since bigint, p_bury boolean, p_principal text, p_got text[], p_got_ids uuid[], p_floor bigint,
+    p_now timestamptz)
 RETURNS acts.released LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    item  acts.released;
-    known fencegate.locks;
+    item   acts.released;
+    known  fencegate.locks;
+    waiter fencegate.waiters;
 BEGIN
     -- Step 1.
     SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock;
@@ -30,6 +33,14 @@ BEGIN
     END IF;
 
     -- Step 2.
+    SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = p_lock;
+    IF known.id IS NOT NULL AND known.principal IS DISTINCT FROM p_principal
+       OR waiter.ticket IS NOT NULL AND waiter.principal IS DISTINCT FROM p_principal THEN
+        item.verdict := 'not_found';
+        RETURN item;
+    END IF;
+
+    -- Step 3.
     IF known.id IS NULL THEN
         item.resources := acts.leave(p_lock);
         IF item.resources IS NULL AND NOT p_bury AND NOT EXISTS (
@@ -42,7 +53,7 @@ BEGIN
         RETURN item;
     END IF;
 
-    -- Step 3.
+    -- Step 4.
     PERFORM acts.settle(known.resources, p_now);
     SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock;
     IF acts.is_void(known.token, p_floor) OR known.ended NOT IN ('superseded', 'broken')
@@ -53,7 +64,7 @@ BEGIN
         RETURN item;
     END IF;
 
-    -- Step 4.
+    -- Step 5.
     IF known.ended IS NULL AND EXISTS (
             SELECT FROM fencegate.fences f
             WHERE f.resource = ANY (known.resources) AND f.lock_id = known.id
@@ -76,13 +87,15 @@ END $$;
 -- Ends locks at their holders' wish.
 --
 -- 1. Guard, then the fences of the locks, in name order. What somebody else has locked is skipped: busy.
--- 2. A later statement looks for what nearly all releases are: in any case (no p_since), of a lock that is in force
---    on all of its resources. These are locked, so nobody else can touch the lock's row. For all others the ids are
+-- 2. Nothing is decided of those whose rules of access have moved (I17).
+--    A later statement looks for what nearly all other releases are: in any case (no p_since), of a lock of that
+--    principal that is in force on all of its resources. These are locked, so nobody else can touch the lock's row. For all others the ids are
 --    locked, then the rows of locks.
 -- 3. Locks that are so simple are released.
 -- 4. What is not so simple is decided one by one (`release_further`).
 CREATE FUNCTION acts.release(
-    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[], p_bury boolean[])
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_since bigint[], p_bury boolean[], p_principal text[],
+    p_rules bigint[])
 RETURNS TABLE (
     verdict text, held_ms bigint, resources text[], number bigint, waited_for boolean,
     flushed bigint)
@@ -102,7 +115,9 @@ BEGIN
     t := clock_timestamp();
 
     -- Step 2.
-    SELECT array_agg(CASE WHEN l.in_force THEN ROW('released', l.held_ms, l.resources, l.token)::acts.released END
+    SELECT array_agg(CASE WHEN acts.rules_moved(p_rules[r.i], guard.access)
+                              THEN ROW('rules_moved', NULL, NULL, NULL)::acts.released
+                          WHEN l.in_force THEN ROW('released', l.held_ms, l.resources, l.token)::acts.released END
                      ORDER BY r.i)
     INTO items
     FROM (SELECT generate_series(1, cardinality(p_lock)) AS i) r
@@ -112,6 +127,7 @@ BEGIN
                 FROM fencegate.fences f WHERE f.resource = ANY (l.resources)) AS in_force
         FROM fencegate.locks l
         WHERE l.id = p_lock[r.i] AND l.ended IS NULL AND l.resources <@ got
+          AND l.principal IS NOT DISTINCT FROM p_principal[r.i]
           AND p_since[r.i] IS NULL AND array_position(p_lock, p_lock[r.i]) = r.i OFFSET 0) l ON true;
     IF array_position(items, NULL) IS NOT NULL THEN
         got_ids := acts.lock_ids(p_lock, p_wait_ms);
@@ -122,7 +138,7 @@ BEGIN
     IF cardinality(array_remove(items, NULL)) > 0 THEN
         UPDATE fencegate.locks l SET ended = 'released', ended_at = t
         WHERE l.id = ANY (ARRAY(SELECT p_lock[i] FROM generate_series(1, cardinality(p_lock)) i
-                                WHERE items[i] IS NOT NULL));
+                                WHERE (items[i]).verdict = 'released'));
         UPDATE fencegate.fences f SET hold = 'released'
         WHERE f.resource = ANY (ARRAY(SELECT unnest(d.resources) FROM unnest(items) d));
     END IF;
@@ -130,7 +146,7 @@ BEGIN
     -- Step 4.
     FOR i IN 1 .. cardinality(p_lock) LOOP
         IF items[i] IS NULL THEN
-            items[i] := acts.release_further(p_lock[i], p_since[i], p_bury[i], got, got_ids, guard.floor, t);
+            items[i] := acts.release_further(p_lock[i], p_since[i], p_bury[i], p_principal[i], got, got_ids, guard.floor, t);
         END IF;
     END LOOP;
 

@@ -46,14 +46,14 @@ END $$;
 
 -- Renew: start the ttl again, also of a lock that has expired and that nobody took over.
 -- 1. The fences of the locks are locked; a break that has come due is stored.
--- 2. What has ended, is about to, or is not in force yet, is not extended.
+-- 2. Nothing is decided if the rules of access have moved (I17). What is of another principal is not known (I16). What has ended, is about to, or is not in force yet, is not extended.
 -- 3. The ttl starts again.
 CREATE FUNCTION acts.renew(
-    p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[])
+    p_seen bigint, p_wait_ms int, p_lock uuid[], p_ttl_ms bigint[], p_principal text[], p_rules bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resources text[], owner text, lapsed_ms bigint, hold_until_us bigint,
-    metadata text, flushed bigint)
+    metadata text, writers text[], flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -71,13 +71,15 @@ BEGIN
     FOR i IN 1 .. cardinality(p_lock) LOOP
         verdict := NULL; token := NULL; acquired_us := NULL; ttl_ms := NULL; remaining_ms := NULL;
         versions := NULL; resources := NULL; owner := NULL; lapsed_ms := NULL;
-        hold_until_us := NULL; metadata := NULL;
+        hold_until_us := NULL; metadata := NULL; writers := NULL;
         SELECT * INTO known FROM fencegate.locks l WHERE l.id = p_lock[i];
-        IF NOT FOUND THEN
+        IF acts.rules_moved(p_rules[i], guard.access) THEN
+            verdict := 'rules_moved';
+        ELSIF known.id IS NULL THEN
             verdict := CASE WHEN EXISTS (
                     SELECT FROM fencegate.buried b WHERE b.kind = 'lock' AND b.id = p_lock[i])
                 THEN 'released' ELSE 'not_found' END;
-        ELSIF known.fence THEN
+        ELSIF known.fence OR known.principal IS DISTINCT FROM p_principal[i] THEN
             verdict := 'not_found';
         ELSIF NOT known.resources <@ got THEN
             verdict := 'busy';
@@ -99,6 +101,7 @@ BEGIN
             versions := acts.versions(known.resources);
             resources := known.resources;
             owner := known.owner;
+            writers := known.writers;
         END IF;
         flushed := acts.flushed();
         RETURN NEXT;

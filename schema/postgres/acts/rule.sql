@@ -6,14 +6,17 @@
 --
 -- 'older' is no verdict yet: the token is below the one sealed last, and the function `older` finds out whether it
 -- was ever sealed here. Otherwise every write would pay for that look.
+--
+-- f_yours: whether the fence was sealed to whoever presents the token (I16).
 CREATE FUNCTION acts.judge(
     p_token bigint, p_lock uuid, p_seq bigint, p_floor bigint,
-    f_token bigint, f_lock uuid, f_hold text, f_frozen boolean, f_seq bigint)
+    f_token bigint, f_lock uuid, f_hold text, f_frozen boolean, f_seq bigint, f_yours boolean)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN (p_token > p_floor) IS NOT TRUE THEN 'void'
         WHEN f_token IS NULL OR p_token > f_token THEN 'unknown'
         WHEN p_token < f_token THEN 'older'
+        WHEN NOT f_yours THEN 'foreign'
         WHEN f_hold NOT IN ('held', 'draining') THEN f_hold
         WHEN p_lock IS NOT NULL AND p_lock IS DISTINCT FROM f_lock THEN 'lock_id_mismatch'
         WHEN f_frozen THEN 'frozen'
@@ -22,21 +25,41 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
     END
 $$;
 
+-- Whether something is sealed to whoever this is: to that principal, or with it, or a role of it, among the writers.
+-- p_names: the principal, then role:NAME for each of its roles, apart by spaces; NULL where no rules are in force.
+CREATE FUNCTION acts.is_yours(p_names text, f_principal text, f_writers text[])
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT split_part(p_names, ' ', 1) IS NOT DISTINCT FROM f_principal
+        OR coalesce(f_writers && string_to_array(p_names, ' '), false)
+$$;
+
+-- Whether the rules of access are others than those under which something was allowed: then nothing is decided (I17).
+-- NULL for p_rules: nobody had to allow it.
+CREATE FUNCTION acts.rules_moved(p_rules bigint, p_in_force bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(p_rules <> p_in_force, false)
+$$;
+
 -- The verdict on a token below the one sealed last: 'stale' if it was sealed here once, with what superseded it (the next
--- grant here), when, whose it was and how many grants ago; else 'unknown'. Of those that may have been let go, nobody knows
+-- grant here), when, whose it was and how many grants ago; 'foreign' if it was to somebody else (I16); else 'unknown'. Of those that may have been let go, nobody knows
 -- which were sealed: all are stale.
 CREATE FUNCTION acts.older(
-    p_resource text, p_token bigint, p_grants bigint, OUT verdict text, OUT superseded_by text,
+    p_resource text, p_token bigint, p_grants bigint, p_names text, OUT verdict text, OUT superseded_by text,
     OUT at timestamptz, OUT owner text, OUT behind bigint)
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    is_yours boolean;
 BEGIN
-    SELECT 'stale', n.how, n.at, g.owner, p_grants - g.ordinal
-    INTO verdict, superseded_by, at, owner, behind
+    SELECT 'stale', n.how, n.at, g.owner, p_grants - g.ordinal, acts.is_yours(p_names, g.principal, g.writers)
+    INTO verdict, superseded_by, at, owner, behind, is_yours
     FROM fencegate.grants g
     LEFT JOIN LATERAL (
         SELECT n.how, n.at FROM fencegate.grants n
         WHERE n.resource = g.resource AND n.number > g.number ORDER BY n.number LIMIT 1) n ON true
     WHERE g.resource = p_resource AND g.token = p_token;
+    IF NOT is_yours THEN
+        verdict := 'foreign'; superseded_by := NULL; at := NULL; owner := NULL; behind := NULL;
+        RETURN;
+    END IF;
     IF verdict IS NULL THEN
         -- Of each resource one grant up to that number is kept.
         SELECT 'stale' INTO verdict FROM fencegate.history h

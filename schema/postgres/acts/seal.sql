@@ -9,11 +9,13 @@ CREATE FUNCTION acts.sealed_at_once(
     p_got text[], p_got_ids uuid[], p_base bigint, p_floor bigint, p_now timestamptz,
     p_resources text[], p_item int[], p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[],
     p_from uuid[], p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
-    p_order bigint[], p_gateway uuid[])
+    p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[],
+    p_in_force bigint)
 RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
     SELECT p_lock[r.i], r.names, p_owner[r.i], p_base + p_number[r.i], p_attempt[r.i], p_ttl_ms[r.i],
                p_from[r.i], p_force[r.i], p_order[r.i], p_gateway[r.i],
-               CASE WHEN p_lock[r.i] <> ALL (p_got_ids) OR NOT r.are_got THEN 'busy'
+               CASE WHEN p_attempt[r.i] <> 2 AND acts.rules_moved(p_rules[r.i], p_in_force) THEN 'rules_moved'
+                    WHEN p_lock[r.i] <> ALL (p_got_ids) OR NOT r.are_got THEN 'busy'
                     WHEN r.are_free AND p_attempt[r.i] < 2 AND p_from[r.i] IS NULL AND p_force[r.i] IS NULL
                      AND array_position(p_lock, p_lock[r.i]) = r.i AND array_position(p_number, p_number[r.i]) = r.i
                      AND array_position(p_from, p_lock[r.i]) IS NULL
@@ -27,7 +29,8 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
                     THEN 'sealed' END,
                d.ttl_ms, d.ahead_ms, d.due, p_now, h.hold_until, fencegate.millis(d.due - p_now),
                coalesce(p_metadata[r.i]::jsonb, '{}'), d.ahead_ms <> d.ttl_ms,
-               NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[]
+               NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[],
+               split_part(p_names[r.i], ' ', 1), p_principal[r.i], string_to_array(p_writers[r.i], ' ')
     FROM (
         SELECT r.item AS i, array_agg(r.name ORDER BY r.name COLLATE "C") AS names,
                bool_and(f.resource IS NULL OR f.resource = ANY (p_got)) AS are_got,
@@ -48,15 +51,17 @@ $$;
 -- Stores what is sealed: the grants, which end the token before them; the fences, which rise; the locks (I2, I5).
 CREATE FUNCTION acts.store_seals(p_items acts.sealing[], p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fencegate.grants (token, resource, lock_id, owner, ordinal, leads, how, at, previous_owner)
-    SELECT d.token, n.name, d.lock, d.owner, f.grants + 1, n.name = d.names[1], acts.how(d), p_now, f.former
+    INSERT INTO fencegate.grants (token, resource, lock_id, owner, ordinal, leads, how, at, previous_owner, principal,
+                                  writers)
+    SELECT d.token, n.name, d.lock, d.owner, f.grants + 1, n.name = d.names[1], acts.how(d), p_now, f.former,
+           d.principal, d.writers
     FROM unnest(p_items) d CROSS JOIN unnest(d.names) n (name)
     CROSS JOIN LATERAL (
         SELECT f.grants, CASE WHEN acts.stands(f.hold) THEN f.owner END AS former
         FROM fencegate.fences f WHERE f.resource = n.name OFFSET 0) f
     WHERE d.verdict IN ('sealed', 'drains');
     UPDATE fencegate.fences f
-    SET token = d.token, lock_id = d.lock, owner = d.owner,
+    SET token = d.token, lock_id = d.lock, owner = d.owner, principal = d.principal, writers = d.writers,
         hold = CASE d.verdict WHEN 'drains' THEN 'draining' ELSE 'held' END,
         live_token = CASE d.verdict WHEN 'drains' THEN f.live_token ELSE d.token END,
         ttl_ms = d.ahead_ms, deadline = d.due, acquired_at = p_now, renewed_at = p_now, break_due = NULL, last_seq = 0,
@@ -65,9 +70,10 @@ BEGIN
     -- The second condition keeps the planner from reading all fences for the sake of a few.
     WHERE f.resource = d.name AND f.resource = ANY (ARRAY(SELECT unnest(d.names) FROM unnest(p_items) d));
     INSERT INTO fencegate.locks
-        (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence, gateway)
+        (id, resources, token, owner, ttl_ms, acquired_at, hold_until, metadata, fence, gateway, principal,
+         writers)
     SELECT d.lock, d.names, d.token, d.owner, d.ttl_ms, p_now, d.hold_until, d.metadata, d.force IS NOT NULL,
-           CASE d.verdict WHEN 'drains' THEN d.gateway END
+           CASE d.verdict WHEN 'drains' THEN d.gateway END, d.principal, d.writers
     FROM unnest(p_items) d WHERE d.verdict IN ('sealed', 'drains');
 END $$;
 
@@ -77,18 +83,21 @@ END $$;
 -- 1. The guard: the epoch that the numbers were minted in is still the current one (I11).
 -- 2. Fences that do not exist yet are made, in name order; then all are locked, in name order; then the ids. What
 --    somebody else has locked is skipped: busy.
--- 3. A later statement decides what nearly all locks need (`sealed_at_once`). These locks are stored.
+-- 3. A later statement decides what nearly all locks need (`sealed_at_once`). These locks are stored. Nothing is decided
+--    of those whose rules of access have moved (I17), unless all that is asked is what became of them.
+--    p_names: who asks, as is_yours() has it; p_principal: whose the lock will be; p_writers: who else may write under it,
+--    apart by spaces.
 -- 4. What is not so simple is decided one by one (`sealed_further`), each after those before it are stored.
 CREATE FUNCTION acts.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
     p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
-    p_order bigint[], p_gateway uuid[])
+    p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
-    taken_resources text[], taken_held_ms bigint[], unconfirmed boolean, flushed bigint)
+    taken_resources text[], taken_held_ms bigint[], unconfirmed boolean, writers text[], flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -124,7 +133,8 @@ BEGIN
     -- Step 3.
     SELECT array_agg(d), bool_or(d.verdict = 'sealed') INTO items, any_sealed
     FROM acts.sealed_at_once(got, got_ids, guard.base, guard.floor, t, p_resources, p_item, p_lock, p_owner, p_ttl_ms,
-                             p_number, p_from, p_attempt, p_max_hold_ms, p_metadata, p_force, p_order, p_gateway) d;
+                             p_number, p_from, p_attempt, p_max_hold_ms, p_metadata, p_force, p_order, p_gateway,
+                             p_names, p_principal, p_writers, p_rules, guard.access) d;
     IF any_sealed THEN
         PERFORM acts.store_seals(items, t);
     END IF;
@@ -152,6 +162,6 @@ BEGIN
                                 WHERE o.resource = n.name AND o.version > 0 ORDER BY o.version DESC LIMIT 1), 0)
                FROM unnest(d.names) n (name)) END,
            d.resource, d.blocker, d.age_ms, fencegate.micros(d.hold_until), nullif(d.metadata, '{}')::text,
-           d.taken_resources, d.taken_held_ms, d.unconfirmed, acts.flushed()
+           d.taken_resources, d.taken_held_ms, d.unconfirmed, d.writers, acts.flushed()
     FROM unnest(items) d;
 END $$;

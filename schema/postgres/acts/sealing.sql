@@ -25,7 +25,10 @@ CREATE TYPE acts.sealing AS (
     blocker         text,                 -- who holds that, and for how long
     age_ms          bigint,
     taken_resources text[],               -- what expired locks held
-    taken_held_ms   bigint[]
+    taken_held_ms   bigint[],
+    asker           text,                 -- the principal that asks
+    principal       text,                 -- whose it will be
+    writers         text[]                -- who else may write under its token
 );
 
 -- The times of a new lock: its ttl; how far ahead its deadline is set, less than that while it is unconfirmed; when it
@@ -47,6 +50,7 @@ $$;
 
 -- What becomes of a seal whose id a lock has already: it is that lock again, or is refused.
 --
+-- 0. The id of a lock of another principal is in use (I16).
 -- 1. A lock that was not in force, and for which nothing is under way any more, is put in force.
 -- 2. It is refused if the lock has ended, or if it is another lock than the caller means. A lock that is not in
 --    force yet is kept for a caller that waits.
@@ -66,6 +70,12 @@ DECLARE
     why       text := acts.not_renewable(known, p_floor, p_now);
     drains    text;
 BEGIN
+    -- Step 0.
+    IF known.principal IS DISTINCT FROM item.principal THEN
+        item.verdict := 'conflict';
+        RETURN item;
+    END IF;
+
     -- Step 1.
     IF why = 'draining' AND is_meant THEN
         drains := acts.drains(item.names, p_now);
@@ -110,6 +120,7 @@ BEGIN
     item.acquired_at := known.acquired_at;
     item.hold_until := known.hold_until;
     item.metadata := known.metadata;
+    item.writers := known.writers;
     RETURN item;
 END $$;
 
@@ -183,13 +194,14 @@ BEGIN
     SELECT * INTO known FROM fencegate.locks l WHERE l.id = item.lock;
     IF FOUND AND NOT (known.fence AND item.force IS NOT NULL AND known.ended IS NULL
                       AND acts.is_void(known.token, p_floor) AND known.resources = item.names
-                      AND known.owner = item.owner) THEN
+                      AND known.owner = item.owner AND known.principal IS NOT DISTINCT FROM item.principal) THEN
         RETURN acts.seal_again(item, known, p_floor, p_now);
     END IF;
 
     -- Step 2.
     SELECT * INTO waiter FROM fencegate.waiters w WHERE w.lock_id = item.lock;
     IF waiter.resources <> item.names OR waiter.owner <> item.owner
+       OR (waiter.ticket IS NOT NULL AND waiter.principal IS DISTINCT FROM item.principal)
        OR (waiter.ticket IS NOT NULL AND item.force IS NOT NULL) THEN
         item.verdict := 'conflict';
         RETURN item;
@@ -203,7 +215,8 @@ BEGIN
     -- Step 3.
     IF item.predecessor IS NOT NULL THEN
         SELECT * INTO former FROM fencegate.locks l WHERE l.id = item.predecessor;
-        item.verdict := CASE WHEN former.id IS NULL OR former.fence THEN 'not_found'
+        item.verdict := CASE WHEN former.id IS NULL OR former.fence OR former.principal IS DISTINCT FROM item.asker
+                                 THEN 'not_found'
                              WHEN former.resources <> item.names THEN 'conflict'
                              ELSE acts.not_renewable(former, p_floor, p_now) END;
         item.resource := CASE WHEN item.verdict = 'draining' THEN item.names[1] END;

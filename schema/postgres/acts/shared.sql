@@ -30,7 +30,7 @@ BEGIN
     WHEN 'void' THEN
         PERFORM fencegate.refuse('FG401', 'fence-token-void: the ledger was re-fenced since',
             format('resource %s', p_resource), again);
-    WHEN 'unknown' THEN
+    WHEN 'unknown', 'foreign' THEN
         PERFORM fencegate.refuse('FG402', 'fence-token-unknown: never granted on this resource',
             format('resource %s', p_resource),
             'Take the lock before the transaction begins, and use its token.');
@@ -69,7 +69,8 @@ END $$;
 -- 1. An incomplete call is refused, and a call without ids where ids are required.
 -- 2. The fences are locked, in name order.
 -- 3. In later statements the guards are read.
--- 4. The rule decides on each.
+-- 4. The rule decides on each. Where rules of access are in force, a token is good only with the role of the database
+--    that is its principal, or one of its writers (I16).
 -- 5. What the transaction is guarded for is left for require_guard().
 CREATE OR REPLACE FUNCTION fencegate.guard_all(
     resources text[], tokens bigint[], lock_ids uuid[] DEFAULT NULL)
@@ -80,6 +81,7 @@ DECLARE
     got     text[];
     gate    int;
     floor   bigint;
+    whose   text;
     halted  text;
     t       timestamptz;
     item    record;
@@ -149,23 +151,24 @@ BEGIN
         PERFORM fencegate.refuse('FG407', 'refence-required: ' || halted, NULL,
             'Nothing is written until the ledger has been re-fenced, which voids all tokens.');
     END IF;
-    SELECT greatest(s.floor, w.floor) INTO floor
+    SELECT greatest(s.floor, w.floor), (SELECT r.names FROM fencegate.access_roles r WHERE r.role = session_user)
+    INTO floor, whose
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 
     -- Step 4. A fence that was born since is not locked, and not looked at.
     FOR item IN
         SELECT p.resource, p.token, p.lock_id, f.token AS sealed, f.lock_id AS sealed_lock, f.frozen,
-               acts.hold_at(f.hold, f.break_due, t) AS hold
+               acts.hold_at(f.hold, f.break_due, t) AS hold, acts.is_yours(whose, f.principal, f.writers) AS is_yours
         FROM unnest(names, guard_all.tokens, ids) p (resource, token, lock_id)
         LEFT JOIN fencegate.fences f
                ON f.resource = p.resource AND f.resource = ANY (got)
         ORDER BY p.resource COLLATE "C"
     LOOP
         why := acts.judge(item.token, item.lock_id, NULL, floor, item.sealed, item.sealed_lock,
-                          item.hold, item.frozen IS NOT NULL, NULL);
+                          item.hold, item.frozen IS NOT NULL, NULL, item.is_yours);
         IF why = 'older' THEN
             SELECT o.verdict, o.superseded_by, o.at INTO why, former, since
-            FROM acts.older(item.resource, item.token, NULL) o;
+            FROM acts.older(item.resource, item.token, NULL, whose) o;
         END IF;
         PERFORM fencegate.refuse_for(why, item.resource, item.frozen, former, since);
     END LOOP;

@@ -121,6 +121,7 @@ END $$;
 
 -- Open: decide whether requests may be forwarded. The order is that of commit: guard, fences in name
 -- order, and in later statements everything else. Per item, the first that applies decides:
+-- 0. The rules of access have moved: nothing is decided (I17), unless all that is asked is what became of it.
 -- 1. The intent is there: an earlier sending was admitted. p_attempt 2 (bury): closed as not sent, since only
 --    an answer that arrived is forwarded. Counts as closed by now: closed as such, since a later sending
 --    than this one may have been forwarded. Closed: buried.
@@ -133,7 +134,8 @@ END $$;
 CREATE FUNCTION acts.open_intents(
     p_seen bigint, p_wait_ms int, p_operation uuid[], p_attempt int[], p_resource text[],
     p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[], p_drained boolean[],
-    p_upstream text[], p_method text[], p_path text[], p_gateway uuid[], p_delay_ms bigint[])
+    p_upstream text[], p_method text[], p_path text[], p_gateway uuid[], p_delay_ms bigint[], p_names text[],
+    p_rules bigint[])
 RETURNS TABLE (
     verdict text, superseded_by text, at_us bigint, behind bigint, owner text, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -158,7 +160,9 @@ BEGIN
             ARRAY(SELECT n FROM unnest(p_resource[i:i]) n WHERE n = ANY (got)), t);
         SELECT * INTO fence FROM fencegate.fences f WHERE f.resource = p_resource[i];
         SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation[i];
-        IF NOT acts.all_locked(p_resource[i:i], got) THEN
+        IF p_attempt[i] <> 2 AND acts.rules_moved(p_rules[i], guard.access) THEN
+            verdict := 'rules_moved';
+        ELSIF NOT acts.all_locked(p_resource[i:i], got) THEN
             verdict := 'busy';
         ELSIF known.operation IS NOT NULL AND p_attempt[i] = 2 THEN
             PERFORM acts.close_known(p_operation[i:i], ARRAY[NULL::int], t);
@@ -185,9 +189,10 @@ BEGIN
             verdict := acts.judge(p_token[i], p_lock[i], p_seq[i], guard.floor, fence.token,
                                   fence.lock_id, fence.hold, fence.frozen IS NOT NULL,
                                   greatest(fence.last_seq,
-                                           CASE WHEN newest.token = fence.token THEN newest.highest_seq END));
+                                           CASE WHEN newest.token = fence.token THEN newest.highest_seq END),
+                                  acts.is_yours(p_names[i], fence.principal, fence.writers));
             IF verdict = 'older' THEN
-                old := acts.older(p_resource[i], p_token[i], fence.grants);
+                old := acts.older(p_resource[i], p_token[i], fence.grants, p_names[i]);
                 verdict := old.verdict; superseded_by := old.superseded_by;
                 at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
             ELSIF verdict IS NULL AND p_if_version[i] <> coalesce(newest.version, 0) THEN
@@ -208,7 +213,7 @@ BEGIN
                         p_method[i], p_path[i], p_gateway[i], t,
                         t + p_delay_ms[i] * interval '1 millisecond');
             END IF;
-        ELSIF verdict NOT IN ('admitted', 'buried', 'busy') AND p_attempt[i] = 1 THEN
+        ELSIF verdict NOT IN ('admitted', 'buried', 'busy', 'rules_moved') AND p_attempt[i] = 1 THEN
             IF p_drained[i] THEN
                 PERFORM acts.bury('operation', p_operation[i], t);
             ELSIF verdict = 'sequence_out_of_order' THEN
@@ -241,7 +246,7 @@ END $$;
 -- Resolve: close an intent at an operator's wish, who does not know what came of it: nothing is said of that.
 -- Under the fence's lock, so that no act finds it open that is under way.
 CREATE FUNCTION acts.resolve_intent(
-    p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text)
+    p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text, p_rules bigint)
 RETURNS TABLE (verdict text, resource text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -250,6 +255,7 @@ DECLARE
     t     timestamptz;
 BEGIN
     guard := acts.begin_write(p_seen);
+    PERFORM acts.assert_rules(p_rules, guard.access);
     PERFORM acts.limit_wait(p_wait_ms);
     SELECT * INTO known FROM fencegate.upstream_intents u WHERE u.operation = p_operation;
     PERFORM acts.lock_fences(ARRAY[known.resource], p_wait_ms);
@@ -274,13 +280,14 @@ END $$;
 -- Ends the doubts of an upstream at an operator's wish. Returns how many there were; NULL if no upstream of
 -- this name was ever registered.
 CREATE FUNCTION acts.resolve_doubts(
-    p_seen bigint, p_upstream text, p_reason text, p_request_id text)
+    p_seen bigint, p_upstream text, p_reason text, p_request_id text, p_rules bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
     ended bigint;
 BEGIN
     guard := acts.begin_write(p_seen);
+    PERFORM acts.assert_rules(p_rules, guard.access);
     IF NOT EXISTS (SELECT FROM fencegate.drained_upstreams d WHERE d.name = p_upstream) THEN
         RETURN NULL;
     END IF;

@@ -31,7 +31,7 @@ RETURNS TABLE (
     resources text[], token bigint, owner text, ttl_ms bigint, acquired_us bigint,
     hold_until_us bigint, metadata text, ended text, ended_us bigint, state text,
     remaining_ms bigint, versions bigint[], id uuid, superseded_by text, renewed_us bigint,
-    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text)
+    break_due_us bigint, break_in_ms bigint, unconfirmed boolean, frozen text, principal text, writers text[])
 LANGUAGE sql VOLATILE AS $$
     SELECT l.resources, l.token, l.owner, l.ttl_ms, fencegate.micros(l.acquired_at),
            fencegate.micros(l.hold_until), nullif(l.metadata, '{}')::text,
@@ -51,7 +51,7 @@ LANGUAGE sql VOLATILE AS $$
                AND v.ttl_ms < l.ttl_ms,
            (SELECT f.frozen FROM fencegate.fences f
             WHERE f.resource = ANY (l.resources) AND f.frozen IS NOT NULL
-            ORDER BY f.resource LIMIT 1)
+            ORDER BY f.resource LIMIT 1), l.principal, l.writers
     FROM fencegate.locks l
     CROSS JOIN fencegate.seal_guard g
     LEFT JOIN LATERAL (

@@ -69,6 +69,9 @@ END $$;
 -- 4. What was admitted is stored: operations, one for each resource of a commit; keys; objects; and on the fences how
 --    many of those there are, and numbers that no version has.
 --
+-- Whose rules of access have moved is not decided, as if busy (I17); unless all that is asked is what became of it.
+--
+-- p_names: who writes, as is_yours() has it; p_rules: the generation of the rules under which that was allowed.
 -- p_resources: all resources, each once. p_attempt: 0 first, 1 rerun, 2 bury. p_kept_ms: how long a key is remembered,
 -- NULL: as long as the settings say. p_kind: put, delete, delete_all. A put has p_body or p_blob. p_keep: whether
 -- replaced versions are kept that have no blob. p_now: the time since which the fences are locked; NULL: they are not
@@ -78,7 +81,7 @@ CREATE FUNCTION acts.write(
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
-    p_sha256 bytea[], p_body bytea[], p_blob uuid[])
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -114,13 +117,14 @@ BEGIN
                j.replaces, j.did <> 'r'
         INTO r_why, r_version, r_did, r_owner, r_highest, r_more, replaces, counts
         FROM acts.judged(guard.floor, got, t, p_keep, p_resource, p_token, p_lock, p_seq, p_if_version, p_nth, p_kind,
-                         p_object, p_again) j;
+                         p_object, p_again, p_names, p_rules, guard.access) j;
     ELSE
         SELECT array_agg(j.why), array_agg(j.version), array_agg(j.did), array_agg(j.owner), array_agg(j.highest),
                array_agg(j.more), bool_or(j.replaces), bool_or(j.did <> 'r')
         INTO r_why, r_version, r_did, r_owner, r_highest, r_more, replaces, counts
         FROM acts.judged(guard.floor, CASE WHEN cardinality(got) < cardinality(p_resources) THEN got END, t, p_keep,
-                         p_resource, p_token, p_lock, p_seq, p_if_version, p_nth, p_kind, p_object, p_again) j;
+                         p_resource, p_token, p_lock, p_seq, p_if_version, p_nth, p_kind, p_object, p_again,
+                         p_names, p_rules, guard.access) j;
     END IF;
     IF p_attempt IS NOT NULL OR p_key IS NOT NULL OR p_if_object IS NOT NULL OR p_blob IS NOT NULL THEN
         SELECT j.why, j.original INTO r_why, r_original FROM acts.judged_further(
@@ -131,7 +135,7 @@ BEGIN
     -- Step 3.
     IF cardinality(array_remove(r_why, NULL)) > 0 THEN
         RETURN QUERY SELECT * FROM acts.refuse(
-            p_commit, guard.generation, t, r_why, r_original, p_operation, p_resource, p_token, p_attempt);
+            p_commit, guard.generation, t, r_why, r_original, p_operation, p_resource, p_token, p_attempt, p_names);
         IF p_commit OR array_position(r_why, NULL) IS NULL THEN
             RETURN;
         END IF;
@@ -195,7 +199,7 @@ CREATE FUNCTION acts.write_rounds(
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
-    p_sha256 bytea[], p_body bytea[], p_blob uuid[])
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a      int := 1;
@@ -213,7 +217,8 @@ BEGIN
             p_operation[a:z], p_resource[a:z], p_token[a:z], p_lock[a:z], p_seq[a:z], p_if_version[a:z],
             p_attempt[a:z], p_key[a:z], p_fingerprint[a:z], p_kept_ms[a:z], p_nth[a:z], p_kind[a:z], p_object[a:z],
             p_if_object[a:z], p_again[a:z], p_last[a:z], p_content_type[a:z], p_size[a:z], p_sha256[a:z],
-            p_body[a:z], p_blob[a:z])
+            p_body[a:z], p_blob[a:z],
+            p_names[a:z], p_rules[a:z])
         LOOP
             answer.row := answer.row + a - 1;
             RETURN NEXT answer;

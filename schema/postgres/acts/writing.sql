@@ -32,7 +32,8 @@ $$;
 -- no version has: the fence has that. p_got: the fences that are locked; NULL: all.
 CREATE FUNCTION acts.judged(
     p_floor bigint, p_got text[], p_now timestamptz, p_keep boolean, p_resource text[], p_token bigint[], p_lock uuid[],
-    p_seq bigint[], p_if_version bigint[], p_nth int[], p_kind text[], p_object text[], p_again boolean[])
+    p_seq bigint[], p_if_version bigint[], p_nth int[], p_kind text[], p_object text[], p_again boolean[],
+    p_names text[], p_rules bigint[], p_in_force bigint)
 RETURNS TABLE (
     why text, version bigint, did text, owner text, highest bigint, more bigint, replaces boolean)
 LANGUAGE sql STABLE AS $$
@@ -41,10 +42,12 @@ LANGUAGE sql STABLE AS $$
            w.did = 'd' OR w.did = 'r' AND (p_keep OR w.has_blob)
     FROM (
         SELECT i, coalesce(n.version, 0) AS version, f.owner::text, o.blob IS NOT NULL AS has_blob,
-               CASE WHEN f.resource IS NOT NULL AND f.resource <> ALL (p_got) THEN 'busy'
+               CASE WHEN acts.rules_moved(p_rules[i], p_in_force) THEN 'rules_moved'
+                    WHEN f.resource IS NOT NULL AND f.resource <> ALL (p_got) THEN 'busy'
                     ELSE coalesce(
                         acts.judge(p_token[i], p_lock[i], p_seq[i], p_floor, f.token, f.lock_id, f.stands, f.is_frozen,
-                                   greatest(f.last_seq, CASE WHEN n.token = f.token THEN n.seq END)),
+                                   greatest(f.last_seq, CASE WHEN n.token = f.token THEN n.seq END),
+                                   acts.is_yours(p_names[i], f.principal, f.writers)),
                         CASE WHEN p_if_version[i] <> coalesce(n.version, 0) THEN 'version_mismatch'
                              WHEN p_kind[i] = 'delete_all' THEN f.is_protected END) END AS why,
                greatest(p_seq[i], f.last_seq, CASE WHEN n.token = f.token THEN n.seq END) AS highest,
@@ -57,7 +60,8 @@ LANGUAGE sql STABLE AS $$
         -- OFFSET 0 and LIMIT keep the planner from reading a whole table for the sake of a batch, and from working out
         -- the same more than once. What is joined so is looked up row by row, and their order stays.
         LEFT JOIN LATERAL (
-            SELECT f.resource, f.token, f.lock_id, f.owner, f.last_seq, f.objects, f.frozen IS NOT NULL AS is_frozen,
+            SELECT f.resource, f.token, f.lock_id, f.owner, f.last_seq, f.objects, f.principal, f.writers,
+                   f.frozen IS NOT NULL AS is_frozen,
                    CASE WHEN f.protected IS NOT NULL THEN 'protected' END AS is_protected,
                    acts.hold_at(f.hold, f.break_due, p_now) AS stands
             FROM fencegate.fences f WHERE f.resource = p_resource[i] OFFSET 0) f ON true
@@ -80,7 +84,7 @@ CREATE FUNCTION acts.judged_further(
     OUT why text[], OUT original uuid[])
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    SELECT array_agg(CASE WHEN r.why = 'busy' THEN r.why
+    SELECT array_agg(CASE WHEN r.why = 'busy' OR r.why = 'rules_moved' AND r.attempt IS DISTINCT FROM 2 THEN r.why
                           WHEN o.kind = 'buried' THEN 'buried'
                           WHEN o.kind IS NOT NULL THEN 'known'
                           WHEN k.fingerprint = r.fingerprint THEN 'replayed'
@@ -121,7 +125,7 @@ END $$;
 --    store one with the same id, which the key of the table refuses.
 CREATE FUNCTION acts.refuse(
     p_commit boolean, p_generation bigint, p_now timestamptz, p_why text[], p_original uuid[],
-    p_operation uuid[], p_resource text[], p_token bigint[], p_attempt int[])
+    p_operation uuid[], p_resource text[], p_token bigint[], p_attempt int[], p_names text[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     answer acts.written;
@@ -131,11 +135,11 @@ DECLARE
     places text[];
 BEGIN
     FOR item IN
-        SELECT r.* FROM unnest(p_why, p_operation, p_resource, p_token, p_attempt, p_original)
-                        WITH ORDINALITY r (why, operation, resource, token, attempt, original, i)
+        SELECT r.* FROM unnest(p_why, p_operation, p_resource, p_token, p_attempt, p_original, p_names)
+                        WITH ORDINALITY r (why, operation, resource, token, attempt, original, names, i)
         WHERE r.why IS NOT NULL
         ORDER BY CASE WHEN p_commit THEN CASE r.why
-                     WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'buried' THEN 2 WHEN 'replayed' THEN 3
+                     WHEN 'rules_moved' THEN 0 WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'buried' THEN 2 WHEN 'replayed' THEN 3
                      WHEN 'key_reused' THEN 3 WHEN 'given_up' THEN 4 WHEN 'object_mismatch' THEN 6
                      WHEN 'upload_expired' THEN 7 WHEN 'intent_busy' THEN 8 ELSE 5 END END,
                  CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'intent_busy')
@@ -146,7 +150,7 @@ BEGIN
         answer.row := item.i; answer.resource := item.resource; answer.verdict := item.why;
         answer.original := item.original;
         answer.generation := p_generation;
-        IF item.attempt IS NULL AND item.why <> 'busy' THEN
+        IF item.attempt IS NULL AND item.why NOT IN ('busy', 'rules_moved') THEN
             SELECT CASE o.kind WHEN 'buried' THEN 'buried' ELSE 'known' END INTO known
             FROM fencegate.operations o WHERE o.id = item.operation LIMIT 1;
             IF known IS NOT NULL THEN
@@ -155,16 +159,16 @@ BEGIN
         END IF;
         IF answer.verdict = 'older' THEN
             old := acts.older(item.resource, item.token, (
-                SELECT f.grants FROM fencegate.fences f WHERE f.resource = item.resource));
+                SELECT f.grants FROM fencegate.fences f WHERE f.resource = item.resource), item.names);
             answer.verdict := old.verdict; answer.superseded_by := old.superseded_by;
             answer.at_us := fencegate.micros(old.at); answer.owner := old.owner; answer.behind := old.behind;
         END IF;
         places := CASE WHEN p_commit THEN p_resource ELSE ARRAY[item.resource] END;
-        IF answer.verdict NOT IN ('busy', 'known', 'buried', 'replayed', 'key_reused', 'given_up') THEN
+        IF answer.verdict NOT IN ('busy', 'rules_moved', 'known', 'buried', 'replayed', 'key_reused', 'given_up') THEN
             PERFORM acts.settle(places, p_now);
         END IF;
         -- Of one that is replayed another operation took effect: this one never does, also once the key is forgotten.
-        IF answer.verdict NOT IN ('busy', 'intent_busy', 'known', 'buried') AND item.attempt > 0
+        IF answer.verdict NOT IN ('busy', 'rules_moved', 'intent_busy', 'known', 'buried') AND item.attempt > 0
            AND answer.original IS DISTINCT FROM item.operation THEN
             INSERT INTO fencegate.operations
                 (id, resource, kind, generation, token, created, size, owner, committed_at)

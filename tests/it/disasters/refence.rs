@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{BlobId, Ledger as _, Patience, RenewItem, Uploads as _};
+use fence_core::ports::{BlobId, By, Ledger as _, Patience, RenewItem, Uploads as _};
 use fence_core::wire::Lock;
 use fence_tests::chaos::ChaosProxy;
 use fence_tests::client::Client;
@@ -450,7 +450,7 @@ async fn an_act_that_waited_for_a_connection_calls_for_no_second_re_fence() {
     let timeout = Duration::from_secs(20);
     let ledger = PgLedger::new(PgSettings { options, connections_max: 1, timeout });
     ledger.place().await.expect("the ledger stands");
-    let renewal = RenewItem { lock: lock.id, ttl: None };
+    let renewal = RenewItem { lock: lock.id, ttl: None, by: By::default() };
     ledger
         .renew(Arc::from([renewal]), Patience::Skip)
         .await

@@ -2,6 +2,7 @@
 //! are read, blobs that are gone, and commits whose answers are lost.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,6 +32,7 @@ async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), Wr
         lock: None,
         idempotency_key: None,
         request_id: "test".into(),
+        permit: Permit::default(),
     };
     let mut upload = engine.begin_upload(&head, None).await?;
     upload.push(Bytes::from_static(text.as_bytes())).await.unwrap();

@@ -2,6 +2,7 @@
 //! locked, on a ledger that goes as each test says.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use fencegate::engine::access::Permit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ fn head(grant: &Grant) -> CommitHead {
         idempotency_key: None,
         key_kept: None,
         request_id: "test".into(),
+        permit: Permit::default(),
     }
 }
 

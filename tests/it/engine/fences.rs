@@ -1,6 +1,7 @@
 //! What the engine does around the seal for infinite locks, fences without a lock, and resources that
 //! must exist: on a ledger and a mint that fail as each test says.
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,14 @@ use crate::setup::random_id;
 
 fn a_fence(order: Option<i64>) -> Fence {
     let id = LockId(random_id());
-    Fence { resource: name(R), id, owner: "me".into(), order, force: false }
+    Fence {
+        resource: name(R),
+        id,
+        owner: "me".into(),
+        order,
+        force: false,
+        permit: Permit::default(),
+    }
 }
 
 async fn left_ms(rig: &Rig, id: LockId) -> i64 {
@@ -113,7 +121,7 @@ async fn a_fence_whose_caller_has_gone_stays() {
         () = arrived.notified() => {}
     }
     gate.notify_one();
-    let look = async || rig.engine.lock(wish.id).await.ok();
+    let look = async || rig.engine.lock(wish.id, &Permit::default()).await.ok();
     let record = eventually("it is sealed", look).await;
     let again = rig.engine.fence(wish.clone()).await.unwrap();
     assert_eq!((again.grant.token, again.again), (record.grant.token, true));

@@ -2,6 +2,7 @@
 //! rise, on a ledger that goes as each test says.
 #![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
+use fencegate::engine::access::Permit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ async fn a_reentry_that_was_lost_while_another_holds_does_not_burn_its_id() {
     let mine = LockId(random_id());
     let answer = rig.acquire(R, Some(mine)).await;
     assert!(matches!(answer, Err(EngineError::Held(_))), "{answer:?}");
-    rig.engine.release(holder.lock).await.unwrap();
+    rig.engine.release(holder.lock, Permit::default()).await.unwrap();
     let acquired = rig.acquire(R, Some(mine)).await.unwrap();
     assert_eq!((acquired.grant.lock, acquired.again), (mine, false));
 }
@@ -188,7 +189,7 @@ async fn a_mint_that_has_gone_back_is_given_a_new_epoch() {
             let grant = rig.granted(R).await;
             assert!(grant.token.get() > last, "{} after {last}", grant.token);
             last = grant.token.get();
-            rig.engine.release(grant.lock).await.unwrap();
+            rig.engine.release(grant.lock, Permit::default()).await.unwrap();
         }
         match round {
             1 => rig.mint.set_number(0),
@@ -206,7 +207,7 @@ async fn a_mint_that_has_gone_back_is_given_a_new_epoch() {
 async fn an_epoch_that_somebody_began_and_did_not_open_is_completed() {
     let rig = Rig::new();
     let first = rig.granted(R).await;
-    rig.engine.release(first.lock).await.unwrap();
+    rig.engine.release(first.lock, Permit::default()).await.unwrap();
     // As by a gateway that died before it could tell the mint.
     let nonce = random_id();
     let begun = rig.memory().switch_epoch(0, nonce, 0, "test").await.unwrap();
@@ -314,7 +315,7 @@ async fn a_grant_under_a_proposed_id_that_was_taken_up_stays() {
     assert_eq!((acquired.grant.lock, acquired.again), (mine, true));
     eventually("the time is up", async || (asked.load(Ordering::Relaxed) > 0).then_some(())).await;
     // This goes through the same queue after it.
-    rig.engine.release(LockId(random_id())).await.unwrap();
+    rig.engine.release(LockId(random_id()), Permit::default()).await.unwrap();
     assert_eq!(rig.lock(mine).await.ended, None);
     rig.write(R, acquired.grant.token).await.unwrap();
 }
@@ -342,7 +343,7 @@ async fn a_lock_that_was_just_given_back_is_granted_without_a_look() {
     let looks = move || looks.load(Ordering::Relaxed);
     let first = rig.granted(R).await;
     assert_eq!(looks(), 1);
-    rig.engine.release(first.lock).await.unwrap();
+    rig.engine.release(first.lock, Permit::default()).await.unwrap();
     rig.granted(R).await;
     assert_eq!(looks(), 1);
     let answer = rig.acquire(R, None).await;
@@ -357,7 +358,7 @@ async fn a_lock_that_another_gateway_took_since_is_refused() {
     for (mint_is_up, id) in [(true, None), (true, Some(LockId(random_id()))), (false, None)] {
         let rig = Rig::new();
         let first = rig.granted(R).await;
-        rig.engine.release(first.lock).await.unwrap();
+        rig.engine.release(first.lock, Permit::default()).await.unwrap();
         let sealed = seal_as(&rig.memory(), "bob", first.token.get() + 10, 3_600_000).await;
         assert!(matches!(sealed, SealVerdict::Sealed(..)));
         rig.mint.set_available(mint_is_up);
@@ -373,7 +374,7 @@ async fn a_lock_that_another_gateway_took_since_is_refused() {
 async fn a_grant_that_was_sealed_and_cannot_be_come_back_to_is_unknown() {
     let rig = Rig::new();
     let first = rig.granted(R).await;
-    rig.engine.release(first.lock).await.unwrap();
+    rig.engine.release(first.lock, Permit::default()).await.unwrap();
     let (_, mut seal) = counter();
     rig.ledger.on_seal(move |_, _| match seal() {
         0 => Step::act_but(lost()),
@@ -391,7 +392,7 @@ async fn a_grant_that_was_sealed_and_cannot_be_come_back_to_is_unknown() {
 async fn a_lock_that_is_free_while_there_are_no_numbers_is_refused_after_one_try() {
     let rig = Rig::new();
     let first = rig.granted(R).await;
-    rig.engine.release(first.lock).await.unwrap();
+    rig.engine.release(first.lock, Permit::default()).await.unwrap();
     rig.mint.set_available(false);
     let mint = Arc::clone(&rig.mint);
     rig.ledger.on_look(move || mint.set_available(true));
@@ -409,7 +410,9 @@ async fn burials_of_ids_that_never_were_are_bounded() {
     let ids: Vec<LockId> = (0..2_000).map(|_| LockId(random_id())).collect();
     let mut released = Vec::new();
     for ids in ids.chunks(50) {
-        released.extend(join_all(ids.iter().map(|id| rig.engine.release(*id))).await);
+        released.extend(
+            join_all(ids.iter().map(|id| rig.engine.release(*id, Permit::default()))).await,
+        );
     }
     let mut refused = Vec::new();
     for (id, released) in ids.iter().zip(released) {
@@ -420,7 +423,10 @@ async fn burials_of_ids_that_never_were_are_bounded() {
         }
     }
     assert!((1..=1_800).contains(&refused.len()), "{} were refused", refused.len());
-    assert_eq!(rig.engine.release(lock).await.unwrap(), Released::Ended(vec![name(R)]));
+    assert_eq!(
+        rig.engine.release(lock, Permit::default()).await.unwrap(),
+        Released::Ended(vec![name(R)])
+    );
     let id = refused.first().copied();
     rig.engine.acquire(Acquire { id, ..asking(R) }).await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! What the engine says of a mark whose answer was lost, which was rolled back, or which never came back.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 use crate::engine::rig::{R, Rig, counter, name, opened};
 
 async fn mark(rig: &Rig, mark: Mark) -> Result<ResourceView, EngineError> {
-    rig.engine.mark(name(R), mark, "fire".into(), "test-request".into()).await
+    rig.engine.mark(name(R), mark, "fire".into(), "test-request".into(), Permit::default()).await
 }
 
 async fn frozen(rig: &Rig) -> Option<String> {

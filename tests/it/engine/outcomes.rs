@@ -2,6 +2,7 @@
 //! off, on a ledger that goes as each test says.
 #![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
+use fencegate::engine::access::Permit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ async fn a_release_that_was_lost_and_then_rolled_back_is_unknown() {
     let grant = rig.granted(R).await;
     let (_, mut call) = counter();
     rig.ledger.on_release(move |_, _| lost_then_rolled_back(call()));
-    let answer = rig.engine.release(grant.lock).await;
+    let answer = rig.engine.release(grant.lock, Permit::default()).await;
     assert!(matches!(answer, Err(EngineError::OutcomeUnknown { .. })), "{answer:?}");
     // It is sent until the ledger decides.
     rig.ledger.on_release(|_, _| Step::act());
@@ -40,7 +41,7 @@ async fn a_renewal_that_was_lost_and_then_rolled_back_is_unknown() {
     let grant = rig.granted(R).await;
     let (calls, mut call) = counter();
     rig.ledger.on_renew(move |_, _| lost_then_rolled_back(call()));
-    let answer = rig.engine.renew(grant.lock, None).await;
+    let answer = rig.engine.renew(grant.lock, None, Permit::default()).await;
     assert!(matches!(answer, Err(EngineError::OutcomeUnknown { .. })), "{answer:?}");
     assert!(calls.load(Ordering::Relaxed) > 1);
 }
@@ -66,7 +67,7 @@ async fn a_release_that_was_lost_and_then_refused_is_unknown() {
         0 => Step::act_but(lost()),
         _ => Step::fail(LedgerError::Defect("on purpose".into())),
     });
-    let answer = rig.engine.release(grant.lock).await;
+    let answer = rig.engine.release(grant.lock, Permit::default()).await;
     assert!(matches!(answer, Err(EngineError::OutcomeUnknown { .. })), "{answer:?}");
 }
 

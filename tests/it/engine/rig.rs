@@ -1,6 +1,7 @@
 //! The real engine on a scripted ledger and a mint in memory.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::memory::{MemoryLedger, MemoryMint};
 use fence_core::ports::{
-    Attempt, BlobTimes, Blobs, Grant, Ledger, LockRecord, Mint as _, MintItem, OperationRecord,
+    Attempt, BlobTimes, Blobs, By, Grant, Ledger, LockRecord, Mint as _, MintItem, OperationRecord,
     Patience, Retention, Runtime, SealItem, SealKind, SealVerdict,
 };
 use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceName, Token, Ttl};
@@ -117,7 +118,10 @@ impl Rig {
     /// Breaks the lock of [`R`] now; the owner of the lock that is there afterwards.
     pub async fn break_lock(&self) -> Result<String, EngineError> {
         let (reason, request_id) = ("test".into(), "test-request".into());
-        let view = self.engine.break_lock(name(R), Duration::ZERO, reason, request_id).await?;
+        let view = self
+            .engine
+            .break_lock(name(R), Duration::ZERO, reason, request_id, Permit::default())
+            .await?;
         Ok(view.owner)
     }
 
@@ -153,6 +157,8 @@ pub fn asking(resource: &str) -> Acquire {
         only_if_exists: false,
         id: None,
         wait: Duration::ZERO,
+        permit: Permit::default(),
+        writers: Vec::new(),
     }
 }
 
@@ -183,6 +189,7 @@ pub fn put(resource: &str, token: Token) -> Write {
             body: PutBody::Inline(Bytes::from_static(b"x")),
         },
         request_id: "test".into(),
+        permit: Permit::default(),
     }
 }
 
@@ -199,6 +206,9 @@ pub async fn seal_as(ledger: &MemoryLedger, owner: &str, number: i64, ttl_ms: i6
         number: Some(number),
         attempt: Attempt::First,
         waits: None,
+        by: By::default(),
+        principal: None,
+        writers: Vec::new(),
     };
     let epoch = ledger.epoch().await.unwrap().number;
     ledger.seal(epoch, [item].into(), Patience::Skip).await.unwrap().remove(0)

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use fence_core::ports::{Tidied, Uploads as _};
 use fence_core::{ObjectKey, Token};
+use fencegate::engine::access::Permit;
 use fencegate::engine::{Engine, EngineError, Upload, UploadHead};
 
 use crate::blobs::hooked_blobs::{Gate, HookedBlobs};
@@ -24,6 +25,7 @@ fn head(token: Token) -> UploadHead {
         lock: None,
         idempotency_key: None,
         request_id: "test".into(),
+        permit: Permit::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The watch hub: who is told, what it costs, and how many it takes.
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
+use fencegate::engine::access::Permit;
 use std::time::Duration;
 
 use fence_core::ports::{Ledger as _, Patience};
@@ -24,11 +25,11 @@ async fn a_watcher_hears_of_this_gateway_and_of_others() {
     for other in [false, true] {
         let grant = rig.granted(R).await;
         let mut watchers = [
-            rig.engine.watch(grant.lock).await.unwrap(),
-            rig.engine.watch(grant.lock).await.unwrap(),
+            rig.engine.watch(grant.lock, &Permit::default()).await.unwrap(),
+            rig.engine.watch(grant.lock, &Permit::default()).await.unwrap(),
         ];
         match other {
-            false => drop(rig.engine.release(grant.lock).await.unwrap()),
+            false => drop(rig.engine.release(grant.lock, Permit::default()).await.unwrap()),
             true => {
                 let items = [grant.lock.into()].into();
                 rig.memory().release(items, Patience::Skip).await.map(drop).unwrap();
@@ -38,7 +39,7 @@ async fn a_watcher_hears_of_this_gateway_and_of_others() {
             assert_eq!(ended(watcher).await, Some(LockEnd::Released));
         }
     }
-    let unknown = rig.engine.watch(LockId(random_id())).await;
+    let unknown = rig.engine.watch(LockId(random_id()), &Permit::default()).await;
     assert!(matches!(unknown, Err(EngineError::LockNotFound)));
 }
 
@@ -46,9 +47,9 @@ async fn a_watcher_hears_of_this_gateway_and_of_others() {
 async fn nothing_is_read_while_nobody_watches() {
     let rig = Rig::new();
     let grant = rig.granted(R).await;
-    rig.engine.renew(grant.lock, None).await.unwrap();
+    rig.engine.renew(grant.lock, None, Permit::default()).await.unwrap();
     assert!(rig.ledger.looks().is_empty());
-    let watcher = rig.engine.watch(grant.lock).await.unwrap();
+    let watcher = rig.engine.watch(grant.lock, &Permit::default()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let reads = rig.ledger.looks().len();
     assert!((1..=8).contains(&reads), "{reads} reads in two seconds");
@@ -57,11 +58,11 @@ async fn nothing_is_read_while_nobody_watches() {
     tokio::time::sleep(Duration::from_millis(600)).await;
     let reads = rig.ledger.looks().len();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    rig.engine.renew(grant.lock, None).await.unwrap();
+    rig.engine.renew(grant.lock, None, Permit::default()).await.unwrap();
     assert_eq!(rig.ledger.looks().len(), reads);
     // And it begins again.
-    let mut watcher = rig.engine.watch(grant.lock).await.unwrap();
-    rig.engine.release(grant.lock).await.unwrap();
+    let mut watcher = rig.engine.watch(grant.lock, &Permit::default()).await.unwrap();
+    rig.engine.release(grant.lock, Permit::default()).await.unwrap();
     assert_eq!(ended(&mut watcher).await, Some(LockEnd::Released));
 }
 
@@ -73,17 +74,18 @@ async fn there_is_a_limit_to_watchers() {
     for name in names {
         locks.push(rig.granted(&name).await.lock);
     }
-    let watch = |n: usize| rig.engine.watch(locks[n % locks.len()]);
+    let permit = Permit::default();
+    let watch = |n: usize| rig.engine.watch(locks[n % locks.len()], &permit);
     let mut watchers: Vec<Watcher> =
         join_all((0..WATCHERS_MAX).map(watch)).await.into_iter().map(Result::unwrap).collect();
-    let one_more = rig.engine.watch(locks[0]).await;
+    let one_more = rig.engine.watch(locks[0], &Permit::default()).await;
     assert!(matches!(one_more, Err(EngineError::Overloaded(_))));
     let largest = rig.ledger.looks().into_iter().max();
     assert_eq!(largest, Some(500), "locks are read in batches");
     watchers.pop();
-    let mut last = rig.engine.watch(locks[0]).await.unwrap();
+    let mut last = rig.engine.watch(locks[0], &Permit::default()).await.unwrap();
     // All are told.
-    rig.engine.release(locks[0]).await.unwrap();
+    rig.engine.release(locks[0], Permit::default()).await.unwrap();
     assert_eq!(ended(&mut last).await, Some(LockEnd::Released));
     let of_first = watchers.iter_mut().step_by(locks.len());
     for watcher in of_first {
@@ -104,7 +106,7 @@ async fn a_watcher_of_a_resource_hears_of_this_gateway_and_of_others() {
             rig.engine.watch_resource(name.clone()).await.unwrap(),
         ];
         match other {
-            false => drop(rig.engine.release(grant.lock).await.unwrap()),
+            false => drop(rig.engine.release(grant.lock, Permit::default()).await.unwrap()),
             true => {
                 let items = [grant.lock.into()].into();
                 rig.memory().release(items, Patience::Skip).await.map(drop).unwrap();

@@ -2,6 +2,7 @@
 //! ledger has said, and never longer than it holds.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use fencegate::engine::access::Permit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +49,7 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, WriteFailure>) -> Refusal {
 async fn superseded(rig: &Rig) -> Token {
     let grant = rig.granted(R).await;
     rig.engine.write(keyed(grant.token, "known")).await.unwrap();
-    rig.engine.release(grant.lock).await.unwrap();
+    rig.engine.release(grant.lock, Permit::default()).await.unwrap();
     let number = next_number(&rig.mint).await;
     seal_as(&rig.memory(), "other", number, 3_600_000).await;
     grant.token
@@ -82,7 +83,7 @@ async fn a_repeated_stale_write_is_not_asked_of_the_ledger_again() {
 async fn a_key_that_took_effect_under_a_newer_token_meanwhile_is_replayed() {
     let rig = Rig::new();
     let old = rig.granted(R).await;
-    rig.engine.release(old.lock).await.unwrap();
+    rig.engine.release(old.lock, Permit::default()).await.unwrap();
     let new = rig.granted(R).await;
     refusal(rig.engine.write(keyed(old.token, "job")).await);
     refusal(rig.engine.write(keyed(old.token, "job")).await);
@@ -111,7 +112,7 @@ async fn what_may_change_is_asked_of_the_ledger_each_time() {
 async fn what_ended_a_lock_is_forgotten_with_the_next_grant() {
     let rig = Rig::new();
     let grant = rig.granted(R).await;
-    rig.engine.release(grant.lock).await.unwrap();
+    rig.engine.release(grant.lock, Permit::default()).await.unwrap();
     let asked = asked(&rig);
     assert_eq!(refusal(rig.write(R, grant.token).await), Refusal::Released);
     assert_eq!(refusal(rig.write(R, grant.token).await), Refusal::Released);
@@ -134,6 +135,7 @@ async fn a_commit_is_told_what_its_first_resource_comes_to() {
         idempotency_key: key.map(Into::into),
         key_kept: None,
         request_id: "test".into(),
+        permit: Permit::default(),
     };
     let refused = rig.engine.refuse_commit_early(&head(&[R, "z"], None)).await.unwrap_err();
     assert_eq!(refused.resource, Some(name(R)));

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use fence_core::memory::MemoryBlobs;
 use fence_core::ports::Grant;
 use fence_tests::process::eventually;
+use fencegate::http::identify::Issuers;
 use fencegate::http::peers::{PLACES_MAX, Proxies};
 use fencegate::http::room::Room;
 use fencegate::http::routes::Exported;
@@ -68,6 +69,7 @@ impl Door {
             ground: Default::default(),
             requires_lock_id: false,
             upstreams: fencegate::http::proxy::Upstreams::default(),
+            issuers: Arc::new(Issuers::new(rig.engine.runtime().clock.clone()).expect("TLS")),
             doors: Arc::default(),
         });
         Self { rig, routes }

@@ -85,6 +85,16 @@ macro_rules! on_every_mint {
 }
 
 on_every_ledger! {
+    access {
+        a_token_is_unknown_to_everybody_else
+        a_token_that_is_over_is_unknown_to_everybody_else
+        writers_write_and_do_nothing_else
+        an_id_is_of_its_principal
+        a_transfer_is_to_a_principal
+        nothing_is_decided_under_older_rules
+        each_of_a_batch_is_held_to_its_own_rules
+        rules_follow_those_that_were_meant
+    }
     blobs {
         a_put_makes_a_blob_an_objects
         a_put_without_an_intent_has_no_effect

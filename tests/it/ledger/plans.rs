@@ -55,20 +55,22 @@ fn acts(resource: &str, number: i64) -> Vec<String> {
     let seal = |number: i64, ttl_ms: i64| {
         format!(
             "SELECT * FROM acts.seal(0, 0, 0, '{{{resource}}}', '{{1}}', '{{{}}}', '{{o}}', '{{{ttl_ms}}}',
-                 '{{{number}}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}')",
+                 '{{{number}}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}',
+                 '{{p}}', '{{p}}', NULL, '{{0}}')",
             id(number)
         )
     };
     vec![
         seal(first, 0),
         seal(next, 60_000),
-        format!("SELECT * FROM acts.renew(0, 0, '{{{}}}', '{{NULL}}')", id(next)),
+        format!("SELECT * FROM acts.renew(0, 0, '{{{}}}', '{{NULL}}', '{{p}}', '{{0}}')", id(next)),
         format!(
             "SELECT * FROM acts.write(0, 0, false, NULL, false, '{{{resource}}}', ARRAY[gen_random_uuid()],
                  '{{{resource}}}', '{{{next}}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', NULL, NULL, NULL, NULL, NULL,
-                 '{{put}}', '{{k}}', NULL, NULL, NULL, '{{t}}', '{{0}}', ARRAY[sha256('')], ARRAY[''::bytea], NULL)"
+                 '{{put}}', '{{k}}', NULL, NULL, NULL, '{{t}}', '{{0}}', ARRAY[sha256('')], ARRAY[''::bytea], NULL,
+                 '{{p role:r}}', '{{0}}')"
         ),
-        format!("SELECT * FROM acts.release(0, 0, '{{{}}}', '{{NULL}}', '{{t}}')", id(next)),
+        format!("SELECT * FROM acts.release(0, 0, '{{{}}}', '{{NULL}}', '{{t}}', '{{p}}', '{{0}}')", id(next)),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fence_core::Token;
 use fence_core::ports::{
-    BlobId, CommitItem, CommitVerdict, Commits as _, Effect, Ledger as _, Patience, Payload,
+    BlobId, By, CommitItem, CommitVerdict, Commits as _, Effect, Ledger as _, Patience, Payload,
     Tidied, UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
 };
 use fence_tests::postgres::Postgres;
@@ -33,7 +33,8 @@ async fn begun(ground: &Ground) -> Effect {
     let blob = BlobId(Uuid::new_v4());
     let WriteItem { resource, effect, .. } = put(R, 1, "large");
     let token = Token::new(1).unwrap();
-    let upload = UploadItem { blob: Some(blob), resource, token, lock: None, key: None };
+    let upload =
+        UploadItem { blob: Some(blob), resource, token, lock: None, key: None, by: By::default() };
     assert_eq!(ground.ledger.begin_upload(upload).await, Ok(UploadVerdict::Begun));
     match effect {
         Effect::Put { key, content_type, size, sha256, .. } => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fence_core::etag::{EntityTag, ObjectCondition};
 use fence_core::ports::{
-    Attempt, CommitItem, CommitResource, CommitStep, CommitVerdict, Commits as _, Patience,
+    Attempt, By, CommitItem, CommitResource, CommitStep, CommitVerdict, Commits as _, Patience,
     SealItem, SealVerdict,
 };
 use fence_core::{OperationId, Refusal, ResourceName, Token};
@@ -40,6 +40,7 @@ pub fn item(resources: &[&str], token: i64) -> CommitItem {
         idempotency: None,
         steps: resources.iter().map(step).collect(),
         attempt: Attempt::First,
+        by: By::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fence_core::LockId;
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem,
+    BreakItem, BreakVerdict, By, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem,
     RenewVerdict, SealItem, SealVerdict, WriteVerdict,
 };
 use fencegate::ledger::postgres::PgLedger;
@@ -117,6 +117,7 @@ async fn breaks(field: &Field, ledger: &PgLedger, tally: &mut Tally) {
         after: Duration::ZERO,
         reason: "test".to_owned(),
         request_id: "test-request".to_owned(),
+        by: By::default(),
     });
     let verdicts = ledger.break_locks(items.collect(), Patience::Skip).await.unwrap();
     tally.count(verdicts.iter().map(|verdict| *verdict == BreakVerdict::Busy));
@@ -131,7 +132,11 @@ async fn random_batch(field: &Field, ledger: &PgLedger, tally: &mut Tally) {
         3 => commits(field, ledger, tally, skip).await,
         4 => commits(field, ledger, tally, wait).await,
         5 => {
-            let renewal = |lock| RenewItem { lock, ttl: Some(fence_core::Ttl::from_ms(0)) };
+            let renewal = |lock| RenewItem {
+                lock,
+                ttl: Some(fence_core::Ttl::from_ms(0)),
+                by: By::default(),
+            };
             let items = field.some_ids().into_iter().map(renewal).collect();
             let verdicts = ledger.renew(items, skip).await.unwrap();
             tally.count(verdicts.iter().map(|verdict| *verdict == RenewVerdict::Busy));

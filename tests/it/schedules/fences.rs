@@ -1,7 +1,9 @@
 //! Fences without a lock, and locks with a longest hold, that wait for one fence row in a forced order:
 //! what decides is what stands once the row is locked.
 
-use fence_core::ports::{Ledger as _, RenewItem, RenewVerdict, SealItem, SealKind, SealVerdict};
+use fence_core::ports::{
+    By, Ledger as _, RenewItem, RenewVerdict, SealItem, SealKind, SealVerdict,
+};
 use fence_core::{LockEnd, MaxHold, Refusal, Supersession, Ttl};
 
 use crate::schedules::forced::{Ground, R, WAIT, applied, put, refused, seal, sealing};
@@ -96,7 +98,7 @@ pub async fn a_renewal_behind_a_forced_fence_comes_too_late() {
     let fence = ground.seal_later(SealItem { kind, ..sealing(R, 2) });
     ground.waiting(1).await;
     let ledger = ground.other_ledger();
-    let renewal = RenewItem { lock: lock.lock, ttl: None };
+    let renewal = RenewItem { lock: lock.lock, ttl: None, by: By::default() };
     let renewal = async { ledger.renew([renewal].into(), WAIT).await.unwrap() };
     let letting_go = async {
         ground.waiting(2).await;
@@ -121,7 +123,7 @@ pub async fn a_hold_that_ends_while_a_renewal_waits_is_not_extended() {
         panic!("not sealed")
     };
     let held = ground.hold_fence(R).await;
-    let renewal = RenewItem { lock: lock.lock, ttl: Some(Ttl::INFINITE) };
+    let renewal = RenewItem { lock: lock.lock, ttl: Some(Ttl::INFINITE), by: By::default() };
     let renewal = async { ledger.renew([renewal].into(), WAIT).await.unwrap() };
     let letting_go = async {
         ground.waiting(1).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::{EntityTag, ObjectCondition};
 use fence_core::ports::{
-    Applied, Attempt, Effect, Grant, IdempotencyKey, Ledger, LedgerError, Patience, Payload,
+    Applied, Attempt, By, Effect, Grant, IdempotencyKey, Ledger, LedgerError, Patience, Payload,
     ReleaseVerdict, SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl};
@@ -197,6 +197,9 @@ pub fn sealing(resource: &str, number: i64) -> SealItem {
         number: Some(number),
         attempt: Attempt::First,
         waits: None,
+        by: By::default(),
+        principal: None,
+        writers: Vec::new(),
     }
 }
 
@@ -219,6 +222,7 @@ pub fn put(resource: &str, token: i64, body: &str) -> WriteItem {
             sha256: [7; 32],
         },
         attempt: Attempt::First,
+        by: By::default(),
     }
 }
 

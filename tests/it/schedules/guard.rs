@@ -1,7 +1,7 @@
 //! The guard moves while acts wait, and acts wait while the guard is to move (`safety.md` F11).
 
 use fence_core::Refusal;
-use fence_core::ports::{Ledger, LedgerError, Patience, RenewItem, RenewVerdict, SealVerdict};
+use fence_core::ports::{By, Ledger, LedgerError, Patience, RenewItem, RenewVerdict, SealVerdict};
 use fence_core::{LockEnd, ports::ReleaseVerdict};
 use fencegate::ledger::postgres::acts::named;
 
@@ -21,7 +21,7 @@ pub async fn a_write_that_waits_while_the_floor_rises_is_void() {
     raising.commit().await;
     assert_eq!(refused(write.await.unwrap()), Refusal::Void);
     assert_eq!(ground.number("SELECT count(*) FROM fencegate.operations").await, 0);
-    let renewal = RenewItem { lock: grant.lock, ttl: None };
+    let renewal = RenewItem { lock: grant.lock, ttl: None, by: By::default() };
     let renewal = ground.ledger.renew([renewal].into(), Patience::Skip).await.unwrap();
     assert_eq!(renewal, [RenewVerdict::Ended(LockEnd::Void)]);
     assert_eq!(release(&ground.ledger, grant.lock).await, ReleaseVerdict::AlreadyEnded);
@@ -126,25 +126,27 @@ pub fn acts(seen: i64) -> Vec<String> {
     let empty = |n: usize| vec!["'{}'"; n].join(", ");
     let id = uuid::Uuid::nil();
     vec![
-        format!("acts.seal(0, {seen}, 0, {})", empty(13)),
-        format!("acts.renew({seen}, 0, {})", empty(2)),
-        format!("acts.release({seen}, 0, {})", empty(3)),
-        format!("acts.break_locks({seen}, 0, {})", empty(5)),
-        format!("acts.mark({seen}, 0, {})", empty(4)),
-        format!("acts.join({seen}, 0, {})", empty(6)),
-        format!("acts.write({seen}, 0, false, NULL, false, {})", empty(22)),
-        format!("acts.write_rounds('{{}}', {seen}, 0, false, {})", empty(22)),
-        format!("acts.open_intents({seen}, 0, {})", empty(13)),
+        format!("acts.seal(0, {seen}, 0, {})", empty(17)),
+        format!("acts.renew({seen}, 0, {})", empty(4)),
+        format!("acts.release({seen}, 0, {})", empty(5)),
+        format!("acts.break_locks({seen}, 0, {})", empty(6)),
+        format!("acts.mark({seen}, 0, {})", empty(5)),
+        format!("acts.join({seen}, 0, {})", empty(8)),
+        format!("acts.write({seen}, 0, false, NULL, false, {})", empty(24)),
+        format!("acts.write_rounds('{{}}', {seen}, 0, false, {})", empty(24)),
+        format!("acts.open_intents({seen}, 0, {})", empty(15)),
         format!("acts.close_intents({seen}, '{{}}', '{{}}')"),
         format!("acts.complete_drains({seen}, 0, NULL)"),
-        format!("acts.resolve_intent({seen}, 0, '{id}', '', '')"),
-        format!("acts.resolve_doubts({seen}, 'u', '', '')"),
+        format!("acts.resolve_intent({seen}, 0, '{id}', '', '', NULL)"),
+        format!("acts.resolve_doubts({seen}, 'u', '', '', NULL)"),
         format!("acts.sweep({seen}, 0, 0, 0, 0, 0, 0)"),
         format!("acts.prune({seen}, 0, 0)"),
-        format!("acts.begin_upload({seen}, '{id}', 'r', 1, NULL)"),
+        format!("acts.begin_upload({seen}, '{id}', 'r', 1, NULL, NULL)"),
         format!("acts.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
         format!("acts.blobs_deleted({seen}, {}, 0)", empty(2)),
         format!("acts.number_events({seen})"),
+        format!("acts.rules({seen})"),
+        format!("acts.apply_rules({seen}, NULL, '', '', {}, NULL, 'r', NULL)", empty(2)),
         format!("acts.epoch({seen})"),
         format!("acts.open_epoch({seen}, '{id}')"),
         format!("acts.switch_epoch({seen}, 0, '{id}', 0, '')"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BreakItem, BreakVerdict, CommitItem, CommitStep, CommitVerdict, Effect,
+    Attempt, BreakItem, BreakVerdict, By, CommitItem, CommitStep, CommitVerdict, Effect,
     IdempotencyKey, IntentItem, IntentVerdict, Intents as _, JoinItem, JoinVerdict, Ledger as _,
     Mark, MarkItem, ReleaseVerdict, Resolution, Resolved, SealItem, SealVerdict, WriteItem,
 };
@@ -113,6 +113,7 @@ pub async fn a_break_behind_a_seal_spares_the_next_holder() {
         after: Duration::ZERO,
         reason: "test".to_owned(),
         request_id: "test-request".to_owned(),
+        by: By::default(),
     };
     let ledger = ground.other_ledger();
     let breaking = tokio::spawn(async move { ledger.break_locks([breaking].into(), WAIT).await });
@@ -139,6 +140,7 @@ pub async fn who_joins_behind_a_release_does_not_wait() {
         owner: "next".into(),
         gateway: Uuid::new_v4(),
         waiters_max: 10,
+        by: By::default(),
     };
     let ledger = ground.other_ledger();
     let joining = tokio::spawn(async move { ledger.join([joining].into(), WAIT).await });
@@ -159,7 +161,8 @@ pub async fn a_resolution_waits_for_an_act_under_way() {
     let held = ground.hold_fence(R).await;
     let ledger = Arc::clone(&ground.ledger);
     let resolving = tokio::spawn(async move {
-        let resolution = Resolution { reason: "x".into(), request_id: "r".into() };
+        let resolution =
+            Resolution { reason: "x".into(), request_id: "r".into(), by: By::default() };
         ledger.resolve_intent(operation, resolution).await
     });
     ground.kept_waiting(&resolving, 1).await;
@@ -219,6 +222,7 @@ pub async fn a_commit_behind_a_freeze_is_refused_on_all() {
         mark: Mark::Freeze,
         reason: "test".into(),
         request_id: "test-request".into(),
+        by: By::default(),
     };
     let ledger = ground.other_ledger();
     let freeze = tokio::spawn(async move { ledger.mark([freeze].into(), WAIT).await.unwrap() });

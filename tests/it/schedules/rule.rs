@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BreakItem, BreakVerdict, CommitItem, CommitVerdict, IntentItem, IntentVerdict,
+    Attempt, BreakItem, BreakVerdict, By, CommitItem, CommitVerdict, IntentItem, IntentVerdict,
     Intents as _, Ledger as _, Mark, MarkItem, ReleaseVerdict, Retention, SealItem, SealVerdict,
 };
 use fence_core::{LockId, Refusal, ResourceName, Token, Ttl};
@@ -115,7 +115,7 @@ pub async fn an_opening_that_comes_after_its_time_opens_nothing() {
 async fn mark(ground: &Ground, resource: &str, mark: Mark) {
     let (reason, request_id) = ("test".into(), "test-request".into());
     let resource = ResourceName::new(resource).unwrap();
-    let item = MarkItem { resource, mark, reason, request_id };
+    let item = MarkItem { resource, mark, reason, request_id, by: By::default() };
     ground.ledger.mark([item].into(), WAIT).await.unwrap();
 }
 
@@ -145,6 +145,7 @@ async fn due(ground: &Ground, resource: &str, number: i64) {
         after: Duration::from_millis(1),
         reason: "test".to_owned(),
         request_id: "test-request".to_owned(),
+        by: By::default(),
     };
     let broken = ground.ledger.break_locks([breaking].into(), WAIT).await.unwrap();
     assert!(matches!(broken[..], [BreakVerdict::Breaking { .. }]), "{broken:?}");

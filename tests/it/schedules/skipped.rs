@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, CommitVerdict, Commits as _, IntentItem, IntentVerdict, Intents as _,
-    JoinItem, JoinVerdict, Ledger as _, Mark, MarkItem, MarkVerdict, Patience, ReleaseVerdict,
-    RenewItem, RenewVerdict, SealItem, SealVerdict, WriteVerdict,
+    BreakItem, BreakVerdict, By, CommitVerdict, Commits as _, IntentItem, IntentVerdict,
+    Intents as _, JoinItem, JoinVerdict, Ledger as _, Mark, MarkItem, MarkVerdict, Patience,
+    ReleaseVerdict, RenewItem, RenewVerdict, SealItem, SealVerdict, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, ResourceName, Token, Ttl};
 use fence_tests::conformance::ledger::drains::intent;
@@ -100,21 +100,29 @@ async fn acts_on_a_lock(
     resource: ResourceName,
 ) -> (RenewVerdict, BreakVerdict, MarkVerdict, JoinVerdict, ReleaseVerdict) {
     let (reason, request_id) = ("test".to_owned(), "test-request".to_owned());
-    let renewal = RenewItem { lock, ttl: None };
+    let renewal = RenewItem { lock, ttl: None, by: By::default() };
     let breaking = BreakItem {
         resource: resource.clone(),
         token: Token::new(1).unwrap(),
         after: Duration::ZERO,
         reason: reason.clone(),
         request_id: request_id.clone(),
+        by: By::default(),
     };
-    let mark = MarkItem { resource: resource.clone(), mark: Mark::Freeze, reason, request_id };
+    let mark = MarkItem {
+        resource: resource.clone(),
+        mark: Mark::Freeze,
+        reason,
+        request_id,
+        by: By::default(),
+    };
     let joining = JoinItem {
         lock: LockId(Uuid::new_v4()),
         resources: vec![resource],
         owner: "next".into(),
         gateway: Uuid::new_v4(),
         waiters_max: 10,
+        by: By::default(),
     };
     let skip = Patience::Skip;
     (

@@ -2,12 +2,13 @@
 //! engine and the ledger.
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::Refusal;
 use fence_core::ports::{
-    Attempt, ForwardEnd, IntentFilter, IntentItem, IntentVerdict, Intents as _, SealItem,
+    Attempt, By, ForwardEnd, IntentFilter, IntentItem, IntentVerdict, Intents as _, SealItem,
     SealVerdict,
 };
 use fence_tests::conformance::ledger::drains::{answered, intent};
@@ -115,7 +116,11 @@ pub async fn an_opening_behind_a_resolution_is_buried() {
     ground.sealed(R, 1).await;
     let item = intent(R, 1);
     assert_eq!(open(&ground.ledger, item.clone()).await, IntentVerdict::Admitted);
-    let resolution = fence_core::ports::Resolution { reason: "x".into(), request_id: "r".into() };
+    let resolution = fence_core::ports::Resolution {
+        reason: "x".into(),
+        request_id: "r".into(),
+        by: By::default(),
+    };
     ground.ledger.resolve_intent(item.operation, resolution).await.expect("resolved");
     let rerun = IntentItem { attempt: Attempt::Rerun, ..item };
     assert_eq!(open(&ground.ledger, rerun).await, IntentVerdict::Buried);
@@ -134,6 +139,7 @@ fn forward(token: fence_core::Token) -> Forward {
         method: "POST".into(),
         path: "/".into(),
         request_id: "test".into(),
+        permit: Permit::default(),
     }
 }
 
@@ -198,7 +204,7 @@ async fn an_intent_of_unknown_fate_stays_open() {
     let grant = rig.granted(rig::R).await;
     let admitted = rig.engine.admit(forward(grant.token)).await.map_err(|failure| failure.error);
     drop(admitted.expect("admitted"));
-    rig.engine.release(grant.lock).await.expect("released");
+    rig.engine.release(grant.lock, Permit::default()).await.expect("released");
     let refused = rig.acquire(rig::R, None).await.expect_err("draining");
     assert!(matches!(refused, EngineError::Draining(Some(_))), "{refused:?}");
     assert_eq!(rig.ledger.intents_open().await, Ok(1));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ledger, ReleaseVerdict, RenewItem, RenewVerdict, SealVerdict,
+    BreakItem, BreakVerdict, By, Ledger, ReleaseVerdict, RenewItem, RenewVerdict, SealVerdict,
     WriteItem, WriteVerdict,
 };
 use fence_core::{LockEnd, Refusal, Supersession};
@@ -206,6 +206,7 @@ async fn a_write_behind_a_break_is_refused() {
         after: Duration::ZERO,
         reason: "test".to_owned(),
         request_id: "test-request".to_owned(),
+        by: By::default(),
     };
     let ledger = ground.other_ledger();
     let breaking = async { ledger.break_locks([breaking].into(), WAIT).await.unwrap() };
@@ -229,7 +230,7 @@ pub async fn a_renewal_and_a_release_behind_a_seal_come_too_late() {
     let seal = ground.seal_later(sealing(R, 2));
     ground.waiting(1).await;
     let ledger = ground.other_ledger();
-    let renewal = RenewItem { lock: old.lock, ttl: None };
+    let renewal = RenewItem { lock: old.lock, ttl: None, by: By::default() };
     let renewal = async { ledger.renew([renewal].into(), WAIT).await.unwrap() };
     let releasing = async {
         ground.waiting(2).await;

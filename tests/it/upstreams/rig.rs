@@ -1,6 +1,7 @@
 //! Requests to upstreams when the machine sleeps, a task dies, or the ledger's answer is lost.
 #![expect(clippy::disallowed_methods, reason = "a test owns the clocks and starts tasks")]
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -71,6 +72,7 @@ async fn refused(
             method: method.to_string(),
             path: "/r/1".into(),
             request_id: "test".into(),
+            permit: Permit::default(),
         });
     }
     let target = upstream.target("/r/1", query).expect("a good path");

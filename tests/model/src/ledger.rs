@@ -12,7 +12,7 @@ use std::sync::Arc;
 use fence_core::acts::{self, Guard, Now, Rows};
 use fence_core::lock::{LockId, OperationId};
 use fence_core::names::{ObjectKey, ResourceName};
-use fence_core::ports::{Attempt, SealItem, SealKind, WriteItem, WriteVerdict};
+use fence_core::ports::{Attempt, By, SealItem, SealKind, WriteItem, WriteVerdict};
 use fence_core::rule::Hold;
 use fence_core::{Metadata, Token, Ttl};
 use jiff::{SignedDuration, Timestamp};
@@ -73,6 +73,9 @@ pub fn seal_item(id: LockId, client: u8, resources: &[u8], number: Option<i64>) 
         number,
         attempt: Attempt::First,
         waits: None,
+        by: By::default(),
+        principal: None,
+        writers: Vec::new(),
     }
 }
 
@@ -98,6 +101,7 @@ impl Default for Ledger {
             floor: 0,
             generation: 0,
             ledger: Uuid::from_u128(1),
+            rules: 0,
         };
         let rows = Rows::new(guard);
         Self { print: print(&rows), rows: Arc::new(rows), timeline: 0, fell: false }

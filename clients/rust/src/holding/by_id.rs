@@ -81,7 +81,8 @@ impl Client {
         check_owner(owner)?;
         // The same id in all attempts: at most one successor comes of them.
         let successor = LockId(Uuid::now_v7());
-        let request = TransferRequest { owner: owner.to_owned(), id: Some(successor) };
+        let request =
+            TransferRequest { owner: owner.to_owned(), id: Some(successor), principal: None };
         let request = Request::new(Method::POST, format!("/locks/{id}/transfer")).json(&request);
         let handed = self.inner.json("transfer_lock", &request, self.inner.call_until_ms()).await;
         let handed: json::Lock = match handed {

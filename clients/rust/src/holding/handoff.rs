@@ -101,7 +101,8 @@ impl Lock {
         let _late = tokio::time::timeout(release::AWAITED, held.numbers.all_ended()).await;
         // 3. The call, always with the same id: until it is answered, the successor's lock may exist.
         successor.is_due = true;
-        let request = TransferRequest { owner: owner.to_owned(), id: Some(successor.id) };
+        let request =
+            TransferRequest { owner: owner.to_owned(), id: Some(successor.id), principal: None };
         let path = format!("/locks/{}/transfer", held.id);
         let request = Request::new(Method::POST, path).json(&request);
         let inner = &held.inner;

@@ -9,7 +9,7 @@ use super::{Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules,
 use crate::action::{Action, Actions};
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
-use crate::principal::PrincipalName;
+use fencegate_wire::PrincipalName;
 
 /// Bytes of a text of rules.
 pub const RULES_BYTES_MAX: usize = 1024 * 1024;
@@ -75,13 +75,21 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
         }
     }
     let (mut principals, mut keys) = (Vec::new(), HashMap::new());
-    let mut names = BTreeSet::new();
+    let (mut names, mut database_roles) = (BTreeSet::new(), BTreeSet::new());
     for one in file.principals {
         let place = format!("principal `{}`", one.name);
         if !names.insert(one.name.clone()) {
             return Err(at(&place, "there is another one with this name"));
         }
         let entry = principal(&one, &place, &roles, &issuers)?;
+        for role in &entry.postgres_roles {
+            if !database_roles.insert(role.clone()) {
+                return Err(at(
+                    &place,
+                    format_args!("`{role}` is another principal's in the database"),
+                ));
+            }
+        }
         at_most(&place, "keys", one.keys.len(), KEYS_OF_ONE_MAX)?;
         for Key { id, sha256, expires } in one.keys {
             if !is_kid(&id) {
@@ -235,8 +243,12 @@ fn principal(
     }
     let roles = principal.roles.iter().map(known).collect::<Result<_, RulesError>>()?;
     let conditions = conditions(matches, place, issuers)?;
-    if conditions.is_empty() && principal.keys.is_empty() {
-        return Err(at(place, "it has neither keys nor `match`: nobody can be it"));
+    let is_shown = !conditions.is_empty() || !principal.keys.is_empty();
+    if !is_shown && principal.postgres_roles.is_empty() {
+        return Err(at(
+            place,
+            "it has neither keys nor `match` nor `postgres_roles`: nobody can be it",
+        ));
     }
     let name = match name.contains("${") {
         false => super::Name::Own(PrincipalName::new(name).map_err(|why| at(place, why))?),
@@ -247,7 +259,16 @@ fn principal(
             Pattern::parse(name, Names::Subjects).map_err(|why| at(place, why))?,
         ),
     };
-    Ok(PrincipalEntry { name, roles, conditions })
+    at_most(place, "postgres_roles", principal.postgres_roles.len(), ROLES_OF_ONE_MAX)?;
+    if name.is_template() && !principal.postgres_roles.is_empty() {
+        return Err(at(place, "a role of the database is one principal, not one with a variable"));
+    }
+    let is_role = |role: &String| (1..=63).contains(&role.len()) && !role.contains('\0');
+    if !principal.postgres_roles.iter().all(is_role) {
+        return Err(at(place, "a role of the database has a name of 1 to 63 bytes"));
+    }
+    let postgres_roles = principal.postgres_roles.clone();
+    Ok(PrincipalEntry { name, roles, conditions, postgres_roles })
 }
 
 /// A name with a variable could become another principal's name, whose locks and writes it would then have. So nothing

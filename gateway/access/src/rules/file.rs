@@ -91,6 +91,9 @@ pub(super) struct Principal {
     pub(super) roles: Vec<String>,
     #[serde(default)]
     pub(super) keys: Vec<Key>,
+    /// Which roles of the database this principal is to `guard()`.
+    #[serde(default)]
+    pub(super) postgres_roles: Vec<String>,
     #[serde(default, rename = "match")]
     pub(super) matches: Match,
 }

@@ -19,7 +19,7 @@ use crate::caller::{Caller, Line, Lines, LockTerms};
 use crate::identity::{CertificateName, Identity, Unauthenticated};
 use crate::key::{ApiKey, KeyDigest};
 use crate::pattern::{Pattern, Scope, Variable};
-use crate::principal::PrincipalName;
+use fencegate_wire::PrincipalName;
 
 /// Why a text is no rules. Nothing of it is in force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +139,7 @@ struct PrincipalEntry {
     name: Name,
     roles: Vec<Arc<str>>,
     conditions: Vec<Condition>,
+    postgres_roles: Vec<String>,
 }
 
 /// Rules, checked.
@@ -180,6 +181,18 @@ impl Rules {
             .iter()
             .zip(live)
             .try_for_each(|(principal, live)| check::live_keys(&principal.name, live))
+    }
+
+    /// Which principal each role of the database is, with that principal's roles here.
+    pub fn database_roles(&self) -> impl Iterator<Item = (&str, &PrincipalName, &[Arc<str>])> {
+        self.principals.iter().flat_map(|entry| {
+            let principal = match &entry.name {
+                Name::Own(name) => Some(name),
+                Name::Template(_) => None,
+            };
+            let roles = entry.postgres_roles.iter();
+            roles.filter_map(move |role| Some((role.as_str(), principal?, entry.roles.as_slice())))
+        })
     }
 
     /// Whose tokens are taken.

@@ -20,8 +20,8 @@ pub fn begin_upload(rows: &mut Rows, item: &UploadItem, now: Now) -> UploadVerdi
     }
     let fence = rows.fences.get(&item.resource);
     // As stored: a break that has come due is final only once somebody has stored it.
-    let facts = fence.map(|fence| FenceFacts { hold: fence.hold, ..fence.facts(now) });
-    let old = rows.old_grant(&item.resource, item.token);
+    let facts = fence.map(|fence| FenceFacts { hold: fence.hold, ..fence.facts(&item.by, now) });
+    let old = rows.old_grant(&item.resource, item.token, &item.by);
     let presented = Presented { token: item.token, lock: item.lock, sequence: None };
     if let Err(refusal) = judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)
         && is_final(&refusal)
@@ -42,7 +42,8 @@ fn is_final(refusal: &Refusal) -> bool {
         | Refusal::Stale { .. }
         | Refusal::Released
         | Refusal::Broken
-        | Refusal::Unknown => true,
+        | Refusal::Unknown
+        | Refusal::Foreign => true,
         Refusal::LockIdMismatch
         | Refusal::Frozen
         | Refusal::Draining

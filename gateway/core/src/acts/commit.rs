@@ -6,13 +6,15 @@ use crate::etag::{EntityTag, ObjectCondition};
 use crate::lock::LockId;
 use crate::mutants::{self, Mutant};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Attempt, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict};
+use crate::ports::{Applied, Attempt, By, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict};
 use crate::rule::{Presented, Refusal, judge};
 use crate::token::Token;
 
-/// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8).
+/// Decides one write and applies it if it is admitted (I3, I4, I6, I7, I8, I16).
 ///
 /// The caller holds the fence's lock. First that applies:
+/// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
+///    what became of it (I17).
 /// 1. The operation is known: it took effect earlier, the answer was lost.
 /// 2. The operation is buried: `Buried`.
 /// 3. The idempotency key is known: its original answer, whatever became of the token since, or
@@ -26,6 +28,9 @@ use crate::token::Token;
 ///    nothing takes no version, but stores its operation and key: else its retry would delete the
 ///    successor's object.
 pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
+    if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
+        return WriteVerdict::RulesMoved;
+    }
     if let Some(applied) = rows.operation(item.operation, &item.resource) {
         return WriteVerdict::Applied { applied: applied.clone(), replayed: false };
     }
@@ -88,6 +93,7 @@ fn admit(rows: &Rows, item: &WriteItem, now: Now) -> Result<(), Refusal> {
         lock: item.lock,
         sequence: item.sequence,
         version: item.resource_version,
+        by: &item.by,
     };
     judge_on(rows, &claim, now)?;
     meets(rows, &item.resource, &item.effect, item.object_condition.as_ref())
@@ -100,13 +106,14 @@ pub(super) struct Claim<'a> {
     pub(super) lock: Option<LockId>,
     pub(super) sequence: Option<i64>,
     pub(super) version: Option<i64>,
+    pub(super) by: &'a By,
 }
 
 /// The rule, then the version of the resource.
 pub(super) fn judge_on(rows: &Rows, claim: &Claim<'_>, now: Now) -> Result<(), Refusal> {
     let fence = rows.fences.get(claim.resource);
-    let facts = fence.map(|fence| fence.facts(now));
-    let old = rows.old_grant(claim.resource, claim.token);
+    let facts = fence.map(|fence| fence.facts(claim.by, now));
+    let old = rows.old_grant(claim.resource, claim.token, claim.by);
     let presented = Presented { token: claim.token, lock: claim.lock, sequence: claim.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let Some(fence) = fence else { return Err(Refusal::Unknown) };

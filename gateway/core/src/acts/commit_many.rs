@@ -8,9 +8,11 @@ use crate::etag::EntityTag;
 use crate::names::ResourceName;
 use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did};
 
-/// Decides a commit and applies all of it, or nothing (I3, I4, I6, I7, I8).
+/// Decides a commit and applies all of it, or nothing (I3, I4, I6, I7, I8, I16).
 ///
 /// The caller holds the locks of all fences. First that applies:
+/// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
+///    what became of it (I17).
 /// 1. The operation is known: it took effect earlier, the answer was lost.
 /// 2. The operation is buried: `Buried`.
 /// 3. The idempotency key is known on a resource; the first in name order decides: the original answer,
@@ -25,6 +27,9 @@ use crate::ports::{Applied, Attempt, COMMIT_KIND, CommitItem, CommitVerdict, Did
 /// 7. The effects of all steps. A resource on which anything changed takes one version, whatever the
 ///    number of steps; each resource gets an operation and the key.
 pub fn commit_many(rows: &mut Rows, item: &CommitItem, now: Now) -> CommitVerdict {
+    if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
+        return CommitVerdict::RulesMoved;
+    }
     if let Some(applied) = rows.operations.get(&item.operation) {
         return CommitVerdict::Applied { applied: applied.clone(), replayed: false };
     }
@@ -80,6 +85,7 @@ fn refused(rows: &Rows, item: &CommitItem, now: Now) -> Option<CommitVerdict> {
             lock,
             sequence: item.sequence,
             version: at.version,
+            by: &item.by,
         };
         if let Err(refusal) = judge_on(rows, &claim, now) {
             let resource = at.resource.clone();

@@ -3,8 +3,9 @@
 use jiff::SignedDuration;
 
 use super::extend::{NotRenewable, renewable, restart};
-use super::rows::{Buried, Change, Now, Rows};
+use super::rows::{Buried, Change, LockRow, Now, Rows};
 use crate::lock::{LockEnd, LockId};
+use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     AuditAction, AuditEntry, BreakItem, BreakVerdict, Ended, ReleaseItem, ReleaseVerdict,
@@ -14,15 +15,24 @@ use crate::rule::Hold;
 
 /// Starts the ttl of a lock again.
 ///
-/// 1. An id that is buried or unknown, or of a fence without a lock: `Ended(Released)`, `NotFound`.
+/// 0. The rules are others than those under which it was allowed: nothing is decided (I17).
+/// 1. An id that is buried or unknown, of somebody else (I16), or of a fence without a lock: `Ended(Released)`,
+///    `NotFound`.
 /// 2. Ended, being broken, not in force yet, or held for as long as it may be: nothing is extended.
 /// 3. Else the deadline starts again, also if it had passed: nobody took over, so exclusivity was
 ///    never broken. That of an infinite lock goes away.
 pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
+    if rows.rules_moved(&item.by) {
+        return RenewVerdict::RulesMoved;
+    }
     if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return RenewVerdict::Ended(LockEnd::Released);
     }
-    if rows.locks.get(&item.lock).is_none_or(|row| row.fence) {
+    let is_foreign = |row: &LockRow| match mutants::is(Mutant::WritersMayRenew) {
+        false => row.principal != item.by.principal,
+        true => !item.by.is_it_or_writer(row.principal.as_ref(), &row.writers),
+    };
+    if rows.locks.get(&item.lock).is_none_or(|row| row.fence || is_foreign(row)) {
         return RenewVerdict::NotFound;
     }
     let row = match renewable(rows, item.lock, now) {
@@ -44,6 +54,8 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 
 /// Ends a lock at its holder's wish, on all of its resources.
 ///
+/// 0. The rules are others than those under which it was allowed: nothing is decided (I17). To others than its
+///    principal an id is not known (I16).
 /// 1. An id that waits in the queue leaves it, and is buried. An unknown one is buried, so that a grant on
 ///    its way under it can never be sealed, unless it must not be: `Unknown` then.
 /// 2. A lock that has ended stays as it is; if it ended on some of its resources only, it is given back
@@ -52,7 +64,15 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
 ///    time, not a later one: a clock that was set back between makes no renewal older than its grant.
 /// 4. Else its token is refused from now on, also while it was being broken or had expired.
 pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict {
+    if rows.rules_moved(&item.by) {
+        return ReleaseVerdict::RulesMoved;
+    }
     let id = item.lock;
+    let of_lock = rows.locks.get(&id).map(|row| &row.principal);
+    let whose = of_lock.or_else(|| rows.queue.get(id).map(|waiter| &waiter.principal));
+    if whose.is_some_and(|principal| *principal != item.by.principal) {
+        return ReleaseVerdict::NotFound;
+    }
     let Some(row) = rows.locks.get(&id).cloned() else {
         let left = rows.queue.leave(id).map(|waiter| waiter.resources);
         let is_known = left.is_some() || rows.buried.contains_key(&Buried::Lock(id));
@@ -101,6 +121,7 @@ fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
 
 /// Ends the lock of a resource at an operator's wish, now or soon.
 ///
+/// 0. The rules are others than those under which it was allowed: nothing is decided (I17).
 /// 1. No fence, nobody holds it, or not under this token any more: nothing to break.
 /// 2. Broken before: the same answer again.
 /// 3. Due at the earliest of the due time stored before, `after` from now, and the deadline: a
@@ -108,6 +129,9 @@ fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
 ///    the row after it, or the sweeper, carries it out. The audit keeps it, unless nothing was
 ///    shortened: deadlines count in milliseconds, so less than one is nothing.
 pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
+    if rows.rules_moved(&item.by) {
+        return BreakVerdict::RulesMoved;
+    }
     rows.settle(&item.resource, now);
     let number_base = rows.guard.base;
     let Some(fence) = rows.fences.get_mut(&item.resource) else {

@@ -61,6 +61,8 @@ mod on {
         let grant = GrantRow {
             lock: item.lock,
             owner: item.owner.clone(),
+            principal: item.principal.clone(),
+            writers: item.writers.clone(),
             ordinal: fence.grants + 1,
             by: None,
             at: None,

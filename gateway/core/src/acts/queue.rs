@@ -10,6 +10,7 @@ use crate::queue::{TURN_MS, Waiter};
 ///
 /// The caller of this holds the fences' locks, so that whoever frees one of them afterwards sees the
 /// waiter: no wake-up is lost.
+/// 0. The rules are others than those under which it was allowed: nothing is decided (I17).
 /// 1. A buried id was given up: `Ended(Released)`. A lock that exists: `Known`; only a seal can say
 ///    what it is to this caller.
 /// 2. An id that waits already: the same call, taken up again; or `Conflict`.
@@ -17,6 +18,9 @@ use crate::queue::{TURN_MS, Waiter};
 /// 4. A line that is full: `Full`.
 /// 5. Else it gets one ticket for all of its resources.
 pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
+    if rows.rules_moved(&item.by) {
+        return JoinVerdict::RulesMoved;
+    }
     for resource in &item.resources {
         rows.settle(resource, now);
     }
@@ -27,7 +31,8 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
         return JoinVerdict::Known;
     }
     if let Some(waiter) = rows.queue.get(item.lock) {
-        if waiter.resources != item.resources || waiter.owner != item.owner {
+        let is_same = waiter.resources == item.resources && waiter.owner == item.owner;
+        if !is_same || waiter.principal != item.by.principal {
             return JoinVerdict::Conflict;
         }
         rows.queue.rejoin(item.lock, item.gateway);
@@ -45,6 +50,7 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
         ticket: 0,
         resources: item.resources.clone(),
         owner: item.owner.clone(),
+        principal: item.by.principal.clone(),
         since: now.wall,
         gateway: item.gateway,
         kept_until_ms: None,
@@ -120,6 +126,7 @@ fn frees_itself_in(rows: &Rows, resource: &ResourceName, now: Now) -> Option<i64
 /// Whether the waiter of this id waits for something else than a lock with these attributes.
 pub(super) fn is_other_waiter(rows: &Rows, item: &SealItem) -> bool {
     rows.queue.get(item.lock).is_some_and(|waiter| {
-        waiter.resources != item.resources || waiter.owner != item.owner || item.is_fence()
+        let is_same = waiter.resources == item.resources && waiter.owner == item.owner;
+        !is_same || waiter.principal != item.principal || item.is_fence()
     })
 }

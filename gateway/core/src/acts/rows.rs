@@ -10,11 +10,13 @@ pub use super::now::{Now, millis_between};
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
 use crate::metadata::Metadata;
+use crate::mutants::{self, Mutant};
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, BlobId, BreakDue, Epoch, Grant, Holder, LockRecord, Object,
-    Place, ResourceView,
+    Applied, AuditAction, AuditEntry, BlobId, BreakDue, By, Epoch, Grant, Holder, LockRecord,
+    Object, Place, ResourceView,
 };
+use crate::principal::{PrincipalName, WriterName};
 use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
@@ -36,6 +38,8 @@ pub struct Guard {
     pub generation: i64,
     /// Which ledger this is.
     pub ledger: Uuid,
+    /// The generation of the rules of access: 0 while there are none.
+    pub rules: i64,
 }
 
 impl Guard {
@@ -96,6 +100,10 @@ pub struct FenceRow {
     pub lock: LockId,
     /// The lock's owner.
     pub owner: String,
+    /// The lock's principal.
+    pub principal: Option<PrincipalName>,
+    /// Who else may write under its token.
+    pub writers: Vec<WriterName>,
     /// How the lock stands, as far as that is stored.
     pub hold: Hold,
     /// How far ahead the deadline was set last: the lock's ttl, or less for an infinite lock that was
@@ -174,14 +182,15 @@ impl FenceRow {
         self.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond())
     }
 
-    /// The fence as the rule sees it.
-    pub fn facts(&self, now: Now) -> FenceFacts {
+    /// The fence as the rule sees it for whoever presents a token.
+    pub fn facts(&self, by: &By, now: Now) -> FenceFacts {
         FenceFacts {
             token: self.token,
             lock: self.lock,
             hold: self.hold_at(now),
             frozen: self.frozen.is_some(),
             last_sequence: self.last_sequence,
+            is_yours: by.is_it_or_writer(self.principal.as_ref(), &self.writers),
         }
     }
 
@@ -228,6 +237,10 @@ pub struct GrantRow {
     pub lock: LockId,
     /// The lock's owner.
     pub owner: String,
+    /// The lock's principal.
+    pub principal: Option<PrincipalName>,
+    /// Who else could write under its token.
+    pub writers: Vec<WriterName>,
     /// 1 for the first grant of the resource, 2 for the second ...
     pub ordinal: i64,
     /// What superseded it.
@@ -237,13 +250,14 @@ pub struct GrantRow {
 }
 
 impl GrantRow {
-    /// The grant as the rule sees it, on a resource with this many grants.
-    pub fn old(&self, grants: i64) -> OldGrant {
+    /// The grant as the rule sees it for whoever presents its token, on a resource with this many grants.
+    pub fn old(&self, grants: i64, by: &By) -> OldGrant {
         OldGrant {
             by: self.by,
             at: self.at,
             grants_behind: Some(grants - self.ordinal),
             owner: Some(self.owner.clone()),
+            is_yours: by.is_it_or_writer(self.principal.as_ref(), &self.writers),
         }
     }
 }
@@ -257,6 +271,10 @@ pub struct LockRow {
     pub token: Token,
     /// Its owner.
     pub owner: String,
+    /// The principal whose it is.
+    pub principal: Option<PrincipalName>,
+    /// Who else may write under its token.
+    pub writers: Vec<WriterName>,
     /// Its ttl.
     pub ttl: Ttl,
     /// When it was granted.
@@ -447,18 +465,24 @@ impl Rows {
         self.objects.get(&(resource.clone(), key.clone())).map(|row| row.object.tag)
     }
 
-    /// The grant of a token that is not the one sealed last. Of those that history may have let go nobody knows which
+    /// Whether the rules are others than those under which this was allowed: then nothing is decided (I17).
+    pub(super) fn rules_moved(&self, by: &By) -> bool {
+        let moved = by.rules.is_some_and(|allowed| allowed != self.guard.rules);
+        moved && !mutants::is(Mutant::StaleRulesAdmitted)
+    }
+
+    /// The grant of a token that is not the one sealed last, for whoever presents it. Of those that history may have let go nobody knows which
     /// were sealed: all are taken for grants, of which nothing more is known.
-    pub fn old_grant(&self, resource: &ResourceName, token: Token) -> Option<OldGrant> {
+    pub fn old_grant(&self, resource: &ResourceName, token: Token, by: &By) -> Option<OldGrant> {
         if let Some(grant) = self.grants.get(&(resource.clone(), token)) {
             let grants = self.fences.get(resource).map_or(0, |fence| fence.grants);
-            return Some(grant.old(grants));
+            return Some(grant.old(grants, by));
         }
         let ((name, oldest), grant) =
             self.grants.range((resource.clone(), Token::LEAST)..).next()?;
         let was_let_go =
             name == resource && token < *oldest && grant.ordinal > 1 && token.get() <= self.let_go;
-        was_let_go.then(OldGrant::default)
+        was_let_go.then_some(OldGrant::LET_GO)
     }
 
     /// An operation on this resource, if it is there; else wherever it is.
@@ -490,6 +514,8 @@ impl Rows {
                 resources: row.resources.clone(),
                 token: row.token,
                 owner: row.owner.clone(),
+                principal: row.principal.clone(),
+                writers: row.writers.clone(),
                 metadata: row.metadata.clone(),
                 state: match ended {
                     None => fence.map_or(LockState::Expired, |fence| fence.state(now)),

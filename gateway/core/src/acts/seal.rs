@@ -16,12 +16,14 @@ use crate::token::Token;
 ///
 /// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
 /// first, whatever the verdict.
+/// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
+///    what became of it (I17). The id of a lock of somebody else is in use: `Conflict` (I16).
 /// 1. A buried id was given up: `Ended(Released)`.
 /// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry:
 ///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`; `Drains` or `Draining` if it is not in
 ///    force yet. Its ttl becomes what the caller says, or stays, and starts again. One that is unknown
 ///    and no longer wanted is buried.
-/// 3. A lock that is to hand over: unknown, on other resources, ended, being broken, not in force yet,
+/// 3. A lock that is to hand over: unknown, of somebody else, on other resources, ended, being broken, not in force yet,
 ///    or held for as long as it may be.
 /// 4. For each resource: frozen, held by another (unless by force), the order not above the last one,
 ///    somebody ahead in the queue (of a lock), number not above the fence or another grant's already
@@ -33,6 +35,12 @@ use crate::token::Token;
 /// A rerun that is refused in step 3 or 4 buries its id: the first sending may still be waiting for its
 /// row lock, and must find that. Not while the id waits in the queue: a grant is still wanted then.
 pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
+    if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
+        return SealVerdict::RulesMoved;
+    }
+    if rows.locks.get(&item.lock).is_some_and(|row| row.principal != item.principal) {
+        return SealVerdict::Conflict;
+    }
     for resource in &item.resources {
         rows.settle(resource, now);
     }
@@ -112,6 +120,8 @@ fn new_lock(rows: &Rows, item: &SealItem, token: Token, now: Now) -> LockRow {
         resources: item.resources.clone(),
         token,
         owner: item.owner.clone(),
+        principal: item.principal.clone(),
+        writers: item.writers.clone(),
         ttl,
         acquired_at: now.wall,
         hold_until,
@@ -197,7 +207,9 @@ fn not_handed_over(
 ) -> Option<SealVerdict> {
     match rows.locks.get(&from) {
         None => return Some(SealVerdict::NotFound),
-        Some(row) if row.fence => return Some(SealVerdict::NotFound),
+        Some(row) if row.fence || row.principal != item.by.principal => {
+            return Some(SealVerdict::NotFound);
+        }
         Some(row) if row.resources != item.resources => return Some(SealVerdict::Conflict),
         Some(_) => {}
     }
@@ -315,7 +327,15 @@ fn raise(
     let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     rows.grants.insert(
         (resource.clone(), token),
-        GrantRow { lock: item.lock, owner: item.owner.clone(), ordinal, by: None, at: None },
+        GrantRow {
+            lock: item.lock,
+            owner: item.owner.clone(),
+            principal: item.principal.clone(),
+            writers: item.writers.clone(),
+            ordinal,
+            by: None,
+            at: None,
+        },
     );
     rows.journal.insert(Change::Grant(resource.clone(), token));
     rows.granted.insert(token);
@@ -329,6 +349,8 @@ fn raise(
         token,
         lock: item.lock,
         owner: item.owner.clone(),
+        principal: item.principal.clone(),
+        writers: item.writers.clone(),
         hold,
         ttl,
         deadline_ms: lock.deadline_ms(ttl.as_ms(), now),

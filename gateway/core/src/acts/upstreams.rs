@@ -11,7 +11,7 @@ use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
 use crate::ports::{
     Attempt, AuditAction, AuditEntry, CloseItem, Doubt, DrainedUpstream, ForwardEnd, IntentEnd,
-    IntentItem, IntentVerdict, Resolution, Resolved,
+    IntentItem, IntentVerdict, LedgerError, Resolution, Resolved,
 };
 use crate::rule::{Hold, Presented, Refusal, judge};
 
@@ -43,6 +43,8 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 ///
 /// The caller holds the fence's lock. A break that has come due is stored first, whatever the verdict.
 /// First that applies:
+/// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
+///    what became of it (I17).
 /// 1. The intent is there: it was admitted earlier, the answer was lost. `Attempt::Bury`: closed as not
 ///    sent, since only an answer that arrived is forwarded. Counts as closed: closed as such, since a
 ///    later sending than this one may have been forwarded. Closed: `Buried`.
@@ -55,6 +57,9 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 /// Of one that leaves no intent no id is buried: a sending that comes late would bury what a later one
 /// has forwarded.
 pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdict {
+    if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
+        return IntentVerdict::RulesMoved;
+    }
     rows.settle(&item.resource, now);
     let buried = Buried::Operation(item.operation);
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
@@ -119,8 +124,8 @@ pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdic
 /// Step 4.
 fn admit(rows: &Rows, item: &IntentItem, now: Now) -> Result<(), Refusal> {
     let fence = rows.fences.get(&item.resource);
-    let facts = fence.map(|fence| fence.facts(now));
-    let old = rows.old_grant(&item.resource, item.token);
+    let facts = fence.map(|fence| fence.facts(&item.by, now));
+    let old = rows.old_grant(&item.resource, item.token, &item.by);
     let presented = Presented { token: item.token, lock: item.lock, sequence: item.sequence };
     judge(rows.guard.floor, facts.as_ref(), old.as_ref(), &presented)?;
     let version = fence.map(|fence| fence.version);
@@ -229,15 +234,18 @@ pub fn resolve_intent(
     id: OperationId,
     resolution: &Resolution,
     now: Now,
-) -> Resolved {
+) -> Result<Resolved, LedgerError> {
+    if rows.rules_moved(&resolution.by) {
+        return Err(LedgerError::RulesMoved);
+    }
     let Some(intent) = rows.forwards.get_mut(&id) else {
         return match rows.buried.contains_key(&Buried::Operation(id)) {
-            true => Resolved::Before,
-            false => Resolved::NotFound,
+            true => Ok(Resolved::Before),
+            false => Ok(Resolved::NotFound),
         };
     };
     if !intent.close_unseen(IntentEnd::Resolved(resolution.reason.clone()), now) {
-        return Resolved::Before;
+        return Ok(Resolved::Before);
     }
     let intent = intent.clone();
     rows.journal.insert(Change::Forward(id));
@@ -246,7 +254,7 @@ pub fn resolve_intent(
         token: Some(intent.token),
         ..resolved(AuditEntry::about(&intent.resource, AuditAction::Resolve, now.wall), resolution)
     });
-    Resolved::Now(intent.resource)
+    Ok(Resolved::Now(intent.resource))
 }
 
 fn resolved(entry: AuditEntry, resolution: &Resolution) -> AuditEntry {
@@ -264,7 +272,10 @@ pub fn resolve_doubts(
     upstream: &str,
     resolution: &Resolution,
     now: Now,
-) -> Option<i64> {
+) -> Result<Option<i64>, LedgerError> {
+    if rows.rules_moved(&resolution.by) {
+        return Err(LedgerError::RulesMoved);
+    }
     let mut known = false;
     let mut ended = 0;
     for ((name, prefix), row) in rows.upstreams.iter_mut().filter(|((n, _), _)| n == upstream) {
@@ -277,5 +288,5 @@ pub fn resolve_doubts(
     if ended > 0 {
         rows.audit(resolved(AuditEntry::of_ledger(AuditAction::Resolve, now.wall), resolution));
     }
-    known.then_some(ended)
+    Ok(known.then_some(ended))
 }

@@ -21,6 +21,7 @@ use crate::ports::{
     ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, VersionsFilter,
     WriteItem, WriteVerdict, unknown_max,
 };
+use crate::principal::PrincipalName;
 
 impl MemoryLedger {
     /// Changes the guard, knowing the highest token, and records why if that changed anything.
@@ -211,8 +212,12 @@ impl Ledger for MemoryLedger {
         Ok(Box::new(Deaf))
     }
 
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
-        let position = self.state().rows.queue.position(lock);
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError> {
+        let position = self.state().rows.queue.position(lock, principal);
         Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 

@@ -4,6 +4,7 @@ mod blobs;
 mod history;
 mod ledger;
 mod mint;
+mod rulebook;
 mod state;
 mod uploads;
 mod upstreams;

@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) rewound: Vec<(i64, i64)>,
     pub(super) blobs: BlobRows,
     pub(super) refenced_at: Option<Timestamp>,
+    /// The rules of access.
+    pub(super) access: Option<String>,
 }
 
 /// A ledger that forgets everything with the process.
@@ -38,8 +40,16 @@ impl MemoryLedger {
 
     /// An empty ledger in epoch 0, not open yet.
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
-        let guard =
-            Guard { epoch: 0, nonce, open: false, base: 0, floor: 0, generation: 0, ledger: nonce };
+        let guard = Guard {
+            epoch: 0,
+            nonce,
+            open: false,
+            base: 0,
+            floor: 0,
+            generation: 0,
+            ledger: nonce,
+            rules: 0,
+        };
         Self {
             clock,
             state: Mutex::new(State {
@@ -50,6 +60,7 @@ impl MemoryLedger {
                 rewound: Vec::new(),
                 blobs: BlobRows::default(),
                 refenced_at: None,
+                access: None,
             }),
         }
     }

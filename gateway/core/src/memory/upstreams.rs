@@ -87,7 +87,7 @@ impl Intents for MemoryLedger {
         let act = |rows: &mut acts::Rows, id: &OperationId, now| {
             acts::resolve_intent(rows, *id, &resolution, now)
         };
-        Ok(self.act(&[id], act).pop().unwrap_or(Resolved::NotFound))
+        self.act(&[id], act).pop().unwrap_or(Ok(Resolved::NotFound))
     }
 
     async fn resolve_doubts(
@@ -98,6 +98,6 @@ impl Intents for MemoryLedger {
         let act = |rows: &mut acts::Rows, upstream: &&str, now| {
             acts::resolve_doubts(rows, upstream, &resolution, now)
         };
-        Ok(self.act(&[upstream], act).pop().flatten())
+        self.act(&[upstream], act).pop().unwrap_or(Ok(None))
     }
 }

@@ -19,6 +19,9 @@ pub enum LedgerError {
     /// The epoch moved on since the caller read it. Definitely not applied.
     #[error("the epoch of the mint has changed")]
     EpochMoved,
+    /// The rules of access have changed since it was allowed. Definitely not applied.
+    #[error("the rules of access have changed")]
+    RulesMoved,
     /// The ledger answered what this binary cannot read. Applied or not, and asking again will not
     /// tell.
     #[error("the ledger's answer cannot be read: {0}")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::act::{Attempt, LedgerError, Patience};
+use super::by::By;
 use super::writes::{Applied, Effect, IdempotencyKey};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};
@@ -62,6 +63,8 @@ pub struct CommitItem {
     pub steps: Arc<[CommitStep]>,
     /// How often the operation may have been sent before.
     pub attempt: Attempt,
+    /// Who writes, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// What a step of a commit did.
@@ -140,6 +143,8 @@ pub enum CommitVerdict {
         /// The position of the step, from 0.
         step: usize,
     },
+    /// The rules have changed since it was allowed; nothing was decided, as with [`super::WriteVerdict::RulesMoved`].
+    RulesMoved,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }

@@ -20,6 +20,7 @@ use super::locks::{
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
 use super::records::{Log, Settled};
+use super::rulebook::Rulebook;
 use super::uploads::Uploads;
 use super::upstreams::Intents;
 use super::views::{
@@ -29,6 +30,7 @@ use super::views::{
 use super::writes::{Applied, WriteItem, WriteVerdict};
 use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;
+use crate::principal::PrincipalName;
 
 /// How much to keep, and how much to tidy in one pass.
 #[derive(Debug, Clone)]
@@ -57,7 +59,7 @@ impl Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Uploads + Commits + Intents {
+pub trait Ledger: Uploads + Commits + Intents + Rulebook {
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(
@@ -137,8 +139,12 @@ pub trait Ledger: Uploads + Commits + Intents {
     /// Hears of the calls that other gateways make.
     async fn listen(&self, gateway: Uuid) -> Result<Box<dyn Listener>, LedgerError>;
 
-    /// How many are ahead of a waiter, and itself; `None` if the id does not wait.
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError>;
+    /// How many are ahead of a waiter, and itself; `None` if the id does not wait, or for another principal.
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError>;
 
     /// Who is in line for a resource, in order.
     async fn waiters(

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use uuid::Uuid;
 
-use super::{Attempt, Ended};
+use super::{Attempt, By, Ended};
 use crate::lock::{LockEnd, LockId, LockState, MaxHold, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
+use crate::principal::{PrincipalName, WriterName};
 use crate::token::Token;
 
 /// What is to be sealed.
@@ -20,7 +21,7 @@ pub enum SealKind {
     /// A lock in the place of another, on the same resources. It takes over that lock's longest hold
     /// and metadata.
     Transfer {
-        /// The lock that hands over.
+        /// The lock that hands over. It is that of whoever asks.
         from: LockId,
     },
     /// A fence without a lock: its token admits writes, and it keeps nobody out.
@@ -58,6 +59,12 @@ pub struct SealItem {
     /// The gateway at which its caller waits. Only for such a caller a resource is sealed while effects
     /// of older tokens are under way.
     pub waits: Option<Uuid>,
+    /// Who asks, and under which rules that was allowed.
+    pub by: By,
+    /// Whose it will be; of a transfer perhaps not that of whoever asks.
+    pub principal: Option<PrincipalName>,
+    /// Who else may write under its token, at most [`super::WRITERS_MAX`].
+    pub writers: Vec<WriterName>,
 }
 
 impl SealItem {
@@ -91,6 +98,10 @@ pub struct Grant {
     pub token: Token,
     /// Its owner.
     pub owner: String,
+    /// The principal whose it is; none where no rules were in force.
+    pub principal: Option<PrincipalName>,
+    /// Who else may write under its token.
+    pub writers: Vec<WriterName>,
     /// What its holder noted on it.
     pub metadata: Metadata,
     /// Leased, breaking or expired.
@@ -177,6 +188,8 @@ pub enum SealVerdict {
     Breaking,
     /// The lock that was to hand over is unknown, or is a fence without a lock.
     NotFound,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }
@@ -188,6 +201,8 @@ pub struct RenewItem {
     pub lock: LockId,
     /// A new ttl; without one the old is kept.
     pub ttl: Option<Ttl>,
+    /// Who asks, and under which rules that was allowed. To others than its principal the lock is not known.
+    pub by: By,
 }
 
 /// What became of one renewal.
@@ -208,14 +223,16 @@ pub enum RenewVerdict {
     Draining,
     /// The lock has been held for as long as it may be; nothing was extended.
     HoldExceeded,
-    /// No lock has this id, or it ended long ago, or it is a fence without a lock.
+    /// No lock of this principal has this id, or it ended long ago, or it is a fence without a lock.
     NotFound,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }
 
 /// One lock to release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseItem {
     /// The lock's id.
     pub lock: LockId,
@@ -224,12 +241,14 @@ pub struct ReleaseItem {
     pub unless_renewed_since: Option<Timestamp>,
     /// Whether an id that was never heard of is buried. If not, nothing is done about it.
     pub may_bury: bool,
+    /// Who asks, and under which rules that was allowed. To others than its principal the lock is not known.
+    pub by: By,
 }
 
 impl From<LockId> for ReleaseItem {
     /// A release in any case.
     fn from(lock: LockId) -> Self {
-        Self { lock, unless_renewed_since: None, may_bury: true }
+        Self { lock, unless_renewed_since: None, may_bury: true, by: By::default() }
     }
 }
 
@@ -253,6 +272,10 @@ pub enum ReleaseVerdict {
     Buried,
     /// No lock has this id, and it was not to be buried: nothing was done.
     Unknown,
+    /// It is the id of somebody else: nothing was done.
+    NotFound,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// It was renewed or re-entered since, and goes on.
     Kept,
     /// A row is locked by somebody else; nothing was decided.
@@ -273,6 +296,8 @@ pub struct BreakItem {
     pub reason: String,
     /// The request that asks for it, for the record.
     pub request_id: String,
+    /// Who asks, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// What became of one break.
@@ -294,6 +319,8 @@ pub enum BreakVerdict {
     NotHeld,
     /// Nobody ever held it.
     NoFence,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// The row is locked by somebody else; nothing was decided.
     Busy,
 }

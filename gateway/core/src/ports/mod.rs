@@ -6,6 +6,7 @@
 
 mod act;
 mod blobs;
+mod by;
 mod commits;
 mod disasters;
 mod events;
@@ -15,6 +16,7 @@ mod mint;
 mod operators;
 mod queue;
 mod records;
+mod rulebook;
 mod runtime;
 mod uploads;
 mod upstreams;
@@ -23,6 +25,7 @@ mod writes;
 
 pub use act::*;
 pub use blobs::*;
+pub use by::*;
 pub use commits::*;
 pub use disasters::*;
 pub use events::*;
@@ -32,6 +35,7 @@ pub use mint::*;
 pub use operators::*;
 pub use queue::*;
 pub use records::*;
+pub use rulebook::*;
 pub use runtime::*;
 pub use uploads::*;
 pub use upstreams::*;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::By;
 use super::records::Span;
 use crate::names::ResourceName;
 use crate::token::Token;
@@ -51,6 +52,8 @@ pub struct MarkItem {
     pub reason: String,
     /// The request that asks for it, for the record.
     pub request_id: String,
+    /// Who asks, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// What became of one mark.
@@ -64,6 +67,8 @@ pub enum MarkVerdict {
     },
     /// Nobody ever held it.
     NoFence,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// The row is locked by somebody else; nothing was decided.
     Busy,
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Holder, LedgerError};
+use super::{By, Holder, LedgerError};
 use crate::lock::{LockEnd, LockId};
 use crate::names::ResourceName;
 
@@ -30,6 +30,8 @@ pub struct JoinItem {
     pub gateway: Uuid,
     /// How many may wait for one resource.
     pub waiters_max: usize,
+    /// Who asks, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// What became of a wish to wait.
@@ -43,10 +45,12 @@ pub enum JoinVerdict {
     Known,
     /// The id was given up.
     Ended(LockEnd),
-    /// The id waits for other resources, or for another owner.
+    /// The id waits for other resources, for another owner or for another principal.
     Conflict,
     /// Too many wait for one of its resources.
     Full,
+    /// The rules have changed since it was allowed; nothing was decided.
+    RulesMoved,
     /// A row is locked by somebody else; nothing was decided.
     Busy,
 }

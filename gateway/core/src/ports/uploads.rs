@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::act::LedgerError;
 use super::blobs::BlobId;
+use super::by::By;
 use crate::lock::LockId;
 use crate::names::{ObjectKey, ResourceName};
 use crate::rule::Refusal;
@@ -36,6 +37,8 @@ pub struct UploadItem {
     pub lock: Option<LockId>,
     /// The idempotency key presented, if any.
     pub key: Option<String>,
+    /// Who writes. Under which rules the commit looks at.
+    pub by: By,
 }
 
 /// Whether an upload may begin. Nothing here admits a write: only the commit does.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Attempt, LedgerError, Patience};
+use super::{Attempt, By, LedgerError, Patience};
 use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;
 use crate::rule::Refusal;
@@ -46,6 +46,8 @@ pub struct IntentItem {
     pub max_effect_delay: Option<Duration>,
     /// How often the operation may have been sent before.
     pub attempt: Attempt,
+    /// Who sends it, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// What became of one wish to forward.
@@ -57,6 +59,8 @@ pub enum IntentVerdict {
     Refused(Refusal),
     /// The operation is buried, or its intent was closed: it is not to be forwarded.
     Buried,
+    /// The rules have changed since it was allowed; nothing was decided, as with [`super::WriteVerdict::RulesMoved`].
+    RulesMoved,
     /// The fence row is locked by somebody else; nothing was decided.
     Busy,
 }
@@ -183,6 +187,8 @@ pub struct Resolution {
     pub reason: String,
     /// The request that asks for it, for the record.
     pub request_id: String,
+    /// Who asks, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// The part of the ledger that is about upstreams.

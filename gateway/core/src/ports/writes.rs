@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Attempt, BlobId, Did, Payload};
+use super::{Attempt, BlobId, By, Did, Payload};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};
 use crate::names::{ObjectKey, ResourceName};
@@ -99,6 +99,8 @@ pub struct WriteItem {
     pub effect: Effect,
     /// How often the operation may have been sent before.
     pub attempt: Attempt,
+    /// Who writes, and under which rules that was allowed.
+    pub by: By,
 }
 
 /// A write that took effect.
@@ -151,6 +153,9 @@ pub enum WriteVerdict {
     Buried,
     /// The blob has no intent (any more): the upload took too long and is garbage. No effect.
     UploadExpired,
+    /// The rules have changed since it was allowed; nothing was decided. What was sent before took effect by now, or
+    /// never will: the rules changed only once all acts under way had ended.
+    RulesMoved,
     /// The fence row is locked by somebody else; nothing was decided.
     Busy,
 }

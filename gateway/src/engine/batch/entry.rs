@@ -88,6 +88,16 @@ impl<A: Act> Entry<A> {
         A::rerun(&mut self.item, !self.answer.is_closed());
     }
 
+    /// Whether the answer to an earlier sending was lost and this one was not decided, because the rules that allowed it
+    /// are in force no more. Then it is only asked after.
+    pub(super) fn must_be_found(&mut self, verdict: &A::Verdict) -> bool {
+        let must = self.lost && A::rules_moved(verdict);
+        if must {
+            A::ask_after(&mut self.item);
+        }
+        must
+    }
+
     /// It stands behind one whose row is locked by somebody else, and nothing of it is under way.
     pub(super) fn wait(&self) {
         let _ = self.state.compare_exchange(QUEUED, WAITING, Ordering::AcqRel, Ordering::Acquire);

@@ -127,8 +127,10 @@ async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>) -> Vec<Entr
     match answer {
         Ok(verdicts) => {
             let mut left = Vec::new();
-            for (entry, verdict) in batch.into_iter().zip(verdicts) {
-                if A::is_busy(&verdict) {
+            for (mut entry, verdict) in batch.into_iter().zip(verdicts) {
+                if entry.must_be_found(&verdict) {
+                    left.push(entry);
+                } else if A::is_busy(&verdict) {
                     entry.unsend(WAITING);
                     left.push(entry);
                 } else {

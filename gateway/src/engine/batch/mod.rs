@@ -91,6 +91,15 @@ pub(super) trait Act: Send + Sync + 'static {
         false
     }
 
+    /// Whether nothing was decided because the rules of access have moved.
+    fn rules_moved(_verdict: &Self::Verdict) -> bool {
+        false
+    }
+
+    /// Prepares an item to be found, or never to take effect: its answer was lost, and the rules that allowed it are in
+    /// force no more.
+    fn ask_after(_item: &mut Self::Item) {}
+
     /// Prepares an item to be sent again after its answer was lost. `wanted` says whether its
     /// caller is still waiting.
     fn rerun(_item: &mut Self::Item, _wanted: bool) {}
@@ -394,8 +403,10 @@ fn sort_out<A: Act>(
     verdicts: Vec<A::Verdict>,
 ) -> Vec<Decided<A>> {
     let mut decided = Vec::with_capacity(batch.len());
-    for (entry, verdict) in batch.into_iter().zip(verdicts) {
-        if A::is_busy(&verdict) {
+    for (mut entry, verdict) in batch.into_iter().zip(verdicts) {
+        if entry.must_be_found(&verdict) {
+            open_lane(shared, entry);
+        } else if A::is_busy(&verdict) {
             entry.unsend(WAITING);
             open_lane(shared, entry);
         } else {

@@ -7,6 +7,7 @@ use fence_core::ResourceName;
 use fence_core::ports::{Mark, MarkItem, MarkVerdict, Patience, ResourceView};
 use tokio::sync::oneshot;
 
+use crate::engine::access::Permit;
 use crate::engine::metrics::MARKS;
 use crate::engine::{Engine, EngineError};
 
@@ -23,16 +24,26 @@ impl Engine {
         mark: Mark,
         reason: String,
         request_id: String,
+        permit: Permit,
     ) -> Result<ResourceView, EngineError> {
         tracing::info!(%resource, reason, mark = mark.as_str(), "an operator marks a resource");
-        let item = MarkItem { resource: resource.clone(), mark, reason, request_id };
-        match self.send_once(item).await? {
+        let item =
+            MarkItem { resource: resource.clone(), mark, reason, request_id, by: permit.by() };
+        let verdict = loop {
+            let item = MarkItem { by: permit.by(), ..item.clone() };
+            match self.send_once(item).await? {
+                MarkVerdict::RulesMoved => permit.renew().await?,
+                verdict => break verdict,
+            }
+        };
+        match verdict {
             MarkVerdict::Marked { changed } => {
                 if changed {
                     ::metrics::counter!(MARKS, "mark" => mark.as_str()).increment(1);
                 }
             }
             MarkVerdict::NoFence => return Err(EngineError::ResourceNotFound),
+            MarkVerdict::RulesMoved => return Err(EngineError::AccessUnavailable),
             MarkVerdict::Busy => return Err(EngineError::Busy),
         }
         self.inner.locks.poke_on(std::slice::from_ref(&resource));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fence_core::ports::Runtime;
-use fence_core::{Refusal, ResourceName, Token};
+use fence_core::{PrincipalName, Refusal, ResourceName, Token};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -39,8 +39,8 @@ const HELD_MAX: usize = 2_048;
 /// Counters of seals; resources share them.
 const SLOTS: usize = 1_024;
 
-/// A resource and a token that was refused there.
-type At = (ResourceName, Token);
+/// A resource, a token that was refused there, and whom: to others it may be no more than unknown.
+type At = (ResourceName, Token, Option<PrincipalName>);
 
 /// What the memory was like when the ledger was asked; what comes back is kept only if it still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,7 @@ fn is_final(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::Void | Refusal::Stale { .. } | Refusal::Released | Refusal::Broken => true,
         Refusal::Unknown
+        | Refusal::Foreign
         | Refusal::LockIdMismatch
         | Refusal::Frozen
         | Refusal::Draining
@@ -136,6 +137,7 @@ impl Refusals {
         &self,
         resource: &ResourceName,
         token: Token,
+        principal: Option<&PrincipalName>,
         refusal: &Refusal,
         asked: Asked,
     ) {
@@ -147,19 +149,24 @@ impl Refusals {
         let mut memory = self.memory.lock();
         if memory.forgotten == asked.forgotten {
             let kept = Kept { refusal: refusal.clone(), asked, told_at };
-            memory.insert((resource.clone(), token), kept);
+            memory.insert((resource.clone(), token, principal.cloned()), kept);
         }
     }
 
     /// What the ledger would say of a write with this token, if that is known, and whether it was said a moment ago.
-    fn find(&self, resource: &ResourceName, token: Token) -> Option<(Refusal, bool)> {
+    fn find(
+        &self,
+        resource: &ResourceName,
+        token: Token,
+        principal: Option<&PrincipalName>,
+    ) -> Option<(Refusal, bool)> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
         }
         let now = self.runtime.clock.elapsed();
         let seals = self.seals(resource).load(Ordering::Acquire);
         let mut memory = self.memory.lock();
-        let kept = memory.find(&(resource.clone(), token))?;
+        let kept = memory.find(&(resource.clone(), token, principal.cloned()))?;
         let age = now.saturating_sub(kept.asked.at);
         match kept.refusal {
             Refusal::Released | Refusal::Broken
@@ -236,7 +243,8 @@ impl Engine {
         may_wait: bool,
     ) -> Result<(), WriteFailure> {
         let resources = std::slice::from_ref(record.resource);
-        let known = self.known(resources, record.token, key, may_wait).await;
+        let known =
+            self.known(resources, record.token, record.principal.as_ref(), key, may_wait).await;
         let Some(error) = known.transpose() else { return Ok(()) };
         let error = error.map_or_else(|error| error, EngineError::Refused);
         match &error {
@@ -250,7 +258,9 @@ impl Engine {
     /// The same of a commit: its first resource decides what it is told.
     pub(super) async fn refuse_known_commit(&self, head: &CommitHead) -> Result<(), CommitFailure> {
         let names: Vec<_> = head.resources.keys().cloned().collect();
-        let known = self.known(&names, head.token, head.idempotency_key.as_deref(), true).await;
+        let principal = head.permit.by().principal;
+        let key = head.idempotency_key.as_deref();
+        let known = self.known(&names, head.token, principal.as_ref(), key, true).await;
         let Some(error) = known.transpose() else { return Ok(()) };
         let resource = names.into_iter().next();
         let error = error.map_or_else(|error| error, EngineError::Refused);
@@ -268,13 +278,16 @@ impl Engine {
         &self,
         resources: &[ResourceName],
         token: Token,
+        principal: Option<&PrincipalName>,
         key: Option<&str>,
         may_wait: bool,
     ) -> Result<Option<Refusal>, EngineError> {
         let refusals = &self.inner.writes.refusals;
         let Some(first) = resources.first() else { return Ok(None) };
         let clock = &self.inner.runtime.clock;
-        let Some((refusal, again)) = refusals.find(first, token) else { return Ok(None) };
+        let Some((refusal, again)) = refusals.find(first, token, principal) else {
+            return Ok(None);
+        };
         let began = clock.elapsed();
         if let Some(key) = key {
             let lookups = resources.iter().map(|resource| {
@@ -319,11 +332,11 @@ mod tests {
 
     fn keep(refusals: &Refusals, resource: &str, number: i64, refusal: &Refusal) {
         let asked = refusals.asking(&name(resource));
-        refusals.keep(&name(resource), token(number), refusal, asked);
+        refusals.keep(&name(resource), token(number), None, refusal, asked);
     }
 
     fn found(refusals: &Refusals, resource: &str, number: i64) -> Option<Refusal> {
-        refusals.find(&name(resource), token(number)).map(|(refusal, _)| refusal)
+        refusals.find(&name(resource), token(number), None).map(|(refusal, _)| refusal)
     }
 
     #[test]
@@ -362,7 +375,7 @@ mod tests {
         assert!(found(&refusals, "r", 1).is_none());
         assert_eq!(found(&refusals, "r", 2), Some(Refusal::Void));
         // Asked before the seal, answered after it.
-        refusals.keep(&name("r"), token(1), &Refusal::Broken, before);
+        refusals.keep(&name("r"), token(1), None, &Refusal::Broken, before);
         assert!(found(&refusals, "r", 1).is_none());
     }
 
@@ -375,7 +388,7 @@ mod tests {
         assert!(found(&refusals, "r", 1).is_some());
         refusals.learn(&EngineError::RefenceRequired("it went back".into()));
         assert!(found(&refusals, "r", 1).is_none());
-        refusals.keep(&name("r"), token(1), &Refusal::Void, before);
+        refusals.keep(&name("r"), token(1), None, &Refusal::Void, before);
         assert!(found(&refusals, "r", 1).is_none());
     }
 

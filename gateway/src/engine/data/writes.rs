@@ -12,7 +12,7 @@ use fence_core::ports::{
     Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Payload, Rejection,
     Runtime, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, ObjectKey, OperationId, Refusal, ResourceName, Token};
+use fence_core::{LockId, ObjectKey, OperationId, PrincipalName, Refusal, ResourceName, Token};
 use sha2::{Digest, Sha256};
 
 use super::blobs::{UploadHead, Uploaded};
@@ -20,6 +20,7 @@ use super::reads::KnownKey;
 use super::refusals::Refusals;
 use super::rejections::Rejections;
 use super::under_way::UnderWay;
+use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
 use crate::engine::{Base, Engine, EngineError, metrics};
 
@@ -86,6 +87,8 @@ pub struct Write {
     pub effect: WriteEffect,
     /// The request, for the operator's record.
     pub request_id: String,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// A write that took effect.
@@ -144,6 +147,14 @@ impl Act for Commit {
         matches!(verdict, WriteVerdict::Busy)
     }
 
+    fn rules_moved(verdict: &WriteVerdict) -> bool {
+        matches!(verdict, WriteVerdict::RulesMoved)
+    }
+
+    fn ask_after(item: &mut WriteItem) {
+        item.attempt = Attempt::Bury;
+    }
+
     /// Absent is not "not applied": the first sending may still be waiting for its row. So the same
     /// operation is sent again, to be found, applied or buried.
     fn rerun(item: &mut WriteItem, wanted: bool) {
@@ -173,6 +184,7 @@ impl Engine {
             key: request.effect.key(),
             token: request.token,
             request_id: &request.request_id,
+            principal: request.permit.by().principal,
         };
         self.refuse_known(&record, request.idempotency_key.as_deref(), true).await?;
         let resource = request.resource.clone();
@@ -203,6 +215,7 @@ impl Writes {
     async fn write(&self, request: Write) -> Result<WriteOutcome, WriteFailure> {
         let began = self.runtime.clock.elapsed();
         let operation = self.runtime.ids.operation();
+        let permit = request.permit.clone();
         let (item, request_id) = item(operation, request);
         let (resource, key, token) =
             (item.resource.clone(), item.effect.key().cloned(), item.token);
@@ -210,7 +223,17 @@ impl Writes {
             item.idempotency.as_ref().map(|one| self.under_way.mark(&item.resource, &one.key));
         let is_second = matches!(mark, Some(None));
         let asked = self.refusals.asking(&resource);
-        let verdict = self.committer(&resource).submit(item).await;
+        let verdict = loop {
+            let item = WriteItem { by: permit.by(), ..item.clone() };
+            match self.committer(&resource).submit(item).await {
+                Ok(WriteVerdict::RulesMoved) => {
+                    let renewed = permit.renew().await;
+                    renewed.map_err(|error| WriteFailure { operation, error })?;
+                }
+                verdict => break verdict,
+            }
+        };
+        let principal = permit.by().principal;
         let took = self.runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
         let outcome = match verdict {
@@ -218,12 +241,13 @@ impl Writes {
                 Ok(WriteOutcome { applied, replayed })
             }
             Ok(WriteVerdict::Refused(refusal)) => {
-                self.refusals.keep(&resource, token, &refusal, asked);
+                self.refusals.keep(&resource, token, principal.as_ref(), &refusal, asked);
                 let record = Record {
                     resource: &resource,
                     key: key.as_ref(),
                     token,
                     request_id: &request_id,
+                    principal,
                 };
                 self.reject(&record, &refusal);
                 Err(EngineError::Refused(refusal))
@@ -234,6 +258,7 @@ impl Writes {
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if is_second => {
                 Err(EngineError::KeyInProgress)
             }
+            Ok(WriteVerdict::RulesMoved) => Err(EngineError::AccessUnavailable),
             Ok(WriteVerdict::Busy) => Err(EngineError::Busy),
             Err(Failure::Unknown) if mutants::is(Mutant::UnknownIsRefused) => {
                 Err(EngineError::KeyInProgress)
@@ -260,7 +285,7 @@ impl Writes {
 
     /// Keeps a refusal for the operator, off the hot path.
     pub(in crate::engine) fn reject(&self, record: &Record<'_>, refusal: &Refusal) {
-        let reason = refusal.code().as_str();
+        let reason = refusal.reason();
         metrics::count_rejection(refusal.code());
         let at = self.runtime.clock.now();
         let mut rejection = Rejection {
@@ -297,6 +322,8 @@ pub(in crate::engine) struct Record<'write> {
     pub(in crate::engine) key: Option<&'write ObjectKey>,
     pub(in crate::engine) token: Token,
     pub(in crate::engine) request_id: &'write str,
+    /// Who writes.
+    pub(in crate::engine) principal: Option<PrincipalName>,
 }
 
 impl<'write> Record<'write> {
@@ -307,6 +334,7 @@ impl<'write> Record<'write> {
             key: Some(&head.key),
             token: head.token,
             request_id: &head.request_id,
+            principal: head.permit.by().principal,
         }
     }
 }
@@ -340,6 +368,7 @@ fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
         resource_version: request.resource_version,
         effect,
         attempt: Attempt::First,
+        by: request.permit.by(),
     };
     (item, request.request_id)
 }

@@ -13,11 +13,12 @@ use fence_core::ports::{
     Attempt, Holder, Ledger, LedgerError, LockRecord, MINT_RESOURCES_MAX, Patience, Runtime,
     SealItem, SealKind, SealVerdict, Standing,
 };
-use fence_core::{LockId, MaxHold, Metadata, ResourceName, Ttl};
+use fence_core::{LockId, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName};
 
 use super::freed::Freed;
 use super::queue::Waiting;
 use super::seal::{Acquired, Granting, Pending, acquired, seal};
+use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher};
 use crate::engine::{EngineError, metrics};
 
@@ -40,6 +41,10 @@ pub struct Acquire {
     pub id: Option<LockId>,
     /// How long to wait if it is held; zero: not at all.
     pub wait: Duration,
+    /// Who else may write under its token.
+    pub writers: Vec<WriterName>,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// A fence without a lock that is asked for.
@@ -55,6 +60,8 @@ pub struct Fence {
     pub order: Option<i64>,
     /// Whether to fence off the holder of a live lock.
     pub force: bool,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// A lock that is to be handed over.
@@ -66,6 +73,10 @@ pub struct Transfer {
     pub owner: String,
     /// The id that the successor's lock is to have, with which the call can be repeated.
     pub to: Option<LockId>,
+    /// The principal whose it will be; the caller's own without one.
+    pub principal: Option<PrincipalName>,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// What a look at the resources of a lock finds.
@@ -165,7 +176,11 @@ impl Grants {
                 number: None,
                 attempt: Attempt::First,
                 waits: None,
+                principal: request.principal.or_else(|| request.permit.by().principal),
+                by: request.permit.by(),
+                writers: Vec::new(),
             },
+            permit: request.permit,
         };
         acquired(seal(&self.grants, pending).await?)
     }
@@ -187,7 +202,11 @@ impl Grants {
                 number: None,
                 attempt: Attempt::First,
                 waits: None,
+                principal: request.permit.by().principal,
+                by: request.permit.by(),
+                writers: Vec::new(),
             },
+            permit: request.permit,
         };
         let mut outcome = Err(EngineError::Busy);
         if known {
@@ -224,7 +243,11 @@ impl Grants {
                 number: None,
                 attempt: Attempt::First,
                 waits: (!request.wait.is_zero()).then_some(self.waiting.line.gateway),
+                principal: request.permit.by().principal,
+                by: request.permit.by(),
+                writers: request.writers,
             },
+            permit: request.permit,
         };
         let mut no_number = None;
         if was_freed {

@@ -9,6 +9,7 @@ use fence_core::{LockEnd, LockState, ResourceName};
 
 use super::Locks;
 use super::queue::Line;
+use crate::engine::access::Permit;
 use crate::engine::batch::Act;
 use crate::engine::metrics::{self, record_hold};
 use crate::engine::{Engine, EngineError};
@@ -78,6 +79,7 @@ impl Engine {
         after: Duration,
         reason: String,
         request_id: String,
+        permit: Permit,
     ) -> Result<ResourceView, EngineError> {
         let unknown = |_| EngineError::OutcomeUnknown { operation: None };
         for _ in 0..BREAK_ATTEMPTS_MAX {
@@ -90,8 +92,9 @@ impl Engine {
                 after,
                 reason: reason.clone(),
                 request_id: request_id.clone(),
+                by: permit.by(),
             };
-            if self.inner.locks.break_once(item).await? {
+            if self.inner.locks.break_once(item, &permit).await? {
                 self.inner.locks.poke_on(std::slice::from_ref(&resource));
                 return self.resource(resource).await.map_err(unknown);
             }
@@ -106,10 +109,17 @@ impl Engine {
 impl Locks {
     /// Breaks the lock of a resource that carries this token. Says whether it did, or will; if not,
     /// that token's lock had ended.
-    async fn break_once(&self, item: BreakItem) -> Result<bool, EngineError> {
+    async fn break_once(&self, item: BreakItem, permit: &Permit) -> Result<bool, EngineError> {
         let (resource, after) = (item.resource.clone(), item.after);
         tracing::info!(%resource, reason = item.reason, ?after, "an operator breaks a lock");
-        match self.breaks.submit((item, false)).await {
+        let verdict = loop {
+            let item = BreakItem { by: permit.by(), ..item.clone() };
+            match self.breaks.submit((item, false)).await {
+                Ok(BreakVerdict::RulesMoved) => permit.renew().await?,
+                verdict => break verdict,
+            }
+        };
+        match verdict {
             Ok(BreakVerdict::Broken { held_ms, ended }) => {
                 if let Some(held_ms) = held_ms {
                     count_break(held_ms, after);
@@ -120,6 +130,7 @@ impl Locks {
             Ok(BreakVerdict::Breaking { .. }) => Ok(true),
             Ok(BreakVerdict::NotHeld) => Ok(false),
             Ok(BreakVerdict::NoFence) => Err(EngineError::ResourceNotFound),
+            Ok(BreakVerdict::RulesMoved) => Err(EngineError::AccessUnavailable),
             Ok(BreakVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

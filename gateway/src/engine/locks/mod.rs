@@ -26,6 +26,7 @@ pub use renew::Renewed;
 pub use seal::Acquired;
 pub use watch::WATCHERS_MAX;
 
+use super::access::Permit;
 use super::agreement::Agreement;
 use super::batch::Batcher;
 use super::data::Refusals;
@@ -197,8 +198,9 @@ impl Engine {
     /// on. The same id again gets the same answer while it is the last.
     #[tracing::instrument(level = "debug", skip_all, fields(resource = %request.resource))]
     pub async fn fence(&self, request: Fence) -> Result<Acquired, EngineError> {
-        let known = match self.lock(request.id).await {
+        let known = match self.lock(request.id, &request.permit).await {
             Ok(_) => true,
+            // Also if it is somebody else's: then the seal finds the conflict.
             Err(EngineError::LockNotFound) => false,
             Err(EngineError::LockWaiting { .. }) => return Err(EngineError::LockConflict),
             Err(error) => return Err(error),
@@ -214,7 +216,7 @@ impl Engine {
     /// Hands a lock over to a successor, with a new id and token.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn transfer(&self, request: Transfer) -> Result<Acquired, EngineError> {
-        let from = self.lock(request.from).await?;
+        let from = self.lock(request.from, &request.permit).await?;
         let acquired = self.inner.locks.grants.transfer(request, from).await?;
         self.inner.locks.poke_on(&acquired.grant.resources);
         Ok(acquired)
@@ -224,12 +226,17 @@ impl Engine {
     ///
     /// # Errors
     /// `LockNotFound`; `Overloaded` with [`WATCHERS_MAX`] watchers.
-    pub async fn watch(&self, id: LockId) -> Result<Watcher, EngineError> {
+    pub async fn watch(&self, id: LockId, permit: &Permit) -> Result<Watcher, EngineError> {
         let first = self.inner.locks.watches.watch(id)?;
         match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
+            Some(Some(watcher)) if watcher.record().grant.principal != permit.by().principal => {
+                Err(EngineError::LockNotFound)
+            }
             Some(Some(watcher)) => Ok(watcher),
             // Unknown, or waiting in line.
-            Some(None) => Err(self.lock(id).await.err().unwrap_or(EngineError::LockNotFound)),
+            Some(None) => {
+                Err(self.lock(id, permit).await.err().unwrap_or(EngineError::LockNotFound))
+            }
             None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
         }
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::Locks;
 use super::freed::Freed;
 use super::queue::Line;
+use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Failure};
 use crate::engine::metrics::record_hold;
 use crate::engine::{Engine, EngineError};
@@ -89,8 +90,8 @@ impl Engine {
     /// # Errors
     /// `TooManyBurials` if no lock has this id, and too many such ids were released lately.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn release(&self, id: LockId) -> Result<Released, EngineError> {
-        let released = self.inner.locks.release(id).await?;
+    pub async fn release(&self, id: LockId, permit: Permit) -> Result<Released, EngineError> {
+        let released = self.inner.locks.release(id, &permit).await?;
         self.inner.locks.watches.poke(&id);
         if let Released::Ended(resources) = &released {
             self.inner.locks.sights.poke_on(resources);
@@ -102,10 +103,15 @@ impl Engine {
 impl Locks {
     /// Gives a lock back. Doing it again succeeds as well. An id that was never heard of is buried, as
     /// far as there is room for that: rows that anybody can make must not come without end.
-    async fn release(&self, id: LockId) -> Result<Released, EngineError> {
+    async fn release(&self, id: LockId, permit: &Permit) -> Result<Released, EngineError> {
         let room = self.burials.take();
-        let item = ReleaseItem { may_bury: room, ..id.into() };
-        let verdict = self.releases.submit(item).await;
+        let verdict = loop {
+            let item = ReleaseItem { may_bury: room, by: permit.by(), ..id.into() };
+            match self.releases.submit(item).await {
+                Ok(ReleaseVerdict::RulesMoved) => permit.renew().await?,
+                verdict => break verdict,
+            }
+        };
         if room && !matches!(verdict, Ok(ReleaseVerdict::Buried) | Err(Failure::Unknown)) {
             self.burials.put_back();
         }
@@ -122,6 +128,8 @@ impl Locks {
             }
             Ok(ReleaseVerdict::Buried) => Ok(Released::Buried),
             Ok(ReleaseVerdict::Unknown) => Err(EngineError::TooManyBurials),
+            Ok(ReleaseVerdict::NotFound) => Err(EngineError::LockNotFound),
+            Ok(ReleaseVerdict::RulesMoved) => Err(EngineError::AccessUnavailable),
             Ok(ReleaseVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         }

@@ -7,6 +7,7 @@ use fence_core::ports::{Grant, Ledger, LedgerError, Patience, RenewItem, RenewVe
 use fence_core::{LockId, Ttl};
 
 use super::Locks;
+use crate::engine::access::Permit;
 use crate::engine::batch::Act;
 use crate::engine::{Engine, EngineError, metrics};
 
@@ -52,8 +53,13 @@ impl Act for Renew {
 impl Engine {
     /// Starts the ttl of a lock again, also of one that has expired and that nobody took over.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
-        let renewed = self.inner.locks.renew(id, ttl).await?;
+    pub async fn renew(
+        &self,
+        id: LockId,
+        ttl: Option<Ttl>,
+        permit: Permit,
+    ) -> Result<Renewed, EngineError> {
+        let renewed = self.inner.locks.renew(id, ttl, &permit).await?;
         self.inner.locks.watches.poke(&id);
         self.inner.locks.sights.poke_on(&renewed.grant.resources);
         Ok(renewed)
@@ -62,8 +68,18 @@ impl Engine {
 
 impl Locks {
     /// Starts the ttl of a lock again.
-    async fn renew(&self, id: LockId, ttl: Option<Ttl>) -> Result<Renewed, EngineError> {
-        let verdict = self.renewals.submit(RenewItem { lock: id, ttl }).await;
+    async fn renew(
+        &self,
+        id: LockId,
+        ttl: Option<Ttl>,
+        permit: &Permit,
+    ) -> Result<Renewed, EngineError> {
+        let verdict = loop {
+            match self.renewals.submit(RenewItem { lock: id, ttl, by: permit.by() }).await {
+                Ok(RenewVerdict::RulesMoved) => permit.renew().await?,
+                verdict => break verdict,
+            }
+        };
         let outcome = match verdict {
             Ok(RenewVerdict::Renewed { grant, lapsed_ms }) => Ok(Renewed { grant, lapsed_ms }),
             Ok(RenewVerdict::Ended(how)) => Err(EngineError::LockEnded(how)),
@@ -71,6 +87,7 @@ impl Locks {
             Ok(RenewVerdict::Draining) => Err(EngineError::Draining(None)),
             Ok(RenewVerdict::HoldExceeded) => Err(EngineError::HoldExceeded),
             Ok(RenewVerdict::NotFound) => Err(EngineError::LockNotFound),
+            Ok(RenewVerdict::RulesMoved) => Err(EngineError::AccessUnavailable),
             Ok(RenewVerdict::Busy) => Err(EngineError::Busy),
             Err(failure) => Err(EngineError::unsent(failure, "locks")),
         };

@@ -243,11 +243,12 @@ const WENT_BACK: &str =
 
 #[cfg(test)]
 mod tests {
-    use fence_core::ports::{Holder, SealKind};
+    use fence_core::ports::{By, Holder, SealKind};
     use fence_core::{LockId, LockState, Metadata};
     use uuid::Uuid;
 
     use super::*;
+    use crate::engine::access::Permit;
 
     fn pending(names: &[&str], reentry: bool) -> Pending {
         let resources = names.iter().map(|name| ResourceName::new(*name).expect("a name"));
@@ -263,9 +264,13 @@ mod tests {
                 number: None,
                 attempt: Attempt::First,
                 waits: None,
+                by: By::default(),
+                principal: None,
+                writers: Vec::new(),
             },
             proposed: false,
             reentry,
+            permit: Permit::default(),
         }
     }
 

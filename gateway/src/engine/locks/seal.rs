@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Attempt, Grant, Ledger, LedgerError, Mint, Patience, SealItem, SealVerdict,
 };
-use fence_core::{LockEnd, LockId, ResourceName};
+use fence_core::{LockEnd, LockId, PrincipalName, ResourceName};
 
 use super::traces::Traces;
 use super::undelivered::GiveBack;
 use crate::engine::EngineError;
+use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher};
 use crate::engine::data::Refusals;
 use crate::engine::disasters::Epochs;
@@ -39,6 +40,7 @@ pub(super) enum GrantVerdict {
 pub(super) struct Sealed {
     verdict: Option<SealVerdict>,
     lock: LockId,
+    principal: Option<PrincipalName>,
     give_back: GiveBack,
     proposed: bool,
 }
@@ -62,7 +64,7 @@ impl Drop for Sealed {
                 self.give_back.undelivered(&grant, false);
             }
             Some(SealVerdict::Drains { .. }) if !self.proposed => {
-                self.give_back.given_up(self.lock);
+                self.give_back.given_up(self.lock, self.principal.take());
             }
             _ => {}
         }
@@ -88,6 +90,8 @@ pub(super) struct Pending {
     /// Whether only a lock that has this id already will do: such a re-entry needs no number, and no
     /// sending of it can grant anything.
     pub(super) reentry: bool,
+    /// What allows it.
+    pub(super) permit: Permit,
 }
 
 impl Pending {
@@ -135,6 +139,7 @@ impl Act for Granting {
             Ok(verdict) => GrantVerdict::Sealed(Box::new(Sealed {
                 verdict: Some(verdict),
                 lock: pending.item.lock,
+                principal: pending.item.principal.clone(),
                 give_back: self.give_back.clone(),
                 // Whoever re-enters knows the id.
                 proposed: pending.proposed || pending.reentry,
@@ -147,6 +152,14 @@ impl Act for Granting {
         matches!(verdict, GrantVerdict::Sealed(one) if one.verdict == Some(SealVerdict::Busy))
     }
 
+    fn rules_moved(verdict: &GrantVerdict) -> bool {
+        matches!(verdict, GrantVerdict::Sealed(one) if one.verdict == Some(SealVerdict::RulesMoved))
+    }
+
+    fn ask_after(item: &mut Pending) {
+        item.item.attempt = Attempt::Bury;
+    }
+
     fn rerun(item: &mut Pending, wanted: bool) {
         if !item.reentry {
             let wanted = wanted || item.proposed;
@@ -155,8 +168,22 @@ impl Act for Granting {
     }
 }
 
-/// Queues a grant and takes delivery of the verdict.
+/// Queues a grant and takes delivery of the verdict; once more if the rules have moved and still allow it.
 pub(super) async fn seal(
+    queue: &Batcher<Granting>,
+    pending: Pending,
+) -> Result<SealVerdict, EngineError> {
+    loop {
+        let by = pending.permit.by();
+        let item = SealItem { by, ..pending.item.clone() };
+        match sealed_once(queue, Pending { item, ..pending.clone() }).await? {
+            SealVerdict::RulesMoved => pending.permit.renew().await?,
+            verdict => return Ok(verdict),
+        }
+    }
+}
+
+async fn sealed_once(
     queue: &Batcher<Granting>,
     pending: Pending,
 ) -> Result<SealVerdict, EngineError> {
@@ -192,6 +219,7 @@ pub(super) fn acquired(verdict: SealVerdict) -> Result<Acquired, EngineError> {
         SealVerdict::NumberTooLow => Err(EngineError::LedgerUnavailable(
             "other grants were faster; nothing was granted".into(),
         )),
+        SealVerdict::RulesMoved => Err(EngineError::AccessUnavailable),
         SealVerdict::Busy => Err(EngineError::Busy),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::{Grant, ReleaseItem, ReleaseVerdict, Runtime};
-use fence_core::{LockEnd, LockId};
+use fence_core::ports::{By, Grant, ReleaseItem, ReleaseVerdict, Runtime};
+use fence_core::{LockEnd, LockId, PrincipalName};
 use tokio_util::sync::CancellationToken;
 
 use super::release::Release;
@@ -42,6 +42,7 @@ impl GiveBack {
             lock: grant.lock,
             unless_renewed_since: proposed.then_some(grant.acquired_at),
             may_bury: true,
+            by: By::gateway_for(grant.principal.clone()),
         };
         let this = self.clone();
         let task = async move {
@@ -55,16 +56,17 @@ impl GiveBack {
     }
 
     /// Nobody waits for this lock any more, whose id nobody was told.
-    pub(super) fn given_up(&self, lock: LockId) {
+    pub(super) fn given_up(&self, lock: LockId, principal: Option<PrincipalName>) {
         let this = self.clone();
-        let task = async move { this.release(lock.into()).await };
+        let item = ReleaseItem { by: By::gateway_for(principal), ..lock.into() };
+        let task = async move { this.release(item).await };
         self.runtime.spawn.spawn("release-undelivered", Box::pin(task));
     }
 
     async fn release(&self, item: ReleaseItem) {
         let mut pause = PAUSE_MIN;
         for _ in 0..TRIES_MAX {
-            match self.releases.submit(item).await {
+            match self.releases.submit(item.clone()).await {
                 Ok(verdict) => return self.released(verdict),
                 // The queue goes on with it until the ledger has decided.
                 Err(Failure::Unknown) => return,
@@ -92,6 +94,8 @@ impl GiveBack {
             | ReleaseVerdict::Left(_)
             | ReleaseVerdict::Buried
             | ReleaseVerdict::Unknown
+            | ReleaseVerdict::NotFound
+            | ReleaseVerdict::RulesMoved
             | ReleaseVerdict::Busy => count("ended"),
         }
     }

@@ -6,6 +6,7 @@ use fence_core::OperationId;
 use fence_core::ports::{Doubt, Intent, IntentFilter, LedgerError, Resolution, Resolved};
 use tokio::sync::oneshot;
 
+use crate::engine::access::Permit;
 use crate::engine::{Engine, EngineError};
 
 impl Engine {
@@ -42,11 +43,20 @@ impl Engine {
         id: OperationId,
         reason: String,
         request_id: String,
+        permit: Permit,
     ) -> Result<(), EngineError> {
         tracing::info!(operation = %id, reason, "an operator resolves an intent");
         let ledger = Arc::clone(&self.inner.ledger);
-        let resolution = Resolution { reason, request_id };
-        let resolve = async move { ledger.resolve_intent(id, resolution).await };
+        let resolve = async move {
+            let resolution =
+                |by| Resolution { reason: reason.clone(), request_id: request_id.clone(), by };
+            loop {
+                match ledger.resolve_intent(id, resolution(permit.by())).await {
+                    Err(LedgerError::RulesMoved) => permit.renew().await?,
+                    outcome => return Ok(outcome?),
+                }
+            }
+        };
         match self.resolve(resolve).await? {
             Resolved::Now(_) | Resolved::Before => Ok(()),
             Resolved::NotFound => Err(EngineError::OperationNotFound),
@@ -63,12 +73,21 @@ impl Engine {
         upstream: String,
         reason: String,
         request_id: String,
+        permit: Permit,
     ) -> Result<i64, EngineError> {
         tracing::info!(upstream, reason, "an operator resolves the doubts of an upstream");
         let ledger = Arc::clone(&self.inner.ledger);
-        let resolution = Resolution { reason, request_id };
         let name = upstream.clone();
-        let resolve = async move { ledger.resolve_doubts(&name, resolution).await };
+        let resolve = async move {
+            let resolution =
+                |by| Resolution { reason: reason.clone(), request_id: request_id.clone(), by };
+            loop {
+                match ledger.resolve_doubts(&name, resolution(permit.by())).await {
+                    Err(LedgerError::RulesMoved) => permit.renew().await?,
+                    outcome => return Ok(outcome?),
+                }
+            }
+        };
         self.resolve(resolve).await?.ok_or(EngineError::UpstreamNotFound(upstream))
     }
 
@@ -76,7 +95,7 @@ impl Engine {
     /// its answer was lost, and whether or not the operator is still there.
     async fn resolve<T: Send + 'static>(
         &self,
-        act: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
+        act: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let drains = self.inner.locks.drains();
         let calls = Arc::clone(&self.inner.calls);
@@ -90,7 +109,7 @@ impl Engine {
         self.inner.runtime.spawn.spawn("resolve", Box::pin(task));
         let limit = self.inner.settings.request_timeout;
         match self.inner.runtime.within(limit, answer).await {
-            Some(Ok(outcome)) => Ok(outcome?),
+            Some(Ok(outcome)) => outcome,
             _ => Err(EngineError::OutcomeUnknown { operation: None }),
         }
     }

@@ -19,6 +19,7 @@ use fence_core::ports::{
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::access::Permit;
 use super::batch::{Act, Batcher, Failure};
 use super::data::{Record, WriteFailure};
 use super::locks::Drains;
@@ -50,6 +51,8 @@ pub struct Forward {
     pub path: String,
     /// The request, for operators.
     pub request_id: String,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// What may be forwarded now. Dropped without being closed, its fate is unknown.
@@ -143,6 +146,14 @@ impl Act for OpenIntents {
         opened.verdict == Some(IntentVerdict::Busy)
     }
 
+    fn rules_moved(opened: &Opened) -> bool {
+        opened.verdict == Some(IntentVerdict::RulesMoved)
+    }
+
+    fn ask_after(item: &mut IntentItem) {
+        item.attempt = Attempt::Bury;
+    }
+
     /// Absent is not "not admitted": the same operation is sent again, to be found, admitted or buried.
     fn rerun(item: &mut IntentItem, wanted: bool) {
         item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
@@ -193,7 +204,9 @@ impl Engine {
         let operation = self.inner.runtime.ids.operation();
         let resource = request.resource.clone();
         let (token, request_id) = (request.token, &request.request_id);
-        let record = Record { resource: &resource, key: None, token, request_id };
+        let permit = request.permit.clone();
+        let principal = permit.by().principal;
+        let record = Record { resource: &resource, key: None, token, request_id, principal };
         // Not held up: it has its share of what may be in flight to the upstream.
         self.refuse_known(&record, None, false).await?;
         let asked = self.inner.writes.refusals.asking(&resource);
@@ -212,9 +225,19 @@ impl Engine {
             gateway: self.inner.locks.gateway(),
             max_effect_delay: request.max_effect_delay,
             attempt: Attempt::First,
+            by: permit.by(),
         };
         let failed = |error| WriteFailure { operation, error };
-        let mut opened = match upstreams.opens.submit(item).await {
+        let verdict = loop {
+            let item = IntentItem { by: permit.by(), ..item.clone() };
+            match upstreams.opens.submit(item).await {
+                Ok(opened) if OpenIntents::rules_moved(&opened) => {
+                    permit.renew().await.map_err(failed)?;
+                }
+                verdict => break verdict,
+            }
+        };
+        let mut opened = match verdict {
             Ok(opened) => opened,
             Err(Failure::Busy) => return Err(failed(EngineError::Busy)),
             // It is found and closed as not sent, or buried; nobody forwards it.
@@ -231,10 +254,12 @@ impl Engine {
             }
             Some(IntentVerdict::Refused(refusal)) => {
                 let writes = &self.inner.writes;
-                writes.refusals.keep(&resource, token, &refusal, asked);
+                let principal = record.principal.as_ref();
+                writes.refusals.keep(&resource, token, principal, &refusal, asked);
                 writes.reject(&record, &refusal);
                 Err(failed(EngineError::Refused(refusal)))
             }
+            Some(IntentVerdict::RulesMoved) => Err(failed(EngineError::AccessUnavailable)),
             Some(IntentVerdict::Busy) => Err(failed(EngineError::Busy)),
             Some(IntentVerdict::Buried) | None => Err(failed(EngineError::NotForwarded)),
         }

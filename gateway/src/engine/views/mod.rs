@@ -20,18 +20,23 @@ pub(super) use health::Health;
 pub use health::Readiness;
 pub use reasons::Standings;
 
+use super::access::Permit;
 use super::{Engine, EngineError};
 
 impl Engine {
-    /// A lock by its id.
-    pub async fn lock(&self, id: LockId) -> Result<LockRecord, EngineError> {
+    /// A lock of the caller's by its id. To others it is not known.
+    pub async fn lock(&self, id: LockId, permit: &Permit) -> Result<LockRecord, EngineError> {
+        let principal = permit.by().principal;
         let ledger = Arc::clone(&self.inner.ledger);
         let record = self.call(async move { ledger.lock(id).await }).await?;
         if let Some(record) = record {
-            return Ok(record);
+            return match record.grant.principal == principal {
+                true => Ok(record),
+                false => Err(EngineError::LockNotFound),
+            };
         }
         let ledger = Arc::clone(&self.inner.ledger);
-        match self.call(async move { ledger.position(id).await }).await? {
+        match self.call(async move { ledger.position(id, principal.as_ref()).await }).await? {
             None => Err(EngineError::LockNotFound),
             position => Err(EngineError::LockWaiting { position }),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fence_core::ports::{AuditAction, AuditEntry, AuditFilter, LockRecord, ReadItem};
 use fence_core::{EntityTag, LockEnd, LockId, ObjectKey, Refusal, ResourceName, Token};
 
+use crate::engine::access::Permit;
 use crate::engine::{Engine, EngineError};
 
 /// Breaks of one resource that are looked through for those of one lock.
@@ -45,10 +46,15 @@ impl Engine {
     }
 
     /// Why a call about a lock was refused, if an operator is behind it.
-    pub async fn beside_lock(&self, error: &EngineError, id: Option<LockId>) -> Option<String> {
+    pub async fn beside_lock(
+        &self,
+        error: &EngineError,
+        id: Option<LockId>,
+        permit: &Permit,
+    ) -> Option<String> {
         match (error, id) {
             (EngineError::LockBreaking | EngineError::LockEnded(LockEnd::Broken), Some(id)) => {
-                self.why_ending(&self.lock(id).await.ok()?).await
+                self.why_ending(&self.lock(id, permit).await.ok()?).await
             }
             (EngineError::Frozen(resource), _) => self.why_frozen(resource).await,
             _ => None,

@@ -8,8 +8,9 @@ use fence_core::ports::{AuditAction, AuditFilter};
 use fence_core::{ErrorCode, wire};
 use serde::Deserialize;
 
-use super::follow::{followed, from};
+use super::follow::{followed, from, observing};
 use super::views;
+use crate::engine::access::Asks;
 use crate::http::extract::{Asker, Query, before, cursor_before, limit, narrowed_to, wait};
 use crate::http::peers::Counted;
 use crate::http::problem::Problem;
@@ -60,9 +61,11 @@ pub struct Filter {
 )]
 pub async fn list(
     State(app): State<App>,
+    asks: Asks,
     Query(query): Query<Filter>,
     Counted(peer): Counted,
 ) -> Result<Json<wire::AuditList>, Problem> {
+    asks.may(observing(query.resource.as_deref()))?;
     let limit = limit(query.limit)?;
     let wait = query.wait;
     if let Some(from) = from(query.after.as_deref(), wait, query.cursor.as_deref())? {

@@ -9,9 +9,11 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ports::{Did, Effect};
 use fence_core::wire::{self, COMMIT_RESOURCES_MAX, CommitOperation, CommitRequest, CommitVerb};
 use fence_core::{ErrorCode, ObjectKey, ResourceName, Token};
+use fencegate_access::Action;
 
 use super::intake::Bodies;
 use super::views;
+use crate::engine::access::{Asks, Want};
 use crate::engine::{
     COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Standings, Step, StepOutcome,
     WriteEffect,
@@ -62,6 +64,7 @@ pub struct CommitForm {
 )]
 pub async fn commit(
     State(app): State<App>,
+    asks: Asks,
     Fenced(token): Fenced,
     headers: WriteHeaders,
     _: NoQuery,
@@ -76,6 +79,10 @@ pub async fn commit(
     let resources = checked(&list).map_err(Problem::and_close)?;
     let names: Vec<ResourceName> = resources.keys().cloned().collect();
     headers.named.note(&names, "");
+    for name in &names {
+        let allowed = asks.may(Want::On(Action::Write, name.clone()));
+        allowed.map_err(|error| Problem::from(error).about(name).and_close())?;
+    }
     let head = CommitHead {
         resources,
         token,
@@ -84,6 +91,7 @@ pub async fn commit(
         idempotency_key: headers.idempotency_key,
         key_kept: headers.key_kept,
         request_id: headers.request_id,
+        permit: asks.permit(),
     };
     if let Err(failure) = app.engine.refuse_commit_early(&head).await {
         return Err(refused(&app, failure, token, None).await.and_close());

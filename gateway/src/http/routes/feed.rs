@@ -11,11 +11,13 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 use fence_core::ports::{Applied, EventCursor, VersionsFilter};
 use fence_core::wire;
+use fencegate_access::Action;
 use futures::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::watching::COMMENT_INTERVAL;
+use crate::engine::access::{Asks, Want};
 use crate::engine::error::EngineError;
 use crate::engine::{EventReader, EventsFrom};
 use crate::http::extract::{
@@ -54,10 +56,12 @@ pub struct History {
     responses((status = 200, description = "A page.", body = wire::VersionList), ResourceProblems)
 )]
 pub async fn versions(
+    asks: Asks,
     InResource(name): InResource,
     Query(query): Query<History>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::VersionList>, Problem> {
+    asks.may(Want::On(Action::Read, name.clone()))?;
     let limit = limit(query.limit)?;
     let filter = history(query, limit)?;
     let found = engine.versions(name.clone(), filter).await;
@@ -141,10 +145,12 @@ pub struct FeedParams {
 )]
 pub async fn events(
     State(app): State<App>,
+    asks: Asks,
     headers: HeaderMap,
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Response, Problem> {
+    asks.may(Want::Somewhere(Action::Read))?;
     let limit = limit(look.limit)?;
     let from = from(&headers, look.after.as_deref())?;
     let streamed = wants_stream(&headers);
@@ -165,7 +171,7 @@ pub async fn events(
     // Also for a stream: a void cursor is an answer of its own.
     let mut found = reader.page(limit).await?;
     if streamed {
-        return Ok(stream_of((reader, waits), found, app.draining.clone()));
+        return Ok(stream_of((reader, waits), asks, found, app.draining.clone()));
     }
     if let Some(wait) = wait.filter(|_| found.is_empty()) {
         let next = async {
@@ -178,7 +184,8 @@ pub async fn events(
         found = app.engine.runtime().within(wait, next).await.unwrap_or(Ok(Vec::new()))?;
     }
     let next_cursor = reader.at().to_string();
-    let items = found.into_iter().map(|(at, applied)| event(at, applied)).collect();
+    let found = found.into_iter().filter(|(_, applied)| may_see(&asks, applied));
+    let items = found.map(|(at, applied)| event(at, applied)).collect();
     Ok(Json(wire::EventList { items, next_cursor }).into_response())
 }
 
@@ -226,10 +233,16 @@ fn event(at: EventCursor, applied: Applied) -> wire::WriteEvent {
     }
 }
 
+/// Whether a caller may read what a write was to.
+fn may_see(asks: &Asks, applied: &Applied) -> bool {
+    asks.could(&Want::On(Action::Read, applied.resource.clone()))
+}
+
 type Found = Vec<(EventCursor, Applied)>;
 
 fn stream_of(
     (reader, waits): (EventReader, Option<LongCall>),
+    asks: Asks,
     found: Found,
     draining: CancellationToken,
 ) -> Response {
@@ -239,7 +252,7 @@ fn stream_of(
         .map_or(reader.at(), |(first, _)| EventCursor { number: first.number - 1, ..*first });
     let begin = stream::iter([Ok(Event::default().id(begin.to_string()))]);
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = begin.chain(following((reader, waits), found, draining));
+    let events = begin.chain(following((reader, waits), asks, found, draining));
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -250,21 +263,28 @@ fn stream_of(
 /// What was found, and what comes then, until the gateway drains or the ledger cannot be read.
 fn following(
     reader: (EventReader, Option<LongCall>),
+    asks: Asks,
     found: Found,
     draining: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let pages = stream::unfold(
-        (reader, Some(found), draining),
-        |((mut reader, waits), found, draining)| async move {
+        (reader, Some(found), asks, draining),
+        |((mut reader, waits), found, asks, draining)| async move {
             let page = match found {
                 Some(found) => found,
                 None => tokio::select! {
                     biased;
                     () = draining.cancelled() => return None,
+                    // Under other rules it begins anew, if it may.
+                    () = asks.moved() => return None,
                     page = reader.next(LIST_LIMIT_DEFAULT) => page.ok()?,
                 },
             };
-            Some((stream::iter(page), ((reader, waits), None, draining)))
+            // What was read under older rules is not sent.
+            asks.confirm().await.ok()?;
+            let seen: Found =
+                page.into_iter().filter(|(_, applied)| may_see(&asks, applied)).collect();
+            Some((stream::iter(seen), ((reader, waits), None, asks, draining)))
         },
     );
     pages.flatten().map(|(at, applied)| {

@@ -3,9 +3,11 @@
 use axum::extract::State;
 use axum::response::Response;
 use fence_core::wire;
+use fencegate_access::Action;
 
 use super::locks;
 use crate::engine::Fence;
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::{InResource, NoQuery, StrictJson};
 use crate::http::middleware::Named;
 use crate::http::problem::Problem;
@@ -42,6 +44,7 @@ use crate::http::state::App;
 )]
 pub async fn fence(
     State(app): State<App>,
+    asks: Asks,
     InResource(resource): InResource,
     named: Named,
     _: NoQuery,
@@ -51,11 +54,17 @@ pub async fn fence(
     let order = request.order.map(|order| order.0);
     named.note(&[], &owner);
     let (id, force) = (request.id, request.force);
-    let fence = Fence { resource: resource.clone(), id, owner, order, force };
+    asks.may(Want::On(Action::Fence, resource.clone()))?;
+    if force || order.is_none() {
+        asks.may(Want::On(Action::FenceForce, resource.clone()))?;
+    }
+    let permit = asks.permit();
+    let fence =
+        Fence { resource: resource.clone(), id, owner, order, force, permit: permit.clone() };
     let set = match app.engine.fence(fence).await {
         Ok(set) => set,
         Err(error) => {
-            let reason = app.engine.beside_lock(&error, Some(id)).await;
+            let reason = app.engine.beside_lock(&error, Some(id), &permit).await;
             return Err(Problem::from(error).because(reason).about(&resource));
         }
     };

@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
-use fence_core::ErrorCode;
+use fence_core::{ErrorCode, ResourceName};
+use fencegate_access::Action;
 
+use crate::engine::access::Want;
 use crate::engine::{Followed, RecordFrom};
 use crate::http::extract::Asker;
 use crate::http::peers::Peer;
 use crate::http::problem::Problem;
 use crate::http::state::App;
+
+/// What is asked for to see records of a resource, or of all.
+pub(super) fn observing(resource: Option<&str>) -> Want {
+    match resource.and_then(|name| ResourceName::new(name).ok()) {
+        Some(name) => Want::On(Action::Observe, name),
+        None => Want::All(Action::Observe, String::new()),
+    }
+}
 
 /// Where a list is followed from; `None` if it is not followed, but looked at from its end.
 pub(super) fn from(

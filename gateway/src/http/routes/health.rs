@@ -10,8 +10,10 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::ResourceView;
 use fence_core::{ErrorCode, LockState, wire};
+use fencegate_access::Action;
 use serde::Deserialize;
 
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::{NoQuery, Query};
 use crate::http::pages;
 use crate::http::problem::Problem;
@@ -56,6 +58,7 @@ pub struct Ready {
 )]
 pub async fn readyz(
     State(app): State<App>,
+    asks: Asks,
     Query(query): Query<Ready>,
 ) -> Result<Response, Problem> {
     let grants = match query.grants.as_deref() {
@@ -69,6 +72,11 @@ pub async fn readyz(
         false => Ok(()),
     };
     let ready = gateway.is_ok() && state.ledger.is_ok() && (state.mint.is_ok() || !grants);
+    // What keeps a part may name hosts and errors: that is for operators.
+    let tells_why = asks.could(&Want::All(Action::Observe, String::new()));
+    let part = |name, state: Result<(), String>| {
+        part(name, state.map_err(|why| if tells_why { why } else { String::new() }))
+    };
     let parts = vec![
         part("gateway", gateway),
         part("ledger", state.ledger),
@@ -81,7 +89,11 @@ pub async fn readyz(
 }
 
 fn part(name: &str, state: Result<(), String>) -> wire::PartState {
-    wire::PartState { part: name.into(), ready: state.is_ok(), detail: state.err() }
+    wire::PartState {
+        part: name.into(),
+        ready: state.is_ok(),
+        detail: state.err().filter(|why| !why.is_empty()),
+    }
 }
 
 /// Metrics for Prometheus
@@ -93,10 +105,12 @@ fn part(name: &str, state: Result<(), String>) -> wire::PartState {
         PlainProblems,
     )
 )]
-pub async fn metrics(State(app): State<App>, _: NoQuery) -> Response {
+pub async fn metrics(State(app): State<App>, asks: Asks, _: NoQuery) -> Result<Response, Problem> {
+    asks.may_here(&Want::All(Action::Observe, String::new()))?;
     let mut page = app.metrics.render();
     by_name(&mut page, &*app.exported.now(&app.engine).await);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((kind, page).into_response())
 }
 
 /// Resource names hold no character that would need escaping in a label.

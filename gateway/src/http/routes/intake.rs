@@ -104,6 +104,7 @@ impl<'a> Bodies<'a> {
                     lock: head.lock,
                     idempotency_key: head.idempotency_key.clone(),
                     request_id: head.request_id.clone(),
+                    permit: head.permit.clone(),
                 };
                 if self.kept.is_none() {
                     self.kept = Some(self.app.room.kept_bodies.of(None).take(self.inline)?);

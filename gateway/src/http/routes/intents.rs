@@ -5,12 +5,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use fence_core::ports::IntentFilter;
 use fence_core::{ErrorCode, OperationId, wire};
+use fencegate_access::Action;
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::resources::check_reason;
 use super::views;
 use crate::config::is_upstream_name;
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::{Asker, InIntent, NoQuery, Query, StrictJson, limit, narrowed_to};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -46,9 +48,11 @@ pub struct Filter {
     responses((status = 200, description = "A page.", body = wire::IntentList), ListProblems)
 )]
 pub async fn list(
+    asks: Asks,
     Query(query): Query<Filter>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::IntentList>, Problem> {
+    asks.may(Want::All(Action::Observe, String::new()))?;
     let limit = limit(query.limit)?;
     if query.upstream.as_deref().is_some_and(|name| !is_upstream_name(name)) {
         return Err(Problem::new(ErrorCode::QueryMalformed, "upstream is no name of an upstream"));
@@ -105,14 +109,16 @@ fn after(cursor: &str) -> Result<(Timestamp, OperationId), Problem> {
 )]
 pub async fn resolve(
     State(app): State<App>,
+    asks: Asks,
     InIntent(id): InIntent,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<StatusCode, Problem> {
+    asks.may(Want::All(Action::Resolve, String::new()))?;
     check_reason(&request.reason)?;
     let request_id = request_id.as_str().to_owned();
-    app.engine.resolve_intent(id, request.reason, request_id).await?;
+    app.engine.resolve_intent(id, request.reason, request_id, asks.permit()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,13 +137,18 @@ pub async fn resolve(
 )]
 pub async fn resolve_doubts(
     State(app): State<App>,
+    asks: Asks,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::ResolveDoubtsRequest>,
 ) -> Result<Json<wire::DoubtsResolved>, Problem> {
+    asks.may(Want::All(Action::Resolve, String::new()))?;
     check_reason(&request.reason)?;
     let request_id = request_id.as_str().to_owned();
-    let resolved = app.engine.resolve_doubts(request.upstream, request.reason, request_id).await?;
+    let resolved = app
+        .engine
+        .resolve_doubts(request.upstream, request.reason, request_id, asks.permit())
+        .await?;
     Ok(Json(wire::DoubtsResolved { resolved }))
 }
 

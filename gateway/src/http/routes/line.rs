@@ -3,8 +3,10 @@
 use axum::Json;
 use fence_core::ports::{InLine, LinePage};
 use fence_core::wire;
+use fencegate_access::Action;
 use serde::Deserialize;
 
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::{Asker, InResource, Query, before, cursor_before, limit};
 use crate::http::problem::Problem;
 use crate::http::spec::ResourceProblems;
@@ -33,10 +35,12 @@ pub struct Part {
     responses((status = 200, description = "A page.", body = wire::WaiterList), ResourceProblems)
 )]
 pub async fn waiters(
+    asks: Asks,
     InResource(name): InResource,
     Query(part): Query<Part>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::WaiterList>, Problem> {
+    asks.may(Want::On(Action::Read, name.clone()))?;
     let limit = limit(part.limit)?;
     let page = LinePage { after: before(part.cursor.as_deref())?, limit: limit + 1 };
     let found = engine.waiters(name.clone(), page).await;

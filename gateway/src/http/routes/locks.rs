@@ -7,12 +7,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use fence_core::ports::WRITERS_MAX;
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
-use fence_core::{ErrorCode, LockId, ResourceName, Token};
+use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl, WriterName};
+use fencegate_access::{Action, LockTerms};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
 use super::views;
+use crate::engine::access::{Asks, Permit, Want};
 use crate::engine::error::EngineError;
 use crate::engine::{Acquire, Acquired, Engine, Released, Renewed, Transfer};
 use crate::http::extract::{
@@ -59,6 +62,7 @@ const RENEW_TOGETHER: usize = 64;
 )]
 pub async fn acquire(
     State(app): State<App>,
+    asks: Asks,
     named: Named,
     Counted(peer): Counted,
     _: NoQuery,
@@ -76,6 +80,20 @@ pub async fn acquire(
     }
     let (id, proposed) = (request.id, request.id.is_some());
     named.note(&resources, &owner);
+    let terms = LockTerms {
+        ttl: request
+            .ttl
+            .map_or(Some(Ttl::DEFAULT), Some)
+            .filter(|ttl| !ttl.is_infinite())
+            .map(length),
+        max_hold: request.max_hold.map(|hold| Duration::from_millis(hold.as_ms().unsigned_abs())),
+        wait: (!wait.is_zero()).then_some(wait),
+    };
+    for resource in &resources {
+        asks.may(Want::Lock(resource.clone(), terms))?;
+    }
+    let writers = writers(request.writers, &asks, &resources)?;
+    let permit = asks.permit();
     let acquire = Acquire {
         resources,
         owner,
@@ -85,6 +103,8 @@ pub async fn acquire(
         only_if_exists: request.only_if_exists,
         id,
         wait,
+        writers,
+        permit: permit.clone(),
     };
     let waits = match wait.is_zero() {
         true => None,
@@ -103,7 +123,7 @@ pub async fn acquire(
             acquired
         }
         Err(error) => {
-            let problem = Box::pin(refused(&app, error, id)).await;
+            let problem = Box::pin(refused(&app, error, id, &permit)).await;
             return Err(match &only {
                 Some(resource) => problem.about(resource),
                 None => problem,
@@ -124,9 +144,49 @@ fn place(app: &App, peer: Option<Peer>, acquire: &Acquire) -> Result<Place, Prob
     })
 }
 
+/// How long a lock lasts without renewal.
+fn length(ttl: Ttl) -> Duration {
+    Duration::from_millis(ttl.as_ms().unsigned_abs())
+}
+
+/// Who else may write under the token of a lock. Naming them is a right of its own.
+fn writers(
+    named: Vec<WriterName>,
+    asks: &Asks,
+    resources: &[ResourceName],
+) -> Result<Vec<WriterName>, Problem> {
+    let malformed = |why: String| Err(Problem::new(ErrorCode::BodyMalformed, why));
+    if named.is_empty() {
+        return Ok(named);
+    }
+    if named.len() > WRITERS_MAX {
+        return malformed(format!("writers has at most {WRITERS_MAX} entries"));
+    }
+    if !asks.is_ruled() {
+        return malformed("writers need rules of access: without them everybody may write".into());
+    }
+    for resource in resources {
+        asks.may(Want::On(Action::Delegate, resource.clone()))?;
+    }
+    Ok(named)
+}
+
+/// Asks for what is done to a lock that is known by its id alone: for its resources, which are read for that. To others
+/// than its principal the lock is not known.
+async fn of_lock(app: &App, asks: &Asks, id: LockId) -> Result<Permit, EngineError> {
+    asks.may(Want::Somewhere(Action::Lock))?;
+    if asks.is_ruled() && !asks.could(&Want::All(Action::Lock, String::new())) {
+        let record = app.engine.lock(id, &asks.permit()).await?;
+        for resource in record.grant.resources {
+            asks.may(Want::On(Action::Lock, resource))?;
+        }
+    }
+    Ok(asks.permit())
+}
+
 /// What a call about a lock is answered that was refused.
-async fn refused(app: &App, error: EngineError, id: Option<LockId>) -> Problem {
-    let reason = app.engine.beside_lock(&error, id).await;
+async fn refused(app: &App, error: EngineError, id: Option<LockId>, permit: &Permit) -> Problem {
+    let reason = app.engine.beside_lock(&error, id, permit).await;
     Problem::from(error).because(reason)
 }
 
@@ -209,6 +269,7 @@ fn resources(
 )]
 pub async fn transfer(
     State(app): State<App>,
+    asks: Asks,
     InLock(from): InLock,
     named: Named,
     _: NoQuery,
@@ -217,13 +278,29 @@ pub async fn transfer(
     let owner = owner(request.owner)?;
     let proposed = request.id.is_some();
     named.note(&[], &owner);
-    let transfer = Transfer { from, owner, to: request.id };
+    asks.may(Want::Somewhere(Action::Lock))?;
+    if asks.is_ruled() {
+        let record = app.engine.lock(from, &asks.permit()).await?;
+        let is_given = request.principal.as_ref().is_some_and(|to| Some(to) != asks.principal());
+        for resource in record.grant.resources {
+            asks.may(Want::On(Action::Lock, resource.clone()))?;
+            if is_given {
+                asks.may(Want::On(Action::Delegate, resource))?;
+            }
+        }
+    } else if request.principal.is_some() {
+        let why = "a principal needs rules of access: without them there are none";
+        return Err(Problem::new(ErrorCode::BodyMalformed, why));
+    }
+    let permit = asks.permit();
+    let (to, principal) = (request.id, request.principal);
+    let transfer = Transfer { from, owner, to, principal, permit: permit.clone() };
     match app.engine.transfer(transfer).await {
         Ok(acquired) => {
             named.note(&acquired.grant.resources, &acquired.grant.owner);
             Ok(granted(&app, acquired, proposed))
         }
-        Err(error) => Err(refused(&app, error, Some(from)).await),
+        Err(error) => Err(refused(&app, error, Some(from), &permit).await),
     }
 }
 
@@ -236,9 +313,11 @@ pub async fn transfer(
     responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
 )]
 pub async fn list(
+    asks: Asks,
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
+    asks.may(Want::All(Action::List, query.prefix.clone()))?;
     resource_list(&engine, &query, true).await.map(Json)
 }
 
@@ -265,17 +344,19 @@ pub(super) async fn resource_list(
 )]
 pub async fn renew(
     State(app): State<App>,
+    asks: Asks,
     InLock(id): InLock,
     named: Named,
     _: NoQuery,
     OptionalJson(request): OptionalJson<wire::RenewRequest>,
 ) -> Result<Json<wire::Lock>, Problem> {
-    match app.engine.renew(id, request.ttl).await {
+    let permit = of_lock(&app, &asks, id).await?;
+    match app.engine.renew(id, request.ttl, permit.clone()).await {
         Ok(done) => {
             named.note(&done.grant.resources, &done.grant.owner);
             Ok(Json(renewed(done)))
         }
-        Err(error) => Err(refused(&app, error, Some(id)).await),
+        Err(error) => Err(refused(&app, error, Some(id), &permit).await),
     }
 }
 
@@ -296,14 +377,22 @@ fn renewed(renewed: Renewed) -> wire::Lock {
 )]
 pub async fn renew_many(
     State(app): State<App>,
+    asks: Asks,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::RenewManyRequest>,
 ) -> Result<Json<wire::RenewManyAnswer>, Problem> {
     distinct(&request.ids)?;
+    asks.may(Want::Somewhere(Action::Lock))?;
     let renewals: Vec<(LockId, Result<Renewed, EngineError>)> = stream::iter(request.ids)
         .map(|id| {
-            let engine = &app.engine;
-            async move { (id, engine.renew(id, request.ttl).await) }
+            let (app, asks) = (&app, asks.alike());
+            async move {
+                let renewed = match of_lock(app, &asks, id).await {
+                    Ok(permit) => app.engine.renew(id, request.ttl, permit).await,
+                    Err(error) => Err(error),
+                };
+                (id, renewed)
+            }
         })
         .buffered(RENEW_TOGETHER)
         .collect()
@@ -360,11 +449,14 @@ fn outcome(id: LockId, renewal: Result<Renewed, EngineError>) -> wire::RenewOutc
 )]
 pub async fn release(
     State(app): State<App>,
+    asks: Asks,
     InLock(id): InLock,
     named: Named,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    Ok(match app.engine.release(id).await? {
+    // Whoever has a lock may always give it back.
+    asks.may(Want::Somewhere(Action::Lock))?;
+    Ok(match app.engine.release(id, asks.permit()).await? {
         Released::Ended(resources) => {
             named.note(&resources, "");
             StatusCode::NO_CONTENT.into_response()

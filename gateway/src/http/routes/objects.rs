@@ -7,9 +7,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::Object;
 use fence_core::{ErrorCode, wire};
+use fencegate_access::Action;
 use serde::Deserialize;
 
 use super::views;
+use crate::engine::access::{Asks, Want};
 use crate::engine::{Content, Fetched, Standings, Wanted};
 use crate::http::extract::{
     Asker, InObject, InResource, List, Query, ReadAnswer, ReadConditions, Selection, cursor_after,
@@ -52,6 +54,7 @@ use crate::http::state::App;
 )]
 pub async fn get(
     State(app): State<App>,
+    asks: Asks,
     target: InObject,
     Query(query): Query<AtVersion>,
     method: Method,
@@ -59,6 +62,7 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     let conditions = ReadConditions::parse(&headers)?;
     let InObject { resource, key } = target;
+    asks.may(Want::On(Action::Read, resource.clone()))?;
     let mut answer = Answer::NotModified;
     let wanted = |object: &Object| {
         answer = Answer::to(&conditions, &method, &headers, object);
@@ -113,12 +117,13 @@ impl AtVersion {
 )]
 pub async fn head(
     state: State<App>,
+    asks: Asks,
     target: InObject,
     query: Query<AtVersion>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    get(state, target, query, method, headers).await
+    get(state, asks, target, query, method, headers).await
 }
 
 /// What becomes of a read, once it is known what the object is like.
@@ -235,10 +240,12 @@ fn facts(object: &Object, resource_version: i64) -> HeaderMap {
     responses((status = 200, description = "A page.", body = wire::ObjectList), ResourceProblems)
 )]
 pub async fn list(
+    asks: Asks,
     InResource(resource): InResource,
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ObjectList>, Problem> {
+    asks.may(Want::On(Action::List, resource.clone()))?;
     let page = query.page()?;
     let mut objects = engine
         .objects(resource.clone(), page.clone())

@@ -1,10 +1,12 @@
 //! What became of a write, by its id or by its idempotency key.
 
 use axum::Json;
-use fence_core::{ErrorCode, wire};
+use fence_core::ports::OperationRecord;
+use fence_core::{ErrorCode, ResourceName, wire};
 use serde::Deserialize;
 
 use super::views;
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::{Asker, InOperation, InResource, NoQuery, Query, is_idempotency_key};
 use crate::http::problem::Problem;
 use crate::http::spec::{OperationProblems, OperationsProblems};
@@ -26,11 +28,16 @@ use crate::http::spec::{OperationProblems, OperationsProblems};
     )
 )]
 pub async fn get(
+    asks: Asks,
     InOperation(id): InOperation,
     _: NoQuery,
     Asker(engine): Asker,
 ) -> Result<Json<wire::Operation>, Problem> {
-    match engine.operation(id).await? {
+    asks.may(Want::Nothing)?;
+    // Of what the caller may neither read nor write nothing is told, not even that it is there.
+    let found = engine.operation(id).await?;
+    match found.filter(|record| resources(record).all(|name| asks.may(Want::Outcome(name)).is_ok()))
+    {
         Some(record) => Ok(Json(views::operation(id, record))),
         None => Err(Problem::new(
             ErrorCode::OperationNotFound,
@@ -64,10 +71,12 @@ pub struct ByKey {
     )
 )]
 pub async fn find(
+    asks: Asks,
     InResource(resource): InResource,
     Query(query): Query<ByKey>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::OperationList>, Problem> {
+    asks.may(Want::Outcome(resource.clone()))?;
     if !is_idempotency_key(&query.idempotency_key) {
         let why = "idempotency_key has 1 to 255 visible ASCII characters";
         return Err(Problem::new(ErrorCode::QueryMalformed, why));
@@ -75,4 +84,15 @@ pub async fn find(
     let found = engine.operation_by_key(resource, query.idempotency_key).await?;
     let items = found.into_iter().map(views::applied).collect();
     Ok(Json(wire::OperationList { items }))
+}
+
+/// What an operation was to.
+fn resources(record: &OperationRecord) -> impl Iterator<Item = ResourceName> {
+    let names: Vec<ResourceName> = match record {
+        OperationRecord::Applied(applied) => vec![applied.resource.clone()],
+        OperationRecord::Committed(rows) => rows.iter().map(|row| row.resource.clone()).collect(),
+        OperationRecord::Forwarded(record) => vec![record.resource.clone()],
+        OperationRecord::Buried => Vec::new(),
+    };
+    names.into_iter()
 }

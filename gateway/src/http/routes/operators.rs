@@ -4,9 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use fence_core::ports::Mark;
 use fence_core::{ResourceName, wire};
+use fencegate_access::Action;
 
 use super::resources::check_reason;
 use super::views;
+use crate::engine::access::Asks;
 use crate::http::extract::{InResource, NoQuery, StrictJson};
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -28,12 +30,13 @@ use crate::http::state::App;
 )]
 pub async fn freeze(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
-    mark(&app, name, Mark::Freeze, request, &request_id).await
+    mark(&app, &asks, name, Mark::Freeze, request, &request_id).await
 }
 
 /// Unfreeze a resource
@@ -51,12 +54,13 @@ pub async fn freeze(
 )]
 pub async fn unfreeze(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
-    mark(&app, name, Mark::Unfreeze, request, &request_id).await
+    mark(&app, &asks, name, Mark::Unfreeze, request, &request_id).await
 }
 
 /// Protect a resource
@@ -75,12 +79,13 @@ pub async fn unfreeze(
 )]
 pub async fn protect(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
-    mark(&app, name, Mark::Protect, request, &request_id).await
+    mark(&app, &asks, name, Mark::Protect, request, &request_id).await
 }
 
 /// Lift the protection of a resource
@@ -98,23 +103,30 @@ pub async fn protect(
 )]
 pub async fn unprotect(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
-    mark(&app, name, Mark::Unprotect, request, &request_id).await
+    mark(&app, &asks, name, Mark::Unprotect, request, &request_id).await
 }
 
 async fn mark(
     app: &App,
+    asks: &Asks,
     name: ResourceName,
     mark: Mark,
     request: wire::MarkRequest,
     request_id: &RequestId,
 ) -> Result<Json<wire::Resource>, Problem> {
+    let action = match mark {
+        Mark::Freeze | Mark::Unfreeze => Action::Freeze,
+        Mark::Protect | Mark::Unprotect => Action::Protect,
+    };
+    let permit = asks.may_on(action, &name)?;
     check_reason(&request.reason)?;
     let id = request_id.as_str().to_owned();
-    let view = app.engine.mark(name.clone(), mark, request.reason, id).await;
+    let view = app.engine.mark(name.clone(), mark, request.reason, id, permit).await;
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
 }

@@ -7,9 +7,11 @@ use axum::extract::State;
 use fence_core::ports::ResourceView;
 use fence_core::wire::{self, REASON_BYTES_MAX};
 use fence_core::{ErrorCode, ResourceName, Ttl};
+use fencegate_access::Action;
 use serde::Deserialize;
 
 use super::{locks, views};
+use crate::engine::access::{Asks, Want};
 use crate::engine::error::EngineError;
 use crate::http::extract::{Asker, InResource, List, NoQuery, Query, StrictJson, wait};
 use crate::http::middleware::RequestId;
@@ -26,9 +28,11 @@ use crate::http::state::App;
     responses((status = 200, description = "A page.", body = wire::ResourceList), ListProblems)
 )]
 pub async fn list(
+    asks: Asks,
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
+    asks.may(Want::All(Action::List, query.prefix.clone()))?;
     locks::resource_list(&engine, &query, false).await.map(Json)
 }
 
@@ -57,10 +61,12 @@ pub struct Look {
 )]
 pub async fn get(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Json<wire::Resource>, Problem> {
+    asks.may(Want::On(Action::Read, name.clone()))?;
     let view = match look.wait.filter(|wait| !wait.is_zero()) {
         Some(wait) => {
             let _waits = app.room.long_calls.begin(peer)?;
@@ -115,15 +121,17 @@ async fn changed(
 )]
 pub async fn break_lock(
     State(app): State<App>,
+    asks: Asks,
     InResource(name): InResource,
     request_id: RequestId,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::BreakRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
+    let permit = asks.may_on(Action::Break, &name)?;
     let after = request.after.unwrap_or(Duration::ZERO);
     check(after, &request.reason)?;
     let request_id = request_id.as_str().to_owned();
-    let view = app.engine.break_lock(name.clone(), after, request.reason, request_id).await;
+    let view = app.engine.break_lock(name.clone(), after, request.reason, request_id, permit).await;
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
 }
 

@@ -3,8 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use fence_core::wire;
+use fencegate_access::Action;
 
+use crate::engine::access::{Asks, Want};
 use crate::http::extract::NoQuery;
+use crate::http::problem::Problem;
 use crate::http::spec::PlainProblems;
 use crate::http::state::App;
 
@@ -42,11 +45,17 @@ impl Default for Ground {
         PlainProblems,
     )
 )]
-pub async fn status(State(app): State<App>, _: NoQuery) -> Json<wire::Status> {
+pub async fn status(
+    State(app): State<App>,
+    asks: Asks,
+    _: NoQuery,
+) -> Result<Json<wire::Status>, Problem> {
+    asks.may_here(&Want::Nothing)?;
+    let observes = asks.could(&Want::All(Action::Observe, String::new()));
     let about = app.engine.about().await;
     let ms = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let count = |number: usize| number as u64;
-    Json(wire::Status {
+    Ok(Json(wire::Status {
         version: VERSION.to_owned(),
         api: wire::API_VERSION,
         gateway: about.gateway,
@@ -67,6 +76,6 @@ pub async fn status(State(app): State<App>, _: NoQuery) -> Json<wire::Status> {
             event_readers: count(about.event_readers),
             forwards: count(about.forwards),
         },
-        settings: app.ground.settings.clone(),
-    })
+        settings: app.ground.settings.clone().filter(|_| observes),
+    }))
 }

@@ -5,8 +5,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
+use fencegate_access::Action;
 
+use crate::config::Credentials;
 use crate::engine::Forward;
+use crate::engine::access::{Asks, Want};
+use crate::engine::error::EngineError;
 use crate::http::Ends;
 use crate::http::extract::{FenceHeaders, fence_token};
 use crate::http::middleware::RequestId;
@@ -74,6 +78,8 @@ documented! {
 /// Passes a request on, fenced or not.
 pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
+    let asks = parts.extensions.get::<Asks>().cloned();
+    let asks = asks.ok_or_else(|| EngineError::Defect("a route without a caller".into()))?;
     if [Method::TRACE, Method::CONNECT].contains(&parts.method) {
         let why = "CONNECT and TRACE are not forwarded";
         let mut refused = Problem::new(ErrorCode::MethodNotAllowed, why).into_response();
@@ -84,15 +90,19 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;
     let fenced = match is_fenced(&parts.method) {
-        true => Some(requested(&app, &upstream, path, &parts)?),
-        false => None,
+        true => Some(requested(&app, &asks, &upstream, path, &parts)?),
+        false => {
+            asks.may(Want::ForwardRead(upstream.name.clone(), path.to_owned()))?;
+            None
+        }
     };
     let target = upstream.target(path, parts.uri.query());
     let target = target.ok_or_else(|| path_invalid("it would not arrive as it was sent"))?;
     let ends = parts.extensions.get::<Ends>();
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
-    let authorization = upstream.authorization;
+    // What was shown to this gateway is nothing to an upstream.
+    let authorization = if asks.is_ruled() { Credentials::Strip } else { upstream.authorization };
     let headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
     let max = upstream.body_bytes_max;
     let purse = app.room.bodies.of(ends.and_then(|ends| ends.counted));
@@ -132,11 +142,13 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 /// What the ledger has to admit.
 fn requested(
     app: &App,
+    asks: &Asks,
     upstream: &Upstream,
     path: &str,
     parts: &Parts,
 ) -> Result<Forward, Problem> {
     let resource = upstream.resource(path).map_err(|why| path_invalid(&why))?;
+    let permit = asks.may_on(Action::Write, &resource)?;
     let token = fence_token(&parts.headers, app.requires_lock_id())?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
     Ok(Forward {
@@ -151,5 +163,6 @@ fn requested(
         method: parts.method.to_string(),
         path: path.to_owned(),
         request_id: headers.request_id,
+        permit,
     })
 }

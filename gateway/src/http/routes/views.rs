@@ -19,6 +19,8 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         resources: grant.resources,
         token: grant.token,
         owner: grant.owner,
+        principal: grant.principal.map(String::from),
+        writers: grant.writers.into_iter().map(String::from).collect(),
         state: grant.state.into(),
         metadata: grant.metadata,
         ttl_ms: (!grant.ttl.is_infinite()).then(|| grant.ttl.as_ms()),

@@ -11,12 +11,14 @@ use axum::response::{IntoResponse, Response};
 use fence_core::LockEnd;
 use fence_core::ports::LockRecord;
 use fence_core::wire;
+use fencegate_access::Action;
 use futures::{Stream, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::views;
+use crate::engine::access::{Asks, Want};
 use crate::engine::error::EngineError;
 use crate::engine::{Engine, Watcher};
 use crate::http::extract::{InLock, NoQuery, Query, wait};
@@ -54,13 +56,16 @@ pub struct Look {
 )]
 pub async fn get(
     State(app): State<App>,
+    asks: Asks,
     InLock(id): InLock,
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Json<serde_json::Value>, Problem> {
+    asks.may(Want::Somewhere(Action::Lock))?;
+    let permit = asks.permit();
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
         let _waits = app.room.long_calls.begin(peer)?;
-        let mut watcher = app.engine.watch(id).await?;
+        let mut watcher = app.engine.watch(id, &permit).await?;
         let since = look.since.map_or_else(|| word(watcher.record()), |word| word.as_str());
         let changed = async {
             while word(watcher.record()) == since {
@@ -80,7 +85,7 @@ pub async fn get(
         }
     }
     // Read anew: what was seen last has grown old while it did not change.
-    let record = app.engine.lock(id).await?;
+    let record = app.engine.lock(id, &permit).await?;
     Ok(own(&app, record).await)
 }
 
@@ -128,6 +133,7 @@ fn word(record: &LockRecord) -> &'static str {
 )]
 pub async fn events(
     State(app): State<App>,
+    asks: Asks,
     InLock(id): InLock,
     _: NoQuery,
     Counted(peer): Counted,
@@ -135,10 +141,12 @@ pub async fn events(
     if app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
+    asks.may(Want::Somewhere(Action::Lock))?;
+    let permit = asks.permit();
     let waits = app.room.long_calls.begin(peer)?;
-    let watcher = app.engine.watch(id).await?;
+    let watcher = app.engine.watch(id, &permit).await?;
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = Sse::new(told(app.engine.clone(), (watcher, waits), app.draining.clone()));
+    let events = Sse::new(told((app.engine.clone(), asks), (watcher, waits), app.draining.clone()));
     let events = events.keep_alive(alive);
     let mut response = events.into_response();
     let headers = response.headers_mut();
@@ -149,12 +157,12 @@ pub async fn events(
 
 /// The events of a lock, until it ends or the gateway drains.
 fn told(
-    engine: Engine,
+    (engine, asks): (Engine, Asks),
     (watcher, waits): (Watcher, LongCall),
     draining: CancellationToken,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
-    let begin = (engine, Some((watcher, waits)), Told::default(), draining);
-    stream::unfold(begin, |(engine, watcher, mut told, draining)| async move {
+    let begin = ((engine, asks), Some((watcher, waits)), Told::default(), draining);
+    stream::unfold(begin, |((engine, asks), watcher, mut told, draining)| async move {
         let (mut watcher, waits) = watcher?;
         loop {
             if let Some(news) = told.news(watcher.record()) {
@@ -167,12 +175,14 @@ fn told(
                 let goes_on = !matches!(news, News::Lost | News::Released);
                 return Some((
                     Ok(event),
-                    (engine, goes_on.then_some((watcher, waits)), told, draining),
+                    ((engine, asks), goes_on.then_some((watcher, waits)), told, draining),
                 ));
             }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return None,
+                // Under other rules it begins anew, if it may.
+                () = asks.moved() => return None,
                 changed = watcher.changed() => { changed?; }
             }
         }

@@ -8,8 +8,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use fence_core::ports::Applied;
 use fence_core::{EntityTag, ResourceName, Token, wire};
+use fencegate_access::Action;
 
 use super::intake::{refused, upload};
+use crate::engine::access::{Asks, Permit};
 use crate::engine::{PutBody, UploadHead, Write, WriteEffect, WriteOutcome};
 use crate::http::extract::{
     Digests, Fenced, Gathered, InObject, InResource, Incoming, NoQuery, Payload, WriteHeaders,
@@ -58,6 +60,7 @@ const IGNORED_MAX: u64 = 64 << 10;
 )]
 pub async fn put(
     State(app): State<App>,
+    asks: Asks,
     InObject { resource, key }: InObject,
     Fenced(token): Fenced,
     headers: WriteHeaders,
@@ -65,6 +68,7 @@ pub async fn put(
     _: NoQuery,
     request: Request,
 ) -> Result<Response, Problem> {
+    let permit = asks.may_on(Action::Write, &resource)?;
     let head = UploadHead {
         resource: resource.clone(),
         key: key.clone(),
@@ -72,11 +76,12 @@ pub async fn put(
         lock: headers.lock,
         idempotency_key: headers.idempotency_key.clone(),
         request_id: headers.request_id.clone(),
+        permit: permit.clone(),
     };
     let intake = Intake::new(&app, head, request.headers(), Counted::by(request.extensions()))?;
     let body = intake.read(request.into_body()).await?;
     let effect = WriteEffect::Put { key, content_type, body };
-    let outcome = write(&app, resource, token, headers, effect).await?;
+    let outcome = write(&app, resource, token, headers, effect, permit).await?;
     let applied = &outcome.applied;
     let status = if applied.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut headers = facts(&app, &outcome);
@@ -209,12 +214,15 @@ fn written(applied: Applied) -> wire::Written {
 )]
 pub async fn delete(
     State(app): State<App>,
+    asks: Asks,
     InObject { resource, key }: InObject,
     Fenced(token): Fenced,
     headers: WriteHeaders,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    let outcome = write(&app, resource, token, headers, WriteEffect::Delete { key }).await?;
+    let permit = asks.may_on(Action::Write, &resource)?;
+    let effect = WriteEffect::Delete { key };
+    let outcome = write(&app, resource, token, headers, effect, permit).await?;
     Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())
 }
 
@@ -237,6 +245,7 @@ pub async fn delete(
 )]
 pub async fn delete_all(
     State(app): State<App>,
+    asks: Asks,
     InResource(resource): InResource,
     Fenced(token): Fenced,
     headers: WriteHeaders,
@@ -247,7 +256,9 @@ pub async fn delete_all(
             "If-Match and If-None-Match are about one object; use X-If-Resource-Version",
         ));
     }
-    let outcome = write(&app, resource, token, headers, WriteEffect::DeleteAll).await?;
+    let permit = asks.may_on(Action::Clear, &resource)?;
+    let effect = WriteEffect::DeleteAll;
+    let outcome = write(&app, resource, token, headers, effect, permit).await?;
     Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())
 }
 
@@ -257,6 +268,7 @@ async fn write(
     token: Token,
     headers: WriteHeaders,
     effect: WriteEffect,
+    permit: Permit,
 ) -> Result<WriteOutcome, Problem> {
     let key = match &effect {
         WriteEffect::Put { key, .. } | WriteEffect::Delete { key } => Some(key.clone()),
@@ -273,6 +285,7 @@ async fn write(
         resource_version: headers.resource_version,
         effect,
         request_id: headers.request_id,
+        permit,
     };
     let failure = match app.engine.write(request).await {
         Ok(outcome) => {

@@ -3,9 +3,12 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::http::identify::Shown;
 use crate::http::peers::Peer;
+use fencegate_access::Identity;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -31,27 +34,31 @@ pub trait Opening: Send + 'static {
     /// What requests come on.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Begins it, within this time, in the turn of its peer if that is counted. `None` if that came to nothing.
+    /// Begins it, within this time, in the turn of its peer if that is counted, and tells what it shows of who is there.
+    /// `None` if that came to nothing.
     fn open(
         self,
         counted: Option<Peer>,
         limit: Duration,
-    ) -> impl Future<Output = Option<Self::Stream>> + Send;
+    ) -> impl Future<Output = Option<(Self::Stream, Shown)>> + Send;
 }
 
 impl Opening for TcpStream {
     type Stream = Self;
 
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
-        Some(self)
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
+        Some((self, Shown::default()))
     }
 }
 
 impl Opening for UnixStream {
     type Stream = Self;
 
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
-        Some(self)
+    /// The kernel tells whose process is at the other end.
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
+        let peer = self.peer_cred().ok();
+        let identity = peer.map(|peer| Identity::Unix { uid: peer.uid(), gid: peer.gid() });
+        Some((self, Shown(identity.map(Arc::new))))
     }
 }
 

@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::budget::Budget;
+use super::identify::Shown;
 use super::peers::{Held, Peer, Proxies, Shares};
 use super::receipt::Receipt;
 use super::state::Limits;
@@ -135,9 +136,9 @@ pub async fn serve<L: Listen>(
                 // It has no request yet.
                 () = soft.cancelled() => None,
             };
-            let Some(stream) = opened else { return };
+            let Some((stream, shown)) = opened else { return };
             tokio::select! {
-                () = Connection::new(stream, ends, door).run(soft) => {}
+                () = Connection { stream, ends, shown, door }.run(soft) => {}
                 () = hard.cancelled() => {}
             }
         });
@@ -191,16 +192,13 @@ async fn next<L: Listen>(
 struct Connection<S> {
     stream: S,
     ends: Ends,
+    shown: Shown,
     door: Arc<Door>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
-    fn new(stream: S, ends: Ends, door: Arc<Door>) -> Self {
-        Self { stream, ends, door }
-    }
-
     async fn run(self, soft: CancellationToken) {
-        let Self { stream, ends, door } = self;
+        let Self { stream, ends, shown, door } = self;
         let (shared, limits) = (Arc::<Shared>::default(), door.limits);
         let heads = Heads::new(door.heads.clone(), ends.counted);
         let service = hyper::service::service_fn({
@@ -209,6 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
                 let (framing, in_flight) = shared.begin();
                 request.extensions_mut().insert(framing);
                 request.extensions_mut().insert(ends);
+                request.extensions_mut().insert(shown.clone());
                 let response = door.app.clone().oneshot(request.map(Body::new));
                 let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
                 async move {

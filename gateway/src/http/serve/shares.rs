@@ -11,8 +11,8 @@ struct HandedIn(mpsc::UnboundedReceiver<(DuplexStream, Option<SocketAddr>)>);
 impl Opening for DuplexStream {
     type Stream = Self;
 
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Self> {
-        Some(self)
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
+        Some((self, Shown::default()))
     }
 }
 

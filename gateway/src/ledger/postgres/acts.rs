@@ -16,7 +16,7 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
@@ -32,6 +32,7 @@ const FILES: [&str; 21] = [
     include_str!("../../../../schema/postgres/acts/upstreams.sql"),
     include_str!("../../../../schema/postgres/acts/events.sql"),
     include_str!("../../../../schema/postgres/acts/operators.sql"),
+    include_str!("../../../../schema/postgres/acts/access.sql"),
     include_str!("../../../../schema/postgres/acts/records.sql"),
     include_str!("../../../../schema/postgres/acts/epochs.sql"),
     include_str!("../../../../schema/postgres/acts/disasters.sql"),

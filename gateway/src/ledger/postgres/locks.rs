@@ -1,17 +1,19 @@
 //! The acts on locks, as calls of the functions of `schema/postgres/acts`.
 
 use fence_core::ports::{
-    BreakItem, BreakVerdict, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
+    BreakItem, BreakVerdict, By, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind, SealVerdict, TakenOver,
     unknown_max,
 };
-use fence_core::{LockEnd, LockId, LockState, MaxHold, Metadata, ResourceName, Ttl};
+use fence_core::{
+    LockEnd, LockState, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName,
+};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless, unreadable};
-use super::{attempt, wait_ms};
-use crate::ledger::{end, metadata, resource_name, time, token};
+use super::{attempt, sparse, wait_ms};
+use crate::ledger::{end, metadata, resource_name, time, token, writer};
 
 /// What a lock that has ended, or is being broken, comes back as.
 enum Stop {
@@ -53,6 +55,32 @@ fn fence(kind: SealKind) -> Option<(Option<i64>, bool)> {
     }
 }
 
+/// Writers read back.
+pub(super) fn writers(names: Option<Vec<String>>) -> Result<Vec<WriterName>, LedgerError> {
+    names.unwrap_or_default().iter().map(|name| writer(name)).collect()
+}
+
+/// Writers as the functions take them, which have no lists of lists.
+fn writers_text(writers: &[WriterName]) -> Option<String> {
+    let names: Vec<_> = writers.iter().map(WriterName::as_str).collect();
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
+/// On whose behalf each item is, by all names; nothing where no rules are in force.
+pub(super) fn names_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<String>>> {
+    sparse(all.map(By::names).collect())
+}
+
+/// On behalf of which principal each item is.
+pub(super) fn principals_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<&'a str>>> {
+    sparse(all.map(|by| by.principal.as_ref().map(PrincipalName::as_str)).collect())
+}
+
+/// Under which rules each item was allowed.
+pub(super) fn rules_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<i64>>> {
+    sparse(all.map(|by| by.rules).collect())
+}
+
 /// What `acts.seal` returns per item.
 #[derive(FromRow)]
 struct SealRow {
@@ -70,6 +98,7 @@ struct SealRow {
     taken_resources: Option<Vec<String>>,
     taken_held_ms: Option<Vec<i64>>,
     unconfirmed: Option<bool>,
+    writers: Option<Vec<String>>,
     flushed: i64,
 }
 
@@ -80,6 +109,8 @@ impl SealRow {
             resources: item.resources.clone(),
             token: token(self.token.unwrap_or(0))?,
             owner: item.owner.clone(),
+            principal: item.principal.clone(),
+            writers: writers(self.writers.clone())?,
             metadata: noted(self.metadata.as_deref())?,
             state: state(self.remaining_ms),
             ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
@@ -129,6 +160,7 @@ impl SealRow {
             "hold_exceeded" => SealVerdict::HoldExceeded,
             "conflict" => SealVerdict::Conflict,
             "not_found" => SealVerdict::NotFound,
+            "rules_moved" => SealVerdict::RulesMoved,
             "busy" => SealVerdict::Busy,
             other => match stop(other) {
                 Some(Stop::Ended(how)) => SealVerdict::Ended(how),
@@ -164,7 +196,7 @@ pub(super) async fn seal(
         "SELECT * FROM ",
         acts!(),
         ".seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                      $15, $16)"
+                                      $15, $16, $17, $18, $19, $20)"
     ))
     .bind(epoch)
     .bind(session.seen)
@@ -182,6 +214,12 @@ pub(super) async fn seal(
     .bind(items.iter().map(|item| fence(item.kind).map(|(_, force)| force)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| fence(item.kind).and_then(|it| it.0)).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.waits).collect::<Vec<_>>())
+    .bind(names_of(items.iter().map(|item| &item.by)))
+    .bind(sparse(
+        items.iter().map(|item| item.principal.as_ref().map(PrincipalName::as_str)).collect(),
+    ))
+    .bind(sparse(items.iter().map(|item| writers_text(&item.writers)).collect()))
+    .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -205,18 +243,21 @@ struct RenewRow {
     lapsed_ms: Option<i64>,
     hold_until_us: Option<i64>,
     metadata: Option<String>,
+    writers: Option<Vec<String>>,
     flushed: i64,
 }
 
 impl RenewRow {
-    fn verdict(self, id: LockId) -> Result<RenewVerdict, LedgerError> {
+    fn verdict(self, item: &RenewItem) -> Result<RenewVerdict, LedgerError> {
         Ok(match self.verdict.as_str() {
             "renewed" => RenewVerdict::Renewed {
                 grant: Grant {
-                    lock: id,
+                    lock: item.lock,
                     resources: names(self.resources)?,
                     token: token(self.token.unwrap_or(0))?,
                     owner: self.owner.unwrap_or_default(),
+                    principal: item.by.principal.clone(),
+                    writers: writers(self.writers)?,
                     metadata: noted(self.metadata.as_deref())?,
                     state: state(self.remaining_ms),
                     ttl: Ttl::from_ms(self.ttl_ms.unwrap_or(0)),
@@ -231,6 +272,7 @@ impl RenewRow {
             "not_found" => RenewVerdict::NotFound,
             "draining" => RenewVerdict::Draining,
             "hold_exceeded" => RenewVerdict::HoldExceeded,
+            "rules_moved" => RenewVerdict::RulesMoved,
             "busy" => RenewVerdict::Busy,
             other => match stop(other) {
                 Some(Stop::Ended(how)) => RenewVerdict::Ended(how),
@@ -251,18 +293,23 @@ pub(super) async fn renew(
     patience: Patience,
 ) -> Result<Vec<RenewVerdict>, LedgerError> {
     let mut session = sessions.take_for_act().await?;
-    let call =
-        sqlx::query_as::<_, RenewRow>(concat!("SELECT * FROM ", acts!(), ".renew($1, $2, $3, $4)"))
-            .bind(session.seen)
-            .bind(wait_ms(patience))
-            .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
-            .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
-            .fetch_all(&mut session.connection);
+    let call = sqlx::query_as::<_, RenewRow>(concat!(
+        "SELECT * FROM ",
+        acts!(),
+        ".renew($1, $2, $3, $4, $5, $6)"
+    ))
+    .bind(session.seen)
+    .bind(wait_ms(patience))
+    .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
+    .bind(items.iter().map(|item| item.ttl.map(Ttl::as_ms)).collect::<Vec<_>>())
+    .bind(principals_of(items.iter().map(|item| &item.by)))
+    .bind(rules_of(items.iter().map(|item| &item.by)))
+    .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
         return Ok(items.iter().map(|_| RenewVerdict::Busy).collect());
     };
-    let verdicts = rows.into_iter().zip(items).map(|(row, item)| row.verdict(item.lock));
+    let verdicts = rows.into_iter().zip(items).map(|(row, item)| row.verdict(item));
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
@@ -287,13 +334,15 @@ pub(super) async fn release(
     let call = sqlx::query_as::<_, ReleaseRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".release($1, $2, $3, $4, $5)"
+        ".release($1, $2, $3, $4, $5, $6, $7)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
     .bind(items.iter().map(|item| item.lock.0).collect::<Vec<_>>())
     .bind(items.iter().map(since).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.may_bury).collect::<Vec<_>>())
+    .bind(principals_of(items.iter().map(|item| &item.by)))
+    .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -314,6 +363,8 @@ pub(super) async fn release(
             "ended" => ReleaseVerdict::AlreadyEnded,
             "buried" => ReleaseVerdict::Buried,
             "unknown" => ReleaseVerdict::Unknown,
+            "not_found" => ReleaseVerdict::NotFound,
+            "rules_moved" => ReleaseVerdict::RulesMoved,
             "kept" => ReleaseVerdict::Kept,
             "busy" => ReleaseVerdict::Busy,
             other => return Err(unknown_verdict(other)),
@@ -342,7 +393,7 @@ pub(super) async fn break_locks(
     let call = sqlx::query_as::<_, BreakRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".break_locks($1, $2, $3, $4, $5, $6, $7)"
+        ".break_locks($1, $2, $3, $4, $5, $6, $7, $8)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -351,6 +402,7 @@ pub(super) async fn break_locks(
     .bind(items.iter().map(after).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -366,6 +418,7 @@ pub(super) async fn break_locks(
             "breaking" => BreakVerdict::Breaking { due_ms: row.due_ms.unwrap_or(0) },
             "not_held" => BreakVerdict::NotHeld,
             "no_fence" => BreakVerdict::NoFence,
+            "rules_moved" => BreakVerdict::RulesMoved,
             "busy" => BreakVerdict::Busy,
             other => return Err(unknown_verdict(other)),
         })

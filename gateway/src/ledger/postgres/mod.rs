@@ -17,6 +17,7 @@ mod poolers;
 mod queue;
 mod reads;
 mod records;
+mod rulebook;
 mod session;
 mod uploads;
 mod upstreams;
@@ -33,7 +34,7 @@ use fence_core::ports::{
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
     Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, OperationId, ResourceName};
+use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
 
 pub use agreed::Change;
@@ -83,6 +84,11 @@ fn wait_ms(patience: Patience) -> i32 {
         Patience::Skip => 0,
         Patience::Wait(limit) => i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1),
     }
+}
+
+/// A column, or nothing where it has nothing but NULLs.
+fn sparse<T>(column: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
+    column.iter().any(Option::is_some).then_some(column)
 }
 
 /// How often an item may have been sent before, as the functions take it.
@@ -191,8 +197,12 @@ impl Ledger for PgLedger {
         queue::listen(&self.sessions, gateway).await
     }
 
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
-        queue::position(&self.sessions, lock).await
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError> {
+        queue::position(&self.sessions, lock, principal).await
     }
 
     async fn waiters(

@@ -5,6 +5,7 @@ use fence_core::ports::{
 };
 use sqlx::{FromRow, Postgres, QueryBuilder};
 
+use super::locks::rules_of;
 use super::session::{Sessions, harmless, unreadable};
 use super::wait_ms;
 use crate::ledger::rows::AuditRow;
@@ -25,7 +26,7 @@ pub(super) async fn mark(
     let call = sqlx::query_as::<_, MarkRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".mark($1, $2, $3, $4, $5, $6)"
+        ".mark($1, $2, $3, $4, $5, $6, $7)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -33,6 +34,7 @@ pub(super) async fn mark(
     .bind(items.iter().map(|item| item.mark.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -43,6 +45,7 @@ pub(super) async fn mark(
             "changed" => MarkVerdict::Marked { changed: true },
             "unchanged" => MarkVerdict::Marked { changed: false },
             "no_fence" => MarkVerdict::NoFence,
+            "rules_moved" => MarkVerdict::RulesMoved,
             "busy" => MarkVerdict::Busy,
             other => return Err(LedgerError::Defect(format!("the schema answered {other:?}"))),
         })

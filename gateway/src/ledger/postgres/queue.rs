@@ -5,12 +5,12 @@ use fence_core::ports::{
     Call, Holder, InLine, JoinItem, JoinVerdict, LedgerError, LinePage, Listener, Patience,
     Standing,
 };
-use fence_core::{LockId, ResourceName};
+use fence_core::{LockId, PrincipalName, ResourceName};
 use sqlx::FromRow;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use uuid::Uuid;
 
-use super::locks::{flat, unknown_verdict};
+use super::locks::{flat, principals_of, rules_of, unknown_verdict};
 use super::reads::{fetch, fetch_anyway, state};
 use super::session::{Sessions, harmless, pin_path, unreadable};
 use super::wait_ms;
@@ -74,7 +74,7 @@ pub(super) async fn join(
     let call = sqlx::query_as::<_, (String, i64)>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".join($1, $2, $3, $4, $5, $6, $7, $8)"
+        ".join($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -84,6 +84,8 @@ pub(super) async fn join(
     .bind(items.iter().map(|item| item.owner.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.gateway).collect::<Vec<_>>())
     .bind(items.iter().map(waiters_max).collect::<Vec<_>>())
+    .bind(principals_of(items.iter().map(|item| &item.by)))
+    .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.1).await? else {
@@ -96,6 +98,7 @@ pub(super) async fn join(
             "known" => JoinVerdict::Known,
             "conflict" => JoinVerdict::Conflict,
             "full" => JoinVerdict::Full,
+            "rules_moved" => JoinVerdict::RulesMoved,
             "busy" => JoinVerdict::Busy,
             other => match end(other) {
                 Ok(how) => JoinVerdict::Ended(how),
@@ -164,10 +167,14 @@ pub(super) async fn call_next(
 pub(super) async fn position(
     sessions: &Sessions,
     lock: LockId,
+    principal: Option<&PrincipalName>,
 ) -> Result<Option<i64>, LedgerError> {
-    let query =
-        sqlx::query_scalar::<_, Option<i64>>(concat!("SELECT ", acts!(), ".queue_position($1)"));
-    let query = query.bind(lock.0);
+    let query = sqlx::query_scalar::<_, Option<i64>>(concat!(
+        "SELECT ",
+        acts!(),
+        ".queue_position($1, $2)"
+    ));
+    let query = query.bind(lock.0).bind(principal.map(PrincipalName::as_str));
     fetch!(sessions, fetch_one, query)
 }
 

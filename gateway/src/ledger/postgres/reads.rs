@@ -14,9 +14,12 @@ use fence_core::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::locks::writers;
 use super::session::{Sessions, harmless};
 use crate::ledger::rows::ForwardedRow;
-use crate::ledger::{did, digest, end, metadata, object_key, resource_name, span, time, token};
+use crate::ledger::{
+    did, digest, end, metadata, object_key, principal, resource_name, span, time, token,
+};
 
 /// Runs a query that only reads, on a session of its own, for an answer that is taken for the present.
 macro_rules! fetch {
@@ -327,6 +330,8 @@ struct LockRow {
     break_due_us: Option<i64>,
     break_in_ms: Option<i64>,
     frozen: Option<String>,
+    principal: Option<String>,
+    writers: Option<Vec<String>>,
 }
 
 impl LockRow {
@@ -352,6 +357,8 @@ impl LockRow {
                     .collect::<Result<_, _>>()?,
                 token: token(self.token)?,
                 owner: self.owner,
+                principal: self.principal.as_deref().map(principal).transpose()?,
+                writers: writers(self.writers)?,
                 metadata: self.metadata.as_deref().map_or(Ok(Metadata::default()), metadata)?,
                 hold_until: self.hold_until_us.map(time),
                 state,

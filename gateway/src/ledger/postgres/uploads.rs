@@ -70,13 +70,14 @@ impl Uploads for PgLedger {
             sqlx::query_as::<_, BeginRow>(concat!(
                 "SELECT * FROM ",
                 acts!(),
-                ".begin_upload($1, $2, $3, $4, $5)"
+                ".begin_upload($1, $2, $3, $4, $5, $6)"
             ))
             .bind(seen)
             .bind(item.blob.map(|blob| blob.0))
             .bind(item.resource.as_str())
             .bind(item.token.get())
             .bind(&item.key)
+            .bind(item.by.names())
         };
         let row: BeginRow = act!(sessions, fetch_one, query)?;
         Ok(match row.verdict.as_str() {

@@ -11,7 +11,7 @@ use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::locks::{names, unknown_verdict};
+use super::locks::{names, names_of, rules_of, unknown_verdict};
 use super::reads::{fetch, fetch_anyway};
 use super::session::{harmless, unreadable};
 use super::write::{GrantColumns, refusal};
@@ -36,6 +36,7 @@ impl OpenRow {
         match self.verdict.as_str() {
             "admitted" => Ok(IntentVerdict::Admitted),
             "buried" => Ok(IntentVerdict::Buried),
+            "rules_moved" => Ok(IntentVerdict::RulesMoved),
             "busy" => Ok(IntentVerdict::Busy),
             word => refusal(word, self.grant).map(IntentVerdict::Refused),
         }
@@ -98,7 +99,7 @@ impl Intents for PgLedger {
             "SELECT * FROM ",
             acts!(),
             ".open_intents($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                                                  $13, $14, $15)"
+                                                  $13, $14, $15, $16, $17)"
         ))
         .bind(session.seen)
         .bind(wait_ms(patience))
@@ -115,6 +116,8 @@ impl Intents for PgLedger {
         .bind(text(|item| &item.path))
         .bind(items.iter().map(|item| item.gateway).collect::<Vec<_>>())
         .bind(items.iter().map(|item| delay_ms(item.max_effect_delay)).collect::<Vec<_>>())
+        .bind(names_of(items.iter().map(|item| &item.by)))
+        .bind(rules_of(items.iter().map(|item| &item.by)))
         .fetch_all(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let Some(rows) = self.sessions.settle_seen(session, answer, |row| row.flushed).await?
@@ -233,13 +236,14 @@ impl Intents for PgLedger {
         let call = sqlx::query_as::<_, (String, Option<String>)>(concat!(
             "SELECT * FROM ",
             acts!(),
-            ".resolve_intent($1, $2, $3, $4, $5)"
+            ".resolve_intent($1, $2, $3, $4, $5, $6)"
         ))
         .bind(session.seen)
         .bind(WAIT_MS)
         .bind(id.0)
         .bind(resolution.reason)
         .bind(resolution.request_id)
+        .bind(resolution.by.rules)
         .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let row = self.sessions.settle_act(session, answer).await?.ok_or_else(busy)?;
@@ -261,12 +265,13 @@ impl Intents for PgLedger {
         let call = sqlx::query_scalar::<_, Option<i64>>(concat!(
             "SELECT ",
             acts!(),
-            ".resolve_doubts($1, $2, $3, $4)"
+            ".resolve_doubts($1, $2, $3, $4, $5)"
         ))
         .bind(session.seen)
         .bind(upstream)
         .bind(resolution.reason)
         .bind(resolution.request_id)
+        .bind(resolution.by.rules)
         .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         self.sessions.settle_act(session, answer).await?.ok_or_else(busy)

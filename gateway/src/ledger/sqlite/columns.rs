@@ -5,12 +5,16 @@ use fence_core::acts::{FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, Ob
 use fence_core::etag::EntityTag;
 use fence_core::ports::{Applied, BlobId, LedgerError, Object, Payload};
 use fence_core::rule::Hold;
-use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl};
+use fence_core::{
+    LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl, WriterName,
+};
 use serde::Deserialize;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::ledger::{did, digest, end, metadata, object_key, resource_name, time, token};
+use crate::ledger::{
+    did, digest, end, metadata, object_key, principal, resource_name, time, token,
+};
 
 #[derive(FromRow)]
 pub(super) struct GuardColumns {
@@ -21,6 +25,7 @@ pub(super) struct GuardColumns {
     floor: i64,
     generation: i64,
     ledger: String,
+    access: i64,
 }
 
 impl GuardColumns {
@@ -33,12 +38,19 @@ impl GuardColumns {
             floor: self.floor,
             generation: self.generation,
             ledger: id(&self.ledger)?,
+            rules: self.access,
         })
     }
 }
 
 pub(super) fn id(text: &str) -> Result<Uuid, LedgerError> {
     text.parse().map_err(|_| LedgerError::Defect(format!("{text:?} is stored as an id")))
+}
+
+/// Writers read back; none are not stored.
+fn writers(list: Option<&str>) -> Result<Vec<WriterName>, LedgerError> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    serde_json::from_str(list).map_err(|why| LedgerError::Defect(format!("stored writers: {why}")))
 }
 
 /// A fence, by column or, in this order, from a JSON list.
@@ -62,6 +74,8 @@ pub(super) struct FenceColumns {
     grants: i64,
     fence_order: Option<i64>,
     live_token: i64,
+    principal: Option<String>,
+    writers: Option<String>,
 }
 
 impl FenceColumns {
@@ -89,6 +103,8 @@ impl FenceColumns {
             grants: self.grants,
             order: self.fence_order,
             live_token: self.live_token,
+            principal: self.principal.as_deref().map(principal).transpose()?,
+            writers: writers(self.writers.as_deref())?,
         };
         Ok((resource_name(self.resource)?, fence))
     }
@@ -108,6 +124,8 @@ pub(super) struct LockColumns {
     fence: i64,
     ended: Option<String>,
     ended_at: Option<i64>,
+    principal: Option<String>,
+    writers: Option<String>,
 }
 
 impl LockColumns {
@@ -125,6 +143,8 @@ impl LockColumns {
             metadata: metadata(&self.metadata)?,
             fence: self.fence != 0,
             ended: ended.zip(self.ended_at.map(time)),
+            principal: self.principal.as_deref().map(principal).transpose()?,
+            writers: writers(self.writers.as_deref())?,
         };
         Ok((LockId(self.id), lock))
     }
@@ -140,6 +160,8 @@ pub(super) struct GrantColumns {
     ordinal: i64,
     superseded_by: Option<String>,
     superseded_at: Option<i64>,
+    principal: Option<String>,
+    writers: Option<String>,
 }
 
 impl GrantColumns {
@@ -150,6 +172,8 @@ impl GrantColumns {
             ordinal: self.ordinal,
             by: self.superseded_by.as_deref().and_then(Supersession::parse),
             at: self.superseded_at.map(time),
+            principal: self.principal.as_deref().map(principal).transpose()?,
+            writers: writers(self.writers.as_deref())?,
         };
         Ok(((resource_name(self.resource)?, token(self.token)?), grant))
     }

@@ -27,6 +27,7 @@ impl SqliteLedger {
         if guard != before {
             let unwritten = |error| self.unwritten(error);
             let mut transaction = connection.begin().await.map_err(unwritten)?;
+            // The rules of access are changed elsewhere.
             sqlx::query(
                 "UPDATE guard SET epoch = ?1, nonce = ?2, open = ?3, base = ?4, floor = ?5,
                                   generation = ?6,

@@ -52,13 +52,14 @@ pub(super) struct Round {
 const ROUND: &str = "SELECT g.*, h.token AS let_go,
     (SELECT json_group_array(json_array(f.resource, f.token, f.lock_id, f.owner, f.hold, f.ttl_ms,
                 f.deadline_ms, f.acquired_at, f.renewed_at, f.break_due, f.frozen, f.protected,
-                f.version, f.last_seq, f.objects, f.grants, f.fence_order, f.live_token))
+                f.version, f.last_seq, f.objects, f.grants, f.fence_order, f.live_token, f.principal,
+                f.writers))
      FROM json_each(?1) n CROSS JOIN fences f ON f.resource = n.value) AS fences,
     (SELECT json_group_array(json_array(l.id, l.resources, l.token, l.owner, l.ttl_ms, l.acquired_at,
-                l.hold_until, l.metadata, l.fence, l.ended, l.ended_at))
+                l.hold_until, l.metadata, l.fence, l.ended, l.ended_at, l.principal, l.writers))
      FROM json_each(?2) n CROSS JOIN locks l ON l.id = n.value) AS locks,
     (SELECT json_group_array(json_array(a.resource, a.token, a.lock_id, a.owner, a.ordinal,
-                a.superseded_by, a.superseded_at))
+                a.superseded_by, a.superseded_at, a.principal, a.writers))
      FROM json_each(?3) n CROSS JOIN grants a
          ON a.resource = n.value ->> 0 AND a.token IN (
              n.value ->> 1, (SELECT min(b.token) FROM grants b WHERE b.resource = n.value ->> 0))) AS grants,

@@ -20,6 +20,7 @@ mod open;
 mod queue;
 mod reads;
 mod records;
+mod rulebook;
 mod store;
 mod tables;
 mod uploads;
@@ -38,7 +39,7 @@ use fence_core::ports::{
     Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
     Retention, SealItem, SealVerdict, Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, OperationId, ResourceName};
+use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
 
 pub use file::SqliteLedger;
@@ -187,8 +188,12 @@ impl Ledger for SqliteLedger {
         Ok(Box::new(Deaf))
     }
 
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
-        let position = self.waiting().position(lock);
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError> {
+        let position = self.waiting().position(lock, principal);
         Ok(position.and_then(|position| i64::try_from(position).ok()))
     }
 

@@ -3,15 +3,21 @@
 use fence_core::acts::{FenceRow, GrantRow, KeyRow, LockRow, ObjectRow};
 use fence_core::ports::{Applied, COMMIT_KIND, Did};
 use fence_core::rule::Hold;
-use fence_core::{LockId, ObjectKey, ResourceName, Token};
+use fence_core::{LockId, ObjectKey, PrincipalName, ResourceName, Token, WriterName};
 
 use super::bulk::{Bulk, Script};
+use super::load::json;
 use super::versions::body;
+
+/// Writers as a list; nothing for none.
+fn writers(writers: &[WriterName]) -> Option<String> {
+    (!writers.is_empty()).then(|| json(writers))
+}
 
 pub(super) const LOCKS: Bulk = Bulk {
     into: "locks (id, resources, token, owner, ttl_ms, acquired_at, ended, ended_at, hold_until,
-                  metadata, fence)",
-    columns: 11,
+                  metadata, fence, principal, writers)",
+    columns: 13,
     conflict: "ON CONFLICT (id) DO UPDATE
                SET token = excluded.token, ttl_ms = excluded.ttl_ms,
                    acquired_at = excluded.acquired_at, ended = excluded.ended,
@@ -30,12 +36,16 @@ pub(super) fn lock(script: &mut Script, (id, lock): &(&LockId, &LockRow)) {
         .bind(lock.ended.map(|(_, at)| at.as_microsecond()))
         .bind(lock.hold_until.map(|until| until.as_microsecond()))
         .bind(lock.metadata.to_json())
-        .bind(lock.fence);
+        .bind(lock.fence)
+        .bind(lock.principal.as_ref().map(PrincipalName::as_str))
+        .bind(writers(&lock.writers));
 }
 
 pub(super) const GRANTS: Bulk = Bulk {
-    into: "grants (resource, token, lock_id, owner, ordinal, superseded_by, superseded_at)",
-    columns: 7,
+    into:
+        "grants (resource, token, lock_id, owner, ordinal, superseded_by, superseded_at, principal,
+                   writers)",
+    columns: 9,
     conflict: "ON CONFLICT (resource, token) DO UPDATE
                SET superseded_by = excluded.superseded_by, superseded_at = excluded.superseded_at",
 };
@@ -51,7 +61,9 @@ pub(super) fn grant(
         .bind(&grant.owner)
         .bind(grant.ordinal)
         .bind(grant.by.map(|by| by.as_str()))
-        .bind(grant.at.map(|at| at.as_microsecond()));
+        .bind(grant.at.map(|at| at.as_microsecond()))
+        .bind(grant.principal.as_ref().map(PrincipalName::as_str))
+        .bind(writers(&grant.writers));
 }
 
 pub(super) const OPERATIONS: Bulk = Bulk {
@@ -128,8 +140,8 @@ pub(super) fn object(
 pub(super) const FENCES: Bulk = Bulk {
     into: "fences (resource, token, lock_id, owner, hold, ttl_ms, deadline_ms, acquired_at, renewed_at,
                    break_due, frozen, protected, version, last_seq, objects, grants, fence_order,
-                   live_token)",
-    columns: 18,
+                   live_token, principal, writers)",
+    columns: 20,
     conflict: "ON CONFLICT (resource) DO UPDATE
                SET token = excluded.token, lock_id = excluded.lock_id, owner = excluded.owner,
                    hold = excluded.hold, ttl_ms = excluded.ttl_ms,
@@ -138,7 +150,8 @@ pub(super) const FENCES: Bulk = Bulk {
                    frozen = excluded.frozen, protected = excluded.protected,
                    version = excluded.version, last_seq = excluded.last_seq,
                    objects = excluded.objects, grants = excluded.grants,
-                   fence_order = excluded.fence_order, live_token = excluded.live_token",
+                   fence_order = excluded.fence_order, live_token = excluded.live_token,
+                   principal = excluded.principal, writers = excluded.writers",
 };
 
 pub(super) fn fence(script: &mut Script, (resource, row): &(&ResourceName, &FenceRow)) {
@@ -165,5 +178,7 @@ pub(super) fn fence(script: &mut Script, (resource, row): &(&ResourceName, &Fenc
         .bind(row.objects)
         .bind(row.grants)
         .bind(row.order)
-        .bind(row.live_token);
+        .bind(row.live_token)
+        .bind(row.principal.as_ref().map(PrincipalName::as_str))
+        .bind(writers(&row.writers));
 }

@@ -342,7 +342,7 @@ impl Intents for SqliteLedger {
         resolution: Resolution,
     ) -> Result<Resolved, LedgerError> {
         let needs = Needs::of_upstreams([id], []);
-        self.act(needs, |rows, now| Ok(acts::resolve_intent(rows, id, &resolution, now))).await
+        self.act(needs, |rows, now| acts::resolve_intent(rows, id, &resolution, now)).await
     }
 
     async fn resolve_doubts(
@@ -351,8 +351,7 @@ impl Intents for SqliteLedger {
         resolution: Resolution,
     ) -> Result<Option<i64>, LedgerError> {
         let needs = Needs::of_upstreams([], []);
-        self.act(needs, |rows, now| Ok(acts::resolve_doubts(rows, upstream, &resolution, now)))
-            .await
+        self.act(needs, |rows, now| acts::resolve_doubts(rows, upstream, &resolution, now)).await
     }
 }
 

@@ -7,6 +7,7 @@ use super::optional_duration;
 use crate::lock::{LockEnd, LockId, LockState, MaxHold, Supersession, Ttl};
 use crate::metadata::Metadata;
 use crate::names::ResourceName;
+use crate::principal::{PrincipalName, WriterName};
 use crate::token::Token;
 use crate::word::Word;
 
@@ -55,6 +56,12 @@ pub struct AcquireRequest {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Wait>))]
     #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub wait: Option<std::time::Duration>,
+    /// Who else may write under the token, each with a credential of their own: principals, and roles as `role:NAME`; at
+    /// most 16. They cannot renew, release or hand over. Only where rules of access are in force, and by whoever may
+    /// `delegate`; they are those of the call that is granted.
+    #[cfg_attr(feature = "openapi", schema(max_items = 16))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<WriterName>,
 }
 
 /// A lock as its holder sees it.
@@ -71,6 +78,12 @@ pub struct Lock {
     pub token: Token,
     /// The holder's name for itself.
     pub owner: String,
+    /// The principal whose it is, where rules of access are in force: the token is good for it and its `writers` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// Who else may write under the token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<String>,
     /// What it is doing.
     #[cfg_attr(feature = "openapi", schema(value_type = LockState))]
     pub state: Word<LockState>,
@@ -221,6 +234,10 @@ pub struct TransferRequest {
     /// id gets the same answer again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<LockId>,
+    /// The principal whose the successor's lock will be; the caller's own if it is left out. Another one needs the right
+    /// to `delegate`, and then the caller cannot use the answer itself. Only where rules of access are in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<PrincipalName>,
 }
 
 /// What became of one lock in a renewal of many.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fence_core::ports::{
-    Attempt, Grant, JoinItem, JoinVerdict, Ledger as _, LedgerError, Patience, SealItem, SealKind,
-    SealVerdict,
+    Attempt, By, Grant, JoinItem, JoinVerdict, Ledger as _, LedgerError, Patience, SealItem,
+    SealKind, SealVerdict,
 };
 use fence_core::{LockId, MaxHold, Metadata, ResourceName, Ttl};
 use fence_history::{Answer, Asked};
@@ -95,6 +95,9 @@ impl Session {
             number: None,
             attempt: Attempt::First,
             waits,
+            by: By::default(),
+            principal: None,
+            writers: Vec::new(),
         }
     }
 
@@ -156,6 +159,7 @@ impl Session {
             owner: item.owner.clone(),
             gateway: self.stage.gateways[0],
             waiters_max: 20,
+            by: By::default(),
         };
         let send: Sending<JoinVerdict> = Box::new(move |ledger, _, patience| {
             let join = join.clone();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BreakItem, BreakVerdict, Ledger as _, Mark, MarkItem, MarkVerdict, ReleaseItem,
+    Attempt, BreakItem, BreakVerdict, By, Ledger as _, Mark, MarkItem, MarkVerdict, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict,
 };
 use fence_core::{LockId, ResourceName, Ttl};
@@ -29,7 +29,7 @@ impl Session {
         let call = self.begin(0, Asked::Renew { lock });
         let ttl = self.chance(0.3).then(|| Ttl::from_ms(120));
         let send: Sending<RenewVerdict> = Box::new(move |ledger, _, patience| {
-            let item = RenewItem { lock: LockId(lock), ttl };
+            let item = RenewItem { lock: LockId(lock), ttl, by: By::default() };
             async move { only(ledger.renew([item].into(), patience).await) }.boxed()
         });
         let busy = |verdict: &RenewVerdict| *verdict == RenewVerdict::Busy;
@@ -63,6 +63,7 @@ impl Session {
             after: Duration::from_millis(if self.chance(0.5) { 0 } else { self.draw(1, 60) }),
             reason: "a schedule".into(),
             request_id: "schedule".into(),
+            by: By::default(),
         };
         let send: Sending<BreakVerdict> = Box::new(move |ledger, _, patience| {
             let item = item.clone();
@@ -105,6 +106,7 @@ impl Session {
             mark,
             reason: "a schedule".into(),
             request_id: "schedule".into(),
+            by: By::default(),
         };
         let send: Sending<MarkVerdict> = Box::new(move |ledger, _, patience| {
             let item = item.clone();

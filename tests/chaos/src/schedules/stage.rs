@@ -260,6 +260,7 @@ impl Stage {
                 self.lost_answers.fetch_add(1, Ordering::Relaxed);
                 true
             }
+            LedgerError::RulesMoved => false,
             LedgerError::EpochMoved => {
                 self.set_epoch(None);
                 false

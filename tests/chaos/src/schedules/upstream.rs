@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::OperationId;
 use fence_core::ports::{
-    Attempt, CloseItem, DrainedUpstream, ForwardEnd, IntentItem, IntentVerdict, Intents as _,
+    Attempt, By, CloseItem, DrainedUpstream, ForwardEnd, IntentItem, IntentVerdict, Intents as _,
     LedgerError, Resolution,
 };
 use fence_history::{Answer, Asked, Intent};
@@ -34,7 +34,11 @@ pub async fn register(ledger: &PgLedger) -> Result<(), LedgerError> {
 /// The ledger does not answer; it is to be said again.
 pub async fn resolve_doubts(stage: &Stage, ledger: &PgLedger) -> Result<(), LedgerError> {
     let _alone = stage.under_way.write().await;
-    let resolution = Resolution { reason: "a schedule".into(), request_id: "schedule".into() };
+    let resolution = Resolution {
+        reason: "a schedule".into(),
+        request_id: "schedule".into(),
+        by: By::default(),
+    };
     ledger.resolve_doubts(UPSTREAM, resolution).await.map(drop)
 }
 
@@ -62,6 +66,7 @@ impl Session {
             gateway: stage.gateways[0],
             max_effect_delay: None,
             attempt: Attempt::First,
+            by: By::default(),
         };
         let send: Sending<IntentVerdict> = Box::new(move |ledger, attempt, patience| {
             let item = IntentItem { attempt, ..item.clone() };
@@ -81,7 +86,7 @@ impl Session {
             }
             Some(IntentVerdict::Refused(refusal)) => refused(refusal.code().as_str()),
             Some(IntentVerdict::Buried) => failed("given-up"),
-            Some(IntentVerdict::Busy) | None => failed("undone"),
+            Some(IntentVerdict::RulesMoved | IntentVerdict::Busy) | None => failed("undone"),
         };
         stage.answer(call, answer);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use fence_core::etag::{EntityTag, ObjectCondition};
 use fence_core::ports::{
-    Attempt, BlobId, CommitItem, CommitResource, CommitStep, Effect, IdempotencyKey, Payload,
+    Attempt, BlobId, By, CommitItem, CommitResource, CommitStep, Effect, IdempotencyKey, Payload,
     WriteItem,
 };
 use fence_core::{LockId, OperationId};
@@ -144,6 +144,7 @@ impl Session {
             resource_version: if_version,
             effect: effect(&write.change, None),
             attempt: Attempt::First,
+            by: By::default(),
         };
         Some(Wanted { asked: Asked::Write(write), item })
     }
@@ -167,6 +168,7 @@ impl Session {
             resource_version: None,
             effect: effect(&change, None),
             attempt: Attempt::First,
+            by: By::default(),
         };
         let write = FencedWrite {
             resource: resource.to_owned(),
@@ -235,6 +237,7 @@ impl Session {
             idempotency: idempotency_key.clone().map(|key| idempotency(key, &steps)),
             steps: steps.iter().map(step).collect(),
             attempt: Attempt::First,
+            by: By::default(),
         };
         let token = known.token;
         Some(Wanted { asked: Asked::Commit { token, sequence, idempotency_key, steps }, item })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fence_core::OperationId;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, Attempt, BlobId, CommitItem, CommitVerdict, Commits as _, Ledger as _, Patience,
+    Applied, Attempt, BlobId, By, CommitItem, CommitVerdict, Commits as _, Ledger as _, Patience,
     UploadItem, UploadVerdict, Uploads as _, WriteItem, WriteVerdict,
 };
 use fence_history::{Answer, Asked, Seen};
@@ -43,7 +43,9 @@ pub(super) fn told_of(item: &WriteItem, end: &End<WriteVerdict>) -> Answer {
         End::Decided(WriteVerdict::KeyReused { .. }) => refused("idempotency-key-reused"),
         End::Decided(WriteVerdict::UploadExpired) => refused("upload-expired"),
         End::Decided(WriteVerdict::Buried) => failed("given-up"),
-        End::Decided(WriteVerdict::Busy) | End::Undone => failed("undone"),
+        End::Decided(WriteVerdict::RulesMoved | WriteVerdict::Busy) | End::Undone => {
+            failed("undone")
+        }
         End::Unknown => Answer::Unknown { operation: Some(item.operation.0) },
     }
 }
@@ -55,7 +57,9 @@ pub(super) fn told_of_commit(id: OperationId, end: &End<CommitVerdict>) -> Answe
         End::Decided(CommitVerdict::KeyReused { .. }) => refused("idempotency-key-reused"),
         End::Decided(CommitVerdict::UploadExpired { .. }) => refused("upload-expired"),
         End::Decided(CommitVerdict::Buried) => failed("given-up"),
-        End::Decided(CommitVerdict::Busy) | End::Undone => failed("undone"),
+        End::Decided(CommitVerdict::RulesMoved | CommitVerdict::Busy) | End::Undone => {
+            failed("undone")
+        }
         End::Unknown => Answer::Unknown { operation: Some(id.0) },
     }
 }
@@ -164,6 +168,7 @@ impl Session {
             token: wanted.item.token,
             lock: wanted.item.lock,
             key: None,
+            by: By::default(),
         };
         let (_, ledger) = self.gateway();
         if !matches!(ledger.begin_upload(upload).await, Ok(UploadVerdict::Begun)) {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::{BlobTimes, Page, ResourceView, Retention};
 use fencegate::engine::{Engine, Settings};
+use fencegate::http::identify::Issuers;
 use fencegate::http::proxy::Upstreams;
 use fencegate::http::receipt::Receipt;
 use fencegate::http::room::Room;
@@ -102,6 +103,7 @@ impl World {
             ground: Default::default(),
             requires_lock_id: false,
             upstreams: Upstreams::default(),
+            issuers: Arc::new(Issuers::new(engine.runtime().clock.clone()).expect("TLS")),
             doors: Arc::default(),
         });
         Self { engine, routes, clock, granted: Vec::new(), said: Vec::new() }

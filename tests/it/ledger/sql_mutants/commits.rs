@@ -26,7 +26,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("many-first-resource-decides": "only the first resource is judged",
         caught by schedules::commits::a_commit_behind_a_seal_of_one_of_its_resources_is_stale_on_all, which says "LockIdMismatch",
-        "judged": "CASE WHEN f.resource IS NOT NULL AND" => "CASE WHEN i > 1 THEN NULL WHEN f.resource IS NOT NULL AND",
+        "judged": "WHEN f.resource IS NOT NULL AND" => "WHEN i > 1 THEN NULL WHEN f.resource IS NOT NULL AND",
     ),
     mutant!("many-unjudged": "any commit is admitted",
         caught by schedules::place::a_commit_that_waits_while_the_floor_rises_is_void, which says "Applied",

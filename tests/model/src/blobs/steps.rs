@@ -1,8 +1,8 @@
 //! Puts, the collector, readers and rollbacks, step by step.
 
 use fence_core::ports::{
-    Attempt, BlobId, Effect, Payload, REFENCE_JUMP, Refence, UploadItem, UploadVerdict, WriteItem,
-    WriteVerdict,
+    Attempt, BlobId, By, Effect, Payload, REFENCE_JUMP, Refence, UploadItem, UploadVerdict,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{Token, acts};
 use jiff::SignedDuration;
@@ -68,7 +68,8 @@ impl Blobs {
             return;
         };
         let (resource, lock, key) = (resource(0), None, None);
-        let item = UploadItem { blob: Some(id(blob)), resource, token, lock, key };
+        let item =
+            UploadItem { blob: Some(id(blob)), resource, token, lock, key, by: By::default() };
         let verdict = state.tables.ledger.act(|rows| acts::begin_upload(rows, &item, now(0)));
         state.puts[usize::from(blob)] = match verdict {
             UploadVerdict::Refused(refusal) => Put::Refused(refusal.code()),
@@ -95,6 +96,7 @@ impl Blobs {
                 sha256: [0; 32],
             },
             attempt: Attempt::First,
+            by: By::default(),
         };
         let at = now(state.tick);
         let verdict = state.tables.ledger.act(|rows| {

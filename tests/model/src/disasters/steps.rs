@@ -1,7 +1,7 @@
 //! Minting, sealing, writing, new epochs and re-fences, step by step.
 
 use fence_core::ports::{
-    Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, WriteItem, WriteVerdict,
+    By, Effect, Payload, REFENCE_JUMP, Refence, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{ErrorCode, Token, acts};
 
@@ -90,6 +90,7 @@ impl Disasters {
                 sha256: [0; 32],
             },
             attempt: fence_core::ports::Attempt::First,
+            by: By::default(),
         };
         let guard = state.ledger.rows().guard.clone();
         let verdict = state.ledger.act(|rows| {

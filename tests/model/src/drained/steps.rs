@@ -1,8 +1,8 @@
 //! Seals that wait, intents and what is forwarded, step by step.
 
 use fence_core::ports::{
-    Attempt, CloseItem, ForwardEnd, IntentEnd, IntentItem, IntentVerdict, REFENCE_JUMP, Refence,
-    Resolution, SealVerdict,
+    Attempt, By, CloseItem, ForwardEnd, IntentEnd, IntentItem, IntentVerdict, REFENCE_JUMP,
+    Refence, Resolution, SealVerdict,
 };
 use fence_core::rule::Hold;
 use fence_core::{Token, acts};
@@ -14,7 +14,7 @@ use crate::locks::Sending;
 use crate::mutants::Mutant;
 
 pub(super) fn resolution() -> Resolution {
-    Resolution { reason: String::new(), request_id: String::new() }
+    Resolution { reason: String::new(), request_id: String::new(), by: By::default() }
 }
 
 impl Drained {
@@ -116,6 +116,7 @@ impl Drained {
                 Sending::Again => Attempt::Rerun,
                 Sending::Bury => Attempt::Bury,
             },
+            by: By::default(),
         };
         if state.ledger.timeline != state.timeline {
             return Some(());
@@ -133,7 +134,9 @@ impl Drained {
                     Fate::Admitted(token)
                 }
                 IntentVerdict::Refused(refusal) => Fate::Refused(refusal.code()),
-                IntentVerdict::Buried | IntentVerdict::Busy => Fate::Buried,
+                IntentVerdict::Buried | IntentVerdict::RulesMoved | IntentVerdict::Busy => {
+                    Fate::Buried
+                }
             };
         }
         Some(())
@@ -243,7 +246,7 @@ impl Drained {
             Action::Resolve(request) => {
                 let id = operation_id(request);
                 state.ledger.act(|rows| {
-                    acts::resolve_intent(rows, id, &resolution(), now(0));
+                    let _ = acts::resolve_intent(rows, id, &resolution(), now(0));
                     if let Some(intent) = rows.forwards.get_mut(&id)
                         && self.is(Mutant::ClosedIsNotApplied)
                     {
@@ -272,7 +275,8 @@ impl Drained {
                 state.left.expiries -= 1;
             }
             Action::EndDoubt => {
-                state.ledger.act(|rows| acts::resolve_doubts(rows, "u", &resolution(), now(0)));
+                let resolve = |rows: &mut _| acts::resolve_doubts(rows, "u", &resolution(), now(0));
+                let _ = state.ledger.act(resolve);
                 state.last = Some(Event::DoubtEnded);
             }
             Action::Copy => state.copy = Some(state.ledger.clone()),

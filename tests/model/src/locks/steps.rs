@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BreakItem, Effect, IdempotencyKey, Payload, ReleaseItem, RenewItem, RenewVerdict,
+    Attempt, BreakItem, By, Effect, IdempotencyKey, Payload, ReleaseItem, RenewItem, RenewVerdict,
     SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{ErrorCode, LockEnd, Token, acts};
@@ -63,6 +63,7 @@ impl Locks {
                 sha256: [0; 32],
             },
             attempt: sending.attempt(),
+            by: By::default(),
         })
     }
 
@@ -170,7 +171,9 @@ impl Locks {
                 WriteVerdict::Refused(refusal) => Fate::Refused(refusal.code()),
                 WriteVerdict::KeyReused { .. } => Fate::Refused(ErrorCode::IdempotencyKeyReused),
                 WriteVerdict::Buried => Fate::Buried,
-                WriteVerdict::UploadExpired | WriteVerdict::Busy => Fate::Unknown(true),
+                WriteVerdict::UploadExpired | WriteVerdict::RulesMoved | WriteVerdict::Busy => {
+                    Fate::Unknown(true)
+                }
             };
         }
     }
@@ -279,7 +282,7 @@ pub(super) fn lock_step(state: &mut State, action: Action) -> Option<()> {
             state.left.expiries -= 1;
         }
         Action::Renew(client) => {
-            let item = RenewItem { lock: lock_id(client), ttl: None };
+            let item = RenewItem { lock: lock_id(client), ttl: None, by: By::default() };
             let verdict = state.ledger.act(|rows| acts::renew(rows, &item, now(0)));
             let revived = matches!(verdict, RenewVerdict::Renewed { lapsed_ms: Some(_), .. });
             state.last = revived.then_some(Event::Revived);
@@ -297,6 +300,7 @@ pub(super) fn lock_step(state: &mut State, action: Action) -> Option<()> {
                 after: Duration::from_secs(u64::from(soon)),
                 reason: String::new(),
                 request_id: String::new(),
+                by: By::default(),
             };
             state.ledger.act(|rows| acts::break_lock(rows, &item, now(0)));
             state.left.breaks -= 1;

@@ -1,5 +1,6 @@
 //! What a client can ask of a gateway, call by call: as a route does it, and as it is written down.
 
+use fencegate::engine::access::Permit;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,6 +34,8 @@ impl Client {
                 only_if_exists: false,
                 id: id.map(LockId),
                 wait,
+                permit: Permit::default(),
+                writers: Vec::new(),
             };
             let asked = Asked::Acquire {
                 lock: id,
@@ -56,6 +59,8 @@ impl Client {
             from: LockId(from.lock),
             owner: format!("client-{}-successor", self.number),
             to: to.map(LockId),
+            permit: Permit::default(),
+            principal: None,
         };
         let resources = from.versions.iter().map(|(resource, _)| resource.clone()).collect();
         let asked = Asked::Transfer { from: from.lock, to, resources };
@@ -72,6 +77,7 @@ impl Client {
             owner: format!("client-{}", self.number),
             order: None,
             force,
+            permit: Permit::default(),
         };
         let asked = Asked::Fence { lock: id, resource: resource.to_owned() };
         let handler = |engine: Engine| async move { granted(engine.fence(request).await) };
@@ -82,7 +88,7 @@ impl Client {
     pub async fn renew(&self, held: &Held) -> Option<Answer> {
         let id = LockId(held.lock);
         let handler = move |engine: Engine| async move {
-            match engine.renew(id, None).await {
+            match engine.renew(id, None, Permit::default()).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
@@ -94,7 +100,7 @@ impl Client {
     pub async fn release(&self, held: &Held) -> Option<Answer> {
         let id = LockId(held.lock);
         let handler = move |engine: Engine| async move {
-            match engine.release(id).await {
+            match engine.release(id, Permit::default()).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
@@ -107,7 +113,8 @@ impl Client {
         let after = Duration::from_millis(if self.world.chance(0.5) { 0 } else { 500 });
         let at = name(resource);
         let handler = move |engine: Engine| async move {
-            match engine.break_lock(at, after, "test".into(), "sim".into()).await {
+            let permit = Permit::default();
+            match engine.break_lock(at, after, "test".into(), "sim".into(), permit).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
@@ -134,6 +141,7 @@ impl Client {
                 resource_version: wish.if_version,
                 effect: effect(&wish.change, bytes.clone()),
                 request_id: "sim".into(),
+                permit: Permit::default(),
             };
             if let (true, Change::Put { key: at, .. }) = (blob, &wish.change) {
                 let head = UploadHead {
@@ -143,6 +151,7 @@ impl Client {
                     lock: write.lock,
                     idempotency_key: write.idempotency_key.clone(),
                     request_id: "sim".into(),
+                    permit: Permit::default(),
                 };
                 match upload(&engine, &head, bytes).await {
                     Ok(body) => set_body(&mut write.effect, body),
@@ -188,6 +197,7 @@ impl Client {
             idempotency_key,
             key_kept: None,
             request_id: "sim".into(),
+            permit: Permit::default(),
         };
         let step = |(resource, change): &(String, Change)| {
             let bytes = match change {

@@ -14,10 +14,10 @@ use fence_core::ports::{
     LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
     Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
-    SealItem, SealVerdict, Settled, Standing, Tidied, UploadItem, UploadVerdict, Uploads,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
+    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, OperationId, ResourceName};
+use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
 
 use super::{AskedWrite, LedgerServer, now};
@@ -192,8 +192,13 @@ impl Ledger for SimulatedLedger {
         Ok(Box::new(Deaf))
     }
 
-    async fn position(&self, lock: LockId) -> Result<Option<i64>, LedgerError> {
-        self.look_up(move |memory| now(memory.position(lock))).await
+    async fn position(
+        &self,
+        lock: LockId,
+        principal: Option<&PrincipalName>,
+    ) -> Result<Option<i64>, LedgerError> {
+        let principal = principal.cloned();
+        self.look_up(move |memory| now(memory.position(lock, principal.as_ref()))).await
     }
 
     async fn waiters(&self, resource: &ResourceName, page: LinePage) -> Answer<InLine> {
@@ -313,6 +318,21 @@ impl Ledger for SimulatedLedger {
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {
         let retention = retention.clone();
         self.act(move |memory| now(memory.sweep(&retention))).await
+    }
+}
+
+#[async_trait]
+impl Rulebook for SimulatedLedger {
+    async fn rules(&self) -> Result<RulesInForce, LedgerError> {
+        self.look_up(|memory| now(memory.rules())).await
+    }
+
+    async fn rules_generation(&self) -> Result<i64, LedgerError> {
+        self.look_up(|memory| now(memory.rules_generation())).await
+    }
+
+    async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
+        self.act(move |memory| now(memory.apply_rules(change))).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests to the drained upstream, and what the reverse proxy does with them.
 
+use fencegate::engine::access::Permit;
 use std::sync::Arc;
 
 use fence_core::OperationId;
@@ -56,7 +57,8 @@ impl Client {
         let Some(operation) = self.recorder.any_stuck() else { return };
         let id = OperationId(operation);
         let handler = move |engine: Engine| async move {
-            match engine.resolve_intent(id, "looked".into(), "sim".into()).await {
+            match engine.resolve_intent(id, "looked".into(), "sim".into(), Permit::default()).await
+            {
                 Ok(()) => (Answer::Done, None),
                 Err(error) => (Answer::Failed { code: error.code().as_str().to_owned() }, None),
             }
@@ -150,6 +152,7 @@ async fn forward(engine: &Engine, there: &Upstream, token: i64, request: Uuid) -
         method: "POST".into(),
         path: "/".into(),
         request_id: "sim".into(),
+        permit: Permit::default(),
     };
     let admitted = match engine.admit(wish).await {
         Ok(admitted) => admitted,

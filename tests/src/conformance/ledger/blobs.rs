@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BlobId, BlobTimes, Effect, Grant, Ledger, Payload, Refence, SealItem, Tidied,
+    Attempt, BlobId, BlobTimes, By, Effect, Grant, Ledger, Payload, Refence, SealItem, Tidied,
     UploadItem, UploadVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, Refusal};
@@ -28,6 +28,7 @@ fn upload(grant: &Grant, blob: Option<BlobId>) -> UploadItem {
         token: grant.token,
         lock: None,
         key: None,
+        by: By::default(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, BreakItem, BreakVerdict, Ended, Grant, IntentItem, IntentVerdict, Ledger, Patience,
-    ReleaseVerdict, RenewVerdict, Retention, SealItem, SealVerdict,
+    Attempt, BreakItem, BreakVerdict, By, Ended, Grant, IntentItem, IntentVerdict, Ledger,
+    Patience, ReleaseVerdict, RenewVerdict, Retention, SealItem, SealVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Ttl};
 
@@ -184,6 +184,7 @@ pub async fn a_batch_of_breaks_has_a_verdict_each(ledger: &dyn Ledger) {
         after: Duration::from_millis(after_ms),
         reason: "test".into(),
         request_id: "test-request".into(),
+        by: By::default(),
     };
     let items = [item(&a, 60_000), item(&b, 0), item(&a, 0), item(&a, 0)];
     let verdicts = ledger.break_locks(Arc::from(items), Patience::Skip).await.expect("decided");

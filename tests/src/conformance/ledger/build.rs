@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Applied, Attempt, BreakItem, BreakVerdict, Effect, Grant, Holder, IdempotencyKey, JoinItem,
+    Applied, Attempt, BreakItem, BreakVerdict, By, Effect, Grant, Holder, IdempotencyKey, JoinItem,
     JoinVerdict, Ledger, Object, Patience, Payload, ReadItem, ReadVerdict, ReleaseVerdict,
-    RenewItem, RenewVerdict, SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
+    RenewItem, RenewVerdict, RulesChange, SealItem, SealKind, SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_core::{
-    EntityTag, LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName, Token, Ttl,
+    EntityTag, LockId, Metadata, ObjectKey, OperationId, PrincipalName, Refusal, ResourceName,
+    Token, Ttl,
 };
 use uuid::Uuid;
 
@@ -100,6 +101,9 @@ pub fn seal<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
         number: Some(number),
         attempt: Attempt::First,
         waits: None,
+        by: By::default(),
+        principal: None,
+        writers: Vec::new(),
     }
 }
 
@@ -150,7 +154,7 @@ pub async fn renew_one(ledger: &dyn Ledger, lock: LockId) -> RenewVerdict {
 
 /// The verdict on one renewal.
 pub async fn renew_for(ledger: &dyn Ledger, lock: LockId, ttl: Option<Ttl>) -> RenewVerdict {
-    let items = Arc::from([RenewItem { lock, ttl }]);
+    let items = Arc::from([RenewItem { lock, ttl, by: By::default() }]);
     only(ledger.renew(items, Patience::Skip).await.expect("the renewal is decided"))
 }
 
@@ -169,7 +173,8 @@ pub async fn break_one(ledger: &dyn Ledger, grant: &Grant, after_ms: u64) -> Bre
 pub async fn break_with(ledger: &dyn Ledger, grant: &Grant, after: Duration) -> BreakVerdict {
     let resource = grant.resources[0].clone();
     let (reason, request_id) = ("test".into(), "test-request".into());
-    let item = BreakItem { resource, token: grant.token, after, reason, request_id };
+    let item =
+        BreakItem { resource, token: grant.token, after, reason, request_id, by: By::default() };
     let verdicts = ledger.break_locks(Arc::from([item]), Patience::Skip).await;
     only(verdicts.expect("the break is decided"))
 }
@@ -192,6 +197,7 @@ pub fn join<const N: usize>(resources: [&str; N]) -> JoinItem {
         owner: "wanda".into(),
         gateway: GATEWAY,
         waiters_max: 100,
+        by: By::default(),
     }
 }
 
@@ -244,6 +250,7 @@ pub fn put_at(resource: &str, number: i64) -> WriteItem {
         resource_version: None,
         effect: put_effect("k", b"text"),
         attempt: Attempt::First,
+        by: By::default(),
     }
 }
 
@@ -363,4 +370,31 @@ pub async fn counts(ledger: &dyn Ledger, resource: &str) -> (i64, i64) {
 pub fn only<T>(mut all: Vec<T>) -> T {
     assert_eq!(all.len(), 1, "one item, one verdict");
     all.remove(0)
+}
+
+/// This principal, without roles, by rules that nobody asks for.
+pub fn by(principal: &str) -> By {
+    By { principal: Some(principal_name(principal)), ..By::default() }
+}
+
+/// The same, allowed by the rules of this generation.
+pub fn under(principal: &str, rules: i64) -> By {
+    By { rules: Some(rules), ..by(principal) }
+}
+
+/// A principal's name.
+pub fn principal_name(name: &str) -> PrincipalName {
+    PrincipalName::new(name).expect("tests use good names")
+}
+
+/// Other rules, with this text.
+pub fn rules_change(text: &str) -> RulesChange {
+    RulesChange {
+        follows: None,
+        text: text.into(),
+        database_roles: Vec::new(),
+        applied_by: None,
+        reason: "test".into(),
+        request_id: "test-request".into(),
+    }
 }

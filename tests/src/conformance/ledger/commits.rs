@@ -2,8 +2,8 @@
 
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Applied, Attempt, BlobId, CommitItem, CommitResource, CommitStep, CommitVerdict, Did, Effect,
-    EventCursor, Grant, Ledger, Mark, MarkItem, Patience, VersionsFilter, WriteItem,
+    Applied, Attempt, BlobId, By, CommitItem, CommitResource, CommitStep, CommitVerdict, Did,
+    Effect, EventCursor, Grant, Ledger, Mark, MarkItem, Patience, VersionsFilter, WriteItem,
 };
 use fence_core::{Refusal, ResourceName};
 use uuid::Uuid;
@@ -38,6 +38,7 @@ pub fn of_steps(grant: &Grant, steps: Vec<CommitStep>) -> CommitItem {
         idempotency: None,
         steps: steps.into(),
         attempt: Attempt::First,
+        by: By::default(),
     }
 }
 
@@ -176,7 +177,7 @@ pub async fn one_resource_may_refuse_for_all(ledger: &dyn Ledger) {
     let item = many(&ann, &[("a", "k", Some("x")), ("b", "k", Some("x"))]);
     let mark = async |mark: Mark| {
         let (reason, request_id) = ("test".into(), "test".into());
-        let item = MarkItem { resource: name("b"), mark, reason, request_id };
+        let item = MarkItem { resource: name("b"), mark, reason, request_id, by: By::default() };
         ledger.mark([item].into(), Patience::Skip).await.expect("marked");
     };
     mark(Mark::Freeze).await;

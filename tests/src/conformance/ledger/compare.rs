@@ -4,27 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BlobTimes, BreakVerdict, CommitVerdict, ForwardRecord, Grant,
-    Holder, IntentEnd, IntentFilter, IntentVerdict, Ledger, LockRecord, MarkVerdict,
+    Applied, AuditEntry, AuditFilter, BlobTimes, BreakVerdict, By, CommitVerdict, ForwardRecord,
+    Grant, Holder, IntentEnd, IntentFilter, IntentVerdict, Ledger, LockRecord, MarkVerdict,
     OperationRecord, Page, Patience, ReadItem, ReleaseItem, ReleaseVerdict, RenewVerdict,
     Resolution, SealVerdict, Tidied, UploadVerdict, VersionsFilter, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, Refusal};
 
-use super::build::{GATEWAY, beat, key, name};
+use super::build::{GATEWAY, beat, key, name, rules_change};
 use super::moves::{KEYS, Move, OBJECTS, RESOURCES, Standing};
 
 fn grant(grant: &Grant) -> String {
     let Grant {
         lock, resources, token, owner, state, ttl, unconfirmed, versions, metadata, ..
     } = grant;
+    let Grant { principal, writers, .. } = grant;
     let hold = grant.hold_until.map(|until| {
         left(until.as_millisecond().saturating_sub(grant.acquired_at.as_millisecond()))
     });
     let left = left(grant.remaining_ms);
     format!(
         "{lock} {resources:?} {token} {owner} {state:?} {ttl:?} {unconfirmed} {versions:?} \
-         {metadata:?} {hold:?} {left}"
+         {metadata:?} {hold:?} {left} {principal:?} {writers:?}"
     )
 }
 
@@ -197,15 +198,16 @@ fn lines<V>(verdicts: &[V], line: fn(&V) -> String) -> Vec<String> {
 }
 
 /// The time of a grant is its ledger's own.
-async fn releases(ledger: &dyn Ledger, items: &[(LockId, bool)]) -> Vec<ReleaseItem> {
-    let ids: Vec<LockId> = items.iter().map(|(lock, _)| *lock).collect();
+async fn releases(ledger: &dyn Ledger, items: &[(LockId, bool, By)]) -> Vec<ReleaseItem> {
+    let ids: Vec<LockId> = items.iter().map(|(lock, ..)| *lock).collect();
     let records = ledger.locks(&ids).await.expect("read");
-    let release = |((lock, unless_renewed), record): (&(LockId, bool), Option<LockRecord>)| {
-        let granted = record.map(|record| record.grant.acquired_at);
-        let unless_renewed_since = granted.filter(|_| *unless_renewed);
-        let may_bury = lock.0.as_u128() % 3 > 0;
-        ReleaseItem { lock: *lock, unless_renewed_since, may_bury }
-    };
+    let release =
+        |((lock, unless_renewed, by), record): (&(LockId, bool, By), Option<LockRecord>)| {
+            let granted = record.map(|record| record.grant.acquired_at);
+            let unless_renewed_since = granted.filter(|_| *unless_renewed);
+            let may_bury = lock.0.as_u128() % 3 > 0;
+            ReleaseItem { lock: *lock, unless_renewed_since, may_bury, by: by.clone() }
+        };
     items.iter().zip(records).map(release).collect()
 }
 
@@ -245,7 +247,8 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
             .await
             .map(|locks| locks.iter().map(|lock| format!("completed {lock}")).collect()),
         Move::Resolve(operation) => {
-            let resolution = Resolution { reason: "seen".into(), request_id: "r".into() };
+            let resolution =
+                Resolution { reason: "seen".into(), request_id: "r".into(), by: By::default() };
             let resolved = ledger.resolve_intent(operation, resolution).await;
             resolved.map(|resolved| vec![format!("resolved {resolved:?}")])
         }
@@ -254,6 +257,10 @@ pub async fn carry_out(ledger: &dyn Ledger, what: &Move) -> Result<Vec<String>, 
         Move::Tidy(uploads, replaced) => {
             let times = blob_times(uploads, replaced);
             ledger.tidy_blobs(times, 1000, true).await.map(|found| vec![tidied(found)])
+        }
+        Move::Rules => {
+            let applied = ledger.apply_rules(rules_change("")).await;
+            applied.map(|applied| vec![format!("{applied:?}")])
         }
         Move::Sweep(retention) => {
             ledger.sweep(&retention).await.map(|rows| vec![format!("{rows} rows")])
@@ -363,7 +370,7 @@ pub async fn everything(
             let ended = (record.ended.map(|(how, _)| how), record.superseded_by);
             (grant(&record.grant), left, ended, breaking, renewed)
         });
-        let position = ledger.position(*id).await.expect("read");
+        let position = ledger.position(*id, None).await.expect("read");
         seen.push(format!("{id} {record:?} {position:?}"));
     }
     for id in operations {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, AuditAction, AuditFilter, CloseItem, DrainedUpstream, ForwardEnd, IntentEnd,
+    Attempt, AuditAction, AuditFilter, By, CloseItem, DrainedUpstream, ForwardEnd, IntentEnd,
     IntentFilter, IntentItem, IntentVerdict, Ledger, OperationRecord, Patience, Refence,
     RenewVerdict, Resolution, Resolved, Retention, SealItem, SealKind, SealVerdict,
 };
@@ -33,10 +33,11 @@ pub fn intent(resource: &str, number: i64) -> IntentItem {
         gateway: GATEWAY,
         max_effect_delay: None,
         attempt: Attempt::First,
+        by: By::default(),
     }
 }
 
-async fn open(ledger: &dyn Ledger, item: IntentItem) -> IntentVerdict {
+pub(super) async fn open(ledger: &dyn Ledger, item: IntentItem) -> IntentVerdict {
     let mut verdicts =
         ledger.open_intents(Arc::from([item]), Patience::Skip).await.expect("decided");
     verdicts.pop().expect("a verdict")
@@ -100,7 +101,7 @@ async fn state(ledger: &dyn Ledger, resource: &str) -> LockState {
 }
 
 fn resolution() -> Resolution {
-    Resolution { reason: "looked".into(), request_id: "r1".into() }
+    Resolution { reason: "looked".into(), request_id: "r1".into(), by: By::default() }
 }
 
 /// The rule is that of writes; a refusal changes nothing.

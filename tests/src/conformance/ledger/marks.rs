@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fence_core::Refusal;
 use fence_core::ports::{
-    Grant, Ledger, Mark, MarkItem, MarkVerdict, Patience, ReleaseVerdict, RenewVerdict,
+    By, Grant, Ledger, Mark, MarkItem, MarkVerdict, Patience, ReleaseVerdict, RenewVerdict,
     ResourceView, SealItem, SealKind, SealVerdict, WriteItem,
 };
 
@@ -17,7 +17,13 @@ const UNCHANGED: MarkVerdict = MarkVerdict::Marked { changed: false };
 /// A mark by the request of the same name.
 pub(super) fn item(resource: &str, mark: Mark, reason: &str) -> MarkItem {
     let request_id = format!("to-{}", mark.as_str());
-    MarkItem { resource: name(resource), mark, reason: reason.into(), request_id }
+    MarkItem {
+        resource: name(resource),
+        mark,
+        reason: reason.into(),
+        request_id,
+        by: By::default(),
+    }
 }
 
 /// The verdict on one mark.

@@ -1,5 +1,6 @@
 //! The conformance suite of the ledger.
 
+pub mod access;
 pub mod audit;
 pub mod batches;
 pub mod belts;

@@ -5,11 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BlobId, BreakItem, CloseItem, CommitItem, CommitResource, CommitStep, Effect,
+    Attempt, BlobId, BreakItem, By, CloseItem, CommitItem, CommitResource, CommitStep, Effect,
     ForwardEnd, IdempotencyKey, IntentItem, JoinItem, Mark, MarkItem, Payload, RenewItem,
     Retention, SealItem, SealKind, UploadItem, WriteItem,
 };
-use fence_core::{EntityTag, LockId, MaxHold, Metadata, OperationId, Ttl};
+use fence_core::{
+    EntityTag, LockId, MaxHold, Metadata, OperationId, PrincipalName, Ttl, WriterName,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use uuid::Uuid;
@@ -33,8 +35,8 @@ pub enum Move {
     Join(Vec<JoinItem>),
     /// Locks to renew.
     Renew(Vec<RenewItem>),
-    /// Locks to release, and whether only if they were never renewed.
-    Release(Vec<(LockId, bool)>),
+    /// Locks to release, whether only if they were never renewed, and for whom.
+    Release(Vec<(LockId, bool, By)>),
     /// Resources to break.
     Break(Vec<BreakItem>),
     /// Resources to freeze, to protect, or the reverse.
@@ -57,6 +59,8 @@ pub enum Move {
     Tidy(bool, bool),
     /// A pass of the sweeper.
     Sweep(Retention),
+    /// Other rules of access are put in force.
+    Rules,
 }
 
 /// What stands on the resources, as far as moves aim at it.
@@ -78,6 +82,10 @@ pub struct Mover {
     commits: Vec<OperationId>,
     blobs: Vec<BlobId>,
     waiters: Vec<JoinItem>,
+    /// Whether acts are those of principals, and were allowed by rules of access.
+    is_ruled: bool,
+    /// The generation of those.
+    rules: i64,
 }
 
 impl Mover {
@@ -87,7 +95,53 @@ impl Mover {
         let locks = Vec::new();
         let (seals, operations, waiters) = (Vec::new(), Vec::new(), Vec::new());
         let (intents, commits, blobs) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rng, number: 10, locks, seals, operations, intents, commits, blobs, waiters }
+        let (number, is_ruled, rules) = (10, seed % 2 == 1, 0);
+        Self {
+            rng,
+            number,
+            locks,
+            seals,
+            operations,
+            intents,
+            commits,
+            blobs,
+            waiters,
+            is_ruled,
+            rules,
+        }
+    }
+
+    /// On whose behalf an act is done: mostly Ann's; sometimes allowed by the rules in force, and now and then by those
+    /// before them.
+    fn by(&mut self) -> By {
+        if !self.is_ruled {
+            return By::default();
+        }
+        let (who, roles): (_, &[&str]) = match self.below(20) {
+            0 => (None, &[]),
+            1..4 => (Some("bob"), &[]),
+            4 => (Some("carl"), &["loader", "reader"]),
+            _ => (Some("ann"), &["reader"]),
+        };
+        let rules = match self.below(20) {
+            0 => Some(self.rules - 1),
+            1..8 => Some(self.rules),
+            _ => None,
+        };
+        By {
+            principal: who.map(|name| PrincipalName::new(name).expect("a name")),
+            roles: roles.iter().map(|role| (*role).into()).collect(),
+            rules,
+        }
+    }
+
+    /// Who else may write, if anybody.
+    fn writers(&mut self) -> Vec<WriterName> {
+        let names: &[&str] = match self.is_ruled {
+            true => self.one_of(&[&[][..], &["bob"], &["role:loader", "dora"]]),
+            false => &[],
+        };
+        names.iter().map(|name| WriterName::new(name).expect("a name")).collect()
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -141,7 +195,12 @@ impl Mover {
             54..59 => {
                 Move::Break((0..1 + self.below(4)).map(|_| self.break_item(standing)).collect())
             }
-            59..61 => Move::Sweep(self.retention()),
+            59 => Move::Sweep(self.retention()),
+            60 if self.is_ruled && self.chance(40) => {
+                self.rules += 1;
+                Move::Rules
+            }
+            60 => Move::Sweep(self.retention()),
             61..63 => Move::Join((0..1 + self.below(3)).map(|_| self.join()).collect()),
             68..72 => Move::Open((0..many).map(|_| self.intent(standing)).collect()),
             72..77 => Move::Close(self.all_opened()),
@@ -176,7 +235,9 @@ impl Mover {
             if let Some(waiter) = waiter {
                 free.retain(|name| !waiter.resources.iter().any(|other| other.as_str() == *name));
                 let item = self.seal(waiter.resources);
-                let turn = SealItem { lock: waiter.lock, owner: waiter.owner, ..item };
+                let (lock, owner) = (waiter.lock, waiter.owner);
+                let principal = waiter.by.principal.clone();
+                let turn = SealItem { lock, owner, principal, by: waiter.by, ..item };
                 self.seals.pop();
                 self.seals.push(turn.clone());
                 items.push(turn);
@@ -208,6 +269,12 @@ impl Mover {
         let (lock, ttl) = (self.lock(25), Some(self.ttl()));
         let (kind, max_hold, metadata) = (self.kind(), self.max_hold(), self.metadata());
         let waits = self.chance(60).then_some(GATEWAY);
+        let by = self.by();
+        let principal = match (kind, self.chance(20)) {
+            (SealKind::Transfer { .. }, true) => self.by().principal,
+            _ => by.principal.clone(),
+        };
+        let writers = self.writers();
         let item = SealItem {
             kind,
             lock,
@@ -219,6 +286,9 @@ impl Mover {
             number,
             attempt,
             waits: waits.filter(|_| kind == SealKind::Lock),
+            by,
+            principal,
+            writers,
         };
         self.seals.push(item.clone());
         item
@@ -245,8 +315,15 @@ impl Mover {
             resources.push(name(RESOURCES[0]));
         }
         let owner = self.one_of(&OWNERS).to_owned();
-        let item =
-            JoinItem { lock: self.lock(15), resources, owner, gateway: GATEWAY, waiters_max: 3 };
+        let by = self.by();
+        let item = JoinItem {
+            lock: self.lock(15),
+            resources,
+            owner,
+            gateway: GATEWAY,
+            waiters_max: 3,
+            by,
+        };
         self.waiters.push(item.clone());
         item
     }
@@ -294,10 +371,16 @@ impl Mover {
 
     fn renewal(&mut self) -> RenewItem {
         let lock = self.sealed().filter(|_| self.chance(70)).unwrap_or_else(|| self.lock(95));
-        RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()) }
+        RenewItem { lock, ttl: self.chance(50).then(|| self.ttl()), by: self.by() }
     }
 
-    fn release(&mut self) -> (LockId, bool) {
+    fn release(&mut self) -> (LockId, bool, By) {
+        let by = self.by();
+        let (lock, kept) = self.left();
+        (lock, kept, by)
+    }
+
+    fn left(&mut self) -> (LockId, bool) {
         // Often of one that waits, so that lines get shorter, too; or of one that was sealed lately.
         let waiter = self.recent_waiter().map(|waiter| (waiter.lock, false));
         let sealed = self.sealed().map(|lock| (lock, true));
@@ -332,6 +415,7 @@ impl Mover {
             after,
             reason: "random".into(),
             request_id: self.below(9).to_string(),
+            by: self.by(),
         }
     }
 
@@ -348,6 +432,7 @@ impl Mover {
             mark,
             reason: self.one_of(&["audit", "fire"]).to_owned(),
             request_id: self.below(9).to_string(),
+            by: self.by(),
         }
     }
 
@@ -385,6 +470,7 @@ impl Mover {
             resource_version: self.chance(15).then(|| version + self.below(3) as i64),
             effect: self.effect(),
             attempt: self.attempt(),
+            by: self.by(),
         }
     }
 
@@ -430,6 +516,7 @@ impl Mover {
             // Over by the next act, or never.
             max_effect_delay: self.chance(50).then_some(Duration::from_millis(1)),
             attempt: self.attempt(),
+            by: self.by(),
         }
     }
 
@@ -494,6 +581,7 @@ impl Mover {
             idempotency,
             steps: steps.into(),
             attempt: self.attempt(),
+            by: self.by(),
         }
     }
 
@@ -507,6 +595,7 @@ impl Mover {
             token: token(self.token(standing, resource)),
             lock: None,
             key: self.chance(10).then(|| self.one_of(&KEYS).to_owned()),
+            by: self.by(),
         }
     }
 

@@ -35,7 +35,7 @@ pub async fn what_is_free_is_not_waited_for(ledger: &dyn Ledger) {
     let ann = expired(ledger, "r", 10).await;
     let item = join(["r"]);
     assert_eq!(join_one(ledger, item.clone()).await, JoinVerdict::Free);
-    assert_eq!(ledger.position(item.lock).await.expect("read"), None);
+    assert_eq!(ledger.position(item.lock, None).await.expect("read"), None);
     assert_eq!(
         join_one(ledger, JoinItem { lock: ann.lock, ..join(["r"]) }).await,
         JoinVerdict::Known
@@ -55,7 +55,7 @@ pub async fn the_first_in_line_is_the_next_holder(ledger: &dyn Ledger) {
     let view = ledger.resource(&name("r")).await.expect("read").expect("locked");
     assert_eq!(view.waiting, 2);
     for (waiter, position) in [(&first, 1), (&second, 2)] {
-        assert_eq!(ledger.position(waiter.lock).await.expect("read"), Some(position));
+        assert_eq!(ledger.position(waiter.lock, None).await.expect("read"), Some(position));
     }
     assert_eq!(called(ledger, "r").await, None, "it is held");
     let ReleaseVerdict::Released { waited_for: true, .. } = release_one(ledger, ann.lock).await
@@ -66,7 +66,7 @@ pub async fn the_first_in_line_is_the_next_holder(ledger: &dyn Ledger) {
     assert_eq!(seal_one(ledger, turn(&second, 20)).await, SealVerdict::Queued);
     assert_eq!(called(ledger, "r").await, Some(first.lock));
     let grant = granted(ledger, turn(&first, 20)).await;
-    assert_eq!(ledger.position(first.lock).await.expect("read"), None);
+    assert_eq!(ledger.position(first.lock, None).await.expect("read"), None);
     release_one(ledger, grant.lock).await;
     assert_eq!(called(ledger, "r").await, Some(second.lock));
     let last = granted(ledger, turn(&second, 30)).await;
@@ -113,7 +113,7 @@ pub async fn the_same_id_waits_once(ledger: &dyn Ledger) {
     let first = waiting(ledger, ["r"]).await;
     waiting(ledger, ["r"]).await;
     assert_eq!(join_one(ledger, first.clone()).await, JoinVerdict::Waiting);
-    assert_eq!(ledger.position(first.lock).await.expect("read"), Some(1));
+    assert_eq!(ledger.position(first.lock, None).await.expect("read"), Some(1));
     for other in [
         JoinItem { owner: "bob".into(), ..first.clone() },
         JoinItem { resources: vec![name("q"), name("r")], ..first.clone() },
@@ -192,7 +192,7 @@ pub async fn who_is_not_present_holds_nobody_up(ledger: &dyn Ledger) {
     }
     ledger.call_next(unable, Some(false), &[]).await.expect("a heartbeat");
     let present = waiting(ledger, ["r"]).await;
-    assert_eq!(ledger.position(present.lock).await.expect("read"), Some(3));
+    assert_eq!(ledger.position(present.lock, None).await.expect("read"), Some(3));
     release_one(ledger, ann.lock).await;
     assert_eq!(called(ledger, "r").await, Some(present.lock));
     // Able again, it is the first.
@@ -238,7 +238,7 @@ pub async fn a_refused_rerun_of_a_waiter_stays_in_line(ledger: &dyn Ledger) {
     let second = waiting(ledger, ["r"]).await;
     let bury = SealItem { attempt: Attempt::Bury, ..turn(&second, 30) };
     assert_eq!(seal_one(ledger, bury).await, SealVerdict::Ended(LockEnd::Released));
-    assert_eq!(ledger.position(second.lock).await.expect("read"), None);
+    assert_eq!(ledger.position(second.lock, None).await.expect("read"), None);
 }
 
 /// When a lock ends by itself, and when a turn is over, is known beforehand.

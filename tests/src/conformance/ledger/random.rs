@@ -30,7 +30,7 @@ const KINDS: &str = "Waiting Free Full Queued Left sealed again held NumberTooLo
     Ended(Superseded) Ended(Released) Ended(Broken) Refused(Unknown) Refused(Released) \
     Refused(Broken) Refused(LockIdMismatch) Refused(SequenceOutOfOrder) Refused(VersionMismatch) \
     Refused(Frozen) Refused(Protected) Refused(Draining) drains draining Admitted closed \
-    resolved committed not-committed UploadExpired Begun swept-blobs";
+    Refused(Foreign) RulesMoved InForce resolved committed not-committed UploadExpired Begun swept-blobs";
 
 /// How many runs there are at least; and at most, if some kind of verdict is rare among their seeds.
 pub const RUNS: std::ops::RangeInclusive<usize> = 20..=80;
@@ -49,9 +49,10 @@ fn kind(line: &str) -> String {
     if line.ends_with(" rows") {
         return "swept".into();
     }
-    // `Left([..])` holds names, `Ended(..)` a word that counts.
+    // `Left([..])` holds names, `InForce(..)` a number, `Ended(..)` a word that counts.
     let word = line.split(' ').next().unwrap_or_default();
-    if word.starts_with("Left(") { "Left".into() } else { word.to_owned() }
+    let held = ["Left(", "InForce("].into_iter().find(|held| word.starts_with(held));
+    held.map_or(word, |held| held.trim_end_matches('(')).to_owned()
 }
 
 /// One run. A difference names the seed and the act.

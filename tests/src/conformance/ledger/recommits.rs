@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fence_core::Refusal;
 use fence_core::ports::{
-    Attempt, BlobId, BlobTimes, CommitItem, CommitStep, CommitVerdict, Effect, Grant, Ledger,
+    Attempt, BlobId, BlobTimes, By, CommitItem, CommitStep, CommitVerdict, Effect, Grant, Ledger,
     OperationRecord, Payload, UploadItem, WriteItem, WriteVerdict,
 };
 use uuid::Uuid;
@@ -133,7 +133,8 @@ pub fn blob_step(resource: &str, object: &str, blob: BlobId) -> CommitStep {
 async fn begun(ledger: &dyn Ledger, grant: &Grant) -> BlobId {
     let blob = BlobId(Uuid::new_v4());
     let (resource, token) = (grant.resources[0].clone(), grant.token);
-    let item = UploadItem { blob: Some(blob), resource, token, lock: None, key: None };
+    let item =
+        UploadItem { blob: Some(blob), resource, token, lock: None, key: None, by: By::default() };
     ledger.begin_upload(item).await.expect("decided");
     blob
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    Ended, Grant, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
-    SealVerdict, WriteItem,
+    By, Ended, Grant, Ledger, Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    SealItem, SealVerdict, WriteItem,
 };
 use fence_core::{LockEnd, LockId, LockState, Refusal, Ttl};
 
@@ -100,7 +100,7 @@ pub async fn many_are_renewed_at_once(ledger: &dyn Ledger) {
     release_one(ledger, gone.lock).await;
     let pair = granted(ledger, seal(["c", "d"], 12)).await;
     let ids = [ann.lock, gone.lock, lock_id(), pair.lock, ann.lock];
-    let items = ids.map(|lock| RenewItem { lock, ttl: None });
+    let items = ids.map(|lock| RenewItem { lock, ttl: None, by: By::default() });
     let verdicts = ledger.renew(Arc::from(items), Patience::Skip).await.expect("decided");
     assert!(
         matches!(

@@ -9,6 +9,7 @@ use fence_core::{LockId, ObjectKey, ResourceName, Token};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::engine::access::Permit;
 use crate::engine::data::{Record, WriteFailure};
 use crate::engine::{Engine, EngineError, metrics};
 
@@ -27,6 +28,8 @@ pub struct UploadHead {
     pub idempotency_key: Option<String>,
     /// The request, for the operator's record.
     pub request_id: String,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// A body on its way into the blob store.
@@ -129,13 +132,21 @@ impl Engine {
             token: head.token,
             lock: head.lock,
             key: head.idempotency_key.clone(),
+            by: head.permit.by(),
         };
         let ledger = Arc::clone(&self.inner.ledger);
         let asked = self.inner.writes.refusals.asking(&head.resource);
         let error = match self.call(async move { ledger.begin_upload(item).await }).await {
             Ok(UploadVerdict::Refused(refusal)) => {
                 let writes = &self.inner.writes;
-                writes.refusals.keep(&head.resource, head.token, &refusal, asked);
+                let principal = head.permit.by().principal;
+                writes.refusals.keep(
+                    &head.resource,
+                    head.token,
+                    principal.as_ref(),
+                    &refusal,
+                    asked,
+                );
                 writes.reject(&Record::of(head), &refusal);
                 ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
                 EngineError::Refused(refusal)

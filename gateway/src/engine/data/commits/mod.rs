@@ -18,6 +18,7 @@ use futures::future::join_all;
 
 use super::under_way::UnderWay;
 use super::writes::{Record, WriteEffect, count_as};
+use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
 use crate::engine::{Base, Engine, EngineError, metrics};
 use shape::{item, outcome};
@@ -53,6 +54,8 @@ pub struct CommitHead {
     pub key_kept: Option<Duration>,
     /// The request, for the operator's record.
     pub request_id: String,
+    /// What allows it.
+    pub permit: Permit,
 }
 
 /// A commit that took effect.
@@ -125,6 +128,14 @@ impl Act for CommitMany {
         matches!(verdict, CommitVerdict::Busy)
     }
 
+    fn rules_moved(verdict: &CommitVerdict) -> bool {
+        matches!(verdict, CommitVerdict::RulesMoved)
+    }
+
+    fn ask_after(item: &mut CommitItem) {
+        item.attempt = Attempt::Bury;
+    }
+
     /// As with plain writes: found, applied or buried.
     fn rerun(item: &mut CommitItem, wanted: bool) {
         item.attempt = if wanted { Attempt::Rerun } else { Attempt::Bury };
@@ -172,6 +183,7 @@ impl Engine {
                 token: head.token,
                 lock: head.lock,
                 key: head.idempotency_key.clone(),
+                by: head.permit.by(),
             };
             let ledger = Arc::clone(&self.inner.ledger);
             self.call(async move { ledger.begin_upload(item).await })
@@ -186,7 +198,8 @@ impl Engine {
                     if let Some((first, asked)) = asked
                         && first == resource
                     {
-                        refusals.keep(resource, head.token, &refusal, asked);
+                        let principal = head.permit.by().principal;
+                        refusals.keep(resource, head.token, principal.as_ref(), &refusal, asked);
                     }
                     self.reject_commit(head, resource, None, &refusal);
                     EngineError::Refused(refusal)
@@ -216,7 +229,17 @@ impl Engine {
         let mark = item.idempotency.as_ref().zip(head.resources.keys().next());
         let mark = mark.map(|(one, first)| self.inner.commits.under_way.mark(first, &one.key));
         let is_second = matches!(mark, Some(None));
-        let verdict = self.inner.commits.committer(&item).submit(item).await;
+        let verdict = loop {
+            let item = CommitItem { by: head.permit.by(), ..item.clone() };
+            match self.inner.commits.committer(&item).submit(item).await {
+                Ok(CommitVerdict::RulesMoved) => {
+                    let failed =
+                        |error| CommitFailure { operation, error, resource: None, step: None };
+                    head.permit.renew().await.map_err(failed)?;
+                }
+                verdict => break verdict,
+            }
+        };
         let took = runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
         let failed = |error| CommitFailure { operation, error, resource: None, step: None };
@@ -243,6 +266,7 @@ impl Engine {
             Ok(CommitVerdict::Busy) | Err(Failure::Busy) if is_second => {
                 Err(failed(EngineError::KeyInProgress))
             }
+            Ok(CommitVerdict::RulesMoved) => Err(failed(EngineError::AccessUnavailable)),
             Ok(CommitVerdict::Busy) => Err(failed(EngineError::Busy)),
             Err(Failure::Unknown) => {
                 Err(failed(EngineError::OutcomeUnknown { operation: Some(operation) }))
@@ -272,6 +296,7 @@ impl Engine {
             key: step.and_then(CommitStep::key),
             token: head.token,
             request_id: &head.request_id,
+            principal: head.permit.by().principal,
         };
         self.inner.writes.reject(&record, refusal);
     }

@@ -52,6 +52,7 @@ pub(super) async fn item(
         idempotency: key.map(|key| IdempotencyKey { key, fingerprint: fingerprint(), kept }),
         steps: steps.into(),
         attempt: Attempt::First,
+        by: head.permit.by(),
     }
 }
 

@@ -69,7 +69,7 @@ impl Waiting {
         let began = clock.elapsed();
         // Each asking is a rerun of the one call, which shows nothing about its caller.
         let item = SealItem { attempt: Attempt::Rerun, ..place.pending.item.clone() };
-        let pending = Pending { reentry: true, item, proposed: place.pending.proposed };
+        let pending = Pending { reentry: true, item, ..place.pending.clone() };
         let mut kept_by = resource;
         loop {
             match seal(&self.reentries, pending.clone()).await {

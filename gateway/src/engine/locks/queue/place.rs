@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ports::Runtime;
+use fence_core::ports::{By, ReleaseItem, Runtime};
 
 use super::Slot;
 use super::wait::{Keep, PARTING};
@@ -65,6 +65,7 @@ impl Drop for WaiterPlace {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         let (is_done, lock) = (slot.is_shared() || slot.has_left(), self.pending.item.lock);
+        let by = By::gateway_for(self.pending.item.principal.clone());
         drop(slot);
         let (keeps, leaves) = (Arc::clone(&self.keeps), Arc::clone(&self.leaves));
         let clock = Arc::clone(&self.runtime.clock);
@@ -74,7 +75,9 @@ impl Drop for WaiterPlace {
             for _ in 0..LEAVE_TRIES {
                 let failure = match proposed {
                     true => keeps.submit(lock).await.err(),
-                    false => leaves.submit(lock.into()).await.err(),
+                    false => {
+                        leaves.submit(ReleaseItem { by: by.clone(), ..lock.into() }).await.err()
+                    }
                 };
                 if failure.is_none_or(|failure| matches!(failure, Failure::Closed)) {
                     return;

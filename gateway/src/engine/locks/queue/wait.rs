@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Attempt, JoinItem, JoinVerdict, Ledger, LedgerError, Patience, Runtime, SealVerdict,
 };
-use fence_core::{LockEnd, LockId, ResourceName};
+use fence_core::{LockEnd, LockId, PrincipalName, ResourceName};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Line;
@@ -167,7 +167,8 @@ impl Waiting {
                 Step::Elapsed(no_number) => break no_number,
             };
         };
-        let position = self.position(place.pending.item.lock).await;
+        let item = &place.pending.item;
+        let position = self.position(item.lock, item.principal.clone()).await;
         if place.pending.proposed {
             place.keep(&self.runtime).await;
         }
@@ -199,14 +200,21 @@ impl Waiting {
         grants: &Batcher<Granting>,
     ) -> Result<Step, EngineError> {
         let item = &place.pending.item;
-        let verdict = self.joins.submit(JoinItem {
-            lock: item.lock,
-            resources: item.resources.clone(),
-            owner: item.owner.clone(),
-            gateway: self.line.gateway,
-            waiters_max: self.waiters_max,
-        });
-        match verdict.await.map_err(|failure| EngineError::unsent(failure, "locks"))? {
+        let verdict = loop {
+            let verdict = self.joins.submit(JoinItem {
+                lock: item.lock,
+                resources: item.resources.clone(),
+                owner: item.owner.clone(),
+                gateway: self.line.gateway,
+                waiters_max: self.waiters_max,
+                by: place.pending.permit.by(),
+            });
+            match verdict.await.map_err(|failure| EngineError::unsent(failure, "locks"))? {
+                JoinVerdict::RulesMoved => place.pending.permit.renew().await?,
+                verdict => break verdict,
+            }
+        };
+        match verdict {
             JoinVerdict::Waiting => {
                 place.joined();
                 Ok(Step::Waiting)
@@ -232,6 +240,7 @@ impl Waiting {
             JoinVerdict::Ended(how) => Err(EngineError::LockEnded(how)),
             JoinVerdict::Conflict => Err(EngineError::LockConflict),
             JoinVerdict::Full => Err(EngineError::QueueFull),
+            JoinVerdict::RulesMoved => Err(EngineError::AccessUnavailable),
             JoinVerdict::Busy => Err(EngineError::Busy),
         }
     }
@@ -247,7 +256,15 @@ impl Waiting {
         let mut no_number = None;
         loop {
             let left = until.saturating_sub(clock.elapsed());
-            match self.runtime.within(left, place.called()).await {
+            let turn = async {
+                tokio::select! {
+                    biased;
+                    called = place.called() => Ok(called),
+                    // It may not have the lock any more: it need not wait for its turn to hear that.
+                    denied = place.pending.permit.lost() => Err(denied),
+                }
+            };
+            match self.runtime.within(left, turn).await.transpose()? {
                 None => return Ok(Step::Elapsed(no_number)),
                 Some(false) => return Ok(Step::Join(None)),
                 Some(true) => {}
@@ -295,13 +312,13 @@ impl Waiting {
     }
 
     /// The place in line of a waiter whose time is up, if that is quickly found.
-    async fn position(&self, lock: LockId) -> Option<i64> {
+    async fn position(&self, lock: LockId, principal: Option<PrincipalName>) -> Option<i64> {
         let (ledger, calls) = (Arc::clone(&self.ledger), Arc::clone(&self.calls));
         let (send, answer) = oneshot::channel();
         let task = async move {
             let _permit = calls.acquire_owned().await.ok();
             if !send.is_closed() {
-                let _ = send.send(ledger.position(lock).await.ok().flatten());
+                let _ = send.send(ledger.position(lock, principal.as_ref()).await.ok().flatten());
             }
         };
         self.runtime.spawn.spawn("position", Box::pin(task));

@@ -23,6 +23,7 @@ use files::{Loaded, Seen};
 
 use super::listen::{Listen, Opening};
 use super::{LINGER, Reason, count_closed, lone_answer};
+use crate::http::identify::{Shown, shown_by_certificate};
 use crate::http::peers::{Peer, Turns};
 
 /// How often the files are looked at: certificates are renewed by putting others in their place.
@@ -152,7 +153,11 @@ impl Opening for Unsecured {
 
     /// 1. Whoever sends something else than a handshake is told so, in the words of HTTP.
     /// 2. A handshake has its turn among those of its peer and then among all, and as much time as a head in all.
-    async fn open(self, counted: Option<Peer>, limit: Duration) -> Option<TlsStream<TcpStream>> {
+    async fn open(
+        self,
+        counted: Option<Peer>,
+        limit: Duration,
+    ) -> Option<(TlsStream<TcpStream>, Shown)> {
         let Self { stream, tls } = self;
         let until = Instant::now() + limit;
         let opened = timeout_at(until, async {
@@ -173,7 +178,12 @@ impl Opening for Unsecured {
         })
         .await;
         match opened {
-            Ok(Ok(Some(stream))) => return Some(stream),
+            Ok(Ok(Some(stream))) => {
+                let certificate =
+                    stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+                let identity = certificate.and_then(|it| shown_by_certificate(it));
+                return Some((stream, Shown(identity.map(Arc::new))));
+            }
             // It went, or was told what is wrong.
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a connection could not be secured"),

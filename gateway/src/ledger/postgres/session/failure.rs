@@ -78,6 +78,7 @@ fn meaning(code: &str, message: &str) -> LedgerError {
     match code {
         "FG001" => LedgerError::RefenceRequired(message.to_owned()),
         "FG002" => LedgerError::EpochMoved,
+        "FG013" => LedgerError::RulesMoved,
         "FG006" | "FG014" => LedgerError::Unavailable(message.to_owned()),
         // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
         _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {

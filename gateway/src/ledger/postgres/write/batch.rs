@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BlobId, CommitItem, Effect, IdempotencyKey, Patience, Payload, WriteItem,
+    Attempt, BlobId, By, CommitItem, Effect, IdempotencyKey, Patience, Payload, WriteItem,
 };
 use fence_core::{LockId, OperationId, Token};
 use sqlx::Postgres;
@@ -13,7 +13,7 @@ use sqlx::query::QueryAs;
 use uuid::Uuid;
 
 use super::verdicts::WriteRow;
-use crate::ledger::postgres::{attempt, wait_ms};
+use crate::ledger::postgres::{attempt, sparse, wait_ms};
 
 /// One write: what it presents, its places, and its steps.
 pub(super) struct Write<'a> {
@@ -23,6 +23,7 @@ pub(super) struct Write<'a> {
     lock: Option<LockId>,
     sequence: Option<i64>,
     key: Option<&'a IdempotencyKey>,
+    by: &'a By,
     /// Its resources in name order, and the version demanded of each.
     places: Vec<(&'a str, Option<i64>)>,
     steps: Vec<Step<'a>>,
@@ -46,6 +47,7 @@ impl<'a> From<&'a WriteItem> for Write<'a> {
             lock: item.lock,
             sequence: item.sequence,
             key: item.idempotency.as_ref(),
+            by: &item.by,
             places: vec![(item.resource.as_str(), item.resource_version)],
             steps: vec![Step { place: 0, effect, demands }],
             is_commit: false,
@@ -72,6 +74,7 @@ impl<'a> From<&'a CommitItem> for Write<'a> {
             lock: item.lock,
             sequence: item.sequence,
             key: item.idempotency.as_ref(),
+            by: &item.by,
             places,
             steps,
             is_commit: true,
@@ -113,15 +116,15 @@ enum Common<'a> {
 }
 
 /// In which round each write is decided, from 0: after those before it that it has something in common with. Only plain
-/// ones share a round and a resource, if they are under one token: it is what they are judged by, so they are admitted
-/// together, or refused together. Unless they come a second time: then one may turn out to be known, or buried.
+/// ones share a round and a resource, if they are of one writer and under one token: it is what they are judged by, so
+/// they are admitted together, or refused together. Unless they come a second time: then one may turn out to be known, or buried.
 fn rounds(writes: &[Write<'_>], terms: &Terms) -> Vec<usize> {
     let mut last = HashMap::new();
     let mut rounds = Vec::with_capacity(writes.len());
     for write in writes {
         let is_second = last.contains_key(&Common::Operation(write.operation));
         let shares = !terms.keeps_versions && !terms.again && !is_second && write.is_plain();
-        let under = shares.then_some((write.token, write.lock));
+        let under = shares.then_some((write.token, write.lock, write.by));
         let blobs = write.steps.iter().filter_map(|step| step.effect.blob()).map(Common::Blob);
         let resources = write.places.iter().map(|(name, _)| Common::Resource(name));
         let common: Vec<_> = resources
@@ -172,11 +175,8 @@ pub(super) struct Batch<'a> {
     sha256: Vec<Option<&'a [u8]>>,
     body: Vec<Option<&'a [u8]>>,
     blob: Vec<Option<Uuid>>,
-}
-
-/// A column, or nothing where it has nothing but NULLs.
-fn sparse<T>(column: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
-    column.iter().any(Option::is_some).then_some(column)
+    names: Vec<Option<String>>,
+    rules: Vec<Option<i64>>,
 }
 
 /// A condition as the function takes it.
@@ -249,6 +249,8 @@ impl<'a> Batch<'a> {
         self.key.push(key.map(|key| key.key.as_str()));
         self.fingerprint.push(key.map(|key| key.fingerprint.as_slice()));
         self.kept_ms.push(key.and_then(kept_ms));
+        self.names.push(write.by.names());
+        self.rules.push(write.by.rules);
     }
 
     fn push_step(&mut self, step: Option<&'a Step<'a>>) {
@@ -327,6 +329,8 @@ impl<'a> Batch<'a> {
             .bind(sparse(self.sha256))
             .bind(sparse(self.body))
             .bind(sparse(self.blob))
+            .bind(sparse(self.names))
+            .bind(sparse(self.rules))
     }
 }
 
@@ -336,7 +340,8 @@ macro_rules! columns {
         "p_resources => $6, p_operation => $7, p_resource => $8, p_token => $9, p_lock => $10, p_seq => $11,
          p_if_version => $12, p_attempt => $13, p_key => $14, p_fingerprint => $15, p_kept_ms => $16,
          p_nth => $17, p_kind => $18, p_object => $19, p_if_object => $20, p_again => $21, p_last => $22,
-         p_content_type => $23, p_size => $24, p_sha256 => $25, p_body => $26, p_blob => $27)"
+         p_content_type => $23, p_size => $24, p_sha256 => $25, p_body => $26, p_blob => $27,
+         p_names => $28, p_rules => $29)"
     };
 }
 

@@ -109,6 +109,7 @@ pub(super) fn of_write(
         "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),
         "buried" => Ok(WriteVerdict::Buried),
         "upload_expired" => Ok(WriteVerdict::UploadExpired),
+        "rules_moved" => Ok(WriteVerdict::RulesMoved),
         "busy" => Ok(WriteVerdict::Busy),
         word => refusal(word, row.grant).map(WriteVerdict::Refused),
     }
@@ -160,6 +161,7 @@ pub(super) fn of_commit(
         "upload_expired" => {
             Ok(CommitVerdict::UploadExpired { step: row.step.ok_or_else(nothing)? })
         }
+        "rules_moved" => Ok(CommitVerdict::RulesMoved),
         "busy" => Ok(CommitVerdict::Busy),
         word => Ok(CommitVerdict::Refused {
             resource: resource()?,
@@ -187,6 +189,7 @@ pub(in crate::ledger::postgres) fn refusal(
     Ok(match word {
         "void" => Refusal::Void,
         "unknown" => Refusal::Unknown,
+        "foreign" => Refusal::Foreign,
         "stale" => Refusal::Stale {
             by: grant.superseded_by.as_deref().and_then(Supersession::parse),
             at: grant.at_us.map(time),

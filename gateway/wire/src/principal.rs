@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a principal's name.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -25,8 +25,8 @@ pub enum PrincipalNameError {
 }
 
 /// Who acts: `[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}`, not `role:...`, compared by its bytes. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PrincipalName(Arc<str>);
 
 impl PrincipalName {
@@ -65,6 +65,52 @@ impl fmt::Display for PrincipalName {
     }
 }
 
+impl From<PrincipalName> for String {
+    fn from(name: PrincipalName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+/// What the name of a role begins with among writers.
+const ROLE: &str = "role:";
+
+/// Somebody who may write under a lock of somebody else: a principal, or all who have a role, `role:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WriterName(Arc<str>);
+
+impl WriterName {
+    /// Checks the name. That of a role has the same characters as that of a principal.
+    pub fn new(name: &str) -> Result<Self, PrincipalNameError> {
+        PrincipalName::new(name.strip_prefix(ROLE).unwrap_or(name))?;
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The role, if it names one.
+    pub fn role(&self) -> Option<&str> {
+        self.0.strip_prefix(ROLE)
+    }
+}
+
+impl TryFrom<String> for WriterName {
+    type Error = PrincipalNameError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::new(&name)
+    }
+}
+
+impl From<WriterName> for String {
+    fn from(name: WriterName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +134,18 @@ mod tests {
             ("role:loader", PrincipalNameError::Role),
         ] {
             assert_eq!(PrincipalName::new(bad), Err(why), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_writer_is_a_principal_or_a_role() {
+        assert_eq!(
+            WriterName::new("role:loader").map(|it| it.role().map(str::to_owned)),
+            Ok(Some("loader".into()))
+        );
+        assert_eq!(WriterName::new("worker-b").map(|it| it.role().map(str::to_owned)), Ok(None));
+        for bad in ["", "role:", "role:role:a", "a b", "role:a b"] {
+            assert!(WriterName::new(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The rules of access as the ledger keeps them: which are in force, and putting others in their place.
+
+use async_trait::async_trait;
+
+use super::LedgerError;
+use crate::principal::PrincipalName;
+
+/// The rules that are in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RulesInForce {
+    /// Rises with each change; 0 while there are none.
+    pub generation: i64,
+    /// Their text; none while there are none.
+    pub text: Option<String>,
+}
+
+/// Which principal a role of the database is to `guard()`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseRole {
+    /// The role, as `session_user` has it.
+    pub role: String,
+    /// All names of the principal, as [`super::By::names`] has them.
+    pub names: String,
+}
+
+/// Rules that are to be put in force.
+#[derive(Debug, Clone)]
+pub struct RulesChange {
+    /// The generation that they are to follow; none for whichever is in force.
+    pub follows: Option<i64>,
+    /// Their text.
+    pub text: String,
+    /// Which principals the roles of the database are.
+    pub database_roles: Vec<DatabaseRole>,
+    /// Who does it; none where no rules are in force.
+    pub applied_by: Option<PrincipalName>,
+    /// Why, for the record.
+    pub reason: String,
+    /// The request that asks for it, for the record.
+    pub request_id: String,
+}
+
+/// What became of such a wish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RulesChanged {
+    /// They are in force, as this generation.
+    InForce(i64),
+    /// Others were put in force in between, as this generation: nothing changed.
+    Overtaken(i64),
+}
+
+/// The part of the ledger that is about rules.
+#[async_trait]
+pub trait Rulebook: Send + Sync {
+    /// The rules that are in force.
+    async fn rules(&self) -> Result<RulesInForce, LedgerError>;
+
+    /// Their generation.
+    async fn rules_generation(&self) -> Result<i64, LedgerError>;
+
+    /// Whether nobody but this process can put rules in force.
+    fn has_rules_to_itself(&self) -> bool {
+        false
+    }
+
+    /// Puts rules in force (I17). Waits for all acts under way; every act that comes later is held against them. So once
+    /// this has returned, nothing takes effect that was allowed under older rules, through whichever gateway.
+    async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError>;
+}

@@ -1,0 +1,78 @@
+//! The rules of access: which are in force, and putting others in their place.
+
+use async_trait::async_trait;
+use fence_core::PrincipalName;
+use fence_core::ports::{
+    AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce,
+};
+use sha2::{Digest as _, Sha256};
+use sqlx::Connection as _;
+
+use super::bulk::Script;
+use super::{SqliteLedger, load, rolled_back};
+
+#[async_trait]
+impl Rulebook for SqliteLedger {
+    async fn rules(&self) -> Result<RulesInForce, LedgerError> {
+        let mut reader = self.reader().await?;
+        let row = sqlx::query_as(
+            "SELECT g.access, a.rules FROM guard g LEFT JOIN access a ON a.generation = g.access",
+        )
+        .fetch_one(&mut *reader)
+        .await;
+        let (generation, text) = self.keep(reader, row)?;
+        Ok(RulesInForce { generation, text })
+    }
+
+    async fn rules_generation(&self) -> Result<i64, LedgerError> {
+        let mut reader = self.reader().await?;
+        let row = sqlx::query_scalar("SELECT access FROM guard").fetch_one(&mut *reader).await;
+        self.keep(reader, row)
+    }
+
+    fn has_rules_to_itself(&self) -> bool {
+        true
+    }
+
+    /// Nobody else writes meanwhile: this process has the directory, and this call its only writer. So all acts under way
+    /// have ended, and those that come later find the new generation (I17).
+    async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let before = load::guard(&mut *connection).await?.rules;
+        if change.follows.is_some_and(|follows| follows != before) {
+            return Ok(RulesChanged::Overtaken(before));
+        }
+        let (generation, at) = (before + 1, self.now().wall);
+        let unwritten = |error| self.unwritten(error);
+        let mut transaction = connection.begin().await.map_err(rolled_back)?;
+        sqlx::query(
+            "INSERT INTO access (generation, rules, sha256, applied_at, applied_by, reason)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )
+        .bind(generation)
+        .bind(&change.text)
+        .bind(Sha256::digest(&change.text).as_slice())
+        .bind(at.as_microsecond())
+        .bind(change.applied_by.as_ref().map(PrincipalName::as_str))
+        .bind(&change.reason)
+        .execute(&mut *transaction)
+        .await
+        .map_err(unwritten)?;
+        sqlx::query("UPDATE guard SET access = ?1")
+            .bind(generation)
+            .execute(&mut *transaction)
+            .await
+            .map_err(unwritten)?;
+        let entry = AuditEntry {
+            owner: change.applied_by.as_ref().map(ToString::to_string),
+            request_id: Some(change.request_id.clone()),
+            ..AuditEntry::because(AuditAction::Access, at, &change.reason)
+        };
+        let mut script = Script::new(0);
+        super::audit::append(&mut script, &[entry]);
+        script.run(&mut transaction).await.map_err(unwritten)?;
+        transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
+        Ok(RulesChanged::InForce(generation))
+    }
+}

@@ -1,0 +1,316 @@
+//! Whose a token is, and under which rules something was allowed.
+
+use std::sync::Arc;
+
+use fence_core::ports::{
+    Attempt, AuditAction, AuditFilter, BreakVerdict, By, CommitVerdict, IntentItem, IntentVerdict,
+    JoinItem, JoinVerdict, Ledger, LedgerError, Mark, MarkVerdict, Patience, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange, RulesChanged, RulesInForce,
+    SealItem, SealKind, SealVerdict, UploadItem, UploadVerdict, WriteItem, WriteVerdict,
+};
+use fence_core::{LockId, Refusal, WriterName};
+
+use super::build::*;
+use super::commits::many;
+use super::drains::{intent, open};
+use super::marks;
+
+const SKIP: Patience = Patience::Skip;
+
+fn of(principal: &str, item: SealItem) -> SealItem {
+    SealItem { by: by(principal), principal: Some(principal_name(principal)), ..item }
+}
+
+fn written_by(by: By, item: WriteItem) -> WriteItem {
+    WriteItem { by, ..item }
+}
+
+async fn renewed(ledger: &dyn Ledger, lock: LockId, by: By) -> RenewVerdict {
+    let items = Arc::from([RenewItem { lock, ttl: None, by }]);
+    only(ledger.renew(items, SKIP).await.expect("the renewal is decided"))
+}
+
+async fn released(ledger: &dyn Ledger, lock: LockId, by: By) -> ReleaseVerdict {
+    let items = Arc::from([ReleaseItem { by, ..lock.into() }]);
+    only(ledger.release(items, SKIP).await.expect("the release is decided"))
+}
+
+async fn apply_rules(ledger: &dyn Ledger, text: &str) -> i64 {
+    match ledger.apply_rules(rules_change(text)).await.expect("applied") {
+        RulesChanged::InForce(generation) => generation,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The right token and the right id, in the hands of somebody else, are good for nothing (I16).
+pub async fn a_token_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
+    let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
+    assert_eq!(ann.principal, Some(principal_name("ann")));
+    let roles = By { roles: ["ann".into()].into(), ..by("bob") };
+    for other in [by("bob"), roles, By::default()] {
+        for item in [put(&ann, "k", "x"), delete(&ann, "k"), delete_all(&ann)] {
+            let item = WriteItem { lock: Some(ann.lock), ..written_by(other.clone(), item) };
+            assert_eq!(refusal(ledger, item).await, Refusal::Foreign);
+        }
+        let item = many(&ann, &[("r", "k", Some("x"))]);
+        let item = fence_core::ports::CommitItem { by: other.clone(), ..item };
+        let verdict = ledger.commit_many(item, SKIP).await.expect("decided");
+        let is_foreign = |it: &CommitVerdict| {
+            matches!(it, CommitVerdict::Refused { refusal: Refusal::Foreign, .. })
+        };
+        assert!(is_foreign(&verdict), "{verdict:?}");
+        let item = IntentItem { by: other.clone(), ..intent("r", 10) };
+        assert_eq!(open(ledger, item).await, IntentVerdict::Refused(Refusal::Foreign));
+        let upload = UploadItem {
+            blob: None,
+            resource: name("r"),
+            token: ann.token,
+            lock: Some(ann.lock),
+            key: None,
+            by: other.clone(),
+        };
+        let begun = ledger.begin_upload(upload).await.expect("decided");
+        assert_eq!(begun, UploadVerdict::Refused(Refusal::Foreign));
+        assert_eq!(renewed(ledger, ann.lock, other.clone()).await, RenewVerdict::NotFound);
+        assert_eq!(released(ledger, ann.lock, other).await, ReleaseVerdict::NotFound);
+    }
+    apply(ledger, written_by(by("ann"), put(&ann, "k", "a"))).await;
+    assert!(matches!(renewed(ledger, ann.lock, by("ann")).await, RenewVerdict::Renewed { .. }));
+    let gone = released(ledger, ann.lock, by("ann")).await;
+    assert!(matches!(gone, ReleaseVerdict::Released { .. }), "{gone:?}");
+}
+
+/// What became of a lock is told to those whose it was; of a superseded one the others do not learn that it was one.
+pub async fn a_token_that_is_over_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
+    let writers = vec![WriterName::new("dora").expect("a name")];
+    let ann = granted(ledger, SealItem { writers, ..of("ann", seal(["r"], 10)) }).await;
+    released(ledger, ann.lock, by("ann")).await;
+    for (who, expected) in
+        [("ann", Refusal::Released), ("dora", Refusal::Released), ("bob", Refusal::Foreign)]
+    {
+        assert_eq!(
+            refusal(ledger, written_by(by(who), put(&ann, "k", "x"))).await,
+            expected,
+            "{who}"
+        );
+    }
+    granted(ledger, of("bob", seal(["r"], 20))).await;
+    for who in ["ann", "dora"] {
+        let late = refusal(ledger, written_by(by(who), put(&ann, "k", "x"))).await;
+        assert!(matches!(late, Refusal::Stale { grants_behind: Some(1), .. }), "{who}: {late:?}");
+    }
+    for who in ["bob", "eve"] {
+        let late = refusal(ledger, written_by(by(who), put(&ann, "k", "x"))).await;
+        assert_eq!(late, Refusal::Foreign, "{who}");
+    }
+    let upload = |who: &str| UploadItem {
+        blob: None,
+        resource: name("r"),
+        token: ann.token,
+        lock: None,
+        key: None,
+        by: by(who),
+    };
+    let foreign = ledger.begin_upload(upload("eve")).await.expect("decided");
+    assert_eq!(foreign, UploadVerdict::Refused(Refusal::Foreign));
+    let stale = ledger.begin_upload(upload("dora")).await.expect("decided");
+    assert!(matches!(stale, UploadVerdict::Refused(Refusal::Stale { .. })), "{stale:?}");
+}
+
+/// Writers write under the token, by name or by role; nothing else of the lock is theirs.
+pub async fn writers_write_and_do_nothing_else(ledger: &dyn Ledger) {
+    let writers: Vec<_> =
+        ["dora", "role:loader"].iter().map(|name| WriterName::new(name).expect("a name")).collect();
+    let item = SealItem { writers: writers.clone(), ..of("ann", seal(["r"], 10)) };
+    let ann = granted(ledger, item.clone()).await;
+    assert_eq!(ann.writers, writers);
+    let record = ledger.lock(ann.lock).await.expect("read").expect("known").grant;
+    assert_eq!((record.principal, record.writers), (ann.principal.clone(), writers.clone()));
+    // The same call again: they are those of the call that was granted.
+    let SealVerdict::Again(again) =
+        seal_one(ledger, SealItem { number: None, writers: Vec::new(), ..item }).await
+    else {
+        panic!("another lock")
+    };
+    assert_eq!(again.writers, writers);
+    let loader = By { roles: ["reader".into(), "loader".into()].into(), ..by("carl") };
+    for (number, writer) in (1..).zip([by("ann"), by("dora"), loader.clone()]) {
+        let put = written_by(writer, put(&ann, "k", &number.to_string()));
+        assert_eq!(apply(ledger, put).await.version, Some(number));
+    }
+    // A role of that name is no principal of that name.
+    for other in [by("loader"), By { roles: ["dora".into()].into(), ..by("carl") }] {
+        assert_eq!(refusal(ledger, written_by(other, put(&ann, "k", "x"))).await, Refusal::Foreign);
+    }
+    for writer in [by("dora"), loader] {
+        assert_eq!(renewed(ledger, ann.lock, writer.clone()).await, RenewVerdict::NotFound);
+        assert_eq!(released(ledger, ann.lock, writer.clone()).await, ReleaseVerdict::NotFound);
+        let kind = SealKind::Transfer { from: ann.lock };
+        let item =
+            SealItem { kind, by: writer.clone(), principal: writer.principal, ..seal(["r"], 20) };
+        assert_eq!(seal_one(ledger, item).await, SealVerdict::NotFound);
+    }
+    let RenewVerdict::Renewed { grant, .. } = renewed(ledger, ann.lock, by("ann")).await else {
+        panic!("not renewed")
+    };
+    assert_eq!(grant.writers, writers);
+}
+
+/// An id is that of its principal: to others it is in use, and no more.
+pub async fn an_id_is_of_its_principal(ledger: &dyn Ledger) {
+    let item = of("ann", seal(["r"], 10));
+    let ann = granted(ledger, item.clone()).await;
+    for number in [None, Some(20)] {
+        let taken = SealItem { number, ..of("bob", item.clone()) };
+        assert_eq!(seal_one(ledger, taken).await, SealVerdict::Conflict);
+    }
+    let waiter = JoinItem { by: by("ann"), ..join(["r"]) };
+    assert_eq!(join_one(ledger, waiter.clone()).await, JoinVerdict::Waiting);
+    let taken = JoinItem { by: by("bob"), ..waiter.clone() };
+    assert_eq!(join_one(ledger, taken).await, JoinVerdict::Conflict);
+    assert_eq!(released(ledger, waiter.lock, by("bob")).await, ReleaseVerdict::NotFound);
+    assert_eq!(ledger.position(waiter.lock, None).await.expect("read"), None);
+    let ann_s = principal_name("ann");
+    assert_eq!(ledger.position(waiter.lock, Some(&ann_s)).await.expect("read"), Some(1));
+    // Once it has ended, the id is as little somebody else's.
+    released(ledger, ann.lock, by("ann")).await;
+    assert_eq!(seal_one(ledger, of("bob", item.clone())).await, SealVerdict::Conflict);
+    let turn = turn(&waiter, 20);
+    assert_eq!(seal_one(ledger, of("bob", turn.clone())).await, SealVerdict::Conflict);
+    granted(ledger, of("ann", turn)).await;
+}
+
+/// A lock that is handed over is that of whoever it was handed to.
+pub async fn a_transfer_is_to_a_principal(ledger: &dyn Ledger) {
+    let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
+    let kind = SealKind::Transfer { from: ann.lock };
+    let to_bob =
+        SealItem { kind, by: by("ann"), principal: Some(principal_name("bob")), ..seal(["r"], 20) };
+    let bob = granted(ledger, to_bob).await;
+    assert_eq!(bob.principal, Some(principal_name("bob")));
+    assert_eq!(refusal(ledger, written_by(by("ann"), put(&bob, "k", "x"))).await, Refusal::Foreign);
+    apply(ledger, written_by(by("bob"), put(&bob, "k", "b"))).await;
+    assert_eq!(renewed(ledger, bob.lock, by("ann")).await, RenewVerdict::NotFound);
+}
+
+/// What was allowed under other rules than those in force decides nothing (I17).
+pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
+    let none = RulesInForce { generation: 0, text: None };
+    assert_eq!(ledger.rules().await.expect("read"), none);
+    let ann = granted(ledger, SealItem { by: under("ann", 0), ..of("ann", seal(["r"], 10)) }).await;
+    apply(ledger, written_by(under("ann", 0), put(&ann, "k", "a"))).await;
+    assert_eq!(apply_rules(ledger, "one").await, 1);
+    let one = RulesInForce { generation: 1, text: Some("one".into()) };
+    assert_eq!(ledger.rules().await.expect("read"), one);
+    assert_eq!(ledger.rules_generation().await.expect("read"), 1);
+
+    for old in [under("ann", 0), under("ann", 2)] {
+        let item = SealItem { by: old.clone(), ..of("ann", seal(["q"], 20)) };
+        assert_eq!(seal_one(ledger, item.clone()).await, SealVerdict::RulesMoved);
+        let rerun = SealItem { attempt: Attempt::Rerun, ..item.clone() };
+        assert_eq!(seal_one(ledger, rerun).await, SealVerdict::RulesMoved);
+        assert_eq!(renewed(ledger, ann.lock, old.clone()).await, RenewVerdict::RulesMoved);
+        assert_eq!(released(ledger, ann.lock, old.clone()).await, ReleaseVerdict::RulesMoved);
+        let waiter = JoinItem { by: old.clone(), ..join(["r"]) };
+        assert_eq!(join_one(ledger, waiter).await, JoinVerdict::RulesMoved);
+        let plain = written_by(old.clone(), put(&ann, "k", "x"));
+        for attempt in [Attempt::First, Attempt::Rerun] {
+            let item = WriteItem { attempt, ..plain.clone() };
+            assert_eq!(commit_one(ledger, item).await, WriteVerdict::RulesMoved);
+        }
+        // Not decided, so not buried: allowed anew it takes effect.
+        let allowed = WriteItem { attempt: Attempt::Rerun, by: under("ann", 1), ..plain };
+        apply(ledger, allowed).await;
+        let item = fence_core::ports::CommitItem {
+            by: old.clone(),
+            ..many(&ann, &[("r", "k", Some("x"))])
+        };
+        let verdict = ledger.commit_many(item, SKIP).await.expect("decided");
+        assert_eq!(verdict, CommitVerdict::RulesMoved);
+        let item = IntentItem { by: old.clone(), ..intent("r", 10) };
+        assert_eq!(open(ledger, item).await, IntentVerdict::RulesMoved);
+        let resolution =
+            || Resolution { reason: "seen".into(), request_id: "r".into(), by: old.clone() };
+        let resolved = ledger.resolve_intent(operation_id(), resolution()).await;
+        assert_eq!(resolved, Err(LedgerError::RulesMoved));
+        let resolved = ledger.resolve_doubts("u", resolution()).await;
+        assert_eq!(resolved, Err(LedgerError::RulesMoved));
+        let mark = fence_core::ports::MarkItem {
+            by: old.clone(),
+            ..marks::item("r", Mark::Freeze, "fire")
+        };
+        let marked = ledger.mark(Arc::from([mark]), SKIP).await.expect("decided");
+        assert_eq!(marked, [MarkVerdict::RulesMoved]);
+        let item = fence_core::ports::BreakItem {
+            resource: name("r"),
+            token: ann.token,
+            after: std::time::Duration::ZERO,
+            reason: "stuck".into(),
+            request_id: "r".into(),
+            by: old,
+        };
+        let broken = ledger.break_locks(Arc::from([item]), SKIP).await.expect("decided");
+        assert_eq!(broken, [BreakVerdict::RulesMoved]);
+    }
+    // What became of a write that was sent before may be asked under any rules.
+    let done = written_by(under("ann", 1), put(&ann, "k", "y"));
+    let version = apply(ledger, done.clone()).await.version;
+    let asked = WriteItem { attempt: Attempt::Bury, by: under("ann", 0), ..done };
+    assert_eq!(apply(ledger, asked).await.version, version);
+    let never = WriteItem { attempt: Attempt::Bury, by: under("ann", 0), ..put(&ann, "k", "z") };
+    assert_eq!(commit_one(ledger, never.clone()).await, WriteVerdict::Buried);
+    let late = WriteItem { attempt: Attempt::Rerun, by: under("ann", 1), ..never };
+    assert_eq!(commit_one(ledger, late).await, WriteVerdict::Buried);
+    let end = released(ledger, ann.lock, under("ann", 1)).await;
+    assert!(matches!(end, ReleaseVerdict::Released { .. }), "{end:?}");
+}
+
+/// Of a batch those alone are held back whose rules have moved.
+pub async fn each_of_a_batch_is_held_to_its_own_rules(ledger: &dyn Ledger) {
+    let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
+    apply_rules(ledger, "one").await;
+    let write = |rules, text| written_by(under("ann", rules), put(&ann, "k", text));
+    let [first, second, third] =
+        commit(ledger, [write(1, "a"), write(0, "b"), write(1, "c")]).await;
+    assert!(matches!(first, WriteVerdict::Applied { .. }), "{first:?}");
+    assert_eq!(second, WriteVerdict::RulesMoved);
+    assert!(matches!(third, WriteVerdict::Applied { .. }), "{third:?}");
+    let lock = |resource, rules, number| SealItem {
+        by: under("bob", rules),
+        ..of("bob", seal([resource], number))
+    };
+    let items = [lock("a", 0, 20), lock("b", 1, 30)];
+    let verdicts = ledger.seal(0, Arc::from(items), SKIP).await.expect("decided");
+    assert_eq!(verdicts[0], SealVerdict::RulesMoved);
+    assert!(matches!(verdicts[1], SealVerdict::Sealed(..)), "{:?}", verdicts[1]);
+}
+
+/// Rules follow those that were meant, or nothing changes; what was changed is on record.
+pub async fn rules_follow_those_that_were_meant(ledger: &dyn Ledger) {
+    let change = |follows, text: &str| RulesChange {
+        follows,
+        applied_by: Some(principal_name("root")),
+        ..rules_change(text)
+    };
+    let apply = async |change| ledger.apply_rules(change).await.expect("decided");
+    assert_eq!(apply(change(Some(0), "one")).await, RulesChanged::InForce(1));
+    assert_eq!(apply(change(Some(0), "two")).await, RulesChanged::Overtaken(1));
+    assert_eq!(ledger.rules().await.expect("read").text.as_deref(), Some("one"));
+    assert_eq!(apply(change(None, "two")).await, RulesChanged::InForce(2));
+    assert_eq!(ledger.rules().await.expect("read").text.as_deref(), Some("two"));
+    let filter = AuditFilter {
+        resource: None,
+        action: Some(AuditAction::Access),
+        before: None,
+        between: None,
+        limit: 10,
+    };
+    let entries = ledger.audit(filter).await.expect("read");
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|(_, entry)| {
+            (entry.owner.as_deref(), entry.reason.as_deref(), entry.request_id.as_deref())
+        })
+        .collect();
+    assert_eq!(seen, [(Some("root"), Some("test"), Some("test-request")); 2]);
+}
