@@ -11,6 +11,7 @@ mod scrub;
 mod stops;
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,7 @@ use anyhow::{Context, bail, ensure};
 use fence_core::ports::{Blobs, Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -105,6 +107,11 @@ pub async fn serve(
     soft: CancellationToken,
     hard: CancellationToken,
 ) -> anyhow::Result<()> {
+    // By a hangup a service reads its files again; it ends only what was started from a terminal that has gone.
+    let _hangup = match std::io::stdin().is_terminal() {
+        true => None,
+        false => Some(signal(SignalKind::hangup()).context("cannot catch signals")?),
+    };
     let base = Base::new()?;
     let parts = open(&config, &base.runtime, &soft).await?;
     run(config, base, parts, (soft, hard), |_| Ok(())).await

@@ -97,7 +97,7 @@ schemas! {
         .description(Some("The name of a resource; neither `.` nor `..`."));
     PrincipalName => string(1, NAME_BYTES_MAX, r"^[A-Za-z0-9][A-Za-z0-9._:/@\-]*$")
         .description(Some("The name of a principal of the rules of access; it does not begin with `role:`."));
-    WriterName => string(1, NAME_BYTES_MAX + 5, r"^[A-Za-z0-9][A-Za-z0-9._:/@\-]*$")
+    WriterName => form(r"^(role:)?[A-Za-z0-9][A-Za-z0-9._:/@\-]{0,127}$")
         .description(Some("A principal, or all who have a role: `role:NAME`."));
     ObjectKey => string(1, KEY_BYTES_MAX, &object_key())
         .description(Some("The key of an object: at most 1024 bytes of UTF-8 in NFC, without control, \

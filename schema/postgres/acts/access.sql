@@ -5,6 +5,7 @@
 -- 1. Both guards are kept to this act alone: it waits for all acts under way, and those that come later wait for it.
 -- 2. If others were put in force in between, nothing changes: NULL for p_follows means whichever are.
 -- 3. The rules, and which principals the roles of the database are to guard(); the generation, in both guards; why.
+--    After a re-fence it is higher than any that the ledger had before it went back: no two rules share one.
 --
 -- Returns the generation that is in force, and whether it is that of these rules.
 CREATE FUNCTION acts.apply_rules(
@@ -30,23 +31,19 @@ BEGIN
     END IF;
 
     -- Step 3.
-    generation := guard.access + 1;
+    generation := greatest(guard.access + 1, guard.generation << 20);
     INSERT INTO fencegate.access (generation, rules, sha256, applied_at, applied_by, reason)
     VALUES (generation, p_rules, p_sha256, clock_timestamp(), p_by, p_reason);
     DELETE FROM fencegate.access_roles;
     INSERT INTO fencegate.access_roles (role, names) SELECT r.role, r.names FROM unnest(p_role, p_names) r (role, names);
-    UPDATE fencegate.seal_guard g SET access = g.access + 1;
-    UPDATE fencegate.write_guard g SET access = g.access + 1;
+    UPDATE fencegate.seal_guard g SET access = apply_rules.generation;
+    UPDATE fencegate.write_guard g SET access = apply_rules.generation;
     PERFORM acts.audit(clock_timestamp(), 'access', NULL, p_by, NULL, p_reason, p_request_id);
     flushed := acts.flushed();
     RETURN NEXT;
 END $$;
 
--- The rules that are in force, from a ledger that is where it should be.
-CREATE FUNCTION acts.rules(p_seen bigint) RETURNS TABLE (generation bigint, rules text) LANGUAGE plpgsql VOLATILE AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen) FROM fencegate.write_guard g;
-    RETURN QUERY SELECT g.access, a.rules FROM fencegate.write_guard g
-                 LEFT JOIN fencegate.access a ON a.generation = g.access;
-END $$;
+-- The rules that are in force.
+CREATE FUNCTION acts.rules() RETURNS TABLE (generation bigint, rules text) LANGUAGE sql STABLE AS $$
+    SELECT g.access, a.rules FROM fencegate.write_guard g LEFT JOIN fencegate.access a ON a.generation = g.access
+$$;

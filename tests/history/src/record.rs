@@ -22,6 +22,10 @@ pub enum Record {
     Rollback(Rollback),
     /// From here on nothing is broken, so that all must work again soon.
     Healed(Healed),
+    /// A lock is asked for with these writers.
+    Writers(Writers),
+    /// Other rules of access are in force.
+    Rules(Rules),
     /// The ledger holds this grant at the end.
     Sealed(Sealed),
     /// The ledger holds this write at the end.
@@ -43,6 +47,16 @@ pub struct Call {
     pub asked: Asked,
     /// When the answer arrived, and what it was; `None` if the caller never learned it.
     pub answered: Option<Answered>,
+}
+
+/// How far apart the numbers of two clients of one principal are.
+pub const PRINCIPALS: u32 = 1000;
+
+impl Call {
+    /// Whose call it was: clients whose numbers are a multiple of [`PRINCIPALS`] apart are one principal.
+    pub fn principal(&self) -> u32 {
+        self.client % PRINCIPALS
+    }
 }
 
 /// An answer, and when it arrived.
@@ -299,6 +313,28 @@ pub struct Healed {
     pub at: u64,
     /// The resources on which a grant and a write must succeed soon after.
     pub resources: Vec<String>,
+}
+
+/// A lock is asked for with writers, under an id of the caller's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writers {
+    /// The id.
+    pub lock: Uuid,
+    /// The principals who may write under it, besides whoever has it.
+    pub principals: Vec<u32>,
+}
+
+/// Rules of access are in force from here on, until the next ones. A history that has none of them has no principals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// When it was known that they are.
+    pub at: u64,
+    /// The principals that may not do anything but read.
+    pub denied: Vec<u32>,
+    /// The version of each resource when they were not yet asked to be in force.
+    pub before: Vec<(String, i64)>,
+    /// The version of each resource once they were known to be.
+    pub after: Vec<(String, i64)>,
 }
 
 /// A grant in the ledger: one line for each resource.

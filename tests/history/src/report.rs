@@ -38,11 +38,13 @@ pub enum Checker {
     C15,
     /// What is told of requests to drained upstreams is so (I8).
     C16,
+    /// A token is its principal's, and what rules deny has no effect once they are in force (I16, I17).
+    C17,
 }
 
 impl Checker {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::C1,
         Self::C2,
         Self::C3,
@@ -58,6 +60,7 @@ impl Checker {
         Self::C14,
         Self::C15,
         Self::C16,
+        Self::C17,
     ];
 
     /// What holds if it finds nothing, and what its count counts.
@@ -84,6 +87,10 @@ impl Checker {
             Self::C13 => ("nothing older acts upstream after a grant was answered", "effects"),
             Self::C14 => ("what was given back admits nothing any more", "later writes"),
             Self::C15 => ("nobody is refused without a reason", "refusals"),
+            Self::C17 => (
+                "tokens are their principals', and rules hold once in force",
+                "writes and renewals",
+            ),
             Self::C16 => ("what is told of requests to upstreams is so", "answers about requests"),
         }
     }

@@ -210,7 +210,7 @@ pub fn generation(memory: &MemoryLedger) -> i64 {
 }
 
 /// The version of each resource in the ledger as it is.
-fn versions(server: &LedgerServer) -> Vec<(String, i64)> {
+pub fn versions(server: &LedgerServer) -> Vec<(String, i64)> {
     let memory = server.memory();
     let page = Page { prefix: String::new(), after: None, limit: 1000 };
     let views = memory.resources(page, false).now_or_never().and_then(Result::ok);

@@ -32,6 +32,8 @@ pub struct Servers {
     pub mint: Arc<MintServer>,
     /// The blob store.
     pub blobs: MemoryBlobs,
+    /// Whether rules of access are in force.
+    pub ruled: bool,
     /// Where they run, each by itself: ledger, mint, blobs.
     pub processes: [Process; 3],
 }
@@ -85,6 +87,11 @@ impl Gateways {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.seats().len()
+    }
+
+    /// Whether rules of access are in force.
+    pub fn are_ruled(&self) -> bool {
+        self.servers.ruled
     }
 
     /// The process of a gateway.

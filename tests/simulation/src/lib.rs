@@ -5,6 +5,7 @@
 //! Real are the engine and the acts of the ledger. Simulated are time, tasks, the network between
 //! clients, gateways, ledger, mint and blob store, and the disasters that befall those.
 
+pub mod access;
 pub mod client;
 pub mod faults;
 pub mod gateways;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fence_core::ports::{Applied, Effect as LedgerEffect, Ledger as _, OperationRecord};
 use fence_history::{
     Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Intent, Record,
-    Rollback, Sealed,
+    Rollback, Rules, Sealed, Writers,
 };
 use futures::FutureExt as _;
 use rand::RngExt as _;
@@ -30,6 +30,8 @@ struct Book {
     unknown: Vec<Uuid>,
     /// Every token that anybody was given, with its resource.
     tokens: Vec<(String, i64)>,
+    /// Every lock that anybody was given, with its token and one of its resources.
+    locks: Vec<(Uuid, i64, String)>,
     /// Operations that were admitted to the upstream.
     admitted: Vec<Uuid>,
     /// Those with which the upstream is done, and no gateway knows it.
@@ -76,7 +78,9 @@ impl Recorder {
         if let Answer::Unknown { operation: Some(operation) } = &answer {
             book.unknown.push(*operation);
         }
-        if let Answer::Granted { token, versions, .. } = &answer {
+        if let Answer::Granted { lock, token, versions, .. } = &answer {
+            let first = versions.first().map(|(resource, _)| (*lock, *token, resource.clone()));
+            book.locks.extend(first);
             let token = *token;
             book.tokens.extend(versions.iter().map(|(resource, _)| (resource.clone(), token)));
         }
@@ -129,6 +133,20 @@ impl Recorder {
         book.happened.push((at, Record::Rollback(Rollback { at, generation, kept })));
     }
 
+    /// Other rules are in force, and these were the versions before and after that.
+    pub fn rules(&self, denied: Vec<u32>, before: Vec<(String, i64)>, after: Vec<(String, i64)>) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.happened.push((at, Record::Rules(Rules { at, denied, before, after })));
+    }
+
+    /// Somebody asks for a lock, and names who else may write under it.
+    pub fn writers(&self, lock: Uuid, principals: Vec<u32>) {
+        let mut book = self.book();
+        let at = self.moment(&mut book);
+        book.happened.push((at, Record::Writers(Writers { lock, principals })));
+    }
+
     /// From here on nothing is broken.
     pub fn healed(&self, resources: Vec<String>) {
         let mut book = self.book();
@@ -155,6 +173,13 @@ impl Recorder {
         // Late ones are more interesting.
         let recent = tokens.len().saturating_sub(12);
         self.world.one_of(&tokens[recent..]).cloned()
+    }
+
+    /// A lock that somebody was given lately, with its token and one of its resources.
+    pub fn any_lock(&self) -> Option<(Uuid, i64, String)> {
+        let locks = self.book().locks.clone();
+        let recent = locks.len().saturating_sub(4);
+        self.world.one_of(&locks[recent..]).cloned()
     }
 
     /// The history, with what the ledger holds now.

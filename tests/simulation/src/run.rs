@@ -10,6 +10,7 @@ use fence_core::mutants::{self, Mutant};
 use fence_history::{Answer, History, Record};
 use fencegate::engine::refence_now;
 
+use crate::access;
 use crate::client::client;
 use crate::faults::{Faults, Targets, strike};
 use crate::gateways::{Gateways, Servers};
@@ -66,7 +67,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
     watch_for_panics();
     mutants::switch(mutant);
     let world = World::new(seed);
-    let outcome = catch_unwind(AssertUnwindSafe(|| play(&world)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(&world, seed)));
     world.end();
     mutants::switch(None);
     let mut failures = PANICS.with_borrow_mut(std::mem::take);
@@ -80,25 +81,36 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
 
 /// The number of the client that asks after what others have left behind.
 const ONLOOKER: u32 = 99;
+/// One run in so many has rules of access.
+const RULED: u64 = 4;
 /// The longest that a run takes to come to rest after its last fault.
 const REST: u64 = 120 * SECOND;
 
-fn play(world: &World) -> (History, Option<String>) {
+fn play(world: &World, seed: u64) -> (History, Option<String>) {
     let faults = Faults::of(world);
     let processes = [world.process(), world.process(), world.process()];
     let clock = runtime(world, processes[0]).clock;
+    // A ledger that goes back has older rules again, of which a history does not tell.
+    let ruled = seed.is_multiple_of(RULED) && !faults.ledger;
     let servers = Arc::new(Servers {
+        ruled,
         ledger: Arc::new(LedgerServer::new(clock, random_id(world))),
         mint: Arc::new(MintServer::new()),
         blobs: MemoryBlobs::new(runtime(world, processes[2]).clock),
         processes,
     });
     let recorder = Recorder::new(world);
+    if ruled {
+        access::begin(&servers, &recorder);
+    }
     let count = if world.chance(0.3) { 1 } else { 2 };
     let gateways = Gateways::new(world, faults.weather, Arc::clone(&servers), count);
     let upstream = world.process();
-    let plot =
-        Plot { blobs: world.chance(0.7), upstream: !faults.ledger_clock && world.chance(0.6) };
+    let plot = Plot {
+        blobs: world.chance(0.7),
+        upstream: !faults.ledger_clock && world.chance(0.6),
+        rules: ruled,
+    };
     let end = world.now() + world.between(4 * SECOND, 14 * SECOND);
     let mut clients = Vec::new();
     for number in 1..=u32::try_from(world.between(2, 5)).unwrap_or(2) {
@@ -123,8 +135,14 @@ fn play(world: &World) -> (History, Option<String>) {
     onlooker.be_patient();
     let looks_on = onlooker.ask_after_the_buried(Arc::clone(&servers.ledger));
     world.spawn(world.process(), Box::pin(looks_on));
+    let administrator = world.process();
+    if ruled {
+        let changes = access::administer(world.clone(), Arc::clone(&servers), recorder.clone());
+        world.spawn(administrator, Box::pin(changes));
+    }
     world.run_until(end);
     world.kill(nemesis);
+    world.kill(administrator);
     let over = heal(world, &gateways, &recorder);
     world.run_until(world.now() + REST);
     let unfinished = (!over()).then(|| "some resource never came back to life".to_owned());

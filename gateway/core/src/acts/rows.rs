@@ -21,6 +21,9 @@ use crate::queue::Queue;
 use crate::rule::{FenceFacts, Hold, OldGrant};
 use crate::token::Token;
 
+/// Rules may be put in force 2^20 times between two re-fences; then their generations only count on.
+const RULES_PER_REFENCE_BITS: u32 = 20;
+
 /// What guards the acts against a ledger or a mint that lost its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
@@ -52,6 +55,12 @@ impl Guard {
             open: self.open,
             ledger: self.ledger,
         }
+    }
+
+    /// The generation of rules that are put in force now. After a re-fence it is higher than any that the ledger had
+    /// before it went back, so that no two rules share one.
+    pub fn next_rules(&self) -> i64 {
+        (self.rules + 1).max(self.generation << RULES_PER_REFENCE_BITS)
     }
 
     /// A resource as everybody may see it: a lock that a re-fence voided keeps nobody out.

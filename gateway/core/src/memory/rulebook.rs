@@ -25,13 +25,14 @@ impl Rulebook for MemoryLedger {
         if change.follows.is_some_and(|follows| follows != before) {
             return Ok(RulesChanged::Overtaken(before));
         }
-        state.rows.guard.rules = before + 1;
+        let next = state.rows.guard.next_rules();
+        state.rows.guard.rules = next;
         state.access = Some(change.text);
         state.rows.audited.push(AuditEntry {
             owner: change.applied_by.map(String::from),
             request_id: Some(change.request_id),
             ..AuditEntry::because(AuditAction::Access, at, &change.reason)
         });
-        Ok(RulesChanged::InForce(before + 1))
+        Ok(RulesChanged::InForce(next))
     }
 }

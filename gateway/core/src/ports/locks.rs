@@ -207,6 +207,7 @@ pub struct RenewItem {
 
 /// What became of one renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub enum RenewVerdict {
     /// The deadline starts again. `lapsed_ms` says for how long it had passed, if it had.
     Renewed {

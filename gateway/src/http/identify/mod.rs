@@ -52,10 +52,11 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
     parts.extensions.insert(asks.clone());
     let response = next.run(Request::from_parts(parts, body)).await;
-    if reads && !response.status().is_server_error() {
-        if let Err(error) = asks.confirm().await {
-            return Problem::from(error).into_response();
-        }
+    if reads
+        && !response.status().is_server_error()
+        && let Err(error) = asks.confirm().await
+    {
+        return Problem::from(error).into_response();
     }
     response
 }

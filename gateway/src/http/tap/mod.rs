@@ -259,6 +259,7 @@ impl<S> Tap<S> {
             timer: Box::pin(sleep(limit)),
         });
         ready!(stalled.timer.as_mut().poll(cx));
+        self.stalled = None;
         count_closed(Reason::SlowReader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -384,16 +385,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     /// hyper flushes the stream only when it has handed over all it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(cx))?;
+        // TLS takes more bytes than the socket does: what is left waits here, and not in a write.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx).map_ok(|()| 0);
+        ready!(self.progress(cx, flushed))?;
         let idle = self.shared.idle();
         self.set_clean(idle);
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.shared.take_receipts().into_iter().for_each(Receipt::delivered);
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(cx))?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let ended = Pin::new(&mut self.stream).poll_shutdown(cx).map_ok(|()| 0);
+        self.progress(cx, ended).map_ok(drop)
     }
 }
 
@@ -508,5 +512,47 @@ mod tests {
         }
         drop(tap);
         assert_eq!(reader.await.unwrap(), 2048);
+    }
+
+    /// Takes all that is written, as TLS does, and lets nothing out.
+    struct Holds;
+
+    impl AsyncRead for Holds {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Holds {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_of_what_tls_holds_is_cut_off() {
+        let mut tap = Tap::new(Holds, Arc::default(), patience(1, 0), heads());
+        tap.write_all(b"an answer").await.unwrap();
+        let limit = Duration::from_secs(20);
+        let flushed = tokio::time::timeout(limit, tap.flush()).await.expect("it ends");
+        assert_eq!(flushed.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let ended = tokio::time::timeout(limit, tap.shutdown()).await.expect("it ends");
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -39,11 +39,12 @@ impl Rulebook for SqliteLedger {
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         let mut writer = self.writer.lock().await;
         let connection = self.connected(&mut writer).await?;
-        let before = load::guard(&mut *connection).await?.rules;
+        let guard = load::guard(&mut *connection).await?;
+        let before = guard.rules;
         if change.follows.is_some_and(|follows| follows != before) {
             return Ok(RulesChanged::Overtaken(before));
         }
-        let (generation, at) = (before + 1, self.now().wall);
+        let (generation, at) = (guard.next_rules(), self.now().wall);
         let unwritten = |error| self.unwritten(error);
         let mut transaction = connection.begin().await.map_err(rolled_back)?;
         sqlx::query(

@@ -41,7 +41,8 @@ fn moments(history: &History, faults: &mut Vec<String>) {
             Record::Effect(effect) => once(effect.at, faults),
             Record::Rollback(back) => once(back.at, faults),
             Record::Healed(healed) => once(healed.at, faults),
-            Record::Sealed(_) | Record::Committed(_) | Record::Intent(_) => {}
+            Record::Rules(rules) => once(rules.at, faults),
+            Record::Sealed(_) | Record::Committed(_) | Record::Intent(_) | Record::Writers(_) => {}
         }
     }
 }

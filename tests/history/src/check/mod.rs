@@ -17,6 +17,7 @@
 //! | C14 | what was given back admits nothing any more | I6 | answers in time |
 //! | C15 | nobody is refused without a reason | I8 | answers against the ledger |
 //! | C16 | what is told of requests to drained upstreams is so | I8 | answers against effects |
+//! | C17 | a token is its principal's and its writers', and what rules do not allow has no effect once they are in force | I16, I17 | answers in time, versions at the change |
 //!
 //! C10, the audit, is not in a history. The invariants are those of `ARCHITECTURE.md`.
 //!
@@ -24,6 +25,7 @@
 //! records. A rollback explains losses and nothing else: what was told before it may be gone if its
 //! version is above what was kept and its generation is one that ended.
 
+mod access;
 mod drained;
 mod formed;
 mod grants;
@@ -76,5 +78,7 @@ pub fn check(history: &History) -> Report {
     drained::told_truly(&view, &mut report);
     refusals::released_for_good(&view, &mut report);
     refusals::with_reason(&view, &mut report);
+    access::of_its_principal(&view, &mut report);
+    access::under_the_rules(&view, &mut report);
     report
 }

@@ -58,6 +58,12 @@ pub(super) fn with_reason(view: &View<'_>, report: &mut Report) {
         *token = line.token.max(*token);
         sealed.insert((&line.resource, line.token));
     }
+    // To others than its principal a token is unknown.
+    let own: HashSet<_> = view
+        .grants
+        .iter()
+        .map(|grant| (grant.resource, grant.token, grant.call.principal()))
+        .collect();
     for Attempt { call, signature, if_version, .. } in &view.attempts {
         let Some(Answer::Refused { code }) = call.answered.as_ref().map(|it| &it.answer) else {
             continue;
@@ -71,7 +77,10 @@ pub(super) fn with_reason(view: &View<'_>, report: &mut Report) {
                     || any(&|name| highest.get(name).is_some_and(|highest| *highest > token))
             }
             "fence-token-unknown" => {
-                !view.rollbacks.is_empty() || any(&|name| !sealed.contains(&(name, token)))
+                let is_own = |name: &str| own.contains(&(name, token, call.principal()));
+                !view.rollbacks.is_empty()
+                    || any(&|name| !sealed.contains(&(name, token)))
+                    || (!view.rules.is_empty() && any(&|name| !is_own(name)))
             }
             "fence-token-void" => !view.rollbacks.is_empty(),
             "sequence-out-of-order" => signature.sequence.is_some(),

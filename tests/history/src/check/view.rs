@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use crate::record::{
-    Answer, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback, Sealed,
+    Answer, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback, Rules,
+    Sealed, Writers,
 };
 
 /// What a change does, without what it means to its writer.
@@ -78,6 +79,10 @@ pub(super) struct View<'a> {
     /// In the order of time.
     pub(super) rollbacks: Vec<Back<'a>>,
     pub(super) healed: Vec<&'a Healed>,
+    /// In the order of time.
+    pub(super) rules: Vec<&'a Rules>,
+    /// Who else may write under a lock.
+    pub(super) writers: HashMap<Uuid, &'a [u32]>,
     pub(super) sealed: Vec<&'a Sealed>,
     pub(super) committed: Vec<&'a Committed>,
     /// What took a version, in the order of versions.
@@ -128,11 +133,16 @@ impl<'a> View<'a> {
                     view.rollbacks.push(Back { at: *at, generation: *generation, kept });
                 }
                 Record::Healed(healed) => view.healed.push(healed),
+                Record::Rules(rules) => view.rules.push(rules),
+                Record::Writers(Writers { lock, principals }) => {
+                    view.writers.insert(*lock, principals);
+                }
                 Record::Sealed(sealed) => view.sealed.push(sealed),
                 Record::Committed(committed) => view.committed.push(committed),
             }
         }
         view.rollbacks.sort_by_key(|back| back.at);
+        view.rules.sort_by_key(|rules| rules.at);
         for line in &view.committed {
             if let Some(version) = line.version {
                 view.versions.entry(&line.resource).or_default().push((version, line));

@@ -2,7 +2,7 @@
 
 use fence_history::{
     Answer, Answered, Asked, Call, Change, Checker, Committed, Effect, FencedWrite, Healed,
-    History, Intent, Outcome, Record, Rollback, Sealed, Seen, check,
+    History, Intent, Outcome, Record, Rollback, Rules, Sealed, Seen, Writers, check,
 };
 use uuid::Uuid;
 
@@ -88,6 +88,18 @@ impl Story {
     pub fn rollback(&mut self, generation: i64, kept: i64) {
         let (at, kept) = (self.tick(), vec![("r".into(), kept)]);
         self.records.push(Record::Rollback(Rollback { at, generation, kept }));
+    }
+
+    /// Other rules are in force, since this version.
+    pub fn rules(&mut self, denied: &[u32], version: i64) {
+        let (at, versions) = (self.tick(), vec![("r".to_owned(), version)]);
+        let (denied, before) = (denied.to_vec(), versions.clone());
+        self.records.push(Record::Rules(Rules { at, denied, before, after: versions }));
+    }
+
+    /// A lock is asked for under which this principal may write, too.
+    pub fn writer(&mut self, lock: u128, principal: u32) {
+        self.records.push(Record::Writers(Writers { lock: id(lock), principals: vec![principal] }));
     }
 
     pub fn healed(&mut self) {

@@ -49,7 +49,9 @@ fn random_histories_touch_every_checker_and_go_back() {
     }
     println!("{calls} calls, {rollbacks} rollbacks, {looked_at:?}");
     assert!(rollbacks > 30);
-    for checker in Checker::ALL.into_iter().filter(|checker| *checker != Checker::C11) {
+    // Principals are in histories of the simulation, and in those made by hand.
+    let apart = [Checker::C11, Checker::C17];
+    for checker in Checker::ALL.into_iter().filter(|checker| !apart.contains(checker)) {
         assert!(looked_at[&checker] > 100, "{checker}: {looked_at:?}");
     }
     assert!(looked_at[&Checker::C11] > 0);

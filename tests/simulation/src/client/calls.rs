@@ -1,20 +1,22 @@
 //! What a client can ask of a gateway, call by call: as a route does it, and as it is written down.
 
-use fencegate::engine::access::Permit;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fence_core::ports::{Applied, Object};
-use fence_core::{LockId, Metadata, ObjectKey, ResourceName, Token, Ttl};
+use fence_core::{LockId, Metadata, ObjectKey, ResourceName, Token, Ttl, WriterName};
 use fence_history::{Answer, Asked, Change, FencedWrite, Seen};
+use fencegate::engine::access::{Permit, Want};
 use fencegate::engine::{
     Acquire, Acquired, CommitHead, Content, Engine, EngineError, Fence, PutBody, Step, Transfer,
     UploadHead, Wanted, Write, WriteEffect, WriteFailure,
 };
+use fencegate_access::{Action, LockTerms};
 use futures::TryStreamExt as _;
 use uuid::Uuid;
 
 use super::{Client, Held, Reply, name};
+use crate::access::principal;
 use crate::runtime::random_id;
 use crate::world::MS;
 
@@ -22,9 +24,37 @@ impl Client {
     /// Acquires a lock; under an id of its own choice it may ask again.
     pub async fn acquire(&mut self, resources: &[&str], wait: Duration) -> Option<Held> {
         let id = self.world.chance(0.5).then(|| random_id(&self.world));
+        self.acquire_as(id, resources, wait, None).await
+    }
+
+    /// Acquires a lock under which another principal may write, too.
+    pub async fn acquire_with(&mut self, resource: &str, writer: u32) -> Option<Held> {
+        let id = random_id(&self.world);
+        self.recorder.writers(id, vec![writer]);
+        self.acquire_as(Some(id), &[resource], Duration::from_secs(1), Some(writer)).await
+    }
+
+    async fn acquire_as(
+        &mut self,
+        id: Option<Uuid>,
+        resources: &[&str],
+        wait: Duration,
+        writer: Option<u32>,
+    ) -> Option<Held> {
         let ttl = i64::try_from(self.world.between(1000, 3000)).unwrap_or(1000);
         let names: Vec<ResourceName> = resources.iter().map(|one| name(one)).collect();
+        let writers: Vec<_> = writer
+            .map(|writer| WriterName::new(&principal(writer)).expect("a good name"))
+            .into_iter()
+            .collect();
+        let terms = LockTerms {
+            ttl: Some(Duration::from_millis(ttl.unsigned_abs())),
+            max_hold: None,
+            wait: (!wait.is_zero()).then_some(wait),
+        };
         for _ in 0..3 {
+            let wants = names.iter().map(|name| Want::Lock(name.clone(), terms)).collect();
+            let asker = self.asker();
             let request = Acquire {
                 resources: names.clone(),
                 owner: format!("client-{}", self.number),
@@ -35,13 +65,19 @@ impl Client {
                 id: id.map(LockId),
                 wait,
                 permit: Permit::default(),
-                writers: Vec::new(),
+                writers: writers.clone(),
             };
             let asked = Asked::Acquire {
                 lock: id,
                 resources: resources.iter().map(ToString::to_string).collect(),
             };
-            let handler = |engine: Engine| async move { granted(engine.acquire(request).await) };
+            let handler = move |engine: Engine| async move {
+                let permit = match asker.permit(&engine, wants).await {
+                    Ok(permit) => permit,
+                    Err(error) => return (failed(&error), None),
+                };
+                granted(engine.acquire(Acquire { permit, ..request }).await)
+            };
             match self.ask(asked, id.is_some(), handler).await {
                 Some(answer @ Answer::Granted { .. }) => return held(answer),
                 Some(Answer::Refused { .. }) => return None,
@@ -64,7 +100,14 @@ impl Client {
         };
         let resources = from.versions.iter().map(|(resource, _)| resource.clone()).collect();
         let asked = Asked::Transfer { from: from.lock, to, resources };
-        let handler = |engine: Engine| async move { granted(engine.transfer(request).await) };
+        let (asker, wants) = (self.asker(), vec![Want::Somewhere(Action::Lock)]);
+        let handler = move |engine: Engine| async move {
+            let permit = match asker.permit(&engine, wants).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
+            granted(engine.transfer(Transfer { permit, ..request }).await)
+        };
         held(self.ask(asked, to.is_some(), handler).await?)
     }
 
@@ -80,15 +123,29 @@ impl Client {
             permit: Permit::default(),
         };
         let asked = Asked::Fence { lock: id, resource: resource.to_owned() };
-        let handler = |engine: Engine| async move { granted(engine.fence(request).await) };
+        let fences = [Action::Fence, Action::FenceForce];
+        let wants = fences.map(|action| Want::On(action, name(resource))).to_vec();
+        let asker = self.asker();
+        let handler = move |engine: Engine| async move {
+            let permit = match asker.permit(&engine, wants).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
+            granted(engine.fence(Fence { permit, ..request }).await)
+        };
         held(self.ask(asked, true, handler).await?)
     }
 
     /// Starts a lock's ttl again.
     pub async fn renew(&self, held: &Held) -> Option<Answer> {
         let id = LockId(held.lock);
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
-            match engine.renew(id, None, Permit::default()).await {
+            let permit = match asker.permit(&engine, vec![Want::Somewhere(Action::Lock)]).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
+            match engine.renew(id, None, permit).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
@@ -99,8 +156,13 @@ impl Client {
     /// Gives a lock back.
     pub async fn release(&self, held: &Held) -> Option<Answer> {
         let id = LockId(held.lock);
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
-            match engine.release(id, Permit::default()).await {
+            let permit = match asker.permit(&engine, vec![Want::Somewhere(Action::Lock)]).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
+            match engine.release(id, permit).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
             }
@@ -112,8 +174,13 @@ impl Client {
     pub async fn break_lock(&self, resource: &str) -> Option<Answer> {
         let after = Duration::from_millis(if self.world.chance(0.5) { 0 } else { 500 });
         let at = name(resource);
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
-            let permit = Permit::default();
+            let wants = vec![Want::On(Action::Break, at.clone())];
+            let permit = match asker.permit(&engine, wants).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
             match engine.break_lock(at, after, "test".into(), "sim".into(), permit).await {
                 Ok(_) => (Answer::Done, None),
                 Err(error) => (failed(&error), None),
@@ -129,7 +196,17 @@ impl Client {
             Change::Delete { .. } | Change::DeleteAll => Bytes::new(),
         };
         let asked = Asked::Write(wish.clone());
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
+            let action = match wish.change {
+                Change::DeleteAll => Action::Clear,
+                _ => Action::Write,
+            };
+            let wants = vec![Want::On(action, name(&wish.resource))];
+            let permit = match asker.permit(&engine, wants).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
             let mut write = Write {
                 resource: name(&wish.resource),
                 token: token(wish.token),
@@ -141,7 +218,7 @@ impl Client {
                 resource_version: wish.if_version,
                 effect: effect(&wish.change, bytes.clone()),
                 request_id: "sim".into(),
-                permit: Permit::default(),
+                permit: permit.clone(),
             };
             if let (true, Change::Put { key: at, .. }) = (blob, &wish.change) {
                 let head = UploadHead {
@@ -151,7 +228,7 @@ impl Client {
                     lock: write.lock,
                     idempotency_key: write.idempotency_key.clone(),
                     request_id: "sim".into(),
-                    permit: Permit::default(),
+                    permit,
                 };
                 match upload(&engine, &head, bytes).await {
                     Ok(body) => set_body(&mut write.effect, body),
@@ -207,7 +284,15 @@ impl Client {
             Step { resource: name(resource), object_condition: None, effect: effect(change, bytes) }
         };
         let steps: Vec<Step> = steps.iter().map(step).collect();
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
+            let names = head.resources.keys().cloned();
+            let wants = names.map(|name| Want::On(Action::Write, name)).collect();
+            let permit = match asker.permit(&engine, wants).await {
+                Ok(permit) => permit,
+                Err(error) => return (failed(&error), None),
+            };
+            let head = CommitHead { permit, ..head };
             match engine.commit_many(head, steps).await {
                 Ok(done) => {
                     let version = |one: &Applied| (one.resource.to_string(), one.version);

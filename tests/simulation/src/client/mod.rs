@@ -11,6 +11,7 @@ use futures::channel::oneshot;
 use futures::future::{Either, select};
 use uuid::Uuid;
 
+use crate::access::Asker;
 use crate::gateways::Gateways;
 use crate::network::NoAnswer;
 use crate::recorder::Recorder;
@@ -66,6 +67,11 @@ impl Client {
     pub fn value(&mut self) -> String {
         self.count += 1;
         format!("c{}v{}", self.number, self.count)
+    }
+
+    /// As whom it asks.
+    pub fn asker(&self) -> Asker {
+        Asker { client: self.gateways.are_ruled().then_some(self.number) }
     }
 
     /// Does nothing for a while.

@@ -25,8 +25,8 @@ pub const DRAINED: &str = "u0";
 const SET: &str = "set";
 /// Objects of plain resources.
 const KEYS: [&str; 3] = ["a", "b", "c"];
-/// How far apart the numbers of a client and its twin are.
-const TWIN: u32 = 1000;
+/// How far apart the numbers of a client and its twin are, who are one principal.
+const TWIN: u32 = fence_history::PRINCIPALS;
 
 /// All resources.
 pub fn resources() -> impl Iterator<Item = &'static str> {
@@ -49,12 +49,20 @@ pub struct Plot {
     pub blobs: bool,
     /// Requests to the drained upstream.
     pub upstream: bool,
+    /// Principals, and rules that change.
+    pub rules: bool,
 }
 
 impl Client {
     /// Story after story, until a time.
     pub async fn live(mut self, plot: Plot, until: u64, upstream: Process) {
         while self.world.now() < until {
+            if plot.rules && self.world.chance(0.2) {
+                match self.world.chance(0.5) {
+                    true => self.share().await,
+                    false => self.meddle().await,
+                }
+            }
             match self.world.draw(|rng| rng.random_range(0..100)) {
                 0..32 => self.add_to_a_set().await,
                 32..52 => self.put_and_delete(plot).await,
@@ -357,6 +365,26 @@ impl Client {
         let Some(held) = self.fence(on, self.world.chance(0.5)).await else { return };
         let wish = self.put(on, held.token);
         self.write(wish, Some(held.lock), false).await;
+    }
+
+    /// Takes a lock under which somebody else may write, too.
+    async fn share(&mut self) {
+        let on = self.any_of(&PLAIN);
+        let writer = self.world.draw(|rng| rng.random_range(1..=5));
+        let Some(held) = self.acquire_with(on, writer).await else { return };
+        let wish = self.put(on, held.token);
+        self.write(wish, Some(held.lock), false).await;
+        self.pause(100 * MS, SECOND).await;
+        self.part(&held).await;
+    }
+
+    /// Writes under a lock that somebody was given lately, with its right id, and tries to keep it.
+    async fn meddle(&mut self) {
+        let Some((lock, token, on)) = self.recorder.any_lock() else { return };
+        let wish = self.put(&on, token);
+        self.write(wish, Some(lock), false).await;
+        let held = Held { lock, token, versions: Vec::new(), sequence: 0 };
+        self.renew(&held).await;
     }
 
     /// Writes with a token that somebody was given once.

@@ -1,16 +1,18 @@
 //! Requests to the drained upstream, and what the reverse proxy does with them.
 
-use fencegate::engine::access::Permit;
 use std::sync::Arc;
 
 use fence_core::OperationId;
 use fence_core::ports::{ForwardEnd, ForwardRecord, IntentEnd};
 use fence_history::{Answer, Asked, Outcome};
+use fencegate::engine::access::{Permit, Want};
 use fencegate::engine::{Engine, Forward};
+use fencegate_access::Action;
 use futures::channel::oneshot;
 use uuid::Uuid;
 
 use super::DRAINED;
+use crate::access::Asker;
 use crate::client::{Client, Reply, name};
 use crate::gateways::{MAX_EFFECT_DELAY, UPSTREAM};
 use crate::network::LATEST;
@@ -28,13 +30,14 @@ impl Client {
             let request = random_id(&self.world);
             let asked = Asked::Forward { resource: DRAINED.into(), token, request };
             let (world, recorder) = (self.world.clone(), self.recorder.clone());
+            let asker = self.asker();
             let handler = move |engine: Engine| async move {
                 let (send, answer) = oneshot::channel();
                 let spawn = Arc::clone(&engine.runtime().spawn);
                 // What is admitted must be closed, whoever hangs up.
                 let task = async move {
                     let there = Upstream { world, recorder, process: upstream };
-                    let reply = forward(&engine, &there, token, request).await;
+                    let reply = forward(&engine, &there, asker, token, request).await;
                     let _ = send.send(reply);
                 };
                 spawn.spawn("forward", Box::pin(task));
@@ -138,7 +141,18 @@ impl Upstream {
 
 /// What the reverse proxy does: admit, forward, close once the upstream has answered. Too late is not
 /// forwarded: the longest delay counts from the intent on.
-async fn forward(engine: &Engine, there: &Upstream, token: i64, request: Uuid) -> Reply {
+async fn forward(
+    engine: &Engine,
+    there: &Upstream,
+    asker: Asker,
+    token: i64,
+    request: Uuid,
+) -> Reply {
+    let wants = vec![Want::On(Action::Write, name(DRAINED))];
+    let permit = match asker.permit(engine, wants).await {
+        Ok(permit) => permit,
+        Err(error) => return (Answer::Refused { code: error.code().as_str().to_owned() }, None),
+    };
     let began = there.world.now();
     let wish = Forward {
         upstream: UPSTREAM.0.into(),
@@ -152,7 +166,7 @@ async fn forward(engine: &Engine, there: &Upstream, token: i64, request: Uuid) -
         method: "POST".into(),
         path: "/".into(),
         request_id: "sim".into(),
-        permit: Permit::default(),
+        permit,
     };
     let admitted = match engine.admit(wish).await {
         Ok(admitted) => admitted,

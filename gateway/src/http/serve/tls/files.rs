@@ -1,5 +1,6 @@
 //! The files that TLS is made of, and what is made of them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer,
 };
-use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use tokio_rustls::rustls::server::{
+    NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier,
+};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::certificate::Validity;
+use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
+use x509_parser::prelude::{CertificateRevocationList, FromDer as _, X509Certificate};
 
 /// Bytes of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -40,14 +45,17 @@ pub struct ClientFiles {
     pub crl: Option<PathBuf>,
 }
 
-/// What the files were when they were looked at: device, file, length and time of change of each.
-pub(super) type Seen = Vec<Option<(u64, u64, u64, i64, i64)>>;
+/// What the files were when they were looked at: device, file, length, and the times of change of
+/// each and of its rights.
+pub(super) type Seen = Vec<Option<(u64, u64, u64, [(i64, i64); 2])>>;
 
 /// What connections are secured with.
 pub(super) struct Loaded {
     pub(super) config: Arc<ServerConfig>,
     /// When the certificate ends, in seconds since 1970.
     pub(super) expires: i64,
+    /// Whether it is in date now.
+    pub(super) is_in_date: bool,
 }
 
 impl TlsFiles {
@@ -61,7 +69,8 @@ impl TlsFiles {
     pub(super) fn seen(&self) -> Seen {
         let seen = |path: &Path| {
             let file = fs::metadata(path).ok()?;
-            Some((file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+            let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
+            Some((file.dev(), file.ino(), file.len(), times))
         };
         self.all().map(seen).collect()
     }
@@ -76,8 +85,10 @@ impl TlsFiles {
         let key = read(&self.key)?;
         let key = PrivateKeyDer::from_pem_slice(&key)
             .with_context(|| format!("{}: it has no private key", self.key.display()))?;
-        let expires = expiry(&chain[0])
-            .with_context(|| format!("{}: its certificate cannot be read", self.cert.display()))?;
+        let unreadable = || format!("{}: its certificate cannot be read", self.cert.display());
+        let validity = chain.iter().map(validity).collect::<anyhow::Result<Vec<_>>>();
+        let validity = validity.with_context(unreadable)?.swap_remove(0);
+        let (expires, is_in_date) = (validity.not_after.timestamp(), validity.is_valid());
         let provider = Arc::new(default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
@@ -94,6 +105,7 @@ impl TlsFiles {
                 if let Some(crl) = crl {
                     let lists: Vec<CertificateRevocationListDer<'static>> =
                         all_of(crl, "list of revoked certificates")?;
+                    one_of_each(&lists).with_context(|| format!("{}", crl.display()))?;
                     // Those that there is no list for are let in: lists of the authorities in between are optional.
                     clients = clients.with_crls(lists).allow_unknown_revocation_status();
                 }
@@ -105,10 +117,16 @@ impl TlsFiles {
             format!("{} and {} do not go together", self.cert.display(), self.key.display())
         })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // New ones with each change: no session goes on that the new files would not let in.
-        config.ticketer = Ticketer::new()?;
-        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
-        Ok(Loaded { config: Arc::new(config), expires })
+        if self.clients.is_some() {
+            // Whoever goes on with a session is not asked for a certificate again, which may have ended since.
+            config.send_tls13_tickets = 0;
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        } else {
+            // New ones with each change.
+            config.ticketer = Ticketer::new()?;
+            config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        }
+        Ok(Loaded { config: Arc::new(config), expires, is_in_date })
     }
 }
 
@@ -130,7 +148,21 @@ fn all_of<T: PemObject>(path: &Path, what: &str) -> anyhow::Result<Vec<T>> {
     }
 }
 
-fn expiry(certificate: &CertificateDer<'_>) -> anyhow::Result<i64> {
+fn validity(certificate: &CertificateDer<'_>) -> anyhow::Result<Validity> {
     let (_, certificate) = X509Certificate::from_der(certificate)?;
-    Ok(certificate.validity().not_after.timestamp())
+    Ok(certificate.validity().clone())
+}
+
+/// Of two lists of one issuer only the first would count, and what the other one revokes would be let in.
+fn one_of_each(lists: &[CertificateRevocationListDer<'_>]) -> anyhow::Result<()> {
+    let mut issuers = HashSet::new();
+    for list in lists {
+        let (_, list) = CertificateRevocationList::from_der(list)?;
+        let scope =
+            list.extensions().iter().find(|it| it.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT);
+        let of = (list.issuer().as_raw().to_vec(), scope.map(|it| it.value.to_vec()));
+        let issuer = list.issuer().to_string();
+        ensure!(issuers.insert(of), "it has two lists of {issuer}: leave the newest alone");
+    }
+    Ok(())
 }

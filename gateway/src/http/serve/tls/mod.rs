@@ -55,6 +55,8 @@ pub fn describe() {
 /// What connections are secured with; changes with the files.
 pub struct Tls {
     files: TlsFiles,
+    /// What they were before they were read first.
+    begun: Seen,
     in_use: RwLock<Arc<ServerConfig>>,
     handshakes: Semaphore,
     peers: Turns,
@@ -66,12 +68,13 @@ impl Tls {
     /// # Errors
     /// Which of them cannot be used, and why.
     pub fn new(files: TlsFiles) -> anyhow::Result<Arc<Self>> {
-        let Loaded { config, expires } = files.load()?;
+        let begun = files.seen();
+        let Loaded { config, expires, .. } = files.load()?;
         metrics::gauge!(EXPIRES).set(expires as f64);
         let handshakes = Semaphore::new(HANDSHAKES_MAX);
         // Its connections are counted already, and each has a limit of time.
         let peers = Turns::in_line(PEER_HANDSHAKES_MAX, usize::MAX, Duration::MAX);
-        Ok(Arc::new(Self { files, in_use: RwLock::new(config), handshakes, peers }))
+        Ok(Arc::new(Self { files, begun, in_use: RwLock::new(config), handshakes, peers }))
     }
 
     /// Looks at the files every five seconds, and at once on SIGHUP, and uses them if they have changed and are good.
@@ -84,7 +87,7 @@ impl Tls {
                 None
             }
         };
-        let mut seen = self.files.seen();
+        let mut looked = Looked { seen: self.begun.clone(), failure: None };
         loop {
             let told = async {
                 match &mut hangup {
@@ -96,33 +99,52 @@ impl Tls {
                 _ = told => true,
                 () = sleep(LOOK) => false,
             };
-            seen = self.look(seen, is_told);
+            looked = self.look(looked, is_told);
         }
     }
 
-    /// Uses what has changed since, if it is good.
-    fn look(&self, before: Seen, is_told: bool) -> Seen {
-        let now = self.files.seen();
-        if now == before && !is_told {
-            return now;
+    /// Uses what has changed since, if it is good. What could not be used is tried again each time: it may be that it was
+    /// not to be read yet.
+    fn look(&self, before: Looked, is_told: bool) -> Looked {
+        let seen = self.files.seen();
+        if seen == before.seen && before.failure.is_none() && !is_told {
+            return before;
         }
-        match self.files.load() {
-            Ok(Loaded { config, expires }) => {
+        let loaded = self.files.load().and_then(|loaded| {
+            anyhow::ensure!(loaded.is_in_date, "the certificate is not in date");
+            Ok(loaded)
+        });
+        if self.files.seen() != seen {
+            // They are being changed.
+            return Looked { seen: Seen::new(), ..before };
+        }
+        let failure = match loaded {
+            Ok(Loaded { config, expires, .. }) => {
                 *self.in_use.write() = config;
                 metrics::gauge!(EXPIRES).set(expires as f64);
                 tracing::info!("the certificate was read again");
+                None
             }
-            Err(error) => {
-                metrics::counter!(RELOAD_FAILURES).increment(1);
-                let why = format!("{error:#}");
-                tracing::error!(
-                    why,
-                    "the changed certificate cannot be used: the one before is still in use"
-                );
-            }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        if let Some(why) =
+            failure.as_ref().filter(|why| is_told || before.failure.as_ref() != Some(*why))
+        {
+            metrics::counter!(RELOAD_FAILURES).increment(1);
+            tracing::error!(
+                why,
+                "the changed certificate cannot be used: the one before is still in use"
+            );
         }
-        now
+        Looked { seen, failure }
     }
+}
+
+/// What was found when the files were looked at.
+struct Looked {
+    seen: Seen,
+    /// Why they could not be used.
+    failure: Option<String>,
 }
 
 /// A listener whose connections are secured.

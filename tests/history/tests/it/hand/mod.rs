@@ -1,6 +1,7 @@
 //! Histories by hand: one that is right and touches all, and for each way of being wrong one that
 //! exactly one checker finds.
 
+mod access;
 mod grants;
 mod order;
 mod reads;
@@ -54,6 +55,7 @@ fn adds(story: &mut Story, version: i64, value: &str, number: u64) {
 #[test]
 fn a_right_history_touches_every_checker_and_violates_none() {
     let mut story = begun();
+    story.rules(&[], 1);
     story.call(acquire(1), again(1, 10, 1));
     numbered(&mut story, 2, 2, 1);
     numbered(&mut story, 3, 3, 5);
