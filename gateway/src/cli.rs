@@ -1,5 +1,7 @@
 //! The command line: what `fencegate` is asked to do, and with which exit code it ends.
 
+mod access;
+
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,6 +76,12 @@ enum Command {
     /// does not start. Beside running gateways, each of which keeps things for the longer of the two times until
     /// it is started with the new settings.
     Agree(Agree),
+    /// See who may do what, and change it for all gateways
+    #[command(subcommand)]
+    Access(access::Access),
+    /// Make keys for callers
+    #[command(subcommand)]
+    Keys(access::Keys),
     /// Copy a data directory, also while a gateway uses it
     ///
     /// Into DIR, which must be new or empty: the ledger as of one moment, the blobs that it points at, and the
@@ -265,6 +273,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             })?;
             print(&told)?;
         }
+        Command::Access(command) => access::access(command)?,
+        Command::Keys(command) => access::keys(command)?,
         Command::Backup(Backup { directory, flags }) => {
             let config = start(&flags)?;
             let mut backup = wiring::Backup::default();

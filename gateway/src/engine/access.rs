@@ -14,7 +14,7 @@ use fence_core::ports::{
     Runtime,
 };
 use fence_core::{PrincipalName, ResourceName};
-use fencegate_access::{Action, Caller, Identity, LockTerms, Rules, Unauthenticated};
+use fencegate_access::{Action, Caller, Identity, LockTerms, Rules, RulesError, Unauthenticated};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -314,10 +314,8 @@ impl Access {
     /// # Errors
     /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
     pub async fn apply(&self, permit: &Permit, change: NewRules) -> Result<i64, EngineError> {
-        let rules = Rules::parse(&change.text);
+        let rules = checked(&change.text, self.inner.runtime.clock.now());
         let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
-        let live = rules.check_live_keys(self.inner.runtime.clock.now());
-        live.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
         let known = self.in_force().await?;
         let by = permit.by();
         // Whoever applies rules was let to by those in force: if those have moved, it must ask again.
@@ -354,6 +352,17 @@ pub struct NewRules {
     pub reason: String,
     /// The request that asks for it.
     pub request_id: String,
+}
+
+/// Rules as they may be put in force now.
+///
+/// # Errors
+/// They cannot be read or meant, a principal has more live keys than a rotation needs, or nobody could change them.
+pub fn checked(text: &str, now: jiff::Timestamp) -> Result<Rules, RulesError> {
+    let rules = Rules::parse(text)?;
+    rules.check_live_keys(now)?;
+    rules.check_admin(now)?;
+    Ok(rules)
 }
 
 /// Which principals the roles of the database are to `guard()`.

@@ -1,5 +1,6 @@
 //! Puts the parts together. The only file that names concrete adapters.
 
+mod access;
 mod agree;
 mod backup;
 mod blobs;
@@ -38,6 +39,7 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
+pub use access::{apply_rules, rules_in_force};
 pub use agree::agree;
 pub use backup::{Backup, backup};
 pub use memory::dev;

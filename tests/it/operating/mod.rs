@@ -1,5 +1,6 @@
 //! Commands, starts and stops, settings, logs and records, as an operator sees them.
 
+pub mod access;
 pub mod agreed;
 pub mod commands;
 pub mod dev;

@@ -183,6 +183,24 @@ impl Rules {
             .try_for_each(|(principal, live)| check::live_keys(&principal.name, live))
     }
 
+    /// Whether rules may be put in force now: somebody who may change them can show who that is. Else only who has the
+    /// ledger itself could.
+    pub fn check_admin(&self, now: Timestamp) -> Result<(), RulesError> {
+        let has_key =
+            |at: usize| self.keys.values().any(|key| key.principal == at && key.expires > now);
+        let is_admin = |(at, entry): (usize, &PrincipalEntry)| {
+            let mut roles = entry.roles.iter().filter_map(|role| self.roles.get(role));
+            let may = roles.any(|role| role.allow.has(Action::Admin));
+            may && (has_key(at) || !entry.conditions.is_empty())
+        };
+        match self.principals.iter().enumerate().any(is_admin) {
+            true => Ok(()),
+            false => Err(RulesError::Wrong(
+                "nobody who can show who they are has a role that allows `admin`".to_owned(),
+            )),
+        }
+    }
+
     /// Which principal each role of the database is, with that principal's roles here.
     pub fn database_roles(&self) -> impl Iterator<Item = (&str, &PrincipalName, &[Arc<str>])> {
         self.principals.iter().flat_map(|entry| {
