@@ -113,7 +113,7 @@ problems! {
     /// The feed of committed writes.
     FeedProblems = [Ledger; EventsCursorVoid];
     /// A release.
-    ReleaseProblems = [Ledger];
+    ReleaseProblems = [Ledger; LockNotFound];
     /// A look at a resource.
     ResourceProblems = [Ledger; ResourceNameInvalid, ResourceNotFound];
     /// A break, or a mark.

@@ -5,7 +5,8 @@
 use std::path::PathBuf;
 
 use fence_tests::client::{Call, Client};
-use fence_tests::gateway::Gateway;
+use fence_tests::gateway::{Gateway, binary};
+use fence_tests::process::eventually;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -18,9 +19,11 @@ struct Key {
 }
 
 impl Key {
-    async fn new(gateway: &Gateway) -> Self {
-        let (code, out, log) = gateway.run(&["keys", "new", "--expires", "1h"]).await;
-        assert_eq!(code, Some(0), "{out}{log}");
+    async fn new() -> Self {
+        let mut command = tokio::process::Command::new(binary());
+        let made = command.args(["keys", "new", "--expires", "1h"]).output().await.unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let out = String::from_utf8(made.stdout).unwrap();
         let mut lines = out.lines().map(str::to_owned);
         Self { text: lines.next().unwrap(), line: lines.next().unwrap() }
     }
@@ -38,8 +41,8 @@ struct Rules {
 }
 
 impl Rules {
-    async fn new(gateway: &Gateway) -> Self {
-        Self { home: TempDir::new().unwrap(), admin: Key::new(gateway).await }
+    async fn new() -> Self {
+        Self { home: TempDir::new().unwrap(), admin: Key::new().await }
     }
 
     fn file(&self) -> PathBuf {
@@ -91,7 +94,7 @@ async fn first_key(gateway: &Gateway, home: &TempDir) -> String {
 async fn rules_hold_on_all_gateways_when_the_command_has_ended() {
     let settings = SetUp::Clustered.settings().await;
     let (one, other) = (settings.clone().start().await, settings.start().await);
-    let rules = Rules::new(&one).await;
+    let rules = Rules::new().await;
     let both = [one.client(), other.client()];
     let job = || json!({ "resource": "job:1", "ttl": "1h" });
     both[0].lock(&json!({ "resource": "job:0" })).send().await.expect(201);
@@ -105,11 +108,19 @@ async fn rules_hold_on_all_gateways_when_the_command_has_ended() {
     let first = Key { text: first, line: String::new() };
     first.by(both[1].get("/resources/job:0")).send().await.expect(200);
 
-    let (ann, bob) = (Key::new(&one).await, Key::new(&one).await);
+    let (ann, bob) = (Key::new().await, Key::new().await);
     let people = [("ann", &ann), ("bob", &bob)];
     let (code, told) = rules.apply(&one, &rules.text(WORKS, &people)).await;
     assert!(code == Some(0) && told.contains("generation 2"), "{told}");
     first.by(both[1].get("/resources/job:0")).send().await.refused(401, "unauthenticated");
+    // What rules newly allow is heard of within a second or so.
+    for client in &both {
+        eventually("the new rules are known", async || {
+            let seen = ann.by(client.get("/resources/job:0")).send().await;
+            (seen.status == 200).then_some(())
+        })
+        .await;
+    }
     let lock = ann.by(both[0].lock(&job())).send().await.expect(201).parse();
     foreign(&both[1], &bob, &lock).await;
     ann.by(both[1].put("job:1", "k", "x").under(&lock)).send().await.expect(201);
@@ -154,8 +165,8 @@ async fn foreign(client: &Client, key: &Key, lock: &fence_core::wire::Lock) {
 #[tokio::test]
 async fn bad_rules_change_nothing() {
     let gateway = SetUp::Clustered.settings().await.start().await;
-    let rules = Rules::new(&gateway).await;
-    let ann = Key::new(&gateway).await;
+    let rules = Rules::new().await;
+    let ann = Key::new().await;
     for (text, says) in [
         ("", "has a role that allows `admin`"),
         ("[[rolls]]", "unknown field"),
