@@ -11,11 +11,10 @@ use clap::Subcommand;
 use fencegate_access::rules::RULES_BYTES_MAX;
 use fencegate_access::{Action, ApiKey};
 use jiff::Timestamp;
-use tokio_util::task::TaskTracker;
 
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
-use crate::{runtime, wiring};
+use crate::wiring;
 
 /// How long a key is good, at least and at most.
 const KEY_LIMITS: (Duration, Duration) =
@@ -153,8 +152,7 @@ struct NewKey {
 impl NewKey {
     fn good_for(life: Duration) -> anyhow::Result<Self> {
         let key = ApiKey::generate().context("the system has no random bytes")?;
-        let now = runtime::runtime(TaskTracker::new()).clock.now();
-        let expires = now.checked_add(life).context("no such time")?;
+        let expires = wiring::now().checked_add(life).context("no such time")?;
         Ok(Self { key, expires: Timestamp::from_second(expires.as_second())? })
     }
 

@@ -17,6 +17,11 @@ use crate::runtime;
 /// The request id under which the audit has what this command did.
 const REQUEST_ID: &str = "fencegate access";
 
+/// The time by this machine's clock, from which on a key is good.
+pub fn now() -> jiff::Timestamp {
+    runtime::runtime(TaskTracker::new()).clock.now()
+}
+
 /// Puts rules in force; returns their generation. Beside running gateways on Postgres; in a data directory while no
 /// gateway uses it.
 ///

@@ -39,7 +39,7 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
-pub use access::{apply_rules, rules_in_force};
+pub use access::{apply_rules, now, rules_in_force};
 pub use agree::agree;
 pub use backup::{Backup, backup};
 pub use memory::dev;
