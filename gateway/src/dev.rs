@@ -13,16 +13,17 @@ use crate::wiring;
 /// Runs a gateway in memory until one of the two is cancelled, or standard input ends. Prints one line when it is ready.
 pub(crate) async fn run(
     config: Config,
-    soft: CancellationToken,
-    hard: CancellationToken,
+    rules: Option<String>,
+    (soft, hard): (CancellationToken, CancellationToken),
     print: fn(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     stop_with_input(soft.clone())?;
+    let scheme = if config.tls_cert_file.is_some() { "https" } else { "http" };
     let ready = |address| {
-        let line = json!({ "url": url(address), "pid": std::process::id() });
+        let line = json!({ "url": url(scheme, address), "pid": std::process::id() });
         print(&format!("{line}\n"))
     };
-    wiring::dev(config, soft, hard, ready).await
+    wiring::dev(config, rules, (soft, hard), ready).await
 }
 
 /// Stops when whoever started this process has closed its input, be it by ending itself. Nobody types an end into a
@@ -44,14 +45,14 @@ fn stop_with_input(soft: CancellationToken) -> anyhow::Result<()> {
 }
 
 /// Where a client on this machine reaches it.
-fn url(mut address: SocketAddr) -> String {
+fn url(scheme: &str, mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         match address {
             SocketAddr::V4(_) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             SocketAddr::V6(_) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
         }
     }
-    format!("http://{address}")
+    format!("{scheme}://{address}")
 }
 
 #[cfg(test)]
@@ -66,7 +67,7 @@ mod tests {
             ("0.0.0.0:1234", "http://127.0.0.1:1234"),
             ("[::]:1234", "http://[::1]:1234"),
         ] {
-            assert_eq!(url(address.parse().unwrap()), expected);
+            assert_eq!(url("http", address.parse().unwrap()), expected);
         }
     }
 }

@@ -6,6 +6,7 @@
     reason = "the harness is a program of its own: it reads real clocks and makes real ids"
 )]
 
+pub mod access;
 pub mod bare;
 pub mod chaos;
 pub mod client;

@@ -39,6 +39,14 @@ impl Spec {
         &self.document
     }
 
+    /// The names of all operations.
+    pub fn operations(&self) -> Vec<String> {
+        let paths = self.document["paths"].as_object().into_iter().flat_map(|paths| paths.values());
+        let calls = paths.flat_map(|path| path.as_object().into_iter().flat_map(|it| it.values()));
+        let names = calls.filter_map(|call| call["operationId"].as_str());
+        names.map(str::to_owned).collect()
+    }
+
     /// Panics unless the answer is one that the contract declares. `path` is as sent, without
     /// the query.
     pub fn check(&self, method: &str, path: &str, status: u16, headers: &HeaderMap, body: &[u8]) {

@@ -16,6 +16,16 @@ macro_rules! actions {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
+            /// The one that rules call so.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|known| known.as_str() == name)
+            }
+
+            /// The names of all of them, to tell somebody.
+            pub fn words() -> String {
+                Self::ALL.iter().map(|known| known.as_str()).collect::<Vec<_>>().join(", ")
+            }
+
             /// The name that rules call it by.
             pub fn as_str(self) -> &'static str {
                 match self {

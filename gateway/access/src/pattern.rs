@@ -197,6 +197,28 @@ impl Pattern {
         Some(Scope { literal: literal.into(), is_open: self.is_open })
     }
 
+    /// The values that its variables have if it was filled in to this text; none if it cannot be.
+    pub(crate) fn values_in(&self, text: &str) -> Option<Vec<(&Variable, String)>> {
+        let mut rest = text;
+        let mut values = Vec::new();
+        for (at, part) in self.parts.iter().enumerate() {
+            match part {
+                Part::Text(literal) => rest = rest.strip_prefix(literal.as_str())?,
+                Part::Variable(variable) => {
+                    // No value has the character that ends it.
+                    let end = match self.parts.get(at + 1) {
+                        Some(Part::Text(next)) if !next.is_empty() => rest.find(&next[..1])?,
+                        _ => rest.len(),
+                    };
+                    let (value, behind) = rest.split_at(end);
+                    values.push((variable, value.to_owned()));
+                    rest = behind;
+                }
+            }
+        }
+        (rest.is_empty() && !self.is_open).then_some(values)
+    }
+
     /// What stands directly behind its variables.
     pub(crate) fn ends(&self) -> impl Iterator<Item = u8> {
         self.parts.windows(2).filter_map(|pair| match pair {

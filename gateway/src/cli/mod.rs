@@ -56,7 +56,7 @@ enum Command {
     ///
     /// Settings come from flags and environment as those of `serve`, but the file only if it is named. Warnings alone
     /// are logged unless --log, FENCEGATE_LOG or RUST_LOG say otherwise.
-    Dev(Flags),
+    Dev(Dev),
     /// Bring the ledger's schema up to date, as `serve` does on its own
     Migrate(Migrate),
     /// Show the effective settings, with secrets hidden, and what they promise
@@ -108,6 +108,16 @@ enum Command {
     Drill(Drill),
     /// Print the HTTP interface as OpenAPI 3.2
     Openapi,
+}
+
+#[derive(Debug, clap::Args)]
+struct Dev {
+    /// Begin with the rules of access in this file; everybody may do everything without
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -227,6 +237,12 @@ impl Failure {
         Self { error, code: UNDECIDED }
     }
 
+    /// Of a gateway that ran, or could not with these settings.
+    fn of_run(error: anyhow::Error) -> Self {
+        let code = if error.is::<ConfigError>() { MISUSED } else { FAILED };
+        Self { error, code }
+    }
+
     fn misused(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), code: MISUSED }
     }
@@ -245,11 +261,15 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(flags) => {
             let config = start(&flags)?;
-            block_on(until_signal(async |soft, hard| wiring::serve(config, soft, hard).await))?;
+            let run = until_signal(async |soft, hard| wiring::serve(config, soft, hard).await);
+            block_on(run).map_err(Failure::of_run)?;
         }
-        Command::Dev(flags) => {
+        Command::Dev(Dev { rules, flags }) => {
             let config = begin(Config::load_dev(&flags))?;
-            block_on(until_signal(async |soft, hard| dev::run(config, soft, hard, print).await))?;
+            let rules = rules.map(|file| access::read(&file)).transpose()?;
+            let run =
+                until_signal(async |soft, hard| dev::run(config, rules, (soft, hard), print).await);
+            block_on(run).map_err(Failure::of_run)?;
         }
         Command::Migrate(Migrate { retire_older, flags }) => {
             let config = start(&flags)?;

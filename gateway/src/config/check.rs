@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::layers::{from_file, place};
 use super::upstreams::trouble;
-use super::{Config, ConfigError, ResourceForm, Upstream, is_open};
+use super::{Config, ConfigError, ResourceForm, TlsBy, Upstream, is_open};
 
 /// The most that a time may be.
 const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
@@ -47,6 +47,14 @@ impl Config {
         let key = ("tls_key_file", self.tls_key_file.is_some());
         let ca = ("tls_client_ca_file", self.tls_client_ca_file.is_some());
         let crl = ("tls_client_crl_file", self.tls_client_crl_file.is_some());
+        if self.tls == TlsBy::Proxy && self.trusted_proxies.is_empty() {
+            let why = "proxy needs trusted_proxies as well: who they are";
+            return Err(check.refuse("tls", why.into()));
+        }
+        if self.tls == TlsBy::Proxy && cert.1 {
+            let why = "proxy says that others secure connections, and tls_cert_file that the gateway does";
+            return Err(check.refuse("tls", why.into()));
+        }
         check.needs(cert, key)?;
         check.needs(key, cert)?;
         check.needs(ca, cert)?;
@@ -56,21 +64,21 @@ impl Config {
     /// Nobody is let in from the network, and no page of the web, by accident.
     fn check_listening(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         let open = self.addresses().find(is_open).filter(|_| !self.open_to_network);
-        if let Some(address) = open {
+        if let Some(address) = open.filter(|_| !self.is_secured()) {
             let name = if address == self.listen { "listen" } else { "admin_listen" };
             return Err(check.refuse(
                 name,
                 format!(
-                    "{address} is reached from the network, and whoever reaches it can take and break any \
-                     lock and read any object; listen on 127.0.0.1:{port}, or say --open-to-network \
-                     (open_to_network = true) if only those who may do all that reach it",
+                    "{address} is reached from the network, where keys and data need TLS: name tls_cert_file and \
+                     tls_key_file, or say tls = \"proxy\" if trusted_proxies have it. Or listen on \
+                     127.0.0.1:{port}; or say --open-to-network (open_to_network = true) if whoever reaches it \
+                     may take and break any lock and read any object",
                     port = address.port()
                 ),
             ));
         }
         if self.cors_origin.iter().any(|origin| origin == "*") {
-            let why = "* would let every page of the web take and break locks, for there is no access \
-                       control; name the origins";
+            let why = "* would let every page of the web call the gateway; name the origins";
             return Err(check.refuse("cors_origin", why.into()));
         }
         Ok(())

@@ -72,6 +72,12 @@ pub enum AdminAddress {
 const SOCKET_PATH_MAX: usize = 107;
 
 impl AdminAddress {
+    /// The socket at this path; none if no socket can have it.
+    pub(super) fn at(path: PathBuf) -> Option<Self> {
+        (path.as_os_str().len() <= SOCKET_PATH_MAX && path.to_str().is_some())
+            .then_some(Self::Unix(path))
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let Some(path) = text.strip_prefix("unix:") else {
             let such = "an IP address and port such as 127.0.0.1:8081, or a socket such as unix:/run/gate.sock";

@@ -38,10 +38,20 @@ pub const OBJECT_BYTES_LIMIT: u64 = 5 << 40;
 /// The file that is read if it exists and no other is named.
 const DEFAULT_FILE: &str = "fencegate.toml";
 
+/// What is listened to in the data directory.
+const OWN_SOCKET: &str = "admin.sock";
+
 /// A configuration that cannot be used, and where its trouble lies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
+
+impl ConfigError {
+    /// Settings that cannot be used with what was found elsewhere.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -95,6 +105,16 @@ pub enum RequireLockId {
     Off,
 }
 
+/// Who secures the connections of callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum TlsBy {
+    /// The gateway, if it has a certificate.
+    Own,
+    /// The trusted proxies before it.
+    Proxy,
+}
+
 impl Config {
     /// Loads the settings from the file, the environment and the flags of this process; also what there is
     /// to be warned of.
@@ -116,7 +136,18 @@ impl Config {
         env: impl Iterator<Item = (String, String)>,
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
-        Self::of(&layers::over(Figment::new(), file, env, flags)?)
+        let figment = layers::over(Figment::new(), file, env, flags)?;
+        let mut config = Self::of(&figment)?;
+        if !figment.contains("admin_listen") && !config.is_shared() {
+            config.admin_listen.extend(config.own_socket());
+        }
+        Ok(config)
+    }
+
+    /// The socket in the data directory; none if its path is longer than one may be.
+    fn own_socket(&self) -> Option<AdminAddress> {
+        let path = std::path::absolute(self.data_dir.join(OWN_SOCKET)).ok()?;
+        AdminAddress::at(path)
     }
 
     /// The settings that these layers come to, checked.
@@ -130,12 +161,11 @@ impl Config {
     /// What is allowed and yet worth a second thought.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.is_local() {
+        if !self.is_local() && self.open_to_network {
             let open: Vec<String> =
                 self.addresses().filter(is_open).map(|at| at.to_string()).collect();
             warnings.push(format!(
-                "whoever reaches {} can take and break any lock and read any object: there is no access \
-                 control",
+                "whoever reaches {} can take and break any lock and read any object: open_to_network is set",
                 open.join(" or ")
             ));
         }
@@ -174,11 +204,22 @@ impl Config {
         self.blobs.clone().unwrap_or_else(folder)
     }
 
+    /// Whether others than this machine may reach the gateway as far as the settings go: it needs rules of access
+    /// beside them.
+    pub fn needs_rules(&self) -> bool {
+        !self.is_local() && !self.open_to_network
+    }
+
+    /// Whether what callers send is secured on its way.
+    fn is_secured(&self) -> bool {
+        self.tls == TlsBy::Proxy || self.tls_cert_file.is_some()
+    }
+
     /// Whether a write without `X-Lock-Id` is refused: a token is a running number that others can guess,
-    /// an id is not.
+    /// an id is not. With rules of access a token is of no use to others.
     pub fn requires_lock_id(&self) -> bool {
         match self.require_lock_id {
-            RequireLockId::Auto => !self.is_local(),
+            RequireLockId::Auto => !self.is_local() && self.open_to_network,
             RequireLockId::On => true,
             RequireLockId::Off => false,
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::table::{Form, Setting, outside, settings, span};
 use super::{
     AdminAddress, Failover, HostName, INLINE_BYTES_LIMIT, LogFormat, Network, OBJECT_BYTES_LIMIT,
-    PostgresUrl, RefenceMode, RequireLockId, Secret, Upstream,
+    PostgresUrl, RefenceMode, RequireLockId, Secret, TlsBy, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -25,11 +25,12 @@ const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
 settings! {
     "Where to listen and what to keep" {
         /// Where to take requests. Port 0 takes a free one, which is logged. Another address than `127.0.0.0/8` and
-        /// `[::1]` needs `open_to_network`.
+        /// `[::1]` needs TLS, be it `tls_cert_file` or `tls = "proxy"`, and [rules of access](access.md); or
+        /// `open_to_network`.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), takes "IP address and port", flag "ADDR:PORT";
         /// Where the same API is served once more, with [room of its own](#a-separate-door-for-operators), so that
-        /// operators, health checks and metrics get in while `listen` is full. Addresses need `open_to_network` as
-        /// `listen` does.
+        /// operators, health checks and metrics get in while `listen` is full. Addresses need what `listen` does. With a
+        /// data directory it is the socket `admin.sock` there if nothing is said, and none if the list is empty.
         admin_listen: Vec<AdminAddress>, takes "list of IP addresses and ports, and of `unix:/path`", flag "ADDR:PORT|unix:PATH,...";
         /// Where the SQLite ledger and the embedded mint live. Created if it is not there, for this user only;
         /// refused if others can write to it. One gateway at a time. Not used with `postgres`.
@@ -40,7 +41,7 @@ settings! {
         postgres: Option<PostgresUrl>, takes "a URL", flag "URL";
         /// Whether a write without `X-Lock-Id` is refused (428 `lock-id-missing`): a token is a running number that
         /// others can guess, the id of a lock is not. `auto`: while `listen` or an address of `admin_listen` is not
-        /// a loopback address; behind a proxy on the same machine say `on`. What comes out is
+        /// a loopback address, and `open_to_network` is set; behind a proxy on the same machine say `on`. What comes out is
         /// [agreed](#what-all-gateways-have-alike) in the ledger, and `fencegate.guard` goes by it as well.
         require_lock_id: RequireLockId = RequireLockId::Auto, flag "WHEN";
         /// `lossless` declares that a failover of Postgres loses nothing that was acknowledged: then a promoted
@@ -52,14 +53,17 @@ settings! {
         refence: RefenceMode = RefenceMode::Auto, flag "HOW";
     }
     "Who may call" {
-        /// Whether `listen` and `admin_listen` may be addresses that others than this machine reach. Only where all
-        /// that reach it may do everything.
+        /// Whether `listen` and `admin_listen` may be addresses that others than this machine reach, without TLS and
+        /// rules of access. Only where all that reach it may do everything; refused where rules are in force.
         open_to_network: bool, flag;
         /// Under which names the gateway is reached, beside those of this machine itself.
         server_names: Vec<HostName>, takes "list of names and addresses, without ports", flag "NAME,...";
         /// Who passes on what others send. Their connections count against [no peer's share](#shares-of-one-peer),
         /// and what they say in `X-Forwarded-*`, `Forwarded` and `X-Real-IP` goes on to [upstreams](upstreams.md).
         trusted_proxies: Vec<Network>, takes "list of addresses and networks such as `10.0.0.0/8`", flag "NETWORK,...";
+        /// Who secures connections: `own`, the gateway, if it has `tls_cert_file`; `proxy`, those of `trusted_proxies`,
+        /// through whom alone others reach it.
+        tls: TlsBy = TlsBy::Own, flag "WHO";
         /// The gateway's certificate, and behind it those between it and its authority. With it every connection to
         /// `listen` and `admin_listen` is secured by TLS 1.3 or 1.2, but those to a Unix socket. It is read again when
         /// the file changes, and on SIGHUP, without ending a connection.

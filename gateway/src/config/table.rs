@@ -16,7 +16,7 @@ use serde::{Deserializer, Serialize, Serializer};
 use super::upstreams::from_pairs;
 use super::{
     AdminAddress, Failover, HostName, LogFormat, Network, PostgresUrl, RefenceMode, RequireLockId,
-    Secret, Upstream,
+    Secret, TlsBy, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -150,6 +150,7 @@ forms! {
     RefenceMode { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     Failover { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     RequireLockId { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
+    TlsBy { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
 }
 
 fn variants<T: ValueEnum>() -> Vec<PossibleValue> {

@@ -200,6 +200,19 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         let config = read(&format!("listen = \"{address}\"")).unwrap();
         assert_eq!(config.warnings(), Vec::<String>::new(), "{address}");
     }
+    // With TLS, rules of access are looked for in the ledger.
+    let proxied = "listen = \"0.0.0.0:1\"\ntls = \"proxy\"\ntrusted_proxies = [\"10.0.0.7\"]";
+    let own = "listen = \"0.0.0.0:1\"\ntls_cert_file = \"a.pem\"\ntls_key_file = \"b.pem\"";
+    for secured in [proxied, own] {
+        let config = read(secured).unwrap();
+        assert!(config.needs_rules() && !config.requires_lock_id(), "{secured}");
+        assert_eq!(config.warnings(), Vec::<String>::new());
+    }
+    assert!(refusal("tls = \"proxy\"").contains("trusted_proxies"));
+    assert!(
+        refusal(&format!("{own}\ntls = \"proxy\"\ntrusted_proxies = [\"10.0.0.7\"]"))
+            .contains("others")
+    );
     let door = "admin_listen = [\"127.0.0.1:1\", \"unix:/run/a.sock\", \"10.0.0.5:1\"]";
     let error = refusal(door);
     assert!(
@@ -557,4 +570,17 @@ fn a_connection_may_take_no_longer_than_the_request_by_default() {
     assert_eq!(connecting("timeout = \"20s\""), Duration::from_secs(5));
     assert_eq!(connecting(""), Duration::from_secs(5));
     assert_eq!(connecting("timeout = \"2s\"\nconnect_timeout = \"1s\""), Duration::from_secs(1));
+}
+
+#[test]
+fn a_data_directory_has_a_socket_for_its_operator() {
+    let socket = |config: &Config| config.admin_listen.clone();
+    let there = read("data_dir = \"/srv/gate\"").unwrap();
+    assert_eq!(socket(&there), [AdminAddress::Unix("/srv/gate/admin.sock".into())]);
+    assert_eq!(socket(&read("admin_listen = []").unwrap()), []);
+    // One that no socket can have is left out.
+    let deep = format!("data_dir = \"/{}\"", "x".repeat(100));
+    assert_eq!(socket(&read(&deep).unwrap()), []);
+    let shared = "postgres = \"postgres://u@127.0.0.1/d\"\netcd = [\"127.0.0.1:2379\"]";
+    assert_eq!(socket(&read(shared).unwrap()), []);
 }

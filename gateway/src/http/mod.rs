@@ -39,8 +39,8 @@ pub use state::{App, AppState, Limits};
 pub use tap::{Watched, watched};
 
 use routes::{
-    audit, commits, feed, fences, health, intents, line, locks, objects, operations, operators,
-    rejections, resources, status, upstreams, watching, writes,
+    access, audit, commits, feed, fences, health, intents, line, locks, objects, operations,
+    operators, rejections, resources, status, upstreams, watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -79,6 +79,8 @@ fn api() -> OpenApiRouter<App> {
             upstreams::patch,
             upstreams::delete
         ))
+        .routes(routes!(access::get, access::put))
+        .routes(routes!(access::explained))
         .routes(routes!(intents::list))
         .routes(routes!(intents::resolve))
         .routes(routes!(intents::resolve_doubts))

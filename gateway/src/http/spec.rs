@@ -23,7 +23,7 @@ use super::problem::PROBLEM_JSON;
     components(schemas(
         wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent,
         // Parameters refer to these, which does not bring them along.
-        schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
+        schema::ActionName, schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
         schema::IntentCursor, schema::KeyKept, schema::LastEvent, schema::Md5, schema::NameCursor,
         schema::NumberCursor, schema::RecordAfter, schema::Prefix, schema::UpstreamName,
         schema::UpstreamPath,
@@ -32,6 +32,7 @@ use super::problem::PROBLEM_JSON;
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
         (name = "resources", description = "What is locked, and what operators do to it."),
+        (name = "access", description = "Who may do what."),
         (name = "operations", description = "What became of a write."),
         (name = "seeing", description = "Refused writes, the audit, metrics, health and documentation.")
     )
@@ -139,6 +140,10 @@ problems! {
     IntentProblems = [Ledger, Json; OperationNotFound];
     /// A resolution of doubts.
     DoubtProblems = [Ledger, Json; UpstreamNotFound];
+    /// Rules that are put in force.
+    ApplyProblems = [Ledger, Json; VersionMismatch];
+    /// A question about rules.
+    AccessProblems = [Ledger, Json; ResourceNameInvalid];
     /// A look at an operation.
     OperationProblems = [Ledger; OperationNotFound];
     /// A search for operations.

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use fence_core::ports::{Ledger, Rulebook as _, RulesChange, RulesChanged, RulesInForce};
+use fence_core::PrincipalName;
+use fence_core::ports::{Ledger, LedgerError, RulesChange, RulesChanged, RulesInForce};
+use fencegate_access::Rules;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::data_dir::DataDir;
-use crate::engine::access::{checked, database_roles};
+use crate::engine::access::{
+    Applied, Explained, Want, break_lost, checked, database_roles, explain, lost,
+};
 use crate::ledger::postgres::{self, PgLedger, PgSettings};
 use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::EmbeddedMint;
@@ -22,8 +26,47 @@ pub fn now() -> jiff::Timestamp {
     runtime::runtime(TaskTracker::new()).clock.now()
 }
 
-/// Puts rules in force; returns their generation. Beside running gateways on Postgres; in a data directory while no
-/// gateway uses it.
+/// Whether these settings fit the rules of the ledger: who is reached from the network has some, and where there are some
+/// nobody is let in without. Rules do not go away again.
+///
+/// # Errors
+/// They do not (a [`ConfigError`]); or the ledger does not answer.
+pub(super) async fn hold_to(config: &Config, ledger: &dyn Ledger) -> anyhow::Result<()> {
+    let has_rules = ledger.rules_generation().await.context("cannot read the rules of access")? > 0;
+    if config.open_to_network && has_rules {
+        let why = "open_to_network: rules of access are in force in this ledger, so nobody is let in who shows \
+                   nothing; leave it out";
+        return Err(ConfigError::new(why).into());
+    }
+    if config.needs_rules() && !has_rules {
+        let why = "listen or admin_listen is reached from the network, and no rules of access are in force: anyone \
+                   who reaches it could take and break any lock; `fencegate access init` puts the first ones in \
+                   force, with the settings of this gateway; or say --open-to-network";
+        return Err(ConfigError::new(why).into());
+    }
+    Ok(())
+}
+
+/// Puts rules in force for a gateway that begins with them, and that nobody reaches yet.
+///
+/// # Errors
+/// They are not good.
+pub(super) async fn begin_with(ledger: &dyn Ledger, text: String) -> anyhow::Result<()> {
+    let rules = checked(&text, now())?;
+    let change = RulesChange {
+        follows: Some(0),
+        database_roles: database_roles(&rules),
+        text,
+        applied_by: None,
+        reason: "the gateway began with them".to_owned(),
+        request_id: REQUEST_ID.to_owned(),
+    };
+    ledger.apply_rules(change).await?;
+    Ok(())
+}
+
+/// Puts rules in force, finds the locks whose holders have lost the right to them, and breaks these if that is wanted.
+/// Beside running gateways on Postgres; in a data directory while no gateway uses it.
 ///
 /// # Errors
 /// They are not good, or are not to follow the ones in force; or the ledger cannot be used. Nothing changed then.
@@ -31,10 +74,9 @@ pub async fn apply_rules(
     config: &Config,
     text: String,
     follows: Option<i64>,
-    reason: &str,
-) -> anyhow::Result<i64> {
-    let runtime = runtime::runtime(TaskTracker::new());
-    let rules = checked(&text, runtime.clock.now())?;
+    (reason, breaks): (&str, bool),
+) -> anyhow::Result<Applied> {
+    let rules = checked(&text, now())?;
     let change = RulesChange {
         follows,
         text,
@@ -43,24 +85,27 @@ pub async fn apply_rules(
         reason: reason.to_owned(),
         request_id: REQUEST_ID.to_owned(),
     };
-    let applied = async |ledger: &dyn Ledger| {
+    on_ledger(config, async |ledger| {
         let applied = ledger.apply_rules(change).await;
-        match applied.context("whether the rules are in force is not known")? {
-            RulesChanged::InForce(generation) => Ok(generation),
+        let generation = match applied.context("whether the rules are in force is not known")? {
+            RulesChanged::InForce(generation) => generation,
             RulesChanged::Overtaken(generation) => bail!(
                 "rules of generation {generation} are in force, not those that these are to follow; nothing changed"
             ),
-        }
-    };
-    match &config.postgres {
-        Some(_) => applied(&shared(config).await?).await,
-        None => {
-            let embedded = Embedded::open(config).await?;
-            let outcome = applied(&embedded.ledger).await;
-            embedded.ledger.close().await?;
-            outcome
-        }
-    }
+        };
+        let found = async {
+            let mut lost = lost(ledger, &rules).await?;
+            if breaks {
+                break_lost(ledger, &mut lost, reason, REQUEST_ID).await?;
+            }
+            Ok::<_, LedgerError>(lost)
+        };
+        let lost = found.await.inspect_err(|error| {
+            tracing::warn!(%error, "which locks were lost by these rules is not known");
+        });
+        Ok(Applied { generation, lost: lost.ok() })
+    })
+    .await
 }
 
 /// The rules that are in force.
@@ -68,13 +113,34 @@ pub async fn apply_rules(
 /// # Errors
 /// The ledger cannot be used.
 pub async fn rules_in_force(config: &Config) -> anyhow::Result<RulesInForce> {
+    on_ledger(config, async |ledger| Ok(ledger.rules().await?)).await
+}
+
+/// What the rules that are in force say.
+///
+/// # Errors
+/// The ledger cannot be used, or its rules cannot be read.
+pub async fn explain_rules(
+    config: &Config,
+    principal: &PrincipalName,
+    want: &Want,
+) -> anyhow::Result<Explained> {
+    let RulesInForce { generation, text } = rules_in_force(config).await?;
+    let rules = text.as_deref().map(Rules::parse).transpose()?;
+    Ok(explain((generation, rules.as_ref()), principal, want))
+}
+
+async fn on_ledger<T>(
+    config: &Config,
+    work: impl AsyncFnOnce(&dyn Ledger) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     match &config.postgres {
-        Some(_) => Ok(shared(config).await?.rules().await?),
+        Some(_) => work(&shared(config).await?).await,
         None => {
             let embedded = Embedded::open(config).await?;
-            let rules = embedded.ledger.rules().await;
+            let outcome = work(&embedded.ledger).await;
             embedded.ledger.close().await?;
-            Ok(rules?)
+            outcome
         }
     }
 }

@@ -7,22 +7,25 @@ use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
 use fence_core::ports::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::{Base, Parts, run};
+use super::{Base, Parts, access, run};
 use crate::config::Config;
 
 /// Runs a gateway in memory until `soft` is cancelled and everything in flight is done, or `hard` is. `ready` hears
-/// where it listens, once it takes requests.
+/// where it listens, once it takes requests. With `rules` it begins with these in force.
 ///
 /// # Errors
 /// As [`serve`](super::serve), and whatever `ready` fails with.
 pub async fn dev(
     config: Config,
-    soft: CancellationToken,
-    hard: CancellationToken,
+    rules: Option<String>,
+    (soft, hard): (CancellationToken, CancellationToken),
     ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let base = Base::new()?;
     let parts = open(&config, &base.runtime);
+    if let Some(rules) = rules {
+        access::begin_with(&*parts.ledger, rules).await?;
+    }
     run(config, base, parts, (soft, hard), ready).await
 }
 

@@ -39,7 +39,7 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
 use crate::runtime;
 
-pub use access::{apply_rules, now, rules_in_force};
+pub use access::{apply_rules, explain_rules, now, rules_in_force};
 pub use agree::agree;
 pub use backup::{Backup, backup};
 pub use memory::dev;
@@ -133,6 +133,7 @@ async fn run(
     // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
     let registered = parts.ledger.register_upstreams(&settings.drained).await;
     registered.context("cannot register upstreams")?;
+    access::hold_to(&config, &*parts.ledger).await?;
     let blobs = match &parts.blobs {
         Some(blobs) => Some(Arc::clone(blobs)),
         None => blobs::open(&config, &parts.ledger, &runtime, &soft).await?,

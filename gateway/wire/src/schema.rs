@@ -142,6 +142,12 @@ schemas! {
 }
 
 forms! {
+    /// What rules of access allow.
+    ActionName => words([
+            "lock", "fence", "fence-force", "write", "clear", "read", "list", "forward-read", "observe", "break",
+            "freeze", "protect", "resolve", "delegate", "admin",
+        ])
+        .description(Some("What rules of access allow."));
     /// The name of a holder.
     Owner => string(0, OWNER_BYTES_MAX, PLAIN)
         .description(Some("A name, shown to everybody: at most 256 bytes, no control characters."));

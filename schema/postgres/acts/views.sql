@@ -11,6 +11,7 @@ SELECT f.resource,
             WHEN acts.is_draining(f.hold) THEN 'draining'
             ELSE 'leased' END AS state,
        f.owner,
+       f.principal,
        fencegate.micros(f.acquired_at) AS acquired_us,
        fencegate.micros(f.renewed_at) AS renewed_us,
        fencegate.millis(clock_timestamp() - f.acquired_at) AS age_ms,

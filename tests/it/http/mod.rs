@@ -7,6 +7,7 @@ pub mod error_pages;
 pub mod hangups;
 pub mod judge;
 pub mod long_polls;
+pub mod matrix;
 pub mod nginx;
 pub mod openapi;
 pub mod overload;

@@ -145,7 +145,6 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("acts.tidy_blobs({seen}, 0, 0, 0, 0, 0, 0, 1, true)"),
         format!("acts.blobs_deleted({seen}, {}, 0)", empty(2)),
         format!("acts.number_events({seen})"),
-        format!("acts.rules({seen})"),
         format!("acts.apply_rules({seen}, NULL, '', '', {}, NULL, 'r', NULL)", empty(2)),
         format!("acts.epoch({seen})"),
         format!("acts.open_epoch({seen}, '{id}')"),

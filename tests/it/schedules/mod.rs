@@ -1,5 +1,6 @@
 //! Interleavings of acts on a real Postgres that are forced, step by step.
 
+pub mod access;
 pub mod adoption;
 pub mod blobs;
 pub mod commits;

@@ -247,13 +247,42 @@ impl Rules {
         if let Some(ended) = expires.filter(|expires| *expires <= now) {
             return Err(Unauthenticated::Expired(ended));
         }
+        Ok(self.filled_in(entry, name, (credential, expires), |it| identity.value_of(it)))
+    }
+
+    /// All that the rules say of a principal by its name alone, whatever it would have to show; none if no principal has
+    /// it. Of what it would show only that is known which is part of its name: lines with other variables allow nothing,
+    /// or deny everything.
+    pub fn named(&self, name: &PrincipalName) -> Option<Caller> {
+        let made = |entry: &PrincipalEntry| match &entry.name {
+            Name::Own(own) => (own == name).then(Vec::new),
+            Name::Template(pattern) => {
+                let values = pattern.values_in(name.as_str())?;
+                Some(values.into_iter().map(|(it, value)| (it.clone(), value)).collect())
+            }
+        };
+        // No two entries can have one name, so the first is the only one.
+        let (entry, values) =
+            self.principals.iter().find_map(|entry| made(entry).map(|values| (entry, values)))?;
+        let value_of = |variable: &Variable| {
+            values.iter().find(|(it, _)| it == variable).map(|(_, value)| value.clone())
+        };
+        Some(self.filled_in(entry, name.clone(), (String::new(), None), value_of))
+    }
+
+    fn filled_in(
+        &self,
+        entry: &PrincipalEntry,
+        name: PrincipalName,
+        (credential, expires): (String, Option<Timestamp>),
+        value_of: impl Fn(&Variable) -> Option<String>,
+    ) -> Caller {
         let value_of = |variable: &Variable| match variable {
             Variable::Principal => Some(name.as_str().to_owned()),
-            other => identity.value_of(other),
+            other => value_of(other),
         };
         let (resources, upstreams) = self.lines(&entry.roles, &value_of);
-        let roles = entry.roles.clone();
-        Ok(Caller { name, credential, expires, roles, resources, upstreams })
+        Caller { name, credential, expires, roles: entry.roles.clone(), resources, upstreams }
     }
 
     fn by_key(

@@ -509,3 +509,24 @@ fn no_made_name_can_become_another_principals() {
         assert!(two(one, other).is_ok(), "{one} {other}");
     }
 }
+
+#[test]
+fn a_principal_is_known_by_its_name_alone() {
+    let all = rules(EXAMPLE);
+    let may = |name: &str, action, on: &str| {
+        let caller = all.named(&PrincipalName::new(name).expect("a name"))?;
+        Some(caller.may(action, &resource(on)).is_ok())
+    };
+    let own = rules(
+        "[[roles]]\nname = \"r\"\nallow = [\"lock\"]\nresources = [\"of:${sub}:*\", \"at:${claim.site}:*\"]\n\
+         [[issuers]]\nname = \"i\"\nissuer = \"i\"\naudience = \"a\"\njwks_file = \"/k\"\nalgorithms = [\"ES256\"]\n\
+         [[principals]]\nname = \"job/${sub}\"\nroles = [\"r\"]\nmatch = { issuer = \"i\", sub = \"*\" }\n",
+    );
+    let caller = own.named(&PrincipalName::new("job/ann").expect("a name")).expect("it is made so");
+    assert!(caller.may(Action::Lock, &resource("of:ann:1")).is_ok());
+    assert!(caller.may(Action::Lock, &resource("of:bob:1")).is_err());
+    // What its token would say is not known.
+    assert!(caller.may(Action::Lock, &resource("at:home:1")).is_err());
+    assert!(own.named(&PrincipalName::new("jobs/ann").expect("a name")).is_none());
+    assert_eq!(may("nobody", Action::Lock, "x"), None);
+}

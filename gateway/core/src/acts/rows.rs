@@ -221,6 +221,7 @@ impl FenceRow {
             resource: resource.clone(),
             state,
             owner: self.owner.clone(),
+            principal: self.principal.clone(),
             acquired_at: self.acquired_at,
             renewed_at: self.renewed_at,
             age_ms: self.held_ms(now),

@@ -10,6 +10,7 @@ use crate::code::ErrorCode;
 use crate::etag::EntityTag;
 use crate::lock::{LockEnd, LockState, Supersession, Ttl};
 use crate::names::{ObjectKey, ResourceName};
+use crate::principal::PrincipalName;
 use crate::token::Token;
 
 /// An object, with or without its bytes.
@@ -82,6 +83,8 @@ pub struct ResourceView {
     pub state: LockState,
     /// The owner of the lock sealed last.
     pub owner: String,
+    /// Its principal; not shown to everybody.
+    pub principal: Option<PrincipalName>,
     /// Since when.
     pub acquired_at: Timestamp,
     /// When it was last renewed.

@@ -6,16 +6,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::ports::{BreakItem, BreakVerdict, Ledger, LedgerError, Patience, ResourceView};
 use fence_core::{LockEnd, LockState, ResourceName};
+use futures::future::join_all;
 
 use super::Locks;
 use super::queue::Line;
-use crate::engine::access::Permit;
+use crate::engine::access::{Applied, Lost, NewRules, Permit};
 use crate::engine::batch::Act;
 use crate::engine::metrics::{self, record_hold};
 use crate::engine::{Engine, EngineError};
 
 /// Breaks are aimed at the token that holds when they arrive; if it changes meanwhile, again.
 const BREAK_ATTEMPTS_MAX: u32 = 3;
+/// Breaks of lost locks that are under way together.
+const BREAKS_TOGETHER: usize = 64;
 
 /// Breaks, as the act of a batcher. Each names the token it means, so a late one hits nobody else.
 pub(super) struct Break {
@@ -106,16 +109,50 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
+    /// ones. With `breaks`, the locks are broken then whose holders have lost the right to them.
+    ///
+    /// # Errors
+    /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
+    pub async fn apply_rules(
+        &self,
+        permit: &Permit,
+        change: NewRules,
+        breaks: bool,
+    ) -> Result<Applied, EngineError> {
+        let (reason, request_id) = (change.reason.clone(), change.request_id.clone());
+        let mut applied = self.inner.access.apply(permit, change).await?;
+        let by = permit.by().principal;
+        let lost = applied.lost.as_mut().filter(|_| breaks).map(Vec::as_mut_slice);
+        for some in lost.unwrap_or_default().chunks_mut(BREAKS_TOGETHER) {
+            let item = |lost: &Lost| lost.to_break(by.clone(), &reason, &request_id);
+            let items: Vec<_> = some.iter().map(item).collect();
+            let own = Permit::default();
+            let broken = items.into_iter().map(|item| self.inner.locks.break_once(item, &own));
+            for (lost, broken) in some.iter_mut().zip(join_all(broken).await) {
+                // One that fails is told as not broken.
+                lost.is_broken = broken.is_ok();
+            }
+            let freed: Vec<_> = some.iter().map(|lost| lost.resource.clone()).collect();
+            self.inner.locks.poke_on(&freed);
+        }
+        Ok(applied)
+    }
+}
+
 impl Locks {
     /// Breaks the lock of a resource that carries this token. Says whether it did, or will; if not,
     /// that token's lock had ended.
-    async fn break_once(&self, item: BreakItem, permit: &Permit) -> Result<bool, EngineError> {
+    async fn break_once(&self, mut item: BreakItem, permit: &Permit) -> Result<bool, EngineError> {
         let (resource, after) = (item.resource.clone(), item.after);
         tracing::info!(%resource, reason = item.reason, ?after, "an operator breaks a lock");
         let verdict = loop {
-            let item = BreakItem { by: permit.by(), ..item.clone() };
-            match self.breaks.submit((item, false)).await {
-                Ok(BreakVerdict::RulesMoved) => permit.renew().await?,
+            match self.breaks.submit((item.clone(), false)).await {
+                Ok(BreakVerdict::RulesMoved) => {
+                    permit.renew().await?;
+                    item.by = permit.by();
+                }
                 verdict => break verdict,
             }
         };

@@ -17,6 +17,9 @@ use crate::http::state::App;
 /// A body that must be there.
 pub struct StrictJson<T>(pub T);
 
+/// A body that must be there, and that may be larger than others: of at most `MAX` bytes.
+pub struct WideJson<T, const MAX: usize>(pub T);
+
 /// A body that may be left out.
 pub struct OptionalJson<T>(pub T);
 
@@ -25,7 +28,17 @@ impl<T: DeserializeOwned> FromRequest<App> for StrictJson<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         is_json(request.headers())?;
-        let body = read(request, app).await?;
+        let body = read(request, app, app.limits.json_bytes_max).await?;
+        parse(&body).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<App> for WideJson<T, MAX> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        is_json(request.headers())?;
+        let body = read(request, app, MAX).await?;
         parse(&body).map(Self)
     }
 }
@@ -35,7 +48,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let json = is_json(request.headers());
-        let body = read(request, app).await?;
+        let body = read(request, app, app.limits.json_bytes_max).await?;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -44,8 +57,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
     }
 }
 
-async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
-    let max = app.limits.json_bytes_max;
+async fn read(request: Request, app: &App, max: usize) -> Result<Bytes, Problem> {
     declared_length(request.headers(), max)?;
     let digests = Digests::parse(request.headers())?;
     let purse = app.room.json.of(Counted::by(request.extensions()));

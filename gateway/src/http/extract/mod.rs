@@ -23,7 +23,7 @@ pub use headers::{
     FenceHeaders, Fenced, Payload, WriteHeaders, fence_token, is_content_type, is_idempotency_key,
     single,
 };
-pub use json::{OptionalJson, StrictJson, is_json, parse};
+pub use json::{OptionalJson, StrictJson, WideJson, is_json, parse};
 pub use parts::{Parts as MultipartParts, is_part_name};
 pub use path::{InIntent, InLock, InObject, InOperation, InResource, resource_in};
 pub use query::{

@@ -18,7 +18,7 @@ use fencegate_access::Identity;
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
 
-use crate::engine::access::{Asks, Known};
+use crate::engine::access::{Asks, InForce, Known};
 use crate::engine::error::EngineError;
 use crate::http::problem::Problem;
 use crate::http::state::App;
@@ -61,6 +61,8 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     response
 }
 
+/// Who asks, under the rules that this gateway knows. Somebody who is nobody under them may be somebody under newer ones:
+/// those are asked for before that is said.
 async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
     let access = app.engine.access();
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
@@ -73,39 +75,49 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
         // What is open to everybody does not wait for the ledger.
         Err(_) => return Ok(Asks::of_nobody(access)),
     };
-    let Some(rules) = in_force.rules() else { return Ok(Asks::new(access, in_force, None)) };
-    let now = app.engine.runtime().clock.now();
-    let known = match (bearer, shown) {
-        (None, None) if is_open => None,
-        (None, None) => {
-            count("none", "missing");
-            return Err(EngineError::Unauthenticated.into());
+    let known = found(app, &in_force, bearer, shown.clone()).await;
+    let (known, in_force) = match known {
+        Err(problem) if problem.code() == ErrorCode::Unauthenticated && !is_open => {
+            let newer = access.newer(&in_force).await.ok_or(problem)?;
+            (found(app, &newer, bearer, shown).await, newer)
         }
-        (None, Some(shown)) => {
-            let method = method(&shown);
-            let known = in_force.known(Some(shown), now);
-            counted(method, &known);
-            match known {
-                Err(_) if is_open => None,
-                known => known?,
-            }
-        }
-        (Some(text), shown) => {
-            let known = bearer::known(&app.issuers, &in_force, rules, text, now).await;
-            counted("bearer", &known);
-            let known = known?;
-            let certificate = shown.filter(|shown| matches!(**shown, Identity::Certificate { .. }));
-            // One that is nobody's says nothing: a proxy in between may have its own.
-            let other = certificate.and_then(|shown| rules.caller(&shown, now).ok());
-            if other.is_some_and(|other| *other.name() != *known.caller.name()) {
-                let why =
-                    "the client certificate is of another principal than the bearer credential";
-                return Err(Problem::new(ErrorCode::CredentialsConflict, why));
-            }
-            Some(known)
-        }
+        known => (known, in_force),
     };
-    Ok(Asks::new(access, in_force, known))
+    if in_force.rules().is_some() {
+        counted(&known);
+    }
+    match known {
+        Ok((_, known)) => Ok(Asks::new(access, in_force, known)),
+        Err(_) if is_open => Ok(Asks::new(access, in_force, None)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// By which method somebody showed who it is, and who that is; nobody in particular where no rules are in force.
+type Shower = (&'static str, Option<Known>);
+
+async fn found(
+    app: &App,
+    in_force: &InForce,
+    bearer: Option<&str>,
+    shown: Option<Arc<Identity>>,
+) -> Result<Shower, Problem> {
+    let Some(rules) = in_force.rules() else { return Ok(("none", None)) };
+    let now = app.engine.runtime().clock.now();
+    let (text, shown) = match (bearer, shown) {
+        (None, None) => return Err(EngineError::Unauthenticated.into()),
+        (None, Some(shown)) => return Ok((method(&shown), in_force.known(Some(shown), now)?)),
+        (Some(text), shown) => (text, shown),
+    };
+    let known = bearer::known(&app.issuers, in_force, rules, text, now).await?;
+    let certificate = shown.filter(|shown| matches!(**shown, Identity::Certificate { .. }));
+    // One that is nobody's says nothing: a proxy in between may have its own.
+    let other = certificate.and_then(|shown| rules.caller(&shown, now).ok());
+    if other.is_some_and(|other| *other.name() != *known.caller.name()) {
+        let why = "the client certificate is of another principal than the bearer credential";
+        return Err(Problem::new(ErrorCode::CredentialsConflict, why));
+    }
+    Ok((method(&known.identity), Some(known)))
 }
 
 fn method(identity: &Identity) -> &'static str {
@@ -117,16 +129,15 @@ fn method(identity: &Identity) -> &'static str {
     }
 }
 
-fn counted<T>(method: &'static str, outcome: &Result<T, EngineError>) {
-    let word = match outcome {
-        Ok(_) => "accepted",
-        Err(EngineError::CredentialExpired) => "expired",
-        Err(_) => "refused",
+fn counted(found: &Result<Shower, Problem>) {
+    let (method, outcome) = match found {
+        Ok((method, _)) => (*method, "accepted"),
+        Err(problem) => match problem.code() {
+            ErrorCode::CredentialExpired => ("any", "expired"),
+            ErrorCode::CredentialsConflict => ("any", "conflict"),
+            _ => ("any", "refused"),
+        },
     };
-    count(method, word);
-}
-
-fn count(method: &'static str, outcome: &'static str) {
     metrics::counter!(AUTH, "method" => method, "outcome" => outcome).increment(1);
 }
 

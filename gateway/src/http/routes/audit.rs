@@ -65,7 +65,7 @@ pub async fn list(
     Query(query): Query<Filter>,
     Counted(peer): Counted,
 ) -> Result<Json<wire::AuditList>, Problem> {
-    asks.may(observing(query.resource.as_deref()))?;
+    asks.may(observing(query.resource.as_deref())).await?;
     let limit = limit(query.limit)?;
     let wait = query.wait;
     if let Some(from) = from(query.after.as_deref(), wait, query.cursor.as_deref())? {

@@ -80,7 +80,7 @@ pub async fn commit(
     let names: Vec<ResourceName> = resources.keys().cloned().collect();
     headers.named.note(&names, "");
     for name in &names {
-        let allowed = asks.may(Want::On(Action::Write, name.clone()));
+        let allowed = asks.may(Want::On(Action::Write, name.clone())).await;
         allowed.map_err(|error| Problem::from(error).about(name).and_close())?;
     }
     let head = CommitHead {

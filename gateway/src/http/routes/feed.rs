@@ -61,7 +61,7 @@ pub async fn versions(
     Query(query): Query<History>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::VersionList>, Problem> {
-    asks.may(Want::On(Action::Read, name.clone()))?;
+    asks.may(Want::On(Action::Read, name.clone())).await?;
     let limit = limit(query.limit)?;
     let filter = history(query, limit)?;
     let found = engine.versions(name.clone(), filter).await;
@@ -150,7 +150,7 @@ pub async fn events(
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Response, Problem> {
-    asks.may(Want::Somewhere(Action::Read))?;
+    asks.may(Want::Somewhere(Action::Read)).await?;
     let limit = limit(look.limit)?;
     let from = from(&headers, look.after.as_deref())?;
     let streamed = wants_stream(&headers);

@@ -54,9 +54,9 @@ pub async fn fence(
     let order = request.order.map(|order| order.0);
     named.note(&[], &owner);
     let (id, force) = (request.id, request.force);
-    asks.may(Want::On(Action::Fence, resource.clone()))?;
+    asks.may(Want::On(Action::Fence, resource.clone())).await?;
     if force || order.is_none() {
-        asks.may(Want::On(Action::FenceForce, resource.clone()))?;
+        asks.may(Want::On(Action::FenceForce, resource.clone())).await?;
     }
     let permit = asks.permit();
     let fence =

@@ -52,7 +52,7 @@ pub async fn list(
     Query(query): Query<Filter>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::IntentList>, Problem> {
-    asks.may(Want::All(Action::Observe, String::new()))?;
+    asks.may(Want::All(Action::Observe, String::new())).await?;
     let limit = limit(query.limit)?;
     if query.upstream.as_deref().is_some_and(|name| !is_upstream_name(name)) {
         return Err(Problem::new(ErrorCode::QueryMalformed, "upstream is no name of an upstream"));
@@ -115,7 +115,7 @@ pub async fn resolve(
     _: NoQuery,
     StrictJson(request): StrictJson<wire::MarkRequest>,
 ) -> Result<StatusCode, Problem> {
-    asks.may(Want::All(Action::Resolve, String::new()))?;
+    asks.may(Want::All(Action::Resolve, String::new())).await?;
     check_reason(&request.reason)?;
     let request_id = request_id.as_str().to_owned();
     app.engine.resolve_intent(id, request.reason, request_id, asks.permit()).await?;
@@ -142,7 +142,7 @@ pub async fn resolve_doubts(
     _: NoQuery,
     StrictJson(request): StrictJson<wire::ResolveDoubtsRequest>,
 ) -> Result<Json<wire::DoubtsResolved>, Problem> {
-    asks.may(Want::All(Action::Resolve, String::new()))?;
+    asks.may(Want::All(Action::Resolve, String::new())).await?;
     check_reason(&request.reason)?;
     let request_id = request_id.as_str().to_owned();
     let resolved = app

@@ -40,7 +40,7 @@ pub async fn waiters(
     Query(part): Query<Part>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::WaiterList>, Problem> {
-    asks.may(Want::On(Action::Read, name.clone()))?;
+    asks.may(Want::On(Action::Read, name.clone())).await?;
     let limit = limit(part.limit)?;
     let page = LinePage { after: before(part.cursor.as_deref())?, limit: limit + 1 };
     let found = engine.waiters(name.clone(), page).await;

@@ -90,9 +90,9 @@ pub async fn acquire(
         wait: (!wait.is_zero()).then_some(wait),
     };
     for resource in &resources {
-        asks.may(Want::Lock(resource.clone(), terms))?;
+        asks.may(Want::Lock(resource.clone(), terms)).await?;
     }
-    let writers = writers(request.writers, &asks, &resources)?;
+    let writers = writers(request.writers, &asks, &resources).await?;
     let permit = asks.permit();
     let acquire = Acquire {
         resources,
@@ -150,7 +150,7 @@ fn length(ttl: Ttl) -> Duration {
 }
 
 /// Who else may write under the token of a lock. Naming them is a right of its own.
-fn writers(
+async fn writers(
     named: Vec<WriterName>,
     asks: &Asks,
     resources: &[ResourceName],
@@ -166,7 +166,7 @@ fn writers(
         return malformed("writers need rules of access: without them everybody may write".into());
     }
     for resource in resources {
-        asks.may(Want::On(Action::Delegate, resource.clone()))?;
+        asks.may(Want::On(Action::Delegate, resource.clone())).await?;
     }
     Ok(named)
 }
@@ -174,11 +174,11 @@ fn writers(
 /// Asks for what is done to a lock that is known by its id alone: for its resources, which are read for that. To others
 /// than its principal the lock is not known.
 async fn of_lock(app: &App, asks: &Asks, id: LockId) -> Result<Permit, EngineError> {
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     if asks.is_ruled() && !asks.could(&Want::All(Action::Lock, String::new())) {
         let record = app.engine.lock(id, &asks.permit()).await?;
         for resource in record.grant.resources {
-            asks.may(Want::On(Action::Lock, resource))?;
+            asks.may(Want::On(Action::Lock, resource)).await?;
         }
     }
     Ok(asks.permit())
@@ -278,14 +278,15 @@ pub async fn transfer(
     let owner = owner(request.owner)?;
     let proposed = request.id.is_some();
     named.note(&[], &owner);
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     if asks.is_ruled() {
         let record = app.engine.lock(from, &asks.permit()).await?;
-        let is_given = request.principal.as_ref().is_some_and(|to| Some(to) != asks.principal());
+        let is_given =
+            request.principal.as_ref().is_some_and(|to| asks.principal().as_ref() != Some(to));
         for resource in record.grant.resources {
-            asks.may(Want::On(Action::Lock, resource.clone()))?;
+            asks.may(Want::On(Action::Lock, resource.clone())).await?;
             if is_given {
-                asks.may(Want::On(Action::Delegate, resource))?;
+                asks.may(Want::On(Action::Delegate, resource)).await?;
             }
         }
     } else if request.principal.is_some() {
@@ -317,7 +318,7 @@ pub async fn list(
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
-    asks.may(Want::All(Action::List, query.prefix.clone()))?;
+    asks.may(Want::All(Action::List, query.prefix.clone())).await?;
     resource_list(&engine, &query, true).await.map(Json)
 }
 
@@ -382,7 +383,7 @@ pub async fn renew_many(
     StrictJson(request): StrictJson<wire::RenewManyRequest>,
 ) -> Result<Json<wire::RenewManyAnswer>, Problem> {
     distinct(&request.ids)?;
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     let renewals: Vec<(LockId, Result<Renewed, EngineError>)> = stream::iter(request.ids)
         .map(|id| {
             let (app, asks) = (&app, asks.alike());
@@ -455,7 +456,7 @@ pub async fn release(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     // Whoever has a lock may always give it back.
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     Ok(match app.engine.release(id, asks.permit()).await? {
         Released::Ended(resources) => {
             named.note(&resources, "");

@@ -1,5 +1,6 @@
 //! The calls, one file per resource of the API. A handler parses, asks the engine once, answers.
 
+pub mod access;
 pub mod audit;
 pub mod commits;
 mod exported;

@@ -62,7 +62,7 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     let conditions = ReadConditions::parse(&headers)?;
     let InObject { resource, key } = target;
-    asks.may(Want::On(Action::Read, resource.clone()))?;
+    asks.may(Want::On(Action::Read, resource.clone())).await?;
     let mut answer = Answer::NotModified;
     let wanted = |object: &Object| {
         answer = Answer::to(&conditions, &method, &headers, object);
@@ -245,7 +245,7 @@ pub async fn list(
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ObjectList>, Problem> {
-    asks.may(Want::On(Action::List, resource.clone()))?;
+    asks.may(Want::On(Action::List, resource.clone())).await?;
     let page = query.page()?;
     let mut objects = engine
         .objects(resource.clone(), page.clone())

@@ -33,18 +33,20 @@ pub async fn get(
     _: NoQuery,
     Asker(engine): Asker,
 ) -> Result<Json<wire::Operation>, Problem> {
-    asks.may(Want::Nothing)?;
-    // Of what the caller may neither read nor write nothing is told, not even that it is there.
-    let found = engine.operation(id).await?;
-    match found.filter(|record| resources(record).all(|name| asks.may(Want::Outcome(name)).is_ok()))
-    {
-        Some(record) => Ok(Json(views::operation(id, record))),
-        None => Err(Problem::new(
+    asks.may(Want::Nothing).await?;
+    let not_found = || {
+        Problem::new(
             ErrorCode::OperationNotFound,
             "the ledger has no record of this operation: it may still be under way, it was refused, it went \
              to an upstream of which no records are kept, or it is older than the history that is kept",
-        )),
+        )
+    };
+    let record = engine.operation(id).await?.ok_or_else(not_found)?;
+    // Of what the caller may neither read nor write nothing is told, not even that it is there.
+    for name in resources(&record) {
+        asks.may(Want::Outcome(name)).await.map_err(|_| not_found())?;
     }
+    Ok(Json(views::operation(id, record)))
 }
 
 /// The parameters of a search for operations.
@@ -76,7 +78,7 @@ pub async fn find(
     Query(query): Query<ByKey>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::OperationList>, Problem> {
-    asks.may(Want::Outcome(resource.clone()))?;
+    asks.may(Want::Outcome(resource.clone())).await?;
     if !is_idempotency_key(&query.idempotency_key) {
         let why = "idempotency_key has 1 to 255 visible ASCII characters";
         return Err(Problem::new(ErrorCode::QueryMalformed, why));

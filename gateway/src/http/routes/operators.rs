@@ -124,7 +124,7 @@ async fn mark(
         Mark::Freeze | Mark::Unfreeze => Action::Freeze,
         Mark::Protect | Mark::Unprotect => Action::Protect,
     };
-    let permit = asks.may_on(action, &name)?;
+    let permit = asks.may_on(action, &name).await?;
     check_reason(&request.reason)?;
     let id = request_id.as_str().to_owned();
     let view = app.engine.mark(name.clone(), mark, request.reason, id, permit).await;

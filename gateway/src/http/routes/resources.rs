@@ -32,7 +32,7 @@ pub async fn list(
     Query(query): Query<List>,
     Asker(engine): Asker,
 ) -> Result<Json<wire::ResourceList>, Problem> {
-    asks.may(Want::All(Action::List, query.prefix.clone()))?;
+    asks.may(Want::All(Action::List, query.prefix.clone())).await?;
     locks::resource_list(&engine, &query, false).await.map(Json)
 }
 
@@ -66,7 +66,7 @@ pub async fn get(
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Json<wire::Resource>, Problem> {
-    asks.may(Want::On(Action::Read, name.clone()))?;
+    asks.may(Want::On(Action::Read, name.clone())).await?;
     let view = match look.wait.filter(|wait| !wait.is_zero()) {
         Some(wait) => {
             let _waits = app.room.long_calls.begin(peer)?;
@@ -127,7 +127,7 @@ pub async fn break_lock(
     _: NoQuery,
     StrictJson(request): StrictJson<wire::BreakRequest>,
 ) -> Result<Json<wire::Resource>, Problem> {
-    let permit = asks.may_on(Action::Break, &name)?;
+    let permit = asks.may_on(Action::Break, &name).await?;
     let after = request.after.unwrap_or(Duration::ZERO);
     check(after, &request.reason)?;
     let request_id = request_id.as_str().to_owned();

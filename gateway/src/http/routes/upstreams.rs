@@ -90,9 +90,9 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let (upstream, path) = upstream(&app, &parts.uri)?;
     refuse_tricks(&parts.method, &parts.headers)?;
     let fenced = match is_fenced(&parts.method) {
-        true => Some(requested(&app, &asks, &upstream, path, &parts)?),
+        true => Some(requested(&app, &asks, &upstream, path, &parts).await?),
         false => {
-            asks.may(Want::ForwardRead(upstream.name.clone(), path.to_owned()))?;
+            asks.may(Want::ForwardRead(upstream.name.clone(), path.to_owned())).await?;
             None
         }
     };
@@ -140,7 +140,7 @@ fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'
 }
 
 /// What the ledger has to admit.
-fn requested(
+async fn requested(
     app: &App,
     asks: &Asks,
     upstream: &Upstream,
@@ -148,7 +148,7 @@ fn requested(
     parts: &Parts,
 ) -> Result<Forward, Problem> {
     let resource = upstream.resource(path).map_err(|why| path_invalid(&why))?;
-    let permit = asks.may_on(Action::Write, &resource)?;
+    let permit = asks.may_on(Action::Write, &resource).await?;
     let token = fence_token(&parts.headers, app.requires_lock_id())?;
     let headers = FenceHeaders::parse(&parts.headers, &parts.extensions)?;
     Ok(Forward {

@@ -7,10 +7,36 @@ use fence_core::ports::{
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
 use sha2::{Digest as _, Sha256};
 
+use crate::engine::access::{Applied as RulesApplied, Explained, Lost};
+
 /// Time left for people: none for what lies further ahead than any lock may that expires.
 pub(super) fn left(remaining_ms: i64) -> Option<i64> {
     (u128::from(remaining_ms.max(0).unsigned_abs()) <= MaxHold::MAX.as_millis())
         .then_some(remaining_ms.max(0))
+}
+
+impl From<Lost> for wire::LostLock {
+    fn from(lost: Lost) -> Self {
+        let Lost { resource, owner, principal, is_broken, .. } = lost;
+        Self { resource, owner, principal, broken: is_broken }
+    }
+}
+
+impl From<RulesApplied> for wire::AccessApplied {
+    fn from(applied: RulesApplied) -> Self {
+        let RulesApplied { generation, lost } = applied;
+        let lost_count = lost.as_ref().map_or(0, |lost| lost.len() as u64);
+        let first = |lost: Vec<Lost>| lost.into_iter().take(wire::LOST_MAX).map(Into::into);
+        Self { generation, lost: lost.map(|lost| first(lost).collect()), lost_count }
+    }
+}
+
+impl From<Explained> for wire::Explanation {
+    fn from(explained: Explained) -> Self {
+        let Explained { generation, is_allowed, by, why } = explained;
+        let (role, pattern) = by.unzip();
+        Self { allowed: is_allowed, role, pattern, why, generation }
+    }
 }
 
 pub(super) fn lock(grant: Grant) -> wire::Lock {

@@ -61,7 +61,7 @@ pub async fn get(
     Query(look): Query<Look>,
     Counted(peer): Counted,
 ) -> Result<Json<serde_json::Value>, Problem> {
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     let permit = asks.permit();
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
         let _waits = app.room.long_calls.begin(peer)?;
@@ -141,7 +141,7 @@ pub async fn events(
     if app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
-    asks.may(Want::Somewhere(Action::Lock))?;
+    asks.may(Want::Somewhere(Action::Lock)).await?;
     let permit = asks.permit();
     let waits = app.room.long_calls.begin(peer)?;
     let watcher = app.engine.watch(id, &permit).await?;

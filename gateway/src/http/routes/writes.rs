@@ -67,7 +67,7 @@ pub async fn put(
     _: NoQuery,
     request: Request,
 ) -> Result<Response, Problem> {
-    let permit = asks.may_on(Action::Write, &resource)?;
+    let permit = asks.may_on(Action::Write, &resource).await?;
     let head = UploadHead {
         resource: resource.clone(),
         key: key.clone(),
@@ -219,7 +219,7 @@ pub async fn delete(
     headers: WriteHeaders,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    let permit = asks.may_on(Action::Write, &resource)?;
+    let permit = asks.may_on(Action::Write, &resource).await?;
     let effect = WriteEffect::Delete { key };
     let outcome = write(&app, resource, token, headers, effect, permit).await?;
     Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())
@@ -255,7 +255,7 @@ pub async fn delete_all(
             "If-Match and If-None-Match are about one object; use X-If-Resource-Version",
         ));
     }
-    let permit = asks.may_on(Action::Clear, &resource)?;
+    let permit = asks.may_on(Action::Clear, &resource).await?;
     let effect = WriteEffect::DeleteAll;
     let outcome = write(&app, resource, token, headers, effect, permit).await?;
     Ok((StatusCode::NO_CONTENT, facts(&app, &outcome)).into_response())

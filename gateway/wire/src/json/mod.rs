@@ -3,6 +3,7 @@
 //! Durations are strings in requests (`30s`) and integers of milliseconds in answers; times are
 //! RFC 3339; tokens are decimal strings. Unknown fields are refused.
 
+mod access;
 mod commits;
 mod events;
 mod locks;
@@ -11,6 +12,7 @@ mod seeing;
 mod status;
 mod upstreams;
 
+pub use access::*;
 pub use commits::*;
 pub use events::*;
 pub use locks::*;

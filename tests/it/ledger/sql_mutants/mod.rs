@@ -2,6 +2,7 @@
 //! breaks naive designs, and makes the test fail that is named here, which passes on the function as it is.
 //! `docs/proof.md` has the list.
 
+mod access;
 mod adoptions;
 mod blobs;
 mod commits;
@@ -59,11 +60,12 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 9] = [
+const THEMES: [(&str, &[Mutant]); 10] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
     ("guards, epochs, re-fences", guards::MUTANTS),
+    ("rules of access", access::MUTANTS),
     ("adoptions", adoptions::MUTANTS),
     ("drained upstreams", upstreams::MUTANTS),
     ("events", events::MUTANTS),

@@ -50,7 +50,7 @@ pub async fn a_token_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
     for other in [by("bob"), roles, By::default()] {
         for item in [put(&ann, "k", "x"), delete(&ann, "k"), delete_all(&ann)] {
             let item = WriteItem { lock: Some(ann.lock), ..written_by(other.clone(), item) };
-            assert_eq!(refusal(ledger, item).await, Refusal::Foreign);
+            assert_eq!(refusal(ledger, item).await, Refusal::Foreign, "a write");
         }
         let item = many(&ann, &[("r", "k", Some("x"))]);
         let item = fence_core::ports::CommitItem { by: other.clone(), ..item };
@@ -60,7 +60,7 @@ pub async fn a_token_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
         };
         assert!(is_foreign(&verdict), "{verdict:?}");
         let item = IntentItem { by: other.clone(), ..intent("r", 10) };
-        assert_eq!(open(ledger, item).await, IntentVerdict::Refused(Refusal::Foreign));
+        assert_eq!(open(ledger, item).await, IntentVerdict::Refused(Refusal::Foreign), "an intent");
         let upload = UploadItem {
             blob: None,
             resource: name("r"),
@@ -70,9 +70,10 @@ pub async fn a_token_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
             by: other.clone(),
         };
         let begun = ledger.begin_upload(upload).await.expect("decided");
-        assert_eq!(begun, UploadVerdict::Refused(Refusal::Foreign));
-        assert_eq!(renewed(ledger, ann.lock, other.clone()).await, RenewVerdict::NotFound);
-        assert_eq!(released(ledger, ann.lock, other).await, ReleaseVerdict::NotFound);
+        assert_eq!(begun, UploadVerdict::Refused(Refusal::Foreign), "an upload");
+        let renewal = renewed(ledger, ann.lock, other.clone()).await;
+        assert_eq!(renewal, RenewVerdict::NotFound, "a renewal");
+        assert_eq!(released(ledger, ann.lock, other).await, ReleaseVerdict::NotFound, "a release");
     }
     apply(ledger, written_by(by("ann"), put(&ann, "k", "a"))).await;
     assert!(matches!(renewed(ledger, ann.lock, by("ann")).await, RenewVerdict::Renewed { .. }));
@@ -206,17 +207,19 @@ pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
 
     for old in [under("ann", 0), under("ann", 2)] {
         let item = SealItem { by: old.clone(), ..of("ann", seal(["q"], 20)) };
-        assert_eq!(seal_one(ledger, item.clone()).await, SealVerdict::RulesMoved);
+        assert_eq!(seal_one(ledger, item.clone()).await, SealVerdict::RulesMoved, "a seal");
         let rerun = SealItem { attempt: Attempt::Rerun, ..item.clone() };
         assert_eq!(seal_one(ledger, rerun).await, SealVerdict::RulesMoved);
-        assert_eq!(renewed(ledger, ann.lock, old.clone()).await, RenewVerdict::RulesMoved);
-        assert_eq!(released(ledger, ann.lock, old.clone()).await, ReleaseVerdict::RulesMoved);
+        let renewal = renewed(ledger, ann.lock, old.clone()).await;
+        assert_eq!(renewal, RenewVerdict::RulesMoved, "a renewal");
+        let release = released(ledger, ann.lock, old.clone()).await;
+        assert_eq!(release, ReleaseVerdict::RulesMoved, "a release");
         let waiter = JoinItem { by: old.clone(), ..join(["r"]) };
-        assert_eq!(join_one(ledger, waiter).await, JoinVerdict::RulesMoved);
+        assert_eq!(join_one(ledger, waiter).await, JoinVerdict::RulesMoved, "a waiter");
         let plain = written_by(old.clone(), put(&ann, "k", "x"));
         for attempt in [Attempt::First, Attempt::Rerun] {
             let item = WriteItem { attempt, ..plain.clone() };
-            assert_eq!(commit_one(ledger, item).await, WriteVerdict::RulesMoved);
+            assert_eq!(commit_one(ledger, item).await, WriteVerdict::RulesMoved, "a write");
         }
         // Not decided, so not buried: allowed anew it takes effect.
         let allowed = WriteItem { attempt: Attempt::Rerun, by: under("ann", 1), ..plain };
@@ -226,21 +229,21 @@ pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
             ..many(&ann, &[("r", "k", Some("x"))])
         };
         let verdict = ledger.commit_many(item, SKIP).await.expect("decided");
-        assert_eq!(verdict, CommitVerdict::RulesMoved);
+        assert_eq!(verdict, CommitVerdict::RulesMoved, "a commit");
         let item = IntentItem { by: old.clone(), ..intent("r", 10) };
-        assert_eq!(open(ledger, item).await, IntentVerdict::RulesMoved);
+        assert_eq!(open(ledger, item).await, IntentVerdict::RulesMoved, "an intent");
         let resolution =
             || Resolution { reason: "seen".into(), request_id: "r".into(), by: old.clone() };
         let resolved = ledger.resolve_intent(operation_id(), resolution()).await;
-        assert_eq!(resolved, Err(LedgerError::RulesMoved));
+        assert_eq!(resolved, Err(LedgerError::RulesMoved), "a resolution");
         let resolved = ledger.resolve_doubts("u", resolution()).await;
-        assert_eq!(resolved, Err(LedgerError::RulesMoved));
+        assert_eq!(resolved, Err(LedgerError::RulesMoved), "doubts");
         let mark = fence_core::ports::MarkItem {
             by: old.clone(),
             ..marks::item("r", Mark::Freeze, "fire")
         };
         let marked = ledger.mark(Arc::from([mark]), SKIP).await.expect("decided");
-        assert_eq!(marked, [MarkVerdict::RulesMoved]);
+        assert_eq!(marked, [MarkVerdict::RulesMoved], "a mark");
         let item = fence_core::ports::BreakItem {
             resource: name("r"),
             token: ann.token,
@@ -250,7 +253,7 @@ pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
             by: old,
         };
         let broken = ledger.break_locks(Arc::from([item]), SKIP).await.expect("decided");
-        assert_eq!(broken, [BreakVerdict::RulesMoved]);
+        assert_eq!(broken, [BreakVerdict::RulesMoved], "a break");
     }
     // What became of a write that was sent before may be asked under any rules.
     let done = written_by(under("ann", 1), put(&ann, "k", "y"));

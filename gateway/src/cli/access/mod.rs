@@ -1,0 +1,252 @@
+//! `fencegate access` and `fencegate keys`: rules of access, and the keys that they name.
+
+mod first;
+mod place;
+mod remote;
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Subcommand;
+use fence_core::{PrincipalName, wire};
+use fencegate_access::Action;
+use fencegate_access::rules::RULES_BYTES_MAX;
+use similar::TextDiff;
+
+use super::{Failure, block_on, print, start};
+use crate::config::Flags;
+use first::{NewKey, first_rules, key_life, write_new};
+use place::{Place, Where};
+
+/// Lines around each change that are shown with it.
+const CONTEXT: usize = 3;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Access {
+    /// Begin with rules: one administrator, with a key that is shown once
+    ///
+    /// Writes them to FILE, which only this user can read, and puts them in force. Whoever runs this command is that
+    /// administrator at a Unix socket of `admin_listen`, without the key. Refused if rules are in force already.
+    Init(Init),
+    /// Show the rules that are in force, and their generation
+    Show(Show),
+    /// Put the rules of a file in force, on all gateways
+    ///
+    /// Shows what changes. When it has ended with 0, nothing takes effect any more that was allowed under older rules,
+    /// through whichever gateway. Tells the locks whose holders may not have them any more. Ends with 1, and changes
+    /// nothing, if the rules are not good.
+    ///
+    /// On Postgres it works on the ledger itself. For a data directory it goes through the gateway that uses it, at its
+    /// socket, or works on the directory while no gateway does.
+    Apply(Apply),
+    /// Say whether the rules let somebody do something, and by which line
+    ///
+    /// Ends with 0 if they do, and with 1 if they do not.
+    Explain(Explain),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Init {
+    /// The file to write; it must not be there yet
+    #[arg(value_name = "FILE", default_value = "access.toml")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    #[command(flatten)]
+    at: Where,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Apply {
+    /// The rules
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+
+    /// Only if the rules of this generation are in force, as `show` tells it [default: those that are, as it begins]
+    #[arg(long, value_name = "GENERATION")]
+    follows: Option<i64>,
+
+    /// Break the locks whose holders may not lock or write their resources any more
+    #[arg(long = "break")]
+    breaks: bool,
+
+    #[command(flatten)]
+    at: Where,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Explain {
+    /// Who would ask
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| PrincipalName::new(name))]
+    principal: PrincipalName,
+
+    /// For what
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Action::ALL.iter().map(|it| it.as_str())))]
+    action: String,
+
+    /// To what: a resource; with `*` at its end, all whose names begin so; for `forward-read`, UPSTREAM/PATH
+    #[arg(long, value_name = "NAME")]
+    resource: String,
+
+    #[command(flatten)]
+    at: Where,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Keys {
+    /// Make a key, and the line of it for the rules
+    ///
+    /// The key is for whoever is to use it, and is shown nowhere else. The rules have only its digest: put the line into
+    /// `keys = [...]` of a principal, and the rules in force. A principal may have two, so that one can follow the other.
+    New {
+        /// How long it is good
+        #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = key_life)]
+        expires: Duration,
+    },
+}
+
+/// Does what `fencegate access` is asked for.
+pub(super) fn access(command: Access) -> Result<(), Failure> {
+    match command {
+        Access::Init(init) => begin(init),
+        Access::Show(Show { at, flags }) => {
+            let place = Place::of(at, start(&flags)?)?;
+            let rules = block_on(place.rules())?;
+            Ok(print(&match rules.rules {
+                Some(text) => format!("# generation {}\n{text}", rules.generation),
+                None => {
+                    "# no rules are in force: whoever reaches a gateway may do all\n".to_owned()
+                }
+            })?)
+        }
+        Access::Apply(given) => apply(given),
+        Access::Explain(Explain { principal, action, resource, at, flags }) => {
+            let place = Place::of(at, start(&flags)?)?;
+            let asked = wire::ExplainRequest { principal, action, resource };
+            let told = block_on(place.explain(asked))?;
+            print(&format!("{}\n", told.why))?;
+            match told.allowed {
+                true => Ok(()),
+                false => Err(anyhow::anyhow!("it is not allowed").into()),
+            }
+        }
+    }
+}
+
+fn begin(Init { file, flags }: Init) -> Result<(), Failure> {
+    let place = Place::of(Where::default(), start(&flags)?)?;
+    let key = NewKey::good_for(Duration::from_secs(90 * 24 * 3600))?;
+    let text = first_rules(&key);
+    write_new(&file, &text)?;
+    let reason = "fencegate access init".to_owned();
+    let first = wire::ApplyRequest { rules: text, reason, follows: Some(0), breaks: false };
+    if let Err(error) = block_on(place.apply(first)) {
+        let _ = fs::remove_file(&file);
+        return Err(error.into());
+    }
+    Ok(print(&format!(
+        "Rules are in force, and in {}. The key of `admin`, good until {}, is shown this once:\n{}\n",
+        file.display(),
+        key.expires,
+        key.key.reveal()
+    ))?)
+}
+
+/// 1. The file, and what is in force: what differs is shown.
+/// 2. It is put in force in place of what was shown, and of nothing else.
+/// 3. What holders lose by it.
+fn apply(Apply { file, reason, follows, breaks, at, flags }: Apply) -> Result<(), Failure> {
+    if reason.trim().is_empty() {
+        return Err(anyhow::anyhow!("--reason must say why").into());
+    }
+    let place = Place::of(at, start(&flags)?)?;
+    let rules = read(&file)?;
+    // Step 1.
+    let known = block_on(place.rules())?;
+    print(&difference(&known, &rules, &file))?;
+    // Step 2.
+    let follows = follows.or(Some(known.generation));
+    let applied = block_on(place.apply(wire::ApplyRequest { rules, reason, follows, breaks }))?;
+    print(&format!(
+        "In force as generation {}. Nothing takes effect any more that older rules allowed.\n",
+        applied.generation
+    ))?;
+    // Step 3.
+    let Some(lost) = &applied.lost else {
+        let why = "the ledger did not tell which holders have lost their locks; the same again asks once more";
+        return Err(anyhow::anyhow!(why).into());
+    };
+    print(&told(lost, applied.lost_count, breaks))?;
+    let is_left = breaks && lost.iter().any(|lock| !lock.broken);
+    match is_left {
+        true => {
+            Err(anyhow::anyhow!("not every lock could be broken; the same again tries once more")
+                .into())
+        }
+        false => Ok(()),
+    }
+}
+
+/// What changes, as `diff -u` has it.
+fn difference(known: &wire::AccessRules, rules: &str, file: &Path) -> String {
+    let before = known.rules.as_deref().unwrap_or_default();
+    let names = (format!("in force (generation {})", known.generation), file.display().to_string());
+    let diff = TextDiff::from_lines(before, rules);
+    let shown = diff.unified_diff().context_radius(CONTEXT).header(&names.0, &names.1).to_string();
+    if shown.is_empty() { "Nothing differs from what is in force.\n".to_owned() } else { shown }
+}
+
+/// The locks that were lost, for people.
+fn told(lost: &[wire::LostLock], count: u64, breaks: bool) -> String {
+    if lost.is_empty() {
+        return String::new();
+    }
+    let line = |lock: &wire::LostLock| {
+        let who = lock.principal.as_ref().map_or("nobody", PrincipalName::as_str);
+        let state = if lock.broken { ", broken" } else { "" };
+        format!("  {} of {} ({who}){state}\n", lock.resource, lock.owner)
+    };
+    let more = count.saturating_sub(lost.len() as u64);
+    let rest = if more > 0 { format!("  and {more} more\n") } else { String::new() };
+    let hint = if breaks { "" } else { "; --break breaks them" };
+    let head = format!("Locks whose holders may not have them any more{hint}:\n");
+    head + &lost.iter().map(line).collect::<String>() + &rest
+}
+
+/// Does what `fencegate keys` is asked for.
+pub(super) fn keys(command: Keys) -> Result<(), Failure> {
+    let Keys::New { expires } = command;
+    let key = NewKey::good_for(expires)?;
+    Ok(print(&format!("{}\n{}\n", key.key.reveal(), key.line()))?)
+}
+
+/// A file of rules. One with more bytes than any rules have is not read to its end.
+pub(super) fn read(path: &Path) -> anyhow::Result<String> {
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let mut text = String::new();
+    file.take(RULES_BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(cannot)?;
+    ensure!(text.len() <= RULES_BYTES_MAX, "rules have at most {RULES_BYTES_MAX} bytes");
+    Ok(text)
+}

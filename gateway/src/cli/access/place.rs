@@ -1,0 +1,110 @@
+//! Where rules are: in a ledger that this command uses itself, or behind a gateway.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use fence_core::wire;
+use fencegate_access::Action;
+
+use super::remote::Remote;
+use crate::config::{AdminAddress, Config};
+use crate::engine::access::Want;
+use crate::wiring;
+
+/// What says where, beside the settings.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Where {
+    /// Ask this gateway, in place of the ledger: http://HOST:PORT, https://HOST:PORT or unix:PATH
+    ///
+    /// With the key in --auth-token-file, FENCE_AUTH_TOKEN_FILE or FENCE_AUTH_TOKEN; whom to trust beside this machine's
+    /// own authorities says FENCE_CA_FILE.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// A file with the key to show to the gateway of --url
+    #[arg(long, value_name = "FILE", requires = "url")]
+    auth_token_file: Option<PathBuf>,
+}
+
+/// Where the rules are.
+pub(super) enum Place {
+    /// In the ledger of these settings: whoever may use it needs no right.
+    Ledger(Box<Config>),
+    /// Behind a gateway, which asks who wants it.
+    Gateway(Remote),
+}
+
+impl Place {
+    /// 1. Behind the URL that is named.
+    /// 2. Behind the socket of the gateway that uses the data directory, if one does.
+    /// 3. In the ledger.
+    pub(super) fn of(at: Where, config: Config) -> anyhow::Result<Self> {
+        // Step 1.
+        if let Some(url) = at.url {
+            return Ok(Self::Gateway(Remote::named(&url, at.auth_token_file.as_deref())?));
+        }
+        // Step 2.
+        let sockets = config.admin_listen.iter().filter_map(|at| match at {
+            AdminAddress::Unix(path) => Some(path),
+            AdminAddress::Tcp(_) => None,
+        });
+        let answers = |path: &&PathBuf| std::os::unix::net::UnixStream::connect(path).is_ok();
+        if !config.is_shared()
+            && let Some(path) = sockets.clone().find(answers)
+        {
+            return Ok(Self::Gateway(Remote::at_socket(path, None)?));
+        }
+        // Step 3.
+        Ok(Self::Ledger(Box::new(config)))
+    }
+
+    /// The rules that are in force.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    pub(super) async fn rules(&self) -> anyhow::Result<wire::AccessRules> {
+        match self {
+            Self::Gateway(gateway) => gateway.rules().await,
+            Self::Ledger(config) => {
+                let found = wiring::rules_in_force(config).await?;
+                Ok(wire::AccessRules { generation: found.generation, rules: found.text })
+            }
+        }
+    }
+
+    /// Puts rules in force.
+    ///
+    /// # Errors
+    /// They are not; or that is not known, and the error says so.
+    pub(super) async fn apply(
+        &self,
+        request: wire::ApplyRequest,
+    ) -> anyhow::Result<wire::AccessApplied> {
+        match self {
+            Self::Gateway(gateway) => gateway.apply(&request).await,
+            Self::Ledger(config) => {
+                let wire::ApplyRequest { rules, reason, follows, breaks } = request;
+                let how = (reason.as_str(), breaks);
+                Ok(wiring::apply_rules(config, rules, follows, how).await?.into())
+            }
+        }
+    }
+
+    /// What the rules say.
+    ///
+    /// # Errors
+    /// They cannot be had, or it makes no sense.
+    pub(super) async fn explain(
+        &self,
+        request: wire::ExplainRequest,
+    ) -> anyhow::Result<wire::Explanation> {
+        match self {
+            Self::Gateway(gateway) => gateway.explain(&request).await,
+            Self::Ledger(config) => {
+                let action = Action::named(&request.action).context("there is no such action")?;
+                let want = Want::asked(action, &request.resource)?;
+                Ok(wiring::explain_rules(config, &request.principal, &want).await?.into())
+            }
+        }
+    }
+}

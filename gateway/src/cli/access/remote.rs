@@ -1,0 +1,130 @@
+//! A gateway that is asked for its rules, over HTTP.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fence_core::wire::{self, Problem};
+use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder};
+use serde::de::DeserializeOwned;
+
+/// How long a call may take: putting rules in force waits for acts under way.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// What a Unix socket is named by.
+const SOCKET: &str = "unix:";
+
+/// A running gateway.
+pub(super) struct Remote {
+    http: Client,
+    base: String,
+    credential: Option<String>,
+}
+
+impl Remote {
+    /// The gateway at this URL, with the credential of the file or the environment.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the URL is none.
+    pub(super) fn named(url: &str, token_file: Option<&Path>) -> anyhow::Result<Self> {
+        let credential = credential(token_file)?;
+        if let Some(path) = url.strip_prefix(SOCKET) {
+            return Self::at_socket(Path::new(path), credential);
+        }
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            bail!("--url: it begins with http://, https:// or unix:");
+        }
+        let mut http = client();
+        if let Some(file) = variable("FENCE_CA_FILE") {
+            let pem = std::fs::read(&file).with_context(|| format!("cannot read {file}"))?;
+            http = http.tls_certs_merge(Certificate::from_pem_bundle(&pem)?);
+        }
+        let base = url.trim_end_matches('/').to_owned();
+        Ok(Self { http: http.build().context("cannot make an HTTP client")?, base, credential })
+    }
+
+    /// The gateway at this socket, which knows its caller by the user that it runs as.
+    ///
+    /// # Errors
+    /// No client can be made.
+    pub(super) fn at_socket(path: &Path, credential: Option<String>) -> anyhow::Result<Self> {
+        let http = client().unix_socket(path).build().context("cannot make an HTTP client")?;
+        Ok(Self { http, base: "http://localhost".to_owned(), credential })
+    }
+
+    /// The rules that are in force.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or refuses.
+    pub(super) async fn rules(&self) -> anyhow::Result<wire::AccessRules> {
+        self.answer(self.call(Method::GET, "/admin/access")).await
+    }
+
+    /// Puts rules in force.
+    ///
+    /// # Errors
+    /// The gateway refuses; or it does not answer, and whether they are in force is not known.
+    pub(super) async fn apply(
+        &self,
+        request: &wire::ApplyRequest,
+    ) -> anyhow::Result<wire::AccessApplied> {
+        self.answer(self.call(Method::PUT, "/admin/access").json(request)).await
+    }
+
+    /// What the rules say.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or refuses.
+    pub(super) async fn explain(
+        &self,
+        request: &wire::ExplainRequest,
+    ) -> anyhow::Result<wire::Explanation> {
+        self.answer(self.call(Method::POST, "/admin/access/explain").json(request)).await
+    }
+
+    fn call(&self, method: Method, path: &str) -> RequestBuilder {
+        let call = self.http.request(method, format!("{}{path}", self.base));
+        match &self.credential {
+            Some(credential) => call.bearer_auth(credential),
+            None => call,
+        }
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, call: RequestBuilder) -> anyhow::Result<T> {
+        let unanswered = "no whole answer came; see `fencegate access show` for what is in force";
+        let answer = call.send().await.map_err(reqwest::Error::without_url).context(unanswered)?;
+        let (status, body) = (answer.status(), answer.bytes().await.context(unanswered)?);
+        if status.is_success() {
+            return serde_json::from_slice(&body).context("the answer is not one of a gateway");
+        }
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => bail!("{}: {}", problem.code, problem.detail),
+            Err(_) => bail!("the answer is {status}"),
+        }
+    }
+}
+
+/// One that asks each question once.
+fn client() -> ClientBuilder {
+    Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .timeout(TIMEOUT)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn credential(token_file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let named = token_file.map(Path::to_owned);
+    let file = named.or_else(|| variable("FENCE_AUTH_TOKEN_FILE").map(Into::into));
+    match file {
+        Some(file) => {
+            let text = std::fs::read_to_string(&file);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            Ok(Some(text.trim().to_owned()))
+        }
+        None => Ok(variable("FENCE_AUTH_TOKEN")),
+    }
+}

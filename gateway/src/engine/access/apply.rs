@@ -1,0 +1,189 @@
+//! Putting rules in force, and what holders lose by that.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{
+    BreakItem, BreakVerdict, By, DatabaseRole, Ledger, LedgerError, Page, Patience, RulesChange,
+    RulesChanged,
+};
+use fence_core::{LockState, PrincipalName, ResourceName, Token};
+use fencegate_access::{Action, Caller, Rules, RulesError};
+
+use super::{Access, Permit};
+use crate::engine::EngineError;
+
+/// Held locks that are looked at together.
+const PAGE: i64 = 1000;
+/// Locks that are broken together.
+const BREAKS: usize = 64;
+/// How long breaks wait for transactions that hold a fence.
+const PATIENCE: Patience = Patience::Wait(Duration::from_secs(2));
+
+/// Rules that somebody wants to be in force.
+#[derive(Debug, Clone)]
+pub struct NewRules {
+    /// The generation that they are to follow, if the caller says.
+    pub follows: Option<i64>,
+    /// Their text.
+    pub text: String,
+    /// Why.
+    pub reason: String,
+    /// The request that asks for it.
+    pub request_id: String,
+}
+
+/// Rules as they may be put in force now.
+///
+/// # Errors
+/// They cannot be read or meant, a principal has more live keys than a rotation needs, or nobody could change them.
+pub fn checked(text: &str, now: jiff::Timestamp) -> Result<Rules, RulesError> {
+    let rules = Rules::parse(text)?;
+    rules.check_live_keys(now)?;
+    rules.check_admin(now)?;
+    Ok(rules)
+}
+
+/// Which principals the roles of the database are to `guard()`.
+pub fn database_roles(rules: &Rules) -> Vec<DatabaseRole> {
+    let role = |(role, principal, roles): (&str, &PrincipalName, &[Arc<str>])| DatabaseRole {
+        role: role.to_owned(),
+        names: By { principal: Some(principal.clone()), roles: roles.into(), rules: None }
+            .names()
+            .unwrap_or_default(),
+    };
+    rules.database_roles().map(role).collect()
+}
+/// A lock whose holder may not have it any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Its resource.
+    pub resource: ResourceName,
+    /// Its token.
+    pub token: Token,
+    /// Its owner.
+    pub owner: String,
+    /// Its principal; none for one that was taken before there were rules.
+    pub principal: Option<PrincipalName>,
+    /// Whether it is broken.
+    pub is_broken: bool,
+}
+
+/// Held locks whose holders may not lock or write their resources under these rules. What a role says by claims of a
+/// token that are not part of the principal's name is not known here, and allows nothing.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, LedgerError> {
+    let mut callers: HashMap<PrincipalName, Option<Caller>> = HashMap::new();
+    let mut lost = Vec::new();
+    let mut page = Page { prefix: String::new(), after: None, limit: PAGE };
+    loop {
+        let views = ledger.resources(page.clone(), true).await?;
+        let Some(last) = views.last() else { return Ok(lost) };
+        page.after = Some(last.resource.to_string());
+        for view in views {
+            let ended = matches!(view.state, LockState::Broken | LockState::Released);
+            let keeps = view.principal.as_ref().is_some_and(|name| {
+                let known = callers.entry(name.clone()).or_insert_with(|| rules.named(name));
+                let may = |action| {
+                    known.as_ref().is_some_and(|it| it.may(action, &view.resource).is_ok())
+                };
+                may(Action::Lock) && may(Action::Write)
+            });
+            if !ended && !keeps {
+                let (resource, owner, principal) = (view.resource, view.owner, view.principal);
+                lost.push(Lost { resource, token: view.token, owner, principal, is_broken: false });
+            }
+        }
+    }
+}
+
+impl Lost {
+    /// The break of this lock. It names the token, so that nobody is hit who has taken the resource since; and it goes
+    /// with rules that are in force already, so it is not held against any.
+    pub fn to_break(&self, by: Option<PrincipalName>, reason: &str, request_id: &str) -> BreakItem {
+        BreakItem {
+            resource: self.resource.clone(),
+            token: self.token,
+            after: Duration::ZERO,
+            reason: reason.to_owned(),
+            request_id: request_id.to_owned(),
+            by: By { principal: by, ..By::default() },
+        }
+    }
+}
+
+/// Breaks these locks in the ledger itself: their holders are fenced off, to `guard()` as well. Says which it could not
+/// break in time; to break those again is harmless.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn break_lost(
+    ledger: &dyn Ledger,
+    lost: &mut [Lost],
+    reason: &str,
+    request_id: &str,
+) -> Result<(), LedgerError> {
+    for some in lost.chunks_mut(BREAKS) {
+        let item = |one: &Lost| one.to_break(None, reason, request_id);
+        let verdicts = ledger.break_locks(some.iter().map(item).collect(), PATIENCE).await?;
+        for (one, verdict) in some.iter_mut().zip(verdicts) {
+            one.is_broken = matches!(verdict, BreakVerdict::Broken { .. } | BreakVerdict::NotHeld);
+        }
+    }
+    Ok(())
+}
+
+/// What became of rules that were put in force.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// Their generation.
+    pub generation: i64,
+    /// Locks whose holders may not have them any more; none if the ledger did not tell.
+    pub lost: Option<Vec<Lost>>,
+}
+
+impl Access {
+    /// Puts rules in force, on all gateways: once this has returned, nothing takes effect that was allowed under older
+    /// ones. Then finds the locks whose holders have lost the right to them.
+    ///
+    /// # Errors
+    /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
+    pub(in crate::engine) async fn apply(
+        &self,
+        permit: &Permit,
+        change: NewRules,
+    ) -> Result<Applied, EngineError> {
+        let rules = checked(&change.text, self.inner.runtime.clock.now());
+        let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
+        let known = self.in_force().await?;
+        let by = permit.by();
+        // Whoever applies rules was let to by those in force: if those have moved, it must ask again.
+        if by.rules.is_some_and(|allowed| allowed != known.generation) {
+            return Err(EngineError::RulesOvertaken(known.generation));
+        }
+        let stored = RulesChange {
+            follows: change.follows.or(by.rules),
+            text: change.text,
+            database_roles: database_roles(&rules),
+            applied_by: by.principal,
+            reason: change.reason,
+            request_id: change.request_id,
+        };
+        let ledger = Arc::clone(&self.inner.ledger);
+        let generation = match ledger.apply_rules(stored).await? {
+            RulesChanged::InForce(generation) => generation,
+            RulesChanged::Overtaken(generation) => {
+                return Err(EngineError::RulesOvertaken(generation));
+            }
+        };
+        // They are in force, whatever comes of what follows.
+        let _ = self.load(Some(known.generation)).await;
+        let lost = lost(&*ledger, &rules).await.inspect_err(|error| {
+            tracing::warn!(%error, generation, "which locks were lost by new rules is not known");
+        });
+        Ok(Applied { generation, lost: lost.ok() })
+    }
+}

@@ -1,0 +1,83 @@
+//! What a caller was allowed, on its way to the ledger.
+
+use std::sync::Arc;
+
+use fence_core::ports::By;
+use fencegate_access::Identity;
+use parking_lot::RwLock;
+
+use super::want::Standing;
+use super::{Access, InForce, Want};
+use crate::engine::EngineError;
+
+/// What a caller was allowed, and by which rules; cheap to clone. The default is what the gateway does by itself.
+#[derive(Clone, Default)]
+pub struct Permit(Option<Arc<Permitted>>);
+
+struct Permitted {
+    access: Access,
+    identity: Option<Arc<Identity>>,
+    wants: Vec<Want>,
+    by: RwLock<By>,
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Permit").field(&self.by()).finish()
+    }
+}
+
+impl Permit {
+    /// What somebody wants, who may have all of it.
+    pub(super) fn new(access: &Access, standing: &Standing, wants: Vec<Want>) -> Self {
+        debug_assert!(!wants.is_empty(), "nothing was asked for");
+        Self(Some(Arc::new(Permitted {
+            access: access.clone(),
+            identity: standing.identity(),
+            wants,
+            by: RwLock::new(standing.by()),
+        })))
+    }
+
+    /// As the ledger takes it.
+    pub fn by(&self) -> By {
+        self.0.as_ref().map(|permitted| permitted.by.read().clone()).unwrap_or_default()
+    }
+
+    /// The ledger found that the rules have moved, and has done nothing: asks those that are in force.
+    ///
+    /// # Errors
+    /// They do not allow it any more.
+    pub(in crate::engine) async fn renew(&self) -> Result<(), EngineError> {
+        let Some(permitted) = &self.0 else {
+            return Err(EngineError::Defect("the gateway's own act was held to rules".into()));
+        };
+        let known = permitted.by.read().rules;
+        let in_force = permitted.access.load(known).await?;
+        *permitted.by.write() = permitted.ask(in_force)?;
+        Ok(())
+    }
+
+    /// Resolves once the rules that are in force do not allow it any more, with why. Never otherwise.
+    pub(in crate::engine) async fn lost(&self) -> EngineError {
+        let Some(permitted) = &self.0 else { return std::future::pending().await };
+        let mut asked = permitted.by.read().rules.unwrap_or(0);
+        loop {
+            permitted.access.moved(asked).await;
+            let Ok(in_force) = permitted.access.in_force().await else { continue };
+            asked = in_force.generation;
+            if let Err(error) = permitted.ask(in_force) {
+                return error;
+            }
+        }
+    }
+}
+
+impl Permitted {
+    fn ask(&self, in_force: Arc<InForce>) -> Result<By, EngineError> {
+        let now = self.access.inner.runtime.clock.now();
+        let standing = Standing::of(self.identity.clone(), in_force, now)?;
+        standing.decide(&self.wants)?;
+        Ok(standing.by())
+    }
+}

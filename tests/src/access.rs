@@ -1,0 +1,108 @@
+//! Rules of access, and the keys that they name, as an operator makes them and puts them in force.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::client::Call;
+use crate::gateway::{Gateway, binary};
+
+/// An API key, and what rules have of it.
+#[derive(Debug)]
+pub struct Key {
+    /// The credential itself.
+    pub text: String,
+    /// An entry of `keys` of a principal.
+    pub line: String,
+}
+
+impl Key {
+    /// A new one, good for an hour, as `fencegate keys new` makes it.
+    pub async fn new() -> Self {
+        let mut command = tokio::process::Command::new(binary());
+        let made = command.args(["keys", "new", "--expires", "1h"]).output().await;
+        let made = made.expect("the command starts");
+        assert!(made.status.success(), "{made:?}");
+        let out = String::from_utf8(made.stdout).expect("it prints text");
+        let mut lines = out.lines().map(str::to_owned);
+        let mut line = || lines.next().expect("it prints a key and its line");
+        Self { text: line(), line: line() }
+    }
+
+    /// One that the rules have already.
+    pub fn known(text: String) -> Self {
+        Self { text, line: String::new() }
+    }
+
+    /// The same call, by whoever has this key.
+    pub fn by(&self, call: Call) -> Call {
+        call.header("authorization", format!("Bearer {}", self.text))
+    }
+
+    /// Puts the credential into a file, in place of what is there, whole or not at all.
+    pub fn store(&self, path: &Path) {
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, format!("{}\n", self.text)).expect("the file can be written");
+        std::fs::rename(&beside, path).expect("the file can be replaced");
+    }
+}
+
+/// A file of rules, and the administrator who is in all of them.
+#[derive(Debug)]
+pub struct Rules {
+    /// Where the file is.
+    pub home: TempDir,
+    admin: Key,
+}
+
+impl Rules {
+    /// Without a file yet.
+    pub async fn new() -> Self {
+        let home = TempDir::new().expect("there is room for a folder");
+        Self { home, admin: Key::new().await }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("access.toml")
+    }
+
+    /// An administrator who may do nothing else, the role `worker`, and principals who have it.
+    pub fn text(&self, worker: &str, principals: &[(&str, &Key)]) -> String {
+        let people = principals.iter().map(|(name, key)| principal(name, "worker", &[key]));
+        self.admin() + &role("worker", worker) + &people.collect::<String>()
+    }
+
+    /// An administrator who may do nothing else.
+    pub fn admin(&self) -> String {
+        let may = "allow = [\"admin\"]\nresources = [\"*\"]";
+        role("admin", may) + &principal("boss", "admin", &[&self.admin])
+    }
+
+    /// Puts a text in force: the exit code, and what the command said.
+    pub async fn apply(&self, gateway: &Gateway, text: &str) -> (Option<i32>, String) {
+        let file = self.file();
+        std::fs::write(&file, text).expect("the file can be written");
+        let file = file.to_str().expect("a path that is text");
+        let args = ["access", "apply", file, "--reason", "the test says so"];
+        let (code, out, log) = gateway.run(&args).await;
+        (code, out + &log)
+    }
+
+    /// Puts a text in force, which must be good.
+    pub async fn put_in_force(&self, gateway: &Gateway, text: &str) {
+        let (code, told) = self.apply(gateway, text).await;
+        assert_eq!(code, Some(0), "{told}");
+    }
+}
+
+/// A role that may do this, in lines of TOML.
+pub fn role(name: &str, may: &str) -> String {
+    format!("[[roles]]\nname = \"{name}\"\n{may}\n")
+}
+
+/// A principal of one role, with these keys.
+pub fn principal(name: &str, role: &str, keys: &[&Key]) -> String {
+    let lines: Vec<_> = keys.iter().map(|key| key.line.as_str()).collect();
+    let lines = lines.join(", ");
+    format!("[[principals]]\nname = \"{name}\"\nroles = [\"{role}\"]\nkeys = [{lines}]\n")
+}
