@@ -52,7 +52,8 @@ impl Key {
 pub struct Rules {
     /// Where the file is.
     pub home: TempDir,
-    admin: Key,
+    /// What the administrator shows.
+    pub admin: Key,
 }
 
 impl Rules {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use fence_core::PrincipalName;
 use fence_core::ports::{Ledger, LedgerError, RulesChange, RulesChanged, RulesInForce};
-use fencegate_access::Rules;
+use fencegate_access::{Action, Rules};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, ConfigError};
@@ -119,15 +119,18 @@ pub async fn rules_in_force(config: &Config) -> anyhow::Result<RulesInForce> {
 /// What the rules that are in force say.
 ///
 /// # Errors
-/// The ledger cannot be used, or its rules cannot be read.
+/// The ledger cannot be used, its rules cannot be read, or there is no such action or resource.
 pub async fn explain_rules(
     config: &Config,
     principal: &PrincipalName,
-    want: &Want,
+    action: &str,
+    resource: &str,
 ) -> anyhow::Result<Explained> {
+    let action = Action::named(action).context("there is no such action")?;
+    let want = Want::asked(action, resource)?;
     let RulesInForce { generation, text } = rules_in_force(config).await?;
     let rules = text.as_deref().map(Rules::parse).transpose()?;
-    Ok(explain((generation, rules.as_ref()), principal, want))
+    Ok(explain((generation, rules.as_ref()), principal, &want))
 }
 
 async fn on_ledger<T>(

@@ -9,12 +9,15 @@ use fence_tests::access::{Key, principal, role};
 use fence_tests::client::{Answer, Call};
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
+use fence_tests::multipart::commit;
 use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::spec::Spec;
 use fence_tests::upstream::Upstream;
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
+
+use crate::setup::random_id;
 
 /// What an operation needs.
 #[derive(Debug, Clone, Copy)]
@@ -227,7 +230,7 @@ impl Site {
             client.call(method, "/upstreams/up/mine/1").under(lock).header("x-fence-seq", "1")
         };
         let own = async || {
-            let body = json!({ "resource": "mine:2", "ttl": "1h" });
+            let body = json!({ "resource": format!("mine:{id}"), "ttl": "1h" });
             let held = self.keys["only-lock"].by(client.lock(&body)).send().await;
             held.expect(201).parse::<Lock>()
         };
@@ -312,7 +315,7 @@ impl Site {
                 Some(Row { call: get("/events"), needs, gets: &[200], elsewhere: 200 })
             }
             "setFence" => {
-                let body = json!({ "order": "7", "owner": "f" });
+                let body = json!({ "id": random_id(), "order": "7", "owner": "f" });
                 at(client.fence("mine:4", &body), Action("fence"), &[200, 201])
             }
             "breakLock" => {
@@ -333,10 +336,9 @@ impl Site {
                 at(client.delete_resource("mine:8").under(&self.doomed), Action("clear"), &[204])
             }
             "commit" => {
-                let operations = json!({ "operations": [
-                    { "op": "delete", "resource": "mine:1", "key": "none" },
-                ] });
-                at(client.post("/commit", &operations).under(lock), Action("write"), &[200])
+                let deletion = json!({ "op": "delete", "resource": "mine:1", "key": "none" });
+                let operations = json!({ "operations": [deletion] });
+                at(commit(&client, &operations, &[]).under(lock), Action("write"), &[200])
             }
             "readUpstream" => at(get("/upstreams/up/mine/1"), Action("forward-read"), &[200]),
             "headUpstream" => at(

@@ -1,6 +1,7 @@
 //! Commands, starts and stops, settings, logs and records, as an operator sees them.
 
 pub mod access;
+pub mod access_calls;
 pub mod agreed;
 pub mod commands;
 pub mod dev;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fence_core::WriterName;
 use fence_core::ports::{
-    By, Patience, RenewItem, RenewVerdict, Rulebook as _, RulesChanged, SealItem, SealVerdict,
-    WriteItem, WriteVerdict,
+    By, Ledger as _, Patience, RenewItem, RenewVerdict, Rulebook as _, RulesChanged, SealItem,
+    SealVerdict, WriteItem, WriteVerdict,
 };
 use fence_tests::conformance::ledger::build::{by, principal_name, rules_change, under};
 use tokio::task::JoinHandle;

@@ -2,13 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use fence_core::wire;
-use fencegate_access::Action;
 
 use super::remote::Remote;
 use crate::config::{AdminAddress, Config};
-use crate::engine::access::Want;
 use crate::wiring;
 
 /// What says where, beside the settings.
@@ -101,9 +98,8 @@ impl Place {
         match self {
             Self::Gateway(gateway) => gateway.explain(&request).await,
             Self::Ledger(config) => {
-                let action = Action::named(&request.action).context("there is no such action")?;
-                let want = Want::asked(action, &request.resource)?;
-                Ok(wiring::explain_rules(config, &request.principal, &want).await?.into())
+                let wire::ExplainRequest { principal, action, resource } = request;
+                Ok(wiring::explain_rules(config, &principal, &action, &resource).await?.into())
             }
         }
     }

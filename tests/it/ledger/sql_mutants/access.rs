@@ -1,5 +1,7 @@
 //! Mutants of what binds tokens to principals (I16), and acts to the rules that allowed them (I17).
 
+use fence_tests::mutants::Edit;
+
 use super::{Mutant, mutant};
 use crate::ledger::conformance;
 use crate::schedules;
@@ -77,7 +79,7 @@ pub const MUTANTS: &[Mutant] = &[
         "resolve_doubts": "PERFORM acts.assert_rules(p_rules, guard.access);" => "",
     ),
     mutant!("write-by-anybody": "a write is not held to whose its token is",
-        caught by conformance::access::a_token_is_unknown_to_everybody_else::on_postgres, which says "a write",
+        caught by conformance::access::a_token_is_unknown_to_everybody_else::on_postgres, which says "not refused: Applied",
         "judged": "acts.is_yours(p_names[i], f.principal, f.writers))," => "true),",
     ),
     mutant!("intent-by-anybody": "a request to an upstream is not held to whose its token is",
@@ -101,15 +103,16 @@ pub const MUTANTS: &[Mutant] = &[
         "older": "IF NOT is_yours THEN" => "IF false THEN",
     ),
     mutant!("writers-by-any-role": "whoever has any role of a principal's name is a writer",
-        caught by conformance::access::writers_write_and_do_nothing_else::on_postgres, which says "Applied",
-        "is_yours": "f_writers && string_to_array(p_names, ' ')" => "f_writers && string_to_array(replace(p_names, 'role:', ''), ' ')",
+        caught by conformance::access::writers_write_and_do_nothing_else::on_postgres, which says "not refused: Applied",
+        "is_yours": "f_writers && string_to_array(p_names, ' ')" =>
+            "f_writers && (string_to_array(p_names, ' ') || string_to_array(replace(p_names, 'role:', ''), ' '))",
     ),
     mutant!("guard-by-anybody": "guard() is not held to whose the token is",
-        caught by schedules::access::guard_takes_a_token_from_whose_it_is_alone, which says "bob",
+        caught by schedules::access::guard_takes_a_token_from_whose_it_is_alone, which says "rows_affected",
         "guard_all": "acts.is_yours(whose, f.principal, f.writers) AS is_yours" => "true AS is_yours",
     ),
     mutant!("guard-by-current-user": "guard() goes by the role that it runs as",
-        caught by schedules::access::guard_takes_a_token_from_whose_it_is_alone, which says "FG402",
+        caught by schedules::access::guard_takes_a_token_from_whose_it_is_alone, which says "fence-token-unknown",
         "guard_all": "r.role = session_user" => "r.role = current_user",
     ),
 ];

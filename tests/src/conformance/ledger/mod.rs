@@ -6,7 +6,7 @@ pub mod batches;
 pub mod belts;
 pub mod blobs;
 pub mod breaks;
-mod build;
+pub mod build;
 pub mod commits;
 pub mod compare;
 pub mod disasters;
