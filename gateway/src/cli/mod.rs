@@ -1,6 +1,7 @@
 //! The command line: what `fencegate` is asked to do, and with which exit code it ends.
 
 mod access;
+mod credential;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -200,6 +201,18 @@ struct Drill {
     /// Print one JSON document in the end, in place of a line for each step
     #[arg(long)]
     json: bool,
+
+    /// A file with the key or token to show; else FENCE_AUTH_TOKEN_FILE or FENCE_AUTH_TOKEN
+    ///
+    /// Where rules of access are in force it needs `lock`, `write`, `read`, `list` and `observe` on the canary.
+    /// FENCE_CA_FILE names whom to trust beside this machine's own authorities.
+    #[arg(long, value_name = "FILE")]
+    auth_token_file: Option<PathBuf>,
+
+    /// A file with the key or token of another principal with the same rights, who tries to write, renew and release
+    /// with the right token and the right id, and must not get anywhere
+    #[arg(long, value_name = "FILE")]
+    intruder_token_file: Option<PathBuf>,
 }
 
 /// A URL that paths can be added to.
@@ -346,8 +359,20 @@ fn begin(loaded: Result<(Config, Vec<String>), ConfigError>) -> Result<Config, F
     Ok(config)
 }
 
-fn run_drill(Drill { url, resource, timeout, json }: Drill) -> Result<(), Failure> {
-    let settings = drill::Settings { url, resource, timeout };
+fn run_drill(drill: Drill) -> Result<(), Failure> {
+    let Drill { url, resource, timeout, json, auth_token_file, intruder_token_file } = drill;
+    let settings = drill::Settings {
+        url,
+        resource,
+        timeout,
+        credential: credential::credential(auth_token_file.as_deref())
+            .map_err(Failure::undecided)?,
+        intruder: intruder_token_file
+            .map(|file| credential::read(&file))
+            .transpose()
+            .map_err(Failure::undecided)?,
+        authorities: credential::authorities().map_err(Failure::undecided)?,
+    };
     // A reader that went away must not stop the drill half-way.
     let mut tell = |step: &drill::Step| {
         if !json {

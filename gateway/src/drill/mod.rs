@@ -2,6 +2,7 @@
 //!
 //! It believes no answer alone: it compares what the refusals say with what readers see afterwards.
 
+mod intruder;
 mod remote;
 mod report;
 mod steps;
@@ -33,7 +34,7 @@ const FORGED: i64 = i64::MAX;
 const CLEANUP: Duration = Duration::from_secs(5);
 
 /// What to drill.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// The gateway's base URL; a path in it is a prefix of all calls.
     pub url: Url,
@@ -41,6 +42,12 @@ pub struct Settings {
     pub resource: Option<ResourceName>,
     /// How long all of it may take.
     pub timeout: Duration,
+    /// What the drill shows of who it is, where rules of access are in force.
+    pub credential: Option<String>,
+    /// What another principal shows, who tries to act under the drill's lock.
+    pub intruder: Option<String>,
+    /// Whom to trust beside the authorities of this machine, in PEM.
+    pub authorities: Option<Vec<u8>>,
 }
 
 /// Runs a drill; `tell` gets each step once it is decided. An error means that it did not begin.
@@ -54,7 +61,8 @@ pub async fn drill(
         None => ResourceName::new(format!("fencegate-drill-{}", runtime.ids.uuid().simple()))?,
     };
     let mut drill = Drill {
-        remote: Remote::new(&settings.url, settings.timeout)?,
+        remote: Remote::new(settings)?,
+        has_intruder: settings.intruder.is_some(),
         path: format!("/resources/{}", segment(resource.as_str())),
         resource,
         clock: runtime.clock,
@@ -79,6 +87,7 @@ type Name = (&'static str, &'static str);
 
 struct Drill<'a> {
     remote: Remote,
+    has_intruder: bool,
     resource: ResourceName,
     path: String,
     clock: Arc<dyn Clock>,
@@ -95,7 +104,7 @@ impl Drill<'_> {
     /// 1. The gateway is ready, and nobody else uses the canary resource.
     /// 2. A first holder takes its lock and writes; writes without a good token change nothing.
     /// 3. The lock lapses, and a second holder, who stood in line for it, takes over and writes.
-    /// 4. The first holder's late write bounces. Object, history and `/rejections` bear it out.
+    /// 4. An intruder gets nowhere, if there is one to play; the first holder's late write bounces. Object, history and `/rejections` bear it out.
     async fn play(&mut self) -> Result<(), Halt> {
         self.ready().await?;
         self.unused().await?;
@@ -117,6 +126,9 @@ impl Drill<'_> {
         let second = self.take_over(&first).await?;
         let name = ("second-write", "the second holder's write is admitted");
         let two = self.write(name, &second, "the second holder's").await?;
+        if self.has_intruder {
+            self.intrude(&second).await?;
+        }
         let call = under(self.put("late; nobody must ever read this"), &first);
         let name = ("late-write", "the first holder's late write is refused");
         self.refused(name, call, 412, "fence-token-stale").await?;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use fence_core::wire::{Lock, Problem};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Client, Method, RequestBuilder, Url};
+use reqwest::{Certificate, Client, Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
+
+use super::Settings;
 
 /// What stays as it is in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -18,6 +20,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 pub(super) struct Remote {
     http: Client,
     base: String,
+    credential: Option<String>,
+    intruder: Option<String>,
     deadline: Instant,
 }
 
@@ -51,17 +55,20 @@ impl Answer {
 }
 
 impl Remote {
-    /// The gateway at this URL; no call ends later than `timeout` from now.
-    pub(super) fn new(url: &Url, timeout: Duration) -> anyhow::Result<Self> {
+    /// The gateway of these settings; no call ends later than their timeout from now.
+    pub(super) fn new(settings: &Settings) -> anyhow::Result<Self> {
         // A drill asks each question once: what is retried is not what was answered.
-        let http = Client::builder()
+        let mut http = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .build()
-            .context("cannot make an HTTP client")?;
-        let base = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, base, deadline: Instant::now() + timeout })
+            .retry(reqwest::retry::never());
+        if let Some(pem) = &settings.authorities {
+            http = http.tls_certs_merge(Certificate::from_pem_bundle(pem)?);
+        }
+        let http = http.build().context("cannot make an HTTP client")?;
+        let base = settings.url.as_str().trim_end_matches('/').to_owned();
+        let (credential, intruder) = (settings.credential.clone(), settings.intruder.clone());
+        Ok(Self { http, base, credential, intruder, deadline: Instant::now() + settings.timeout })
     }
 
     /// What is left of the time.
@@ -76,7 +83,20 @@ impl Remote {
 
     /// A call of the API; `path` is encoded and begins with a slash.
     pub(super) fn call(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base))
+        self.by(self.credential.as_ref(), method, path)
+    }
+
+    /// The same, by the intruder.
+    pub(super) fn call_of_intruder(&self, method: Method, path: &str) -> RequestBuilder {
+        self.by(self.intruder.as_ref(), method, path)
+    }
+
+    fn by(&self, credential: Option<&String>, method: Method, path: &str) -> RequestBuilder {
+        let call = self.http.request(method, format!("{}{path}", self.base));
+        match credential {
+            Some(credential) => call.bearer_auth(credential),
+            None => call,
+        }
     }
 
     /// The whole answer to a call; an error means that none came.

@@ -8,6 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use fence_tests::access::{Key, Rules};
 use fence_tests::client::resource_path;
 use fence_tests::gateway::Gateway;
 use fence_tests::nginx::Nginx;
@@ -24,6 +25,7 @@ on_both!(
     a_canary_may_be_drilled_again,
     a_stale_write_that_is_said_to_succeed_fails_the_drill,
     a_late_write_that_takes_effect_fails_the_drill,
+    an_intruder_is_refused,
 );
 
 const STEPS: [&str; 14] = [
@@ -336,4 +338,39 @@ async fn writes_that_fail_decide_nothing_and_the_lock_is_given_back() {
     assert_eq!((&told["outcome"], steps(&told, "failed")), (&json!("not-done"), Vec::new()));
     assert_eq!(steps(&told, "not-done"), ["first-write"]);
     assert_eq!(look(&gateway.client(), "canary").await.state.as_str(), "released");
+}
+
+/// Another principal with the same rights gets nowhere with the right token and the right id.
+async fn an_intruder_is_refused(setup: SetUp) {
+    let rules = Rules::new().await;
+    let (ann, bob) = (Key::new().await, Key::new().await);
+    let gateway = setup.start().await;
+    let files = ["ann", "bob", "boss"].map(|name| rules.home.path().join(name));
+    for (file, key) in files.iter().zip([&ann, &bob, &rules.admin]) {
+        key.store(file);
+    }
+    let [anns, bobs, bosses] = files.each_ref().map(|file| file.to_str().unwrap());
+    let url = gateway.url();
+    let run = async |canary: &str, intruder: &str| {
+        let who = ["--auth-token-file", anns, "--intruder-token-file", intruder];
+        let args = ["drill", &url, "--json", "--resource", canary];
+        let ended = fencegate(&[&args[..], &who].concat(), &[]).await;
+        (ended.code, report(&ended))
+    };
+    let intrusions = ["intruder-write", "intruder-renewal", "intruder-release"];
+    let are_all = |told: &Value, outcome| {
+        let found = steps(told, outcome);
+        intrusions.iter().all(|step| found.iter().any(|it| it == step))
+    };
+    // Without rules everybody may do everything.
+    let (code, told) = run("canary:open", bobs).await;
+    assert!(code == Some(1) && are_all(&told, "failed"), "{told}");
+
+    let may = "allow = [\"lock\", \"write\", \"read\", \"list\", \"observe\"]\nresources = [\"canary:*\"]";
+    rules.put_in_force(&gateway, &rules.text(may, &[("ann", &ann), ("bob", &bob)])).await;
+    let (code, told) = run("canary:1", bobs).await;
+    assert!(code == Some(0) && are_all(&told, "held"), "{told}");
+    // One without rights shows nothing.
+    let (code, told) = run("canary:2", bosses).await;
+    assert_eq!((code, steps(&told, "not-done")[0].as_str()), (Some(2), "intruder-write"), "{told}");
 }

@@ -102,7 +102,9 @@ impl Asker {
         let identity = Arc::new(Identity::Unix { uid: client % PRINCIPALS, gid: 0 });
         let known = in_force.known(Some(identity), engine.runtime().clock.now())?;
         let asks = Asks::new(engine.access(), in_force, known);
-        wants.into_iter().try_for_each(|want| asks.may(want))?;
+        for want in wants {
+            asks.may(want).await?;
+        }
         Ok(asks.permit())
     }
 }

@@ -8,6 +8,8 @@ use fence_core::wire::{self, Problem};
 use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 
+use crate::cli::credential::{authorities, credential};
+
 /// How long a call may take: putting rules in force waits for acts under way.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// What a Unix socket is named by.
@@ -34,8 +36,7 @@ impl Remote {
             bail!("--url: it begins with http://, https:// or unix:");
         }
         let mut http = client();
-        if let Some(file) = variable("FENCE_CA_FILE") {
-            let pem = std::fs::read(&file).with_context(|| format!("cannot read {file}"))?;
+        if let Some(pem) = authorities()? {
             http = http.tls_certs_merge(Certificate::from_pem_bundle(&pem)?);
         }
         let base = url.trim_end_matches('/').to_owned();
@@ -110,21 +111,4 @@ fn client() -> ClientBuilder {
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .timeout(TIMEOUT)
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn credential(token_file: Option<&Path>) -> anyhow::Result<Option<String>> {
-    let named = token_file.map(Path::to_owned);
-    let file = named.or_else(|| variable("FENCE_AUTH_TOKEN_FILE").map(Into::into));
-    match file {
-        Some(file) => {
-            let text = std::fs::read_to_string(&file);
-            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-            Ok(Some(text.trim().to_owned()))
-        }
-        None => Ok(variable("FENCE_AUTH_TOKEN")),
-    }
 }
