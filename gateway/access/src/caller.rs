@@ -7,6 +7,7 @@ use fencegate_wire::ResourceName;
 use jiff::Timestamp;
 
 use crate::action::{Action, Actions};
+use crate::mutants::{self, Mutant};
 use crate::pattern::Scope;
 use crate::rules::Limits;
 use fencegate_wire::PrincipalName;
@@ -146,7 +147,7 @@ impl Lines {
         denies: impl Fn(&Scope) -> bool,
     ) -> Result<Allowed<'_>, Denied<'_>> {
         let denying = self.deny.iter().find(|line| line.actions.has(action) && denies(&line.scope));
-        if let Some(line) = denying {
+        if let Some(line) = denying.filter(|_| !mutants::is(Mutant::DenyLoses)) {
             return Err(Denied::By(&line.role, &line.scope));
         }
         let is_about = |line: &&Line| line.actions.has(action) && allows(&line.scope);

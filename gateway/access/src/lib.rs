@@ -9,6 +9,7 @@ pub mod caller;
 pub mod identity;
 pub mod jwt;
 pub mod key;
+mod mutants;
 pub mod pattern;
 pub mod rules;
 

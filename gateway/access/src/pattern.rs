@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::mutants::{self, Mutant};
+
 /// The longest pattern.
 const PATTERN_BYTES_MAX: usize = 1024;
 
@@ -153,7 +155,8 @@ impl Pattern {
             }
         }
         let before_star = rest.bytes().last();
-        if is_open && before_star.is_some_and(|byte| !names.separates(byte)) {
+        let is_separated = before_star.is_none_or(|byte| names.separates(byte));
+        if is_open && !is_separated && !mutants::is(Mutant::PrefixWithoutSeparator) {
             return Err(PatternError::NoSeparator(rest.to_owned()));
         }
         Ok(Self { text: text.to_owned(), names, parts, is_open })
@@ -272,7 +275,7 @@ impl fmt::Display for Scope {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_covers_more_than_it_seems_to_is_refused() {
+    pub(crate) fn what_covers_more_than_it_seems_to_is_refused() {
         use PatternError as E;
         let unended = |name: &str| E::VariableUnended(name.to_owned());
         for (bad, why) in [

@@ -178,7 +178,7 @@ fn what_the_head_brings_along_is_not_taken() {
 }
 
 #[test]
-fn whose_it_is_and_until_when_must_be_said_and_once() {
+pub(crate) fn whose_it_is_and_until_when_must_be_said_and_once() {
     let with = |name: &str, value: Value| {
         let mut claims = good_claims();
         claims[name] = value;

@@ -190,7 +190,7 @@ fn whoever_could_be_two_is_nobody() {
 }
 
 #[test]
-fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
+pub(crate) fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
     let key = ApiKey::generate().expect("random bytes");
     let (kid, digest) = (key.kid(), key.digest().to_hex());
     let entry = format!(
@@ -225,7 +225,7 @@ fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
 }
 
 #[test]
-fn nothing_is_allowed_but_what_a_line_allows_and_what_denies_wins() {
+pub(crate) fn nothing_is_allowed_but_what_a_line_allows_and_what_denies_wins() {
     let rules = rules(EXAMPLE);
     let alice = certificate(CertificateName::Dns("alice.example".to_owned()));
     let alice = rules.caller(&alice, now()).expect("it is alice");
@@ -246,7 +246,8 @@ fn nothing_is_allowed_but_what_a_line_allows_and_what_denies_wins() {
     ] {
         assert_eq!(may(action, name), Err(Denied::NothingAllows), "{action} {name}");
     }
-    assert!(matches!(may(Action::Write, "invoices:archive:7"), Err(Denied::By("billing", _))));
+    let archived = may(Action::Write, "invoices:archive:7");
+    assert!(matches!(archived, Err(Denied::By("billing", _))), "{archived:?}");
     assert_eq!(may(Action::Read, "invoices:archive:7"), Ok("billing".to_owned()));
 }
 
