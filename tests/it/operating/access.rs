@@ -2,78 +2,14 @@
 //! when it has ended.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
-use std::path::PathBuf;
-
-use fence_tests::client::{Call, Client};
-use fence_tests::gateway::{Gateway, binary};
+use fence_tests::access::{Key, Rules};
+use fence_tests::client::Client;
+use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::setup::SetUp;
-
-/// A key, and what rules have of it.
-struct Key {
-    text: String,
-    line: String,
-}
-
-impl Key {
-    async fn new() -> Self {
-        let mut command = tokio::process::Command::new(binary());
-        let made = command.args(["keys", "new", "--expires", "1h"]).output().await.unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let out = String::from_utf8(made.stdout).unwrap();
-        let mut lines = out.lines().map(str::to_owned);
-        Self { text: lines.next().unwrap(), line: lines.next().unwrap() }
-    }
-
-    /// The same call, by whoever has this key.
-    fn by(&self, call: Call) -> Call {
-        call.header("authorization", format!("Bearer {}", self.text))
-    }
-}
-
-/// A file of rules.
-struct Rules {
-    home: TempDir,
-    admin: Key,
-}
-
-impl Rules {
-    async fn new() -> Self {
-        Self { home: TempDir::new().unwrap(), admin: Key::new().await }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.home.path().join("access.toml")
-    }
-
-    /// An administrator who may do nothing else, a role, and principals who have it.
-    fn text(&self, role: &str, principals: &[(&str, &Key)]) -> String {
-        let mut text = format!(
-            "[[roles]]\nname = \"admin\"\nallow = [\"admin\"]\nresources = [\"*\"]\n\
-             [[roles]]\nname = \"worker\"\n{role}\n\
-             [[principals]]\nname = \"boss\"\nroles = [\"admin\"]\nkeys = [{}]\n",
-            self.admin.line
-        );
-        for (name, key) in principals {
-            text += &format!(
-                "[[principals]]\nname = \"{name}\"\nroles = [\"worker\"]\nkeys = [{}]\n",
-                key.line
-            );
-        }
-        text
-    }
-
-    async fn apply(&self, gateway: &Gateway, text: &str) -> (Option<i32>, String) {
-        std::fs::write(self.file(), text).unwrap();
-        let file = self.file();
-        let args = ["access", "apply", file.to_str().unwrap(), "--reason", "the test says so"];
-        let (code, out, log) = gateway.run(&args).await;
-        (code, out + &log)
-    }
-}
 
 const WORKS: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"job:*\"]";
 const LOOKS: &str = "allow = [\"read\"]\nresources = [\"job:*\"]";
@@ -105,7 +41,7 @@ async fn rules_hold_on_all_gateways_when_the_command_has_ended() {
         client.lock(&job()).send().await.refused(401, "unauthenticated");
         client.get("/resources/job:0").send().await.refused(401, "unauthenticated");
     }
-    let first = Key { text: first, line: String::new() };
+    let first = Key::known(first);
     first.by(both[1].get("/resources/job:0")).send().await.expect(200);
 
     let (ann, bob) = (Key::new().await, Key::new().await);
@@ -193,7 +129,7 @@ async fn a_data_directory_gets_rules_while_no_gateway_uses_it() {
     let mut gateway = SetUp::Embedded.settings().await.start().await;
     gateway.term();
     gateway.wait_for_exit().await;
-    let first = Key { text: first_key(&gateway, &home).await, line: String::new() };
+    let first = Key::known(first_key(&gateway, &home).await);
     gateway.spawn();
     gateway.wait_until_ready().await;
     let client = gateway.client();
