@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use fence_core::wire::{Lock, Resource};
+use fence_tests::access::Rules;
 use fence_tests::client::{Answer, Client, resource_path};
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
@@ -49,6 +50,27 @@ impl SetUp {
     /// A gateway with a ledger and a mint of its own.
     pub async fn start(self) -> Gateway {
         self.settings().await.start().await
+    }
+
+    /// A gateway of these settings with these rules in force.
+    pub async fn start_ruled(self, settings: Settings, rules: &Rules, text: &str) -> Gateway {
+        let mut gateway = settings.start().await;
+        // A data directory gets its rules while no gateway uses it.
+        if self == Self::Embedded {
+            gateway.term();
+            gateway.wait_for_exit().await;
+        }
+        rules.put_in_force(&gateway, text).await;
+        if self == Self::Embedded {
+            gateway.spawn();
+            gateway.wait_until_ready().await;
+        }
+        eventually("the rules are known", async || {
+            let answer = gateway.client().get("/status").send().await;
+            (answer.status == 401).then_some(())
+        })
+        .await;
+        gateway
     }
 
     /// A gateway whose tokens have so many digits that they stand out wherever they are shown: its

@@ -19,6 +19,8 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 pub struct App {
     /// The gateway.
     pub client: Client,
+    /// How it is reached.
+    pub settings: Settings,
     /// Where its findings go.
     pub out: Out,
 }
@@ -35,7 +37,9 @@ pub fn with_app(
         Err(error) => return Failure::Here(error.into()).tell(out.is_json()),
     };
     let ended = runtime.block_on(async {
-        let app = App { client: Settings::of(common)?.builder()?.build()?, out: out.clone() };
+        let settings = Settings::of(common)?;
+        let client = settings.builder()?.build()?;
+        let app = App { client, settings, out: out.clone() };
         let ended = tokio::select! {
             ended = work(&app) => Ok(ended),
             signal = interrupted() => Err(signal),
@@ -43,7 +47,7 @@ pub fn with_app(
         // Guards that were dropped give their locks back in the background.
         app.client.close(GIVEN_BACK).await;
         match ended {
-            Ok(ended) => ended,
+            Ok(ended) => ended.map_err(|failure| failure.having_shown(app.settings.shown())),
             Err(signal) => Ok(End::Signal(signal).carry_out()),
         }
     });

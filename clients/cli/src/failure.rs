@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
+use fencegate_client::wire::ErrorCode;
 use fencegate_client::{BusyKind, Error};
 use serde_json::{Value, json};
 
+use crate::settings::Shown;
 use crate::terminal;
 
 /// Why a command failed.
@@ -12,6 +14,8 @@ use crate::terminal;
 pub enum Failure {
     /// The gateway, or the client, says so.
     Client(Box<Error>),
+    /// The gateway does not let the caller in, or does not allow it; and what it was shown of the caller.
+    Denied(Box<Error>, Shown),
     /// The command line is wrong.
     Usage(String),
     /// Something on this machine is not as it should be.
@@ -46,12 +50,20 @@ impl Failure {
         }
     }
 
+    /// The same of a caller who has shown this to the gateway.
+    pub fn having_shown(self, shown: Shown) -> Self {
+        match self {
+            Self::Client(error) if matches!(*error, Error::Denied(_)) => Self::Denied(error, shown),
+            other => other,
+        }
+    }
+
     /// The exit code: the class of the error (`fence help exit-status`).
     pub fn code(&self) -> u8 {
         match self {
             Self::Here(_) => 1,
             Self::Usage(_) => 2,
-            Self::Client(error) => code_of(error),
+            Self::Client(error) | Self::Denied(error, _) => code_of(error),
             // As if the signal had ended it that other programs get then.
             Self::Unread => 128 + 13,
         }
@@ -60,14 +72,11 @@ impl Failure {
     /// Says it on standard error.
     pub fn tell(&self, as_json: bool) -> ExitCode {
         let text = match self {
-            Self::Client(error) if as_json => format!("{}\n", document(error)),
-            Self::Client(error) => {
-                let id = error.details().and_then(|details| details.request_id.as_deref());
-                let request = id.map(|id| format!("request {id}"));
-                let lines = advice(error).into_iter().chain(request);
-                let more: String = lines.map(|line| format!("  {line}\n")).collect();
-                format!("fence: {error}\n{more}")
+            Self::Client(error) | Self::Denied(error, _) if as_json => {
+                format!("{}\n", document(error))
             }
+            Self::Client(error) => lines(error, advice(error)),
+            Self::Denied(error, shown) => lines(error, about_credential(error, shown)),
             Self::Usage(text) => format!("fence: {text}\n"),
             Self::Here(error) => format!("fence: {error:#}\n"),
             Self::Unread => String::new(),
@@ -91,9 +100,18 @@ fn code_of(error: &Error) -> u8 {
     }
 }
 
+/// The error, what to do about it, and which request it was.
+fn lines(error: &Error, advice: Option<String>) -> String {
+    let id = error.details().and_then(|details| details.request_id.as_deref());
+    let request = id.map(|id| format!("request {id}"));
+    let more: String =
+        advice.into_iter().chain(request).map(|line| format!("  {line}\n")).collect();
+    format!("fence: {error}\n{more}")
+}
+
 /// What to do about it.
-fn advice(error: &Error) -> Vec<String> {
-    let line = match error {
+fn advice(error: &Error) -> Option<String> {
+    Some(match error {
         Error::LockLost(_) => "start over: take the lock again, and read again under it".to_owned(),
         Error::Busy(busy) if busy.kind == BusyKind::LockHeld => {
             "wait for it with --wait, or see who has it with `fence show`".to_owned()
@@ -105,11 +123,39 @@ fn advice(error: &Error) -> Vec<String> {
                 let resource = unknown.resource();
                 format!("ask later: fence operation --on {resource} --idempotency-key {key}")
             }
-            (None, None) => return Vec::new(),
+            (None, None) => return None,
         },
-        _ => return Vec::new(),
+        _ => return None,
+    })
+}
+
+/// What to do about a credential, or the lack of one.
+fn about_credential(error: &Error, shown: &Shown) -> Option<String> {
+    let code = error.code().and_then(ErrorCode::parse);
+    let what = match shown {
+        Shown::Nothing => None,
+        Shown::Variable => Some("the credential in FENCE_AUTH_TOKEN".to_owned()),
+        Shown::File(path) => Some(format!("the credential in {}", path.display())),
+        Shown::Certificate(path) => Some(format!("the certificate in {}", path.display())),
     };
-    vec![line]
+    Some(match (error.details()?.status?, code, what) {
+        (401, _, None) => {
+            "no credential was sent: give one with --auth-token-file, FENCE_AUTH_TOKEN_FILE or \
+             FENCE_AUTH_TOKEN, or a certificate with --cert-file and --key-file"
+                .to_owned()
+        }
+        (401, Some(ErrorCode::CredentialExpired), Some(what)) => {
+            format!("{what} has expired: get a new one from whoever keeps the rules of access")
+        }
+        (401, _, Some(what)) => format!(
+            "{what} is not accepted: it was never one, or was taken back. Get a new one from whoever keeps the \
+             rules of access"
+        ),
+        (_, Some(ErrorCode::PermissionDenied), _) => {
+            "whoever keeps the rules of access can allow it".to_owned()
+        }
+        _ => return None,
+    })
 }
 
 /// The problem document of the gateway, or one like it.

@@ -12,7 +12,7 @@ Exit status:
   6    it has changed: read again
   7    nobody knows whether the write took effect; `fence operation` tells later
   8    the gateway cannot be reached
-  9    no right to do this
+  9    no right to do this, or no credential that is good
   130, 143 and the like: ended by a signal
   `fence run` and `fence elect` have codes of their own: see there.
 

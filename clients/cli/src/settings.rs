@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -97,6 +98,19 @@ pub struct Settings {
     timeout: Option<Duration>,
 }
 
+/// What a gateway is shown of the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing.
+    Nothing,
+    /// The credential in `FENCE_AUTH_TOKEN`.
+    Variable,
+    /// The credential in this file.
+    File(PathBuf),
+    /// The certificate in this file.
+    Certificate(PathBuf),
+}
+
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
@@ -156,6 +170,37 @@ impl Settings {
             files,
             timeout: common.timeout,
         })
+    }
+
+    /// What the gateway is shown of the caller: a credential, or else a certificate.
+    pub fn shown(&self) -> Shown {
+        match (&self.credential, &self.files.auth_token_file, &self.files.cert_file) {
+            (Some(_), _, _) => Shown::Variable,
+            (None, Some(file), _) => Shown::File(file.clone()),
+            (None, None, Some(file)) => Shown::Certificate(file.clone()),
+            (None, None, None) => Shown::Nothing,
+        }
+    }
+
+    /// Lets a command reach the gateway in the same way, by its environment.
+    pub fn hand_on(&self, command: &mut Command) {
+        command.env("FENCE_URL", &self.url);
+        let files = &self.files;
+        let named = [
+            ("FENCE_AUTH_TOKEN_FILE", &files.auth_token_file),
+            ("FENCE_CA_FILE", &files.ca_file),
+            ("FENCE_CERT_FILE", &files.cert_file),
+            ("FENCE_KEY_FILE", &files.key_file),
+        ];
+        for (name, path) in named {
+            if let Some(path) = path {
+                command.env(name, path);
+            }
+        }
+        if files.auth_token_file.is_some() {
+            // It has the credential that is in force, and no other.
+            command.env_remove("FENCE_AUTH_TOKEN");
+        }
     }
 
     /// A client that reaches the gateway so.

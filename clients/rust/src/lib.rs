@@ -58,7 +58,7 @@ pub use self::feed::{EventStream, Events, FeedEvent, Leader, Observing, OnVoid};
 pub use self::guard::writing::On;
 pub use self::guard::{Lock, LockState};
 pub use self::holding::{
-    AdoptBuilder, Election, Fence, FenceBuilder, Handoff, Once, Shard, Shards,
+    AdoptBuilder, Election, Fence, FenceBuilder, Handoff, Once, Shard, Shards, Successor,
 };
 pub use self::hooks::Event;
 pub use self::machine::lease::OnUncertain;

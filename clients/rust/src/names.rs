@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use fencegate_wire::{ErrorCode, ObjectKey, ResourceName};
+use fencegate_wire::json::LOCK_WRITERS_MAX;
+use fencegate_wire::{ErrorCode, ObjectKey, PrincipalName, ResourceName, WriterName};
 
 use crate::error::Error;
 
@@ -83,6 +84,22 @@ pub(crate) fn object(key: &str) -> Result<ObjectKey, Error> {
     let title = ErrorCode::ObjectKeyInvalid.title();
     let checked = ObjectKey::new(key);
     checked.map_err(|error| Error::misuse(format!("{title}: {key:?}: {error}")))
+}
+
+/// The name of a principal.
+pub(crate) fn principal(name: &str) -> Result<PrincipalName, Error> {
+    PrincipalName::new(name).map_err(|error| Error::misuse(format!("{name:?}: {error}")))
+}
+
+/// Who else may write under a lock: principals, and roles as `role:NAME`.
+pub(crate) fn writers(names: &[String]) -> Result<Vec<WriterName>, Error> {
+    if names.len() > LOCK_WRITERS_MAX {
+        return Err(Error::misuse(format!("a lock has at most {LOCK_WRITERS_MAX} writers")));
+    }
+    let checked = |name: &String| {
+        WriterName::new(name).map_err(|error| Error::misuse(format!("{name:?}: {error}")))
+    };
+    names.iter().map(checked).collect()
 }
 
 /// A duration that goes over the wire: in whole milliseconds.

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencegate_wire::{LockId, ResourceName};
+use fencegate_wire::{ErrorCode, LockId, ResourceName};
 use futures::FutureExt as _;
 use reqwest::Method;
 use tokio::runtime::Handle;
@@ -53,7 +53,7 @@ impl Burial {
         drop(inner.background.spawn_on(self.until_answered(), &runtime));
     }
 
-    /// Asks until a 2xx says that the id is over.
+    /// Asks until a 2xx says that the id is over, or a gateway that the lock is not ours.
     async fn until_answered(self) -> bool {
         let inner = &self.inner;
         let (began_ms, mut ids, mut backoff) = (now_ms(), RequestIds::new(), Backoff::default());
@@ -66,6 +66,10 @@ impl Burial {
             if ids.attempts() == 1 {
                 let (resources, detail) = (self.resources.clone(), reply.summary());
                 inner.hooks.tell(&Event::ReleaseFailed { resources, detail });
+            }
+            // Another principal's, such as a successor's: it is not ours to give back, and never will be.
+            if reply.is_problem(ErrorCode::LockNotFound) {
+                return false;
             }
             let now = now_ms();
             if until_ms.is_some_and(|until_ms| until_ms <= now) || inner.closed.is_cancelled() {
@@ -84,7 +88,7 @@ impl Burial {
     /// One attempt. A credential that panics is an attempt that failed.
     async fn attempt(&self, id: &str) -> Reply {
         let request = Request::new(Method::DELETE, format!("/locks/{}", self.id));
-        let attempt = self.inner.transport.attempt(&request, id, true);
+        let attempt = self.inner.transport.attempt(&request, id);
         let attempt = AssertUnwindSafe(attempt).catch_unwind().await;
         attempt.unwrap_or_else(|_| Reply::Nothing(nothing(false, false, "a panic")))
     }

@@ -5,6 +5,7 @@
     reason = "tests take their own time and start their own tasks"
 )]
 
+mod access;
 mod data;
 mod ended;
 mod flock;

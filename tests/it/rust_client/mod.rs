@@ -7,8 +7,10 @@
 
 mod beside;
 mod child;
+mod credentials;
 mod following;
 mod locks;
+mod principals;
 mod proxy;
 mod readme;
 mod refusals;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fence_tests::process::eventually;
 use fencegate_client::wire::ErrorCode;
-use fencegate_client::{Client, Error, Handoff, Lock, On};
+use fencegate_client::{Client, Error, Handoff, Lock, On, Successor};
 use reqwest::Method;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -129,6 +129,11 @@ async fn locks_that_make_no_sense_are_refused_before_anything_is_sent() {
         ("an owner that is too long", lock().owner("x".repeat(257))),
         ("metadata without a name", lock().metadata("", "x")),
         ("metadata that is too long", lock().metadata("a", "x".repeat(5_000))),
+        ("a writer without a name", lock().writer("")),
+        ("a writer with a space", lock().writer("worker b")),
+        ("a pattern of writers", lock().writer("worker-*")),
+        ("a role without a name", lock().writer("role:")),
+        ("too many writers", (0..17).fold(lock(), |lock, n| lock.writer(format!("w{n}")))),
         ("no resource", client.lock(none)),
         ("too many resources", client.lock(many)),
         ("a resource twice", client.lock(["a", "b", "a"])),
@@ -264,6 +269,11 @@ async fn writes_that_make_no_sense_are_refused_before_anything_is_sent() {
     misuse("a tag for all objects", on.delete_all().if_match("*").await);
     misuse("an owner of two lines", lock.transfer("a\nb").await);
     misuse("an owner that is too long", lock.transfer(&"x".repeat(257)).await);
+    for name in ["", "a b", "role:loader", &"x".repeat(129)] {
+        let to = || Successor::named("second").principal(name);
+        misuse(name, lock.transfer(to()).await);
+        misuse(name, client.transfer_lock(lock.id(), to()).await);
+    }
     misuse("a ttl that is too short", lock.renew_for(Duration::from_millis(999)).await);
     misuse("a ttl of half a millisecond", lock.renew_for(Duration::from_micros(1_000_500)).await);
     commits(&lock).await;

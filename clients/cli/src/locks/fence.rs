@@ -39,7 +39,11 @@ impl SetFence {
         let (token, id, version) = (fence.token(), fence.id(), fence.version());
         let document =
             json!({"resource": fence.resource(), "token": token, "version": version, "id": id});
-        app.out.one(&document, &token.to_string(), &format!("id     {id}\ntoken  {token}"))?;
+        app.out.one(
+            &document,
+            &token.to_string(),
+            &format!("id         {id}\ntoken      {token}"),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

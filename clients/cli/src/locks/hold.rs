@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use fencegate_client::{Handoff, LockBuilder, Wait};
+use fencegate_client::wire::{LockId, Token};
+use fencegate_client::{Handoff, LockBuilder, Successor, Wait};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
@@ -30,6 +31,9 @@ pub struct Take {
     /// How long to wait for the lock; by default not at all. A plain number is seconds
     #[arg(short, long, value_name = "DURATION", value_parser = durations::parse)]
     wait: Option<Duration>,
+    /// Who else may write under the lock's token: a principal, or role:NAME; may be given several times
+    #[arg(long = "writer", value_name = "NAME")]
+    writers: Vec<String>,
     /// Print variables for `eval`, as ssh-agent(1) does
     #[arg(long)]
     export: bool,
@@ -41,7 +45,8 @@ pub struct Take {
 impl Take {
     fn lock(&self, app: &App) -> LockBuilder {
         let wait = Wait::UpTo(self.wait.unwrap_or_default());
-        app.client.lock(self.resources.clone()).wait(wait).ttl(self.ttl).unwatched()
+        let lock = app.client.lock(self.resources.clone()).wait(wait).ttl(self.ttl).unwatched();
+        self.writers.iter().fold(lock, LockBuilder::writer)
     }
 
     /// Takes it, and leaves it to whoever has its id.
@@ -58,11 +63,21 @@ impl Take {
             let program = std::env::current_exe().context("which program is this?")?;
             let mut keeper = Command::new(program);
             keeper.args(["__keep", "--pid", &pid.to_string()]).env("FENCE_HANDOFF", text);
+            // It reaches the gateway as this call does, whatever flags said so.
+            app.settings.hand_on(&mut keeper);
             keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             keeper.process_group(0).spawn().context("cannot start the keeper of the lock")?;
         }
+        let text = text(lock.id(), lock.token(), lock.principal(), lock.writers());
         let left = lock.leave();
-        tell(app, &left, self.export).await?;
+        if self.export {
+            export(app, &left)?;
+        } else if app.out.is_json() {
+            let lock = app.client.lock_record(left.id).await?;
+            app.out.one(&lock, &left.id.to_string(), &text)?;
+        } else {
+            app.out.one(&(), &left.id.to_string(), &text)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -73,6 +88,7 @@ fn handoff(lock: &fencegate_client::Lock) -> Handoff {
         token: lock.token(),
         resources: lock.resources().to_vec(),
         owner: lock.owner().to_owned(),
+        principal: lock.principal().map(str::to_owned),
     }
 }
 
@@ -81,26 +97,27 @@ fn process(pid: i32) -> Result<Pid, Failure> {
     found.ok_or_else(|| usage(format!("there is no process {pid}")))
 }
 
-async fn tell(app: &App, left: &Handoff, is_export: bool) -> Result<(), Failure> {
+/// A lock in lines for people.
+fn text(id: LockId, token: Token, principal: Option<&str>, writers: &[String]) -> String {
+    let mut lines = vec![format!("id         {id}"), format!("token      {token}")];
+    lines.extend(principal.map(|name| format!("principal  {name}")));
+    if !writers.is_empty() {
+        lines.push(format!("writers    {}", writers.join(" ")));
+    }
+    lines.join("\n")
+}
+
+/// Prints a lock as variables.
+fn export(app: &App, left: &Handoff) -> Result<(), Failure> {
     let names: Vec<_> = left.resources.iter().map(|name| name.as_str()).collect();
-    if is_export {
-        let variables = [
-            ("FENCE_LOCK_ID", left.id.to_string()),
-            ("FENCE_TOKEN", left.token.to_string()),
-            ("FENCE_RESOURCE", names.first().copied().unwrap_or_default().to_owned()),
-            ("FENCE_RESOURCES", names.join(" ")),
-        ];
-        // Numbers, ids and names of resources hold nothing that a shell would read otherwise, within quotes.
-        return variables
-            .iter()
-            .try_for_each(|(name, value)| app.out.line(&format!("export {name}='{value}'")));
-    }
-    let text = format!("id     {}\ntoken  {}", left.id, left.token);
-    if !app.out.is_json() {
-        return app.out.one(&(), &left.id.to_string(), &text);
-    }
-    let lock = app.client.lock_record(left.id).await?;
-    app.out.one(&lock, &left.id.to_string(), &text)
+    let variables = [
+        ("FENCE_LOCK_ID", left.id.to_string()),
+        ("FENCE_TOKEN", left.token.to_string()),
+        ("FENCE_RESOURCE", names.first().copied().unwrap_or_default().to_owned()),
+        ("FENCE_RESOURCES", names.join(" ")),
+    ];
+    // Numbers, ids and names of resources hold nothing that a shell would read otherwise, within quotes.
+    variables.iter().try_for_each(|(name, value)| app.out.line(&format!("export {name}='{value}'")))
 }
 
 /// Keeps a lock for a process.
@@ -193,17 +210,26 @@ pub struct Transfer {
     /// What the successor calls itself
     #[arg(long, value_name = "TEXT")]
     to: String,
+    /// The principal whose the lock will be; by default it stays the caller's
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
 }
 
 impl Transfer {
     /// Hands it over, and prints the new id and token.
     ///
     /// # Errors
-    /// It is over.
+    /// It is over, or may not be handed to that principal.
     pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
         let id = meant(self.id.as_deref())?;
-        let left = app.client.transfer_lock(id, &self.to).await?;
-        tell(app, &left, false).await?;
+        let to = Successor::named(&self.to);
+        let to = match &self.principal {
+            Some(principal) => to.principal(principal),
+            None => to,
+        };
+        let lock = app.client.transfer_lock(id, to).await?;
+        let text = text(lock.id, lock.token, lock.principal.as_deref(), &lock.writers);
+        app.out.one(&lock, &lock.id.to_string(), &text)?;
         Ok(ExitCode::SUCCESS)
     }
 }

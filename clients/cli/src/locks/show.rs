@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use fencegate_client::Error;
 use serde_json::json;
 
 use crate::app::App;
@@ -30,8 +31,12 @@ impl Show {
         let client = &app.client;
         let resource = client.resource(&self.resource).await?;
         let waiters = client.waiters(&self.resource).page_size(LAST as u32).page(None).await?.items;
-        let audit =
-            client.audit().resource(&self.resource).page_size(LAST as u32).page(None).await?.items;
+        let audit = client.audit().resource(&self.resource).page_size(LAST as u32).page(None).await;
+        // What was done to it is for those who may observe; the rest is for all who may read it.
+        let audit = match audit {
+            Err(Error::Denied(_)) => None,
+            page => Some(page?.items),
+        };
         let versions =
             client.versions(&self.resource).page_size(LAST as u32).page(None).await?.items;
         if app.out.is_json() {
@@ -62,11 +67,13 @@ impl Show {
         for waiter in waiters {
             line("", format!("{} {} since {}", waiter.position, waiter.owner, time(waiter.since)))?;
         }
-        app.out.line("\nlast acts")?;
-        for entry in audit {
-            let reason = entry.reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            let owner = or_dash(entry.owner);
-            app.out.line(&format!("  {}  {:10} {owner}{reason}", time(entry.at), entry.action))?;
+        if let Some(audit) = audit {
+            app.out.line("\nlast acts")?;
+            for entry in audit {
+                let reason = entry.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+                let (at, owner) = (time(entry.at), or_dash(entry.owner));
+                app.out.line(&format!("  {at}  {:10} {owner}{reason}", entry.action))?;
+            }
         }
         app.out.line("\nlast writes")?;
         for write in versions {

@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
             }
             None => return Err(crate::failure::usage("there is no command")),
         };
-        // 2. The gateway, and whoever sends signals.
+        // 2. The gateway, and the lock on it.
         let settings = Settings::of(common)?;
         let news = Arc::new(Notify::new());
         let hook = news.clone();
@@ -112,33 +112,37 @@ impl<'a> Session<'a> {
         let client = builder.build()?;
         let is_verbose = common.verbose;
         let session = Self { options, settings, client, news, grace, program, words, is_verbose };
-        session.lock().check()?;
-        let mut streams = Streams::open(options)?;
+        let ended = session.go().await;
+        // 3. What is given back in the background gets its time.
+        session.client.close(GIVEN_BACK).await;
+        ended.map_err(|failure| failure.having_shown(session.settings.shown()))
+    }
+
+    /// From the first word with the gateway to the last turn.
+    async fn go(&self) -> Result<End, Failure> {
+        self.lock().check()?;
+        let mut streams = Streams::open(self.options)?;
         let mut signals = Signals::hear().context("cannot hear signals")?;
         // Who waits for ever rides out a gateway that is away, but not one that was never there.
         tokio::select! {
             signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
-            there = session.client.status() => {
+            there = self.client.status() => {
                 if let Err(error @ (Error::Unavailable(_) | Error::Denied(_))) = there {
                     return Err(error.into());
                 }
             }
         }
-        // 3. Under the lock, and with `--rejoin` again and again.
-        let end = loop {
-            let turn = session.turn(&mut signals, &mut streams).await;
-            match (turn, options.rejoin) {
-                (Ok(Turn::Next(_)), Some(pause)) => tokio::select! {
-                    signal = signals.next_that_ends() => break Ok(End::Signal(signal.as_raw())),
+        // Under the lock, and with `--rejoin` again and again.
+        loop {
+            let turn = self.turn(&mut signals, &mut streams).await?;
+            match (turn, self.options.rejoin) {
+                (Turn::Next(_), Some(pause)) => tokio::select! {
+                    signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
                     () = tokio::time::sleep(pause) => {}
                 },
-                (Ok(Turn::Next(end) | Turn::Over(end)), _) => break Ok(end),
-                (Err(failure), _) => break Err(failure),
+                (Turn::Next(end) | Turn::Over(end), _) => return Ok(end),
             }
-        };
-        // 4. What is given back in the background gets its time.
-        session.client.close(GIVEN_BACK).await;
-        end
+        }
     }
 
     fn lock(&self) -> LockBuilder {
@@ -157,6 +161,7 @@ impl<'a> Session<'a> {
         let lock = lock.on_uncertain(uncertain).unnumbered();
         let words = options.metadata.iter();
         let lock = words.fold(lock, |lock, (key, value)| lock.metadata(key, value));
+        let lock = options.writers.iter().fold(lock, LockBuilder::writer);
         match options.max_hold {
             Some(max_hold) => lock.max_hold(max_hold),
             None => lock,
@@ -226,10 +231,7 @@ impl<'a> Session<'a> {
             command.stdin(Stdio::null());
         }
         command.envs(self.environment(lock));
-        if self.settings.files.auth_token_file.is_some() {
-            // The command has the credential that is in force, and no other.
-            command.env_remove("FENCE_AUTH_TOKEN");
-        }
+        self.settings.hand_on(command.as_std_mut());
         streams.connect(&mut command).context("cannot empty the copy")?;
         let mut child = command.spawn().context("cannot start the command")?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -253,30 +255,18 @@ impl<'a> Session<'a> {
         Ok(running.supervise(signals, &self.news).await?)
     }
 
-    /// What the command is told.
+    /// What the command is told of the lock.
     fn environment(&self, lock: &Lock) -> Vec<(&'static str, OsString)> {
         let names: Vec<_> = lock.resources().iter().map(|name| name.as_str()).collect();
         let first = self.options.resources.first().cloned().unwrap_or_default();
-        let mut variables: Vec<(&'static str, OsString)> = vec![
+        vec![
             (marks::VARIABLE, marks::value(&lock.id().to_string()).into()),
-            ("FENCE_URL", self.settings.url.clone().into()),
             ("FENCE_RESOURCE", first.into()),
             ("FENCE_RESOURCES", names.join(" ").into()),
             ("FENCE_TOKEN", lock.token().to_string().into()),
             ("FENCE_LOCK_ID", lock.id().to_string().into()),
             ("FENCE_LOCK_OWNER", lock.owner().into()),
-        ];
-        let files = &self.settings.files;
-        let named = [
-            ("FENCE_AUTH_TOKEN_FILE", &files.auth_token_file),
-            ("FENCE_CA_FILE", &files.ca_file),
-            ("FENCE_CERT_FILE", &files.cert_file),
-            ("FENCE_KEY_FILE", &files.key_file),
-        ];
-        variables.extend(
-            named.into_iter().filter_map(|(name, path)| Some((name, path.clone()?.into()))),
-        );
-        variables
+        ]
     }
 
     /// How `fence` ends for a command that ended so.

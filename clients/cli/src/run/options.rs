@@ -70,6 +70,9 @@ pub struct RunOptions {
     /// A word on the lock, which its holder may look up
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub metadata: Vec<(String, String)>,
+    /// Who else may write under the lock's token: a principal, or role:NAME; may be given several times
+    #[arg(long = "writer", value_name = "NAME")]
+    pub writers: Vec<String>,
     /// A command line for `sh -c`, instead of COMMAND
     #[arg(short = 'c', long = "shell", value_name = "TEXT", conflicts_with = "command")]
     pub shell: Option<OsString>,
@@ -91,6 +94,9 @@ pub struct Elect {
     /// Between TERM and KILL; by default 5s, or a fifth of the ttl if that is less
     #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     grace: Option<Duration>,
+    /// Who else may write under the lock's token: a principal, or role:NAME; may be given several times
+    #[arg(long = "writer", value_name = "NAME")]
+    writers: Vec<String>,
     /// What to run while elected, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -117,6 +123,7 @@ impl Elect {
             tee: None,
             quiet_unless_failed: false,
             metadata: Vec::new(),
+            writers: self.writers,
             shell: None,
             command: self.command,
         }

@@ -58,7 +58,7 @@ impl Inner {
         let (began_ms, mut ids, mut backoff) = (now_ms(), RequestIds::new(), Backoff::default());
         let is_replayable = request.body.as_ref().is_none_or(|body| body.is_replayable());
         let result = loop {
-            let reply = self.transport.attempt(request, &ids.next(), true).await;
+            let reply = self.transport.attempt(request, &ids.next()).await;
             let reply = match reply {
                 Reply::Done(answer) => match read(answer).await {
                     Ok(read) => break Ok(read),
@@ -104,7 +104,7 @@ impl Inner {
     pub(crate) async fn status_now(&self) -> Option<Status> {
         let request = Request::get("/status");
         let id = RequestIds::new().next();
-        let asked = self.transport.attempt(&request, &id, true);
+        let asked = self.transport.attempt(&request, &id);
         let Ok(Reply::Done(answer)) = tokio::time::timeout(Duration::from_secs(5), asked).await
         else {
             return None;

@@ -110,7 +110,7 @@ impl Connection {
         let request = Request::get(place(after, [])).header("accept", "text/event-stream");
         let opened = async {
             let id = RequestIds::new().next();
-            let answer = match inner.transport.attempt(&request, &id, true).await {
+            let answer = match inner.transport.attempt(&request, &id).await {
                 Reply::Done(answer) => answer,
                 reply => return Err(Failure::from(reply)),
             };
@@ -170,7 +170,7 @@ impl Connection {
 pub(super) async fn poll(inner: &Inner, after: Option<&str>) -> Result<EventList, Failure> {
     let wait = [("limit", "1000".to_owned()), ("wait", format!("{WAIT_MS}ms"))];
     let request = Request::get(place(after, wait)).waits(WAIT_MS);
-    match inner.transport.attempt(&request, &RequestIds::new().next(), true).await {
+    match inner.transport.attempt(&request, &RequestIds::new().next()).await {
         Reply::Done(answer) => answer.json().await.map_err(Failure::from),
         reply => Err(reply.into()),
     }

@@ -27,6 +27,10 @@ pub(crate) struct Held {
     pub(crate) token: Token,
     pub(crate) resources: Vec<ResourceName>,
     pub(crate) owner: String,
+    /// Whose it is, as the gateway said; `None` without rules of access, and of a token that was lent.
+    pub(crate) principal: Option<String>,
+    /// Who else may write under it, as the gateway said.
+    pub(crate) writers: Vec<String>,
     pub(crate) granted_ms: u64,
     /// In which task it was taken.
     pub(crate) task: Option<tokio::task::Id>,
@@ -59,6 +63,8 @@ pub(crate) struct Grant {
     pub(crate) token: Token,
     pub(crate) resources: Vec<ResourceName>,
     pub(crate) owner: String,
+    pub(crate) principal: Option<String>,
+    pub(crate) writers: Vec<String>,
     pub(crate) is_ours: bool,
     pub(crate) is_numbered: bool,
     pub(crate) is_ordered: bool,
@@ -73,6 +79,8 @@ impl Held {
             token: grant.token,
             resources: grant.resources,
             owner: grant.owner,
+            principal: grant.principal,
+            writers: grant.writers,
             granted_ms: now_ms(),
             task: tokio::task::try_id(),
             is_ours: grant.is_ours,

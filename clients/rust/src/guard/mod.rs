@@ -76,6 +76,16 @@ impl Lock {
         &self.held.owner
     }
 
+    /// The principal whose it is, where rules of access are in force: the token is good for it and its writers alone.
+    pub fn principal(&self) -> Option<&str> {
+        self.held.principal.as_deref()
+    }
+
+    /// Who else may write under its token: principals, and roles as `role:NAME`.
+    pub fn writers(&self) -> &[String] {
+        &self.held.writers
+    }
+
     /// The headers that show the lock to a gateway: `X-Fence-Token` and `X-Lock-Id`.
     pub fn headers(&self) -> [(&'static str, String); 2] {
         [("x-fence-token", self.held.token.to_string()), ("x-lock-id", self.held.id.to_string())]

@@ -111,7 +111,7 @@ async fn ask(
     if let [lock] = ids {
         let request = Request::new(Method::POST, format!("/locks/{lock}/renew"));
         let request = request.json(&fencegate_wire::json::RenewRequest { ttl }).within(within);
-        return match inner.transport.attempt(&request, &id, true).await {
+        return match inner.transport.attempt(&request, &id).await {
             Reply::Done(answer) => {
                 answer.json::<Lock>().await.map(|known| vec![(*lock, Told::Renewed(known.into()))])
             }
@@ -123,7 +123,7 @@ async fn ask(
     }
     let request = Request::new(Method::POST, "/locks/renew");
     let request = request.json(&RenewManyRequest { ids: ids.to_vec(), ttl }).within(within);
-    let answer = match inner.transport.attempt(&request, &id, true).await {
+    let answer = match inner.transport.attempt(&request, &id).await {
         Reply::Done(answer) => answer.json::<RenewManyAnswer>().await?,
         reply => return Err(reply),
     };
@@ -193,7 +193,7 @@ pub(super) fn breaking(held: &Arc<Held>) {
             }
             let request = Request::get(format!("/locks/{}", held.id));
             let (id, sent_ms) = (RequestIds::new().next(), now_ms());
-            let reply = held.inner.transport.attempt(&request, &id, true).await;
+            let reply = held.inner.transport.attempt(&request, &id).await;
             if let Reply::Done(answer) = reply
                 && let Ok(lock) = answer.json::<Lock>().await
             {

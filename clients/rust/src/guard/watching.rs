@@ -41,7 +41,7 @@ pub(super) async fn follow(guard: Weak<Held>, signal: CancellationToken) {
         if let Ok(_stream) = inner.streams.try_acquire() {
             tokio::select! {
                 () = signal.cancelled() => return,
-                reply = inner.transport.attempt(&request, &id, true) => {
+                reply = inner.transport.attempt(&request, &id) => {
                     match reply {
                         Reply::Done(answer) => read(answer, &guard, &signal).await,
                         Reply::Problem(problem) => {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use fencegate_wire::json::{self, RenewRequest, TransferRequest};
+use fencegate_wire::json::{self, RenewRequest};
 use fencegate_wire::{LockId, Ttl};
 use reqwest::{Method, StatusCode};
 use uuid::Uuid;
 
 use super::handoff::Handoff;
+use super::successor::Successor;
 use crate::class::LossReason;
 use crate::client::Client;
-use crate::client::builder::check_owner;
 use crate::error::Error;
 use crate::guard::Lock;
 use crate::machine::lease::Input;
@@ -35,7 +35,8 @@ impl Lock {
         held.learn(Input::Lost(LossReason::Transferred));
         held.ended(LossReason::Transferred);
         let (id, token, resources) = (held.id, held.token, held.resources.clone());
-        Handoff { id, token, resources, owner: held.owner.clone() }
+        let (owner, principal) = (held.owner.clone(), held.principal.clone());
+        Handoff { id, token, resources, owner, principal }
     }
 }
 
@@ -72,28 +73,28 @@ impl Client {
         Ok(answer.status == StatusCode::NO_CONTENT)
     }
 
-    /// Hands a lock over to a successor, under a new id and token: the old ones are dead from now on.
+    /// Hands a lock over to a successor, under a new id and token: the old ones are dead from now on. Gives the
+    /// successor's lock.
     ///
     /// # Errors
-    /// [`Error::LockLost`], [`Error::NotFound`]; [`Error::Misuse`]: the owner is none. [`Error::Unavailable`]: it may
-    /// have been handed over or not; the successor's lock, if there is one, is given back.
-    pub async fn transfer_lock(&self, id: LockId, owner: &str) -> Result<Handoff, Error> {
-        check_owner(owner)?;
+    /// [`Error::LockLost`], [`Error::NotFound`]; [`Error::Misuse`]: a name is none. [`Error::Denied`]: it may not be
+    /// handed to that principal. [`Error::Unavailable`]: it may have been handed over or not; the successor's lock, if
+    /// there is one, is given back, or runs out by itself if it is another principal's.
+    pub async fn transfer_lock(
+        &self,
+        id: LockId,
+        to: impl Into<Successor>,
+    ) -> Result<json::Lock, Error> {
         // The same id in all attempts: at most one successor comes of them.
         let successor = LockId(Uuid::now_v7());
-        let request =
-            TransferRequest { owner: owner.to_owned(), id: Some(successor), principal: None };
+        let request = to.into().request(successor)?;
         let request = Request::new(Method::POST, format!("/locks/{id}/transfer")).json(&request);
-        let handed = self.inner.json("transfer_lock", &request, self.inner.call_until_ms()).await;
-        let handed: json::Lock = match handed {
-            Ok(lock) => lock,
-            Err(error) => {
-                // Nobody knows of a successor that may be there: it is given back, or runs out by itself.
-                let _tried = self.release_lock(successor).await;
-                return Err(error);
-            }
-        };
-        let (id, token, resources) = (handed.id, handed.token, handed.resources);
-        Ok(Handoff { id, token, resources, owner: handed.owner })
+        let handed: Result<json::Lock, Error> =
+            self.inner.json("transfer_lock", &request, self.inner.call_until_ms()).await;
+        if handed.is_err() {
+            // Nobody knows of a successor that may be there: it is given back, or runs out by itself.
+            let _tried = self.release_lock(successor).await;
+        }
+        handed
     }
 }

@@ -56,6 +56,12 @@ impl Election {
         self
     }
 
+    /// Somebody who may write under the leader's token, too: see [`LockBuilder::writer`].
+    pub fn writer(mut self, name: impl Into<String>) -> Self {
+        self.lock = self.lock.writer(name);
+        self
+    }
+
     /// Ends with the loss of the leadership, instead of standing again.
     pub fn once(mut self) -> Self {
         self.rejoins = false;

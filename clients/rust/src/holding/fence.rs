@@ -133,7 +133,19 @@ pub(super) fn without_renewals(
     let now = now_ms();
     let lease = Lease::granted(now, now, (None, None), Terms::default(), 0.5);
     let (is_ours, is_ordered) = (false, false);
-    Grant { id, token, resources, owner, is_ours, is_numbered, is_ordered, lease }
+    let (principal, writers) = (None, Vec::new());
+    Grant {
+        id,
+        token,
+        resources,
+        owner,
+        principal,
+        writers,
+        is_ours,
+        is_numbered,
+        is_ordered,
+        lease,
+    }
 }
 
 impl Fence {

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use fencegate_wire::json::{self, TransferRequest};
+use fencegate_wire::json;
 use fencegate_wire::{LockId, ResourceName, Token};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::fence::without_renewals;
+use super::successor::Successor;
 use crate::class::LossReason;
 use crate::client::Client;
-use crate::client::builder::check_owner;
 use crate::clock::{draw, now_ms};
 use crate::error::Error;
 use crate::guard::held::{Grant, Held};
@@ -34,6 +34,16 @@ pub struct Handoff {
     pub resources: Vec<ResourceName>,
     /// What the successor is called.
     pub owner: String,
+    /// The principal whose it is, where rules of access are in force: nobody else can take it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+}
+
+impl From<json::Lock> for Handoff {
+    fn from(lock: json::Lock) -> Self {
+        let json::Lock { id, token, resources, owner, principal, .. } = lock;
+        Self { id, token, resources, owner, principal }
+    }
 }
 
 impl std::fmt::Debug for Handoff {
@@ -69,12 +79,13 @@ impl Handoff {
 }
 
 impl Lock {
-    /// Hands the lock to a successor of this name. This guard ends with that, without a signal; if the
-    /// transfer fails, the guard goes on as before.
+    /// Hands the lock to a successor: of this name, or also of another principal ([`Successor::principal`]). This guard
+    /// ends with that, without a signal; if the transfer fails, the guard goes on as before.
     ///
     /// # Errors
-    /// [`Error::LockLost`]; [`Error::Unavailable`]: nobody answered in time. What was handed over by a call of
-    /// which nobody heard is given back in the background, and this guard is lost then.
+    /// [`Error::LockLost`]; [`Error::Denied`]: it may not be handed to that principal. [`Error::Unavailable`]: nobody
+    /// answered in time. What was handed over by a call of which nobody heard is given back in the background, or
+    /// runs out by itself if it is another principal's; this guard is lost then.
     ///
     /// # Examples
     /// ```
@@ -88,21 +99,19 @@ impl Lock {
     /// lock.put("state.txt", "second stage").await?;
     /// # Ok(()) }
     /// ```
-    pub async fn transfer(&self, owner: &str) -> Result<Handoff, Error> {
-        check_owner(owner)?;
+    pub async fn transfer(&self, to: impl Into<Successor>) -> Result<Handoff, Error> {
+        let id = LockId(Uuid::now_v7());
+        let request = to.into().request(id)?;
         let held = &self.held;
         held.check()?;
         // 1. No renewal beside it, which would hear of the successor; no news of it either.
         let _alone = held.renewing.clone().lock_owned().await;
-        let id = LockId(Uuid::now_v7());
         held.begin_transfer(true);
-        let mut successor = Successor { held, id, is_due: false };
+        let mut successor = Unclaimed { held, id, is_due: false };
         // 2. What is under way under the old token ends first, or it bounces.
         let _late = tokio::time::timeout(release::AWAITED, held.numbers.all_ended()).await;
         // 3. The call, always with the same id: until it is answered, the successor's lock may exist.
         successor.is_due = true;
-        let request =
-            TransferRequest { owner: owner.to_owned(), id: Some(successor.id), principal: None };
         let path = format!("/locks/{}/transfer", held.id);
         let request = Request::new(Method::POST, path).json(&request);
         let inner = &held.inner;
@@ -113,8 +122,7 @@ impl Lock {
                 successor.is_due = false;
                 held.learn(Input::Lost(LossReason::Transferred));
                 held.ended(LossReason::Transferred);
-                let (id, token, resources) = (lock.id, lock.token, lock.resources);
-                Ok(Handoff { id, token, resources, owner: lock.owner })
+                Ok(lock.into())
             }
             // A gateway refused the only attempt: there is no successor, and this guard is as it was.
             Err(error) => {
@@ -135,13 +143,13 @@ impl Lock {
 }
 
 /// The lock of a successor that nobody knows of: given back, if it exists.
-struct Successor<'a> {
+struct Unclaimed<'a> {
     held: &'a Arc<Held>,
     id: LockId,
     is_due: bool,
 }
 
-impl Drop for Successor<'_> {
+impl Drop for Unclaimed<'_> {
     fn drop(&mut self) {
         self.held.begin_transfer(false);
         if self.is_due {
@@ -179,7 +187,8 @@ impl Client {
 }
 
 impl AdoptBuilder {
-    /// Writes have numbers, from 1: only if nobody else writes, or has written, under this token (CC40).
+    /// Writes have numbers, from 1: only if nobody else writes, or has written, under this token (CC40). Of a lock with
+    /// writers they have none.
     pub fn numbered(mut self) -> Self {
         self.is_numbered = true;
         self
@@ -194,7 +203,7 @@ impl AdoptBuilder {
     /// Renews it at once, which shows that it is good, and keeps it renewed.
     ///
     /// # Errors
-    /// [`Error::LockLost`]: it is over. [`Error::NotFound`]: there is no such lock.
+    /// [`Error::LockLost`]: it is over. [`Error::NotFound`]: there is no such lock, or it is another principal's.
     pub async fn acquire(self) -> Result<Lock, Error> {
         let (inner, handoff) = (self.client.inner.clone(), self.handoff);
         let request = Request::new(Method::POST, format!("/locks/{}/renew", handoff.id));
@@ -209,9 +218,11 @@ impl AdoptBuilder {
             handoff.token,
             lock.resources,
             handoff.owner,
-            self.is_numbered,
+            self.is_numbered && lock.writers.is_empty(),
         );
-        let held = Held::new(inner, Grant { is_ours: true, lease, ..plain });
+        let (principal, writers) = (lock.principal, lock.writers);
+        let grant = Grant { is_ours: true, lease, principal, writers, ..plain };
+        let held = Held::new(inner, grant);
         held.check()?;
         Ok(Lock::new(held, true))
     }

@@ -1,5 +1,5 @@
 //! A lock that another process holds and renews, and whose token this one may use: the child of a program
-//! that holds it, for instance (CC40).
+//! that holds it, for instance, or a writer whom the holder has named (CC14a, CC40).
 
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use crate::names::Resources;
 impl Client {
     /// A guard for a token that another process holds. It is neither renewed nor given back, and its writes
     /// have no numbers, since the holder writes, too. A holder that lends its token takes the lock with
-    /// [`LockBuilder::unnumbered`](crate::LockBuilder::unnumbered): numbers order the writes of one process.
+    /// [`LockBuilder::unnumbered`](crate::LockBuilder::unnumbered): numbers order the writes of one process. Where
+    /// rules of access are in force, the other process is of the same principal, or has named this one with
+    /// [`LockBuilder::writer`](crate::LockBuilder::writer).
     ///
     /// # Errors
     /// [`Error::Misuse`]: a name, the token or the id is none.

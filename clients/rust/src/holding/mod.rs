@@ -7,9 +7,11 @@ pub(crate) mod handoff;
 pub(crate) mod lent;
 pub(crate) mod once;
 pub(crate) mod shards;
+mod successor;
 
 pub use self::election::Election;
 pub use self::fence::{Fence, FenceBuilder};
 pub use self::handoff::{AdoptBuilder, Handoff};
 pub use self::once::Once;
 pub use self::shards::{Shard, Shards};
+pub use self::successor::Successor;

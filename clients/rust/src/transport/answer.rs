@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fencegate_wire::ErrorCode;
 use fencegate_wire::json::Problem;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -81,6 +82,11 @@ impl Reply {
             Self::Foreign(foreign) => foreign.is_retried(),
             Self::Nothing(_) => true,
         }
+    }
+
+    /// Whether a gateway gave this code.
+    pub(crate) fn is_problem(&self, code: ErrorCode) -> bool {
+        matches!(self, Self::Problem(problem) if ErrorCode::parse(&problem.code) == Some(code))
     }
 
     /// When the gateway asks to be left alone until.

@@ -33,7 +33,8 @@ impl Credential {
         Self(Source::Text(token.into().into()))
     }
 
-    /// The contents of a file, read before each request: whoever rotates it only has to replace it.
+    /// The contents of a file, read before each request, and once more after a 401: whoever changes the credential
+    /// only has to replace the file before the old one ends.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File(Arc::new(path.into())))
     }
@@ -53,6 +54,10 @@ impl Credential {
         let token = match &self.0 {
             Source::Text(token) => token.to_string(),
             Source::File(path) => match tokio::fs::read_to_string(path.as_path()).await {
+                // As of a file that is being replaced piece by piece: it says nothing yet.
+                Ok(text) if text.trim().is_empty() => {
+                    return Err(denied(format!("{} is empty", path.display())));
+                }
                 Ok(text) => text.trim().to_owned(),
                 Err(error) => {
                     return Err(denied(format!("cannot read {}: {error}", path.display())));

@@ -97,16 +97,16 @@ impl Transport {
         ms(self.patience.head).max(self.answer_within_ms.load(Ordering::Relaxed))
     }
 
-    /// One attempt. After a 401 the credential is asked for once more, if `asks_twice`: not for what must be
-    /// sent once.
-    pub(crate) async fn attempt(&self, request: &Request, id: &str, asks_twice: bool) -> Reply {
+    /// One attempt. After a 401 the credential is asked for once more, unless the body can be read only once.
+    pub(crate) async fn attempt(&self, request: &Request, id: &str) -> Reply {
         let reply = self.send_once(request, id).await;
         let unauthorized = match &reply {
             Reply::Problem(problem) => problem.status == 401,
             Reply::Foreign(foreign) => foreign.status == 401,
             _ => false,
         };
-        if unauthorized && asks_twice && self.credential.is_some() {
+        let is_replayable = request.body.as_ref().is_none_or(|body| body.is_replayable());
+        if unauthorized && is_replayable && self.credential.is_some() {
             return self.send_once(request, &format!("{id}.again")).await;
         }
         reply

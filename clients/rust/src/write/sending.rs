@@ -349,7 +349,7 @@ impl Writing {
             request = request.header("x-fence-seq", &number.to_string());
         }
         let id = progress.ids.next();
-        let reply = held.inner.transport.attempt(&request, &id, true).await;
+        let reply = held.inner.transport.attempt(&request, &id).await;
         let operation = match &reply {
             Reply::Done(answer) => answer.header("x-operation-id").and_then(|id| id.parse().ok()),
             Reply::Problem(problem) => problem.operation.map(|id| id.0),

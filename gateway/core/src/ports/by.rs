@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::principal::{PrincipalName, WriterName};
 
 /// The most writers of one lock.
-pub const WRITERS_MAX: usize = 16;
+pub const WRITERS_MAX: usize = crate::wire::LOCK_WRITERS_MAX;
 
 /// On whose behalf an act is done. The default is the gateway itself, or anybody where no rules are in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

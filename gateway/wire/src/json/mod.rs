@@ -27,6 +27,8 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 1024;
 /// The most resources of one lock.
 pub const LOCK_RESOURCES_MAX: usize = 32;
+/// The most writers of one lock, beside its holder.
+pub const LOCK_WRITERS_MAX: usize = 16;
 /// The shortest time for which a writer may have its `Idempotency-Key` remembered: long enough for a retry.
 pub const KEY_KEPT_MIN: std::time::Duration = std::time::Duration::from_secs(60);
 /// The longest; a gateway takes no more than its `keys_kept`.

@@ -1,0 +1,212 @@
+//! An acquire under way: its attempts, its guard, and its burial if it comes to nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencegate_wire::LockId;
+use fencegate_wire::json::AcquireRequest;
+use reqwest::Method;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::heard::Heard;
+use super::wish::Wish;
+use crate::client::Inner;
+use crate::clock::{draw, now_ms, sleep_until_ms};
+use crate::error::{Details, Error};
+use crate::guard::held::{Grant, Held};
+use crate::guard::{Lock, renewing};
+use crate::hooks::Event;
+use crate::machine::acquiring::{Acquiring, Next, Patience};
+use crate::machine::backoff::{Backoff, portion};
+use crate::machine::lease::{Lease, State};
+use crate::release::{self, Burial};
+use crate::transport::answer::{Nothing, Reply};
+use crate::transport::request::{Request, RequestIds};
+
+/// An acquire under way. Dropped, it buries its id, if anything of it may be left (CC18).
+pub(super) struct Acquisition {
+    inner: Arc<Inner>,
+    wish: Wish,
+    id: LockId,
+    machine: Acquiring,
+    /// How many attempts were made under this id.
+    under_id: u32,
+    began_ms: u64,
+    until_ms: u64,
+    /// Where a burial goes on, wherever the acquire is dropped.
+    runtime: Handle,
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        if self.machine.may_be_left() {
+            self.burial().in_background();
+        }
+    }
+}
+
+impl Acquisition {
+    fn burial(&self) -> Burial {
+        let ttl = self.wish.ttl;
+        Burial {
+            inner: self.inner.clone(),
+            id: self.id,
+            resources: self.wish.resources.clone(),
+            ttl_ms: (!ttl.is_infinite()).then(|| ttl.as_ms().unsigned_abs()),
+            runtime: self.runtime.clone(),
+        }
+    }
+
+    pub(super) fn begin(inner: Arc<Inner>, wish: Wish) -> Self {
+        let began_ms = now_ms();
+        let until_ms = match wish.patience {
+            Patience::None => inner.call_until_ms(),
+            Patience::UpTo(wait_ms) => began_ms.saturating_add(wait_ms),
+            Patience::Forever => u64::MAX,
+        };
+        let (id, machine) = (LockId(Uuid::now_v7()), Acquiring::new(wish.patience));
+        let runtime = Handle::current();
+        Self { inner, wish, id, machine, under_id: 0, began_ms, until_ms, runtime }
+    }
+
+    pub(super) async fn go(mut self) -> Result<Lock, Error> {
+        let (mut ids, mut backoff) = (RequestIds::new(), Backoff::default());
+        let result = loop {
+            if self.inner.closing.is_cancelled() {
+                break Err(Error::Unavailable(Details::local("the client was closed")));
+            }
+            // 1. One attempt, under the id of this acquire.
+            let left_ms = self.until_ms.saturating_sub(now_ms());
+            let wait_ms = self.machine.wait_ms(left_ms);
+            let sent_ms = now_ms();
+            self.machine.sent();
+            self.under_id += 1;
+            let request = self.request(wait_ms);
+            let id = ids.next();
+            let reply = tokio::select! {
+                reply = self.inner.transport.attempt(&request, &id) => reply,
+                () = self.inner.closing.cancelled() => continue,
+            };
+            if let Reply::Nothing(Nothing { timed_out: true, .. }) = &reply {
+                self.inner.note_slowness(&reply).await;
+            }
+            let heard = Heard::of(reply).await;
+            // 2. What it says.
+            let next = self.machine.judge(heard.said(), self.under_id == 1);
+            // 3. What follows.
+            let now = now_ms();
+            let left_ms = self.until_ms.saturating_sub(now);
+            let pause_ms = match next {
+                Next::Take => match self.take(&heard, sent_ms).await {
+                    Some(lock) => break Ok(lock),
+                    None => self.anew(&mut backoff, left_ms).await,
+                },
+                // A gateway that did not wait as it was asked to is not asked at once.
+                Next::WaitOn if now < sent_ms + wait_ms.unwrap_or(0) / 2 => {
+                    backoff.next(draw(), None, left_ms)
+                }
+                Next::WaitOn => {
+                    backoff = Backoff::default();
+                    (left_ms > 0).then_some(0)
+                }
+                Next::Again { floor_ms } if self.inner.retries => {
+                    backoff.next(draw(), floor_ms, left_ms).filter(|pause_ms| *pause_ms < left_ms)
+                }
+                Next::Again { .. } | Next::GiveUp => None,
+                Next::Anew => self.anew(&mut backoff, left_ms).await,
+                Next::Later => Some(1_000 + portion(4_000, draw())),
+            };
+            let Some(pause_ms) = pause_ms else {
+                break Err(heard.error(ids.attempts()));
+            };
+            if pause_ms > 0 {
+                let (attempt, detail) = (ids.attempts(), heard.summary());
+                self.inner.hooks.tell(&Event::Retry { call: "acquire", attempt, detail });
+                sleep_until_ms(now + pause_ms).await;
+            }
+        };
+        self.inner.called("acquire", self.began_ms, ids.attempts(), result.as_ref().err());
+        if result.is_err() && self.machine.may_be_left() {
+            // Waits for the burial, so that whoever is told that nothing is held can rely on it.
+            self.machine.forget();
+            self.burial().awaited(release::AWAITED).await;
+        }
+        result
+    }
+
+    fn request(&self, wait_ms: Option<u64>) -> Request {
+        let wish = &self.wish;
+        let (resource, resources) = match &wish.resources[..] {
+            [only] => (Some(only.clone()), None),
+            many => (None, Some(many.to_vec())),
+        };
+        let body = AcquireRequest {
+            resource,
+            resources,
+            ttl: Some(wish.ttl),
+            max_hold: wish.max_hold,
+            metadata: wish.metadata.clone(),
+            only_if_exists: wish.only_if_exists,
+            owner: wish.owner.clone(),
+            id: Some(self.id),
+            wait: wait_ms.map(Duration::from_millis),
+            writers: wish.writers.clone(),
+        };
+        Request::new(Method::POST, "/locks").json(&body).waits(wait_ms.unwrap_or(0))
+    }
+
+    /// The old id is over: another one. What may be left of the old one is given back first, or the new one
+    /// would find it in its way.
+    async fn anew(&mut self, backoff: &mut Backoff, left_ms: u64) -> Option<u64> {
+        if self.machine.may_be_left() {
+            self.machine.forget();
+            self.burial().awaited(release::AWAITED).await;
+        }
+        self.id = LockId(Uuid::now_v7());
+        self.machine.forget();
+        self.under_id = 0;
+        backoff.next(draw(), None, left_ms.max(1)).filter(|_| left_ms > 0)
+    }
+
+    /// A guard for the grant; `None`: it is over already, or cannot be proven good (CC19).
+    async fn take(&mut self, heard: &Heard, sent_ms: u64) -> Option<Lock> {
+        let Heard::Granted(lock) = heard else { return None };
+        let wish = &self.wish;
+        let now = now_ms();
+        let times = renewing::times(lock);
+        let lease = Lease::granted(now, sent_ms, times, wish.terms, draw());
+        let is_late = lease.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now);
+        // A guard that would be over at once is first renewed: its clock begins with that.
+        let first = match is_late {
+            true => Lease::granted(now, now, (Some(60_000), times.1), wish.terms, draw()),
+            false => lease,
+        };
+        let grant = Grant {
+            id: self.id,
+            token: lock.token,
+            resources: lock.resources.clone(),
+            owner: wish.owner.clone(),
+            principal: lock.principal.clone(),
+            writers: lock.writers.clone(),
+            is_ours: true,
+            is_numbered: wish.is_numbered,
+            is_ordered: wish.is_ordered,
+            lease: first,
+        };
+        let held = Held::new(self.inner.clone(), grant);
+        if is_late || lock.ttl_ms.is_none() {
+            let renewed = renewing::renew_now(&held, None).await;
+            let is_held = held.state() == State::Held;
+            if renewed.is_err() || !is_held {
+                // Its id is buried by whoever asked for it.
+                return None;
+            }
+        }
+        self.machine.forget();
+        let (resources, waited) =
+            (held.resources.clone(), crate::client::calling::since(self.began_ms));
+        self.inner.hooks.tell(&Event::Acquired { resources, waited });
+        Some(Lock::new(held, self.wish.is_watched))
+    }
+}
