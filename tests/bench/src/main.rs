@@ -5,6 +5,7 @@
     reason = "a program of its own: it measures by the real clock"
 )]
 
+mod access;
 mod callers;
 mod client;
 mod compare;
@@ -39,6 +40,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::access::Access;
 use crate::client::Client;
 use crate::compare::Compare;
 use crate::growth::Growth;
@@ -76,6 +78,9 @@ enum Command {
     Client(Client),
     /// Measures what callers are told under overload; exits with 1 if it is too little
     Overload(Overload),
+    /// Measures what rules of access cost, and whether a key tells by its time that its id is known; exits with 1 if it
+    /// is too much, or if it does
+    Access(Access),
 }
 
 #[tokio::main]
@@ -88,6 +93,7 @@ async fn main() -> ExitCode {
         Some(Command::Room(room)) => room.run().await,
         Some(Command::Client(client)) => client.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
+        Some(Command::Access(access)) => access.run().await,
         None => cli.compare.run().await,
     };
     match ran {
