@@ -512,6 +512,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
         .and_then(PrometheusBuilder::install_recorder)
         .context("cannot set up the metrics")?;
     engine::metrics::describe();
+    http::identify::describe();
     http::middleware::describe();
     http::serve::describe();
     mint::room::describe();

@@ -11,6 +11,7 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::multipart::commit;
 use fence_tests::postgres::{Postgres, database_in};
+use fence_tests::process::eventually;
 use fence_tests::spec::Spec;
 use fence_tests::upstream::Upstream;
 use reqwest::Method;
@@ -144,6 +145,17 @@ impl Site {
         let operation = written.must_have("x-operation-id").to_owned();
         let database = database_in(&url).to_owned();
         Self { gateway, database, _upstream: upstream, keys, lock, doomed, operation }
+    }
+
+    /// Nothing is under way at the upstream any more.
+    async fn settled(&self) {
+        let mut connection = Postgres::shared().await.connect(&self.database).await;
+        eventually("all that was forwarded has ended", async || {
+            let open = "SELECT count(*) FROM fencegate.upstream_intents WHERE closed IS NULL";
+            let open: i64 = sqlx::query_scalar(open).fetch_one(&mut connection).await.unwrap();
+            (open == 0).then_some(())
+        })
+        .await;
     }
 
     /// All that the ledger has but what gateways tell of themselves, in one text.
@@ -429,11 +441,13 @@ fn operator_may(needs: Needs) -> bool {
 async fn everybody_gets_what_the_rules_say_and_nothing_else() {
     let site = Site::new().await;
     let mut failures = Vec::new();
+    let mut said = String::new();
     for id in Spec::get().operations() {
         let Some(Row { call, needs, gets, elsewhere }) = site.row(&id).await else {
             failures.push(format!("{id}: the matrix has no row of it"));
             continue;
         };
+        site.settled().await;
         let before = site.ledger().await;
         let mut refused = columns(needs, elsewhere);
         if !operator_may(needs) {
@@ -446,6 +460,7 @@ async fn everybody_gets_what_the_rules_say_and_nothing_else() {
         }
         for (who, status, code) in refused {
             let answer = site.answered(who.as_deref(), call.clone()).await;
+            said += &format!("{:?} {}\n", answer.headers, answer.text());
             let is_head = answer.body.is_empty();
             let is_code = code.is_none_or(|code| is_head || answer.code() == code);
             if !status.contains(&answer.status.as_u16()) || !is_code {
@@ -461,10 +476,30 @@ async fn everybody_gets_what_the_rules_say_and_nothing_else() {
         }
         for who in let_in {
             let answer = site.answered(Some(&who), call.clone()).await;
+            said += &format!("{:?} {}\n", answer.headers, answer.text());
             if !gets.contains(&answer.status.as_u16()) {
                 failures.push(format!("{id} by {who}: {} {}", answer.status, answer.text()));
             }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let client = site.gateway.client();
+    let metrics = site.answered(Some("operator"), client.get("/metrics")).await.expect(200).text();
+    assert!(metrics.contains("fencegate_auth_total{"), "{metrics}");
+    // Nobody's secret is anywhere but with whoever sent it.
+    for (place, text) in [
+        ("an answer", said),
+        ("the metrics", metrics),
+        ("the log", site.gateway.log()),
+        ("the ledger", site.ledger().await),
+    ] {
+        assert!(!text.is_empty(), "{place} was looked at");
+        for (name, key) in &site.keys {
+            let (_, secret) = key
+                .text
+                .rsplit_once('_')
+                .map_or(("", ""), |(head, _)| head.rsplit_once('_').unwrap_or(("", head)));
+            assert!(secret.len() > 40 && !text.contains(secret), "{place} has the key of {name}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod admin_door;
 pub mod bad_inputs;
+pub mod credentials;
 pub mod doors;
 pub mod error_pages;
 pub mod hangups;

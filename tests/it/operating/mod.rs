@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod access_calls;
+pub mod access_stopped;
 pub mod agreed;
 pub mod commands;
 pub mod dev;
