@@ -24,6 +24,10 @@ pub enum Mutant {
     WritersMayRenew,
     /// What was allowed under older rules still has its effect.
     StaleRulesAdmitted,
+    /// What was read under older rules is sent without asking those that are in force.
+    ReadsSkipGeneration,
+    /// Who a caller is, and what it may do, is kept when the rules change.
+    MemoAcrossGenerations,
     /// A sequence number that does not rise is admitted.
     NoSequence,
     /// The version that a write demands is not looked at.
@@ -91,6 +95,14 @@ impl Mutant {
         (Self::NoPrincipal, "a token is admitted whoever presents it"),
         (Self::WritersMayRenew, "whoever may write under a lock may also renew it"),
         (Self::StaleRulesAdmitted, "what was allowed under older rules still has its effect"),
+        (
+            Self::ReadsSkipGeneration,
+            "what was read under older rules is sent without asking those that are in force",
+        ),
+        (
+            Self::MemoAcrossGenerations,
+            "who a caller is, and what it may do, is kept when the rules change",
+        ),
         (Self::NoSequence, "a sequence number that does not rise is admitted"),
         (Self::NoPrecondition, "the version that a write demands is not looked at"),
         (

@@ -327,9 +327,11 @@ pub struct Writers {
 /// Rules of access are in force from here on, until the next ones. A history that has none of them has no principals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
+    /// When they were first asked to be.
+    pub asked_at: u64,
     /// When it was known that they are.
     pub at: u64,
-    /// The principals that may not do anything but read.
+    /// The principals that may not do anything.
     pub denied: Vec<u32>,
     /// The version of each resource when they were not yet asked to be in force.
     pub before: Vec<(String, i64)>,

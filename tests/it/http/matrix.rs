@@ -238,9 +238,7 @@ impl Site {
         let post = |path: &str| client.post(path, &reason);
         let (lock, operation) = (&self.lock, &self.operation);
         let resource = "/resources/mine:1";
-        let through = |method: Method| {
-            client.call(method, "/upstreams/up/mine/1").under(lock).header("x-fence-seq", "1")
-        };
+        let through = |method: Method| client.call(method, "/upstreams/up/mine/1").under(lock);
         let own = async || {
             let body = json!({ "resource": format!("mine:{id}"), "ttl": "1h" });
             let held = self.keys["only-lock"].by(client.lock(&body)).send().await;
@@ -362,10 +360,10 @@ impl Site {
                 let call = client.call(Method::OPTIONS, "/upstreams/up/mine/1");
                 at(call, Action("forward-read"), &[200])
             }
-            "postUpstream" => at(through(Method::POST), Action("write"), &[200, 409]),
-            "putUpstream" => at(through(Method::PUT), Action("write"), &[200, 409]),
-            "patchUpstream" => at(through(Method::PATCH), Action("write"), &[200, 409]),
-            "deleteUpstream" => at(through(Method::DELETE), Action("write"), &[200, 409]),
+            "postUpstream" => at(through(Method::POST), Action("write"), &[200]),
+            "putUpstream" => at(through(Method::PUT), Action("write"), &[200]),
+            "patchUpstream" => at(through(Method::PATCH), Action("write"), &[200]),
+            "deleteUpstream" => at(through(Method::DELETE), Action("write"), &[200]),
             _ => None,
         }
     }

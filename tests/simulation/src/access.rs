@@ -17,7 +17,7 @@ use crate::network::{Link, Weather};
 use crate::recorder::Recorder;
 use crate::world::{MS, SECOND, World};
 
-/// The clients whom rules may deny everything but to read.
+/// The clients whom rules may deny everything that is done in a run.
 const CLIENTS: std::ops::RangeInclusive<u32> = 1..=5;
 /// Those whom no rules ever deny anything.
 const OTHERS: std::ops::RangeInclusive<u32> = 99..=110;
@@ -30,7 +30,7 @@ resources = ["*"]
 
 [[roles]]
 name = "idle"
-allow = ["read"]
+allow = ["observe"]
 resources = ["*"]
 "#;
 
@@ -66,7 +66,7 @@ pub fn begin(servers: &Servers, recorder: &Recorder) {
         matches!(applied, Some(Ok(RulesChanged::InForce(_)))),
         "the ledger in memory takes rules"
     );
-    recorder.rules(Vec::new(), Vec::new(), Vec::new());
+    recorder.rules(recorder.now(), Vec::new(), Vec::new(), Vec::new());
 }
 
 /// An administrator: other rules again and again, each time until it is told that they are in force.
@@ -76,11 +76,11 @@ pub async fn administer(world: World, servers: Arc<Servers>, recorder: Recorder)
     loop {
         world.sleep(world.between(200 * MS, 2 * SECOND)).await;
         let denied: Vec<u32> = CLIENTS.filter(|_| world.chance(0.3)).collect();
-        let before = versions(&servers.ledger);
+        let (asked_at, before) = (recorder.now(), versions(&servers.ledger));
         while !matches!(ledger.apply_rules(rules(&denied)).await, Ok(RulesChanged::InForce(_))) {
             world.sleep(50 * MS).await;
         }
-        recorder.rules(denied, before, versions(&servers.ledger));
+        recorder.rules(asked_at, denied, before, versions(&servers.ledger));
     }
 }
 
@@ -97,14 +97,38 @@ impl Asker {
     /// # Errors
     /// The rules do not allow it, or are not known.
     pub async fn permit(self, engine: &Engine, wants: Vec<Want>) -> Result<Permit, EngineError> {
-        let Some(client) = self.client else { return Ok(Permit::default()) };
+        let asks = self.asks(engine, wants).await?;
+        Ok(asks.map(|asks| asks.permit()).unwrap_or_default())
+    }
+
+    /// The same for what is read: whoever reads asks once more before it is sent. None where no rules are in force.
+    ///
+    /// # Errors
+    /// The rules do not allow it, or are not known.
+    pub async fn asks(
+        self,
+        engine: &Engine,
+        wants: Vec<Want>,
+    ) -> Result<Option<Asks>, EngineError> {
+        let Some(client) = self.client else { return Ok(None) };
         let in_force = engine.access().in_force().await?;
-        let identity = Arc::new(Identity::Unix { uid: client % PRINCIPALS, gid: 0 });
-        let known = in_force.known(Some(identity), engine.runtime().clock.now())?;
-        let asks = Asks::new(engine.access(), in_force, known);
+        let uid = client % PRINCIPALS;
+        // As a gateway does with a credential that it has seen before.
+        let (credential, now) =
+            ([u8::try_from(uid).unwrap_or(u8::MAX); 32], engine.runtime().clock.now());
+        let known = match in_force.kept(&credential, now) {
+            Some(known) => known,
+            None => {
+                let identity = Some(Arc::new(Identity::Unix { uid, gid: 0 }));
+                let known = in_force.known(identity, now)?.ok_or(EngineError::Unauthenticated)?;
+                in_force.keep(credential, &known);
+                known
+            }
+        };
+        let asks = Asks::new(engine.access(), in_force, Some(known));
         for want in wants {
             asks.may(want).await?;
         }
-        Ok(asks.permit())
+        Ok(Some(asks))
     }
 }

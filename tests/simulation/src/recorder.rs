@@ -134,10 +134,22 @@ impl Recorder {
     }
 
     /// Other rules are in force, and these were the versions before and after that.
-    pub fn rules(&self, denied: Vec<u32>, before: Vec<(String, i64)>, after: Vec<(String, i64)>) {
+    pub fn rules(
+        &self,
+        asked_at: u64,
+        denied: Vec<u32>,
+        before: Vec<(String, i64)>,
+        after: Vec<(String, i64)>,
+    ) {
         let mut book = self.book();
         let at = self.moment(&mut book);
-        book.happened.push((at, Record::Rules(Rules { at, denied, before, after })));
+        book.happened.push((at, Record::Rules(Rules { asked_at, at, denied, before, after })));
+    }
+
+    /// The present moment: all that is recorded from here on is later.
+    pub fn now(&self) -> u64 {
+        let mut book = self.book();
+        self.moment(&mut book)
     }
 
     /// Somebody asks for a lock, and names who else may write under it.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{Ledger, LedgerError, Patience, RulesInForce, Runtime};
 use fencegate_access::{Caller, Identity, Rules, Unauthenticated};
 use parking_lot::{Mutex, RwLock};
@@ -241,6 +242,11 @@ impl Access {
             EngineError::AccessUnavailable
         })?;
         let in_force = Arc::new(InForce::read(stored)?);
+        if mutants::is(Mutant::MemoAcrossGenerations)
+            && let Some(former) = &*self.inner.in_force.read()
+        {
+            in_force.callers.lock().clone_from(&former.callers.lock());
+        }
         tracing::info!(generation = in_force.generation, "rules of access are in force");
         *self.inner.in_force.write() = Some(Arc::clone(&in_force));
         ::metrics::gauge!(super::metrics::ACCESS_GENERATION).set(in_force.generation as f64);

@@ -77,6 +77,31 @@ pub(super) fn under_the_rules(view: &View<'_>, report: &mut Report) {
     }
 }
 
+/// C17 (I17): nobody is told what is there whom the rules deny it, from when they are known to be in force until the next
+/// ones are asked for.
+pub(super) fn read_under_the_rules(view: &View<'_>, report: &mut Report) {
+    for (at, rules) in view.rules.iter().enumerate() {
+        let until = view.rules.get(at + 1).map_or(u64::MAX, |next| next.asked_at);
+        for call in &view.calls {
+            let Asked::Read { resource, .. } = &call.asked else { continue };
+            let Some(answered) = &call.answered else { continue };
+            if !matches!(answered.answer, Answer::Value { .. })
+                || call.begun_at < rules.at
+                || answered.at > until
+            {
+                continue;
+            }
+            report.looked(Checker::C17, 1);
+            let (number, who) = (call.number, call.principal());
+            if rules.denied.contains(&who) {
+                report.violation(Checker::C17, format!(
+                    "{resource}: call {number} read it, but its principal {who} was denied it by the rules that were in force"
+                ));
+            }
+        }
+    }
+}
+
 /// The time of some rules, in versions.
 struct Window<'a> {
     rules: &'a Rules,

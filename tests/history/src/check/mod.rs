@@ -80,5 +80,6 @@ pub fn check(history: &History) -> Report {
     refusals::with_reason(&view, &mut report);
     access::of_its_principal(&view, &mut report);
     access::under_the_rules(&view, &mut report);
+    access::read_under_the_rules(&view, &mut report);
     report
 }

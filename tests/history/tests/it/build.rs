@@ -94,7 +94,13 @@ impl Story {
     pub fn rules(&mut self, denied: &[u32], version: i64) {
         let (at, versions) = (self.tick(), vec![("r".to_owned(), version)]);
         let (denied, before) = (denied.to_vec(), versions.clone());
-        self.records.push(Record::Rules(Rules { at, denied, before, after: versions }));
+        self.records.push(Record::Rules(Rules {
+            asked_at: at,
+            at,
+            denied,
+            before,
+            after: versions,
+        }));
     }
 
     /// A lock is asked for under which this principal may write, too.

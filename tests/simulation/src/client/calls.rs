@@ -314,7 +314,12 @@ impl Client {
     pub async fn read(&self, resource: &str, object: &str) -> Option<Answer> {
         let asked = Asked::Read { resource: resource.to_owned(), key: object.to_owned() };
         let (at, object) = (name(resource), key(object));
+        let asker = self.asker();
         let handler = move |engine: Engine| async move {
+            let asks = match asker.asks(&engine, vec![Want::On(Action::Read, at.clone())]).await {
+                Ok(asks) => asks,
+                Err(error) => return (failed(&error), None),
+            };
             let whole = |object: &Object| Wanted::Bytes(0..u64::try_from(object.size).unwrap_or(0));
             let fetched = match engine.fetch(at, object, None, whole).await {
                 Ok(fetched) => fetched,
@@ -334,6 +339,11 @@ impl Client {
                 value: String::from_utf8_lossy(&bytes).into_owned(),
             };
             let resource_version = Some(fetched.resource_version);
+            if let Some(asks) = asks
+                && let Err(error) = asks.confirm().await
+            {
+                return (failed(&error), None);
+            }
             (Answer::Value { found: Some(found), resource_version }, None)
         };
         self.ask(asked, false, handler).await
