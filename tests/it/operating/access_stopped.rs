@@ -120,3 +120,28 @@ async fn a_write_under_way_has_no_effect_once_other_rules_are_in_force() {
     answer.refused(401, "unauthenticated");
     assert_eq!(version(&mut looker).await, at_once, "nothing came after the rules");
 }
+
+/// Rules that this gateway cannot read, such as those of a newer version, let nobody do anything.
+#[tokio::test]
+async fn rules_that_cannot_be_had_allow_nothing() {
+    let Site { other, ann, lock, database, .. } = &Site::new().await;
+    let mut connection = Postgres::shared().await.connect(database).await;
+    run(
+        &mut connection,
+        "INSERT INTO fencegate.access (generation, rules, sha256, applied_at, reason)
+         VALUES (7, '[[unheard_of]]', '', now(), 'a newer version');
+         UPDATE fencegate.seal_guard SET access = 7; UPDATE fencegate.write_guard SET access = 7",
+    )
+    .await;
+    let client = other.client();
+    for call in [
+        client.put("job:1", "k", "late").under(lock),
+        client.renew(lock, None),
+        client.lock(&json!({ "resource": "job:2" })),
+        client.read("job:1", "k"),
+        client.release(lock),
+    ] {
+        ann.by(call).send().await.refused(503, "access-unavailable");
+    }
+    client.get("/healthz").send().await.expect(200);
+}

@@ -4,6 +4,7 @@ pub mod access;
 pub mod access_calls;
 pub mod access_stopped;
 pub mod agreed;
+pub mod asvs;
 pub mod commands;
 pub mod dev;
 pub mod drill;
