@@ -1,5 +1,6 @@
 //! What is shown in a request: which credentials are taken, and what all others are told.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
+#![expect(clippy::disallowed_methods, reason = "the times in tokens are those of the real clock")]
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use fence_tests::access::{Key, Rules};

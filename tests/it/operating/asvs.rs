@@ -26,8 +26,7 @@ fn each_row_names_a_test_that_is_there() {
         sources(&root.join(folder), &mut text);
     }
     let page = fs::read_to_string(root.join("docs/asvs.md")).unwrap();
-    let rows: Vec<&str> =
-        page.lines().filter(|line| line.starts_with(|it: char| it == '|')).skip(2).collect();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     assert!(rows.len() > 20, "the table is there");
     let name = Regex::new("`([a-z]+_[a-z_]+)`").unwrap();
     for row in rows {

@@ -49,6 +49,9 @@ impl Show {
         line("resource", resource.resource.to_string())?;
         line("state", resource.state.as_str().to_owned())?;
         line("owner", resource.owner.clone())?;
+        if let Some(principal) = &resource.principal {
+            line("principal", principal.clone())?;
+        }
         line("since", format!("{} ({})", time(resource.acquired_at), ms(resource.age_ms)))?;
         line("renewed", format!("{} ago", ms(resource.renewed_ms_ago)))?;
         line("left", or_dash(resource.expires_in_ms.map(ms)))?;

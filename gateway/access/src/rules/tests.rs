@@ -531,3 +531,12 @@ fn a_principal_is_known_by_its_name_alone() {
     assert!(own.named(&PrincipalName::new("jobs/ann").expect("a name")).is_none());
     assert_eq!(may("nobody", Action::Lock, "x"), None);
 }
+
+#[test]
+fn the_example_of_the_page_is_good() {
+    let page = include_str!("../../../../docs/access.md");
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples: Vec<&str> = blocks.filter(|block| block.contains("[[roles]]")).collect();
+    assert_eq!(examples.len(), 1);
+    rules(examples[0]);
+}

@@ -83,7 +83,7 @@ pub struct ResourceView {
     pub state: LockState,
     /// The owner of the lock sealed last.
     pub owner: String,
-    /// Its principal; not shown to everybody.
+    /// Its principal; none where no rules are in force.
     pub principal: Option<PrincipalName>,
     /// Since when.
     pub acquired_at: Timestamp,

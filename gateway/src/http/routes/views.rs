@@ -88,6 +88,7 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
         resource: view.resource,
         state: view.state.into(),
         owner: view.owner,
+        principal: view.principal.map(String::from),
         acquired_at: view.acquired_at,
         age_ms: view.age_ms,
         renewed_ms_ago: view.renewed_ms,

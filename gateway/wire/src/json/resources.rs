@@ -44,6 +44,9 @@ pub struct Resource {
     pub state: Word<LockState>,
     /// The owner of the lock granted last.
     pub owner: String,
+    /// Its principal, where rules of access are in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
     /// When that lock was granted.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub acquired_at: Timestamp,
