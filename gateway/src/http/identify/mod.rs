@@ -76,7 +76,8 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
         Err(_) => return Ok(Asks::of_nobody(access)),
     };
     // Whoever shows something where nobody has to may have heard of rules before this gateway.
-    let in_force = match in_force.rules().is_none() && (bearer.is_some() || shown.is_some()) {
+    let shows = !is_open && (bearer.is_some() || shown.is_some());
+    let in_force = match shows && in_force.rules().is_none() {
         true => access.newer(&in_force).await.unwrap_or(in_force),
         false => in_force,
     };
