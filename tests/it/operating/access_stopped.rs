@@ -116,8 +116,8 @@ async fn a_write_under_way_has_no_effect_once_other_rules_are_in_force() {
         at_once
     };
     let (answer, at_once) = join!(write, applied);
-    // Its fence was not free before the rules were in force; what it may do was asked of those then.
-    answer.refused(401, "unauthenticated");
+    // Its fence was not free before the rules were in force: what it may do was asked of those then, if it waited so long.
+    assert!([401, 503].contains(&answer.status.as_u16()), "{}", answer.text());
     assert_eq!(version(&mut looker).await, at_once, "nothing came after the rules");
 }
 
