@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::layers::{from_file, place};
 use super::upstreams::trouble;
-use super::{Config, ConfigError, ResourceForm, TlsBy, Upstream, is_open};
+use super::{ClientAuth, Config, ConfigError, ResourceForm, TlsBy, Upstream, is_open};
 
 /// The most that a time may be.
 const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
@@ -58,6 +58,7 @@ impl Config {
         check.needs(cert, key)?;
         check.needs(key, cert)?;
         check.needs(ca, cert)?;
+        check.needs(("tls_client_auth", self.tls_client_auth == ClientAuth::Required), ca)?;
         check.needs(crl, ca)
     }
 

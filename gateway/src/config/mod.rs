@@ -115,6 +115,16 @@ pub enum TlsBy {
     Proxy,
 }
 
+/// Whether callers must have a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuth {
+    /// They may: another credential, or none, is as good to open a connection.
+    Optional,
+    /// They must: a handshake without one fails.
+    Required,
+}
+
 impl Config {
     /// Loads the settings from the file, the environment and the flags of this process; also what there is
     /// to be warned of.

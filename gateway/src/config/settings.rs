@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::table::{Form, Setting, outside, settings, span};
 use super::{
-    AdminAddress, Failover, HostName, INLINE_BYTES_LIMIT, LogFormat, Network, OBJECT_BYTES_LIMIT,
-    PostgresUrl, RefenceMode, RequireLockId, Secret, TlsBy, Upstream,
+    AdminAddress, ClientAuth, Failover, HostName, INLINE_BYTES_LIMIT, LogFormat, Network,
+    OBJECT_BYTES_LIMIT, PostgresUrl, RefenceMode, RequireLockId, Secret, TlsBy, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -70,9 +70,13 @@ settings! {
         tls_cert_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
         /// The key of that certificate.
         tls_key_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
-        /// Whose certificates callers must have. Whoever has none of theirs is not let in.
+        /// The authorities whose certificates callers may show. A certificate of anybody else is refused.
         tls_client_ca_file: Option<PathBuf>, takes "a PEM file, with `tls_cert_file`", flag "FILE";
-        /// Which of those certificates are revoked. A connection that is open stays open.
+        /// Whether callers must show such a certificate: `optional` also takes connections without one, `required` does
+        /// not. Needs `tls_client_ca_file`.
+        tls_client_auth: ClientAuth = ClientAuth::Optional, flag "WHETHER";
+        /// Which of those certificates are revoked: one list of an authority, signed by it. An open connection ends when
+        /// its certificate is revoked.
         tls_client_crl_file: Option<PathBuf>, takes "a PEM file, with `tls_client_ca_file`", flag "FILE";
         /// Origins such as `https://ops.example.com` whose pages may call the gateway from a browser. Not `*`.
         cors_origin: Vec<String>, takes "list of origins", flag "ORIGIN";

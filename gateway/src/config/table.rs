@@ -15,8 +15,8 @@ use serde::{Deserializer, Serialize, Serializer};
 
 use super::upstreams::from_pairs;
 use super::{
-    AdminAddress, Failover, HostName, LogFormat, Network, PostgresUrl, RefenceMode, RequireLockId,
-    Secret, TlsBy, Upstream,
+    AdminAddress, ClientAuth, Failover, HostName, LogFormat, Network, PostgresUrl, RefenceMode,
+    RequireLockId, Secret, TlsBy, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -150,6 +150,7 @@ forms! {
     RefenceMode { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     Failover { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     RequireLockId { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
+    ClientAuth { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     TlsBy { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
 }
 

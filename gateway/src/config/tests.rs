@@ -70,6 +70,7 @@ fn full() -> Config {
         tls_cert_file: Some("own.pem".into()),
         tls_key_file: Some("own-key.pem".into()),
         tls_client_ca_file: Some("callers.pem".into()),
+        tls_client_auth: ClientAuth::Required,
         tls_client_crl_file: Some("revoked.pem".into()),
         server_names: vec![HostName::parse("gate.example.com").unwrap()],
         ..Config::default()
@@ -335,6 +336,11 @@ fn values_of_a_wrong_form_are_refused() {
         ("tls_cert_file = \"c\"", "tls_cert_file (from FILE): it needs tls_key_file"),
         ("tls_key_file = \"k\"", "tls_key_file (from FILE): it needs tls_cert_file"),
         ("tls_client_ca_file = \"c\"", "tls_client_ca_file (from FILE): it needs tls_cert_file"),
+        (
+            "tls_client_auth = \"required\"",
+            "tls_client_auth (from FILE): it needs tls_client_ca_file",
+        ),
+        ("tls_client_auth = \"always\"", "tls_client_auth (from FILE): unknown variant"),
         (
             "tls_client_crl_file = \"c\"",
             "tls_client_crl_file (from FILE): it needs tls_client_ca_file",

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use super::descriptors;
-use crate::config::{AdminAddress, Config, Network};
+use crate::config::{AdminAddress, ClientAuth, Config, Network};
 use crate::engine::Engine;
 use crate::http::identify::Issuers;
 use crate::http::middleware::Doors;
@@ -80,7 +80,8 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
 fn tls_files(config: &Config) -> Option<TlsFiles> {
     let (cert, key) = config.tls_cert_file.clone().zip(config.tls_key_file.clone())?;
     let crl = config.tls_client_crl_file.clone();
-    let clients = config.tls_client_ca_file.clone().map(|ca| ClientFiles { ca, crl });
+    let required = config.tls_client_auth == ClientAuth::Required;
+    let clients = config.tls_client_ca_file.clone().map(|ca| ClientFiles { ca, crl, required });
     Some(TlsFiles { cert, key, clients })
 }
 

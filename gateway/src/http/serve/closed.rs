@@ -18,6 +18,8 @@ pub(in crate::http) enum Reason {
     SlowReader,
     /// It was not secured, where it must be.
     Handshake,
+    /// The certificate that it was opened with has ended, or was revoked.
+    Certificate,
 }
 
 impl Reason {
@@ -29,6 +31,7 @@ impl Reason {
             Self::SlowHead => "slow_head",
             Self::SlowReader => "slow_reader",
             Self::Handshake => "handshake",
+            Self::Certificate => "certificate",
         }
     }
 }
@@ -44,6 +47,7 @@ pub(super) fn describe() {
         CLOSED,
         "Connections closed by the gateway: one peer had its share of them (peer_share), no request came \
          (no_request), a head took too long (slow_head), heads took too much memory together \
-         (heads), an answer was taken too slowly (slow_reader), or TLS did not begin as it must (handshake)"
+         (heads), an answer was taken too slowly (slow_reader), TLS did not begin as it must (handshake), or the \
+         client's certificate ended or was revoked (certificate)"
     );
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use crate::http::identify::Shown;
 use crate::http::peers::Peer;
 use fencegate_access::Identity;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, pending};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -34,20 +36,36 @@ pub trait Opening: Send + 'static {
     /// What requests come on.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Begins it, within this time, in the turn of its peer if that is counted, and tells what it shows of who is there.
-    /// `None` if that came to nothing.
+    /// Begins it, within this time, in the turn of its peer if that is counted. `None` if that came to nothing.
     fn open(
         self,
         counted: Option<Peer>,
         limit: Duration,
-    ) -> impl Future<Output = Option<(Self::Stream, Shown)>> + Send;
+    ) -> impl Future<Output = Option<Opened<Self::Stream>>> + Send;
+}
+
+/// A connection that has begun.
+pub struct Opened<S> {
+    /// What requests come on.
+    pub stream: S,
+    /// What it shows of who is there.
+    pub shown: Shown,
+    /// Ends when that is not good any more, and the connection must end.
+    pub refused: BoxFuture<'static, ()>,
+}
+
+impl<S> Opened<S> {
+    /// One that shows what never ends.
+    pub fn new(stream: S, shown: Shown) -> Self {
+        Self { stream, shown, refused: pending().boxed() }
+    }
 }
 
 impl Opening for TcpStream {
     type Stream = Self;
 
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
-        Some((self, Shown::default()))
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Opened<Self>> {
+        Some(Opened::new(self, Shown::default()))
     }
 }
 
@@ -55,10 +73,10 @@ impl Opening for UnixStream {
     type Stream = Self;
 
     /// The kernel tells whose process is at the other end.
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Opened<Self>> {
         let peer = self.peer_cred().ok();
         let identity = peer.map(|peer| Identity::Unix { uid: peer.uid(), gid: peer.gid() });
-        Some((self, Shown(identity.map(Arc::new))))
+        Some(Opened::new(self, Shown(identity.map(Arc::new))))
     }
 }
 

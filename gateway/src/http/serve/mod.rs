@@ -14,11 +14,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
-use axum::http::{HeaderValue, Request, Response, header};
-use bytes::Bytes;
+use axum::body::{Body, HttpBody as _};
+use axum::http::{HeaderValue, Request, header};
 use fence_core::ErrorCode;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -29,20 +28,20 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::budget::Budget;
-use super::identify::Shown;
 use super::peers::{Held, Peer, Proxies, Shares};
-use super::receipt::Receipt;
 use super::state::Limits;
-use super::tap::{Heads, InFlight, Patience, Shared, Tap, lone_answer};
+use super::tap::{Heads, Patience, Shared, Tap, lone_answer};
 
 mod closed;
 mod listen;
 mod tls;
+mod tracked;
 
 pub(super) use closed::{Reason, count_closed};
-use listen::Opening;
 pub use listen::{Listen, listen_on};
+use listen::{Opened, Opening};
 pub use tls::{ClientFiles, Secured, Tls, TlsFiles};
+use tracked::tracked;
 
 /// Tells the recorder what the metrics of connections mean.
 pub fn describe() {
@@ -136,9 +135,9 @@ pub async fn serve<L: Listen>(
                 // It has no request yet.
                 () = soft.cancelled() => None,
             };
-            let Some((stream, shown)) = opened else { return };
+            let Some(opened) = opened else { return };
             tokio::select! {
-                () = Connection { stream, ends, shown, door }.run(soft) => {}
+                () = Connection { opened, ends, door }.run(soft) => {}
                 () = hard.cancelled() => {}
             }
         });
@@ -190,15 +189,15 @@ async fn next<L: Listen>(
 
 /// One connection.
 struct Connection<S> {
-    stream: S,
+    opened: Opened<S>,
     ends: Ends,
-    shown: Shown,
     door: Arc<Door>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
     async fn run(self, soft: CancellationToken) {
-        let Self { stream, ends, shown, door } = self;
+        let Self { opened, ends, door } = self;
+        let Opened { stream, shown, mut refused } = opened;
         let (shared, limits) = (Arc::<Shared>::default(), door.limits);
         let heads = Heads::new(door.heads.clone(), ends.counted);
         let service = hyper::service::service_fn({
@@ -226,11 +225,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         let io = TokioIo::new(Tap::new(stream, Arc::clone(&shared), patience, heads));
         let mut connection = builder(&limits).serve_connection(io, service);
         let mut soft = std::pin::pin!(soft.cancelled_owned());
-        let mut ending = false;
+        let (mut ending, mut is_refused) = (false, false);
         let mut head = Head::new(limits.head_timeout);
         let end = poll_fn(|cx| {
             if !ending && soft.as_mut().poll(cx).is_ready() {
                 ending = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            // The request that is under way is the last; where there is none, not even one that has begun to arrive.
+            if !is_refused && refused.as_mut().poll(cx).is_ready() {
+                is_refused = true;
+                count_closed(Reason::Certificate);
+                if shared.is_between() {
+                    return Poll::Ready(End::Refused);
+                }
+                shared.refuse();
                 Pin::new(&mut connection).graceful_shutdown();
             }
             if let Poll::Ready(end) = Pin::new(&mut connection).poll(cx) {
@@ -241,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         })
         .await;
         match &end {
-            End::Hyper(Ok(())) => {}
+            End::Hyper(Ok(())) | End::Refused => {}
             End::Hyper(Err(error)) => tracing::debug!(%error, "a connection ended"),
             End::SlowHead => count_closed(Reason::SlowHead),
             End::NoRequest => count_closed(Reason::NoRequest),
@@ -260,6 +269,8 @@ enum End {
     SlowHead,
     /// Its first request did not begin in time.
     NoRequest,
+    /// What it was opened with is not good any more.
+    Refused,
 }
 
 fn builder(limits: &Limits) -> http1::Builder {
@@ -322,66 +333,6 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         while tokio::time::timeout_at(until, stream.read(&mut unwanted)).await?? > 0 {}
     }
     Ok(())
-}
-
-/// A body that knows when hyper is done with it.
-struct Tracked {
-    body: Body,
-    /// hyper has got everything, and will write it out before it flushes the stream.
-    whole: bool,
-    receipt: Option<Receipt>,
-    shared: Arc<Shared>,
-    _in_flight: InFlight,
-}
-
-fn tracked(
-    mut response: Response<Body>,
-    in_flight: InFlight,
-    shared: Arc<Shared>,
-) -> Response<Tracked> {
-    let receipt = response.extensions_mut().remove::<Receipt>();
-    response.map(|body| {
-        let whole = body.is_end_stream();
-        Tracked { body, whole, receipt, shared, _in_flight: in_flight }
-    })
-}
-
-impl Drop for Tracked {
-    /// hyper drops a body as soon as its last bytes are in the write buffer, or because the connection
-    /// is over.
-    fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take()
-            && self.whole
-        {
-            self.shared.deliver_at_flush(receipt);
-        }
-    }
-}
-
-impl HttpBody for Tracked {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        self.whole = match &polled {
-            Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
-        };
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::http::receipt::Receipt;
 use axum::body::Bytes;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};

@@ -1,6 +1,7 @@
 //! How many connections one peer may have, with peers that are made up.
 
 use super::*;
+use crate::http::identify::Shown;
 use axum::routing::get;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -11,8 +12,8 @@ struct HandedIn(mpsc::UnboundedReceiver<(DuplexStream, Option<SocketAddr>)>);
 impl Opening for DuplexStream {
     type Stream = Self;
 
-    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<(Self, Shown)> {
-        Some((self, Shown::default()))
+    async fn open(self, _counted: Option<Peer>, _limit: Duration) -> Option<Opened<Self>> {
+        Some(Opened::new(self, Shown::default()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use axum::Extension;
+use axum::body::Bytes;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, put};

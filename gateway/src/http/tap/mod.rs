@@ -59,6 +59,8 @@ pub(super) struct Shared {
     in_line: AtomicBool,
     /// Inside a body.
     in_body: AtomicBool,
+    /// Who is there is not to be served any longer.
+    refused: AtomicBool,
     /// Of answers that hyper has taken over completely and not written out yet.
     receipts: Mutex<Vec<Receipt>>,
 }
@@ -79,14 +81,27 @@ impl Shared {
 
     /// A head has begun to arrive, and nothing else is going on.
     pub(super) fn waits_for_head(&self) -> bool {
-        self.in_head.load(Ordering::Relaxed)
-            && self.idle()
-            && !self.answering.load(Ordering::Relaxed)
+        self.in_head() && self.is_between()
     }
 
     /// No request has come yet.
     pub(super) fn is_new(&self) -> bool {
         self.heads.load(Ordering::Relaxed) == 0 && self.served.load(Ordering::Relaxed) == 0
+    }
+
+    /// Neither is a request under way, nor its answer; another one may have begun to arrive.
+    pub(super) fn is_between(&self) -> bool {
+        self.idle() && !self.answering.load(Ordering::Relaxed)
+    }
+
+    /// Answers that go on without end are to end now.
+    pub(super) fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether answers that go on without end are to end.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Inside a request line or its headers.

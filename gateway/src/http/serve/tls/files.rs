@@ -1,26 +1,23 @@
-//! The files that TLS is made of, and what is made of them.
+//! The files that TLS is made of: when they have changed, and what is in them.
 
-use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer,
-};
-use tokio_rustls::rustls::server::{
-    NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier,
-};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
 use x509_parser::certificate::Validity;
-use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
-use x509_parser::prelude::{CertificateRevocationList, FromDer as _, X509Certificate};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Bytes of a file.
+use super::callers::{Callers, ClientFiles};
+
+/// Bytes of a file of certificates or a key.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Sessions of TLS 1.2 that can be gone on with.
 const SESSIONS_MAX: usize = 1024;
@@ -32,17 +29,8 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The key of that certificate.
     pub key: PathBuf,
-    /// Whose certificates callers must have, if they must.
+    /// Whose certificates callers may show, if they are asked for any.
     pub clients: Option<ClientFiles>,
-}
-
-/// Who is let in.
-#[derive(Debug, Clone)]
-pub struct ClientFiles {
-    /// The authorities that sign callers' certificates.
-    pub ca: PathBuf,
-    /// Certificates that are revoked.
-    pub crl: Option<PathBuf>,
 }
 
 /// What the files were when they were looked at: device, file, length, and the times of change of
@@ -52,10 +40,22 @@ pub(super) type Seen = Vec<Option<(u64, u64, u64, [(i64, i64); 2])>>;
 /// What connections are secured with.
 pub(super) struct Loaded {
     pub(super) config: Arc<ServerConfig>,
-    /// When the certificate ends, in seconds since 1970.
+    /// Whose certificates are taken, if callers are asked for any.
+    pub(super) callers: Option<Callers>,
+    /// When the gateway's own certificate ends, in seconds since 1970.
     pub(super) expires: i64,
-    /// Whether it is in date now.
+    /// Whether that is in date now.
     pub(super) is_in_date: bool,
+}
+
+/// What a look at the files found.
+pub(super) enum Found {
+    /// They are as they were.
+    Same,
+    /// Somebody was changing them meanwhile.
+    Changing,
+    /// What they are now, and what is in them.
+    Read(Seen, anyhow::Result<Box<Loaded>>),
 }
 
 impl TlsFiles {
@@ -75,49 +75,46 @@ impl TlsFiles {
         self.all().map(seen).collect()
     }
 
+    /// Reads them if they are not what they were before, or must be read anyway. A certificate that is not in date is not
+    /// taken in place of another one. Waits for the disk: not for a task that others wait for.
+    pub(super) fn look(&self, before: &Seen, must: bool) -> Found {
+        let seen = self.seen();
+        if seen == *before && !must {
+            return Found::Same;
+        }
+        let loaded = self.load().and_then(|loaded| {
+            ensure!(loaded.is_in_date, "the certificate is not in date");
+            Ok(Box::new(loaded))
+        });
+        if self.seen() != seen { Found::Changing } else { Found::Read(seen, loaded) }
+    }
+
     /// Reads all of them. TLS 1.3 and 1.2, HTTP/1.1 alone, and no data before the handshake has ended: it could be sent
     /// again by somebody else.
     ///
     /// # Errors
     /// Which of them cannot be used, and why.
     pub(super) fn load(&self) -> anyhow::Result<Loaded> {
-        let chain: Vec<CertificateDer<'static>> = all_of(&self.cert, "certificate")?;
-        let key = read(&self.key)?;
+        let chain = certificates(&self.cert)?;
+        let key = read(&self.key, FILE_BYTES_MAX)?;
         let key = PrivateKeyDer::from_pem_slice(&key)
             .with_context(|| format!("{}: it has no private key", self.key.display()))?;
         let unreadable = || format!("{}: its certificate cannot be read", self.cert.display());
         let validity = chain.iter().map(validity).collect::<anyhow::Result<Vec<_>>>();
         let validity = validity.with_context(unreadable)?.swap_remove(0);
         let (expires, is_in_date) = (validity.not_after.timestamp(), validity.is_valid());
-        let provider = Arc::new(default_provider());
-        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let callers = self.clients.as_ref().map(Callers::load).transpose()?;
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?;
-        let config = match &self.clients {
+        let config = match &callers {
             None => config.with_no_client_auth(),
-            Some(ClientFiles { ca, crl }) => {
-                let mut roots = RootCertStore::empty();
-                for root in all_of(ca, "certificate")? {
-                    let cannot = || format!("{}: a certificate cannot be used", ca.display());
-                    roots.add(root).with_context(cannot)?;
-                }
-                let mut clients =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                if let Some(crl) = crl {
-                    let lists: Vec<CertificateRevocationListDer<'static>> =
-                        all_of(crl, "list of revoked certificates")?;
-                    one_of_each(&lists).with_context(|| format!("{}", crl.display()))?;
-                    // Those that there is no list for are let in: lists of the authorities in between are optional.
-                    clients = clients.with_crls(lists).allow_unknown_revocation_status();
-                }
-                let cannot = || "the authorities of callers cannot be used".to_owned();
-                config.with_client_cert_verifier(clients.build().with_context(cannot)?)
-            }
+            Some(callers) => config.with_client_cert_verifier(callers.verifier()),
         };
         let mut config = config.with_single_cert(chain, key).with_context(|| {
             format!("{} and {} do not go together", self.cert.display(), self.key.display())
         })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        if self.clients.is_some() {
+        if callers.is_some() {
             // Whoever goes on with a session is not asked for a certificate again, which may have ended since.
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -126,21 +123,30 @@ impl TlsFiles {
             config.ticketer = Ticketer::new()?;
             config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         }
-        Ok(Loaded { config: Arc::new(config), expires, is_in_date })
+        Ok(Loaded { config: Arc::new(config), callers, expires, is_in_date })
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+/// The bytes of a file, which may grow while it is read.
+///
+/// # Errors
+/// It cannot be read, or has more than so many bytes.
+pub(super) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
-    let file = fs::metadata(path).with_context(|| format!("{shown}"))?;
-    ensure!(file.len() <= FILE_BYTES_MAX, "{shown}: it has more than {FILE_BYTES_MAX} bytes");
-    fs::read(path).with_context(|| format!("{shown}"))
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| format!("{shown}"))?;
+    let length = file.take(bytes_max + 1).read_to_end(&mut bytes);
+    let length = length.with_context(|| format!("{shown}"))?;
+    ensure!(length as u64 <= bytes_max, "{shown}: it has more than {bytes_max} bytes");
+    Ok(bytes)
 }
 
-/// All of a kind in a file, at least one.
-fn all_of<T: PemObject>(path: &Path, what: &str) -> anyhow::Result<Vec<T>> {
-    let text = read(path)?;
-    let found: Result<Vec<T>, _> = T::pem_slice_iter(&text).collect();
+/// All of a kind in the text of a file, at least one.
+///
+/// # Errors
+/// It has none, or is no PEM.
+pub(super) fn all_of<T: PemObject>(path: &Path, text: &[u8], what: &str) -> anyhow::Result<Vec<T>> {
+    let found: Result<Vec<T>, _> = T::pem_slice_iter(text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => bail!("{}: it has no {what}", path.display()),
@@ -148,21 +154,19 @@ fn all_of<T: PemObject>(path: &Path, what: &str) -> anyhow::Result<Vec<T>> {
     }
 }
 
-fn validity(certificate: &CertificateDer<'_>) -> anyhow::Result<Validity> {
-    let (_, certificate) = X509Certificate::from_der(certificate)?;
-    Ok(certificate.validity().clone())
+/// The certificates in a file.
+///
+/// # Errors
+/// It cannot be read, or has none.
+pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    all_of(path, &read(path, FILE_BYTES_MAX)?, "certificate")
 }
 
-/// Of two lists of one issuer only the first would count, and what the other one revokes would be let in.
-fn one_of_each(lists: &[CertificateRevocationListDer<'_>]) -> anyhow::Result<()> {
-    let mut issuers = HashSet::new();
-    for list in lists {
-        let (_, list) = CertificateRevocationList::from_der(list)?;
-        let scope =
-            list.extensions().iter().find(|it| it.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT);
-        let of = (list.issuer().as_raw().to_vec(), scope.map(|it| it.value.to_vec()));
-        let issuer = list.issuer().to_string();
-        ensure!(issuers.insert(of), "it has two lists of {issuer}: leave the newest alone");
-    }
-    Ok(())
+/// From when to when a certificate is good.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn validity(certificate: &CertificateDer<'_>) -> anyhow::Result<Validity> {
+    let (_, certificate) = X509Certificate::from_der(certificate)?;
+    Ok(certificate.validity().clone())
 }
