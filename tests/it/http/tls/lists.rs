@@ -1,5 +1,4 @@
 //! Lists of revoked certificates: which are taken, and what is told of them.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use super::line::{connects, is_let_in};
 use super::rig::{Authority, Files, is_ready, metric};

@@ -1,5 +1,4 @@
 //! The gateway's own certificate: what is served with it, and how it changes.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
