@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fence_history::{
     Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback,
-    Sealed,
+    Rules, Sealed,
 };
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -84,6 +84,9 @@ impl Book {
             Line::Intent(intent) => {
                 self.pages().happened.push((moment(), Record::Intent(intent)));
             }
+            Line::Writers(writers) => {
+                self.pages().happened.push((moment(), Record::Writers(writers)));
+            }
         }
     }
 
@@ -137,6 +140,11 @@ impl Book {
     pub fn rollback(&self, at: u64, generation: i64, kept: Vec<(String, i64)>) {
         let record = Record::Rollback(Rollback { at, generation, kept });
         self.pages().happened.push((at, record));
+    }
+
+    /// These rules of access are in force.
+    pub fn rules(&self, rules: Rules) {
+        self.pages().happened.push((rules.at, Record::Rules(rules)));
     }
 
     /// From here on nothing is broken for these resources.
@@ -377,6 +385,7 @@ fn in_order(mut calls: Vec<Call>, mut happened: Vec<(u64, Record)>) -> Vec<Recor
                 (at, Record::Rollback(back)) => (*at, back.at) = (last, last),
                 (at, Record::Healed(healed)) => (*at, healed.at) = (last, last),
                 (at, Record::Effect(effect)) => (*at, effect.at) = (last, last),
+                (at, Record::Rules(rules)) => (*at, rules.at) = (last, last),
                 (at, _) => *at = last,
             },
         }
@@ -427,7 +436,7 @@ mod tests {
     fn read(number: u64, begun_at: u64, answered_at: Option<u64>) -> Call {
         let asked = Asked::Read { resource: "r".into(), key: "k".into() };
         let answered = answered_at.map(|at| Answered { at, answer: Answer::Done });
-        Call { number, client: 1, gateway: 0, begun_at, asked, answered }
+        Call { number, client: 1, principal: 1, gateway: 0, begun_at, asked, answered }
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The client processes: started from this very executable, frozen, killed and replaced like any other.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Stdio};
 use std::thread::JoinHandle;
 
 use fence_tests::process::{Home, eventually};
+use tempfile::TempDir;
 
 use crate::book::Book;
 use crate::driven::{Account, Troupe};
+use crate::rules::Doors;
 
 /// How many client processes there are.
 pub const PROCESSES: usize = 3;
-/// How many callers each has.
-const CALLERS: u32 = 16;
+/// How many callers each has. Those of the same place in all of them are one principal.
+pub const CALLERS: u32 = 16;
 
 /// Who calls: processes of our own, or drivers of a client library.
 pub enum Callers {
@@ -93,6 +95,9 @@ struct Member {
 pub struct Crew {
     book: Book,
     gateways: String,
+    /// What callers show, and where that is kept for them.
+    keys: Option<PathBuf>,
+    _home: TempDir,
     seed: u64,
     members: Vec<Member>,
     /// How many were started so far.
@@ -101,14 +106,20 @@ pub struct Crew {
 
 impl Crew {
     /// Starts all of them, as callers of these gateways.
-    pub fn start(book: &Book, gateways: &[SocketAddr], seed: u64) -> Self {
-        let gateways: Vec<_> = gateways.iter().map(ToString::to_string).collect();
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn start(book: &Book, doors: &Doors, seed: u64) -> anyhow::Result<Self> {
+        let gateways: Vec<_> = doors.addresses.iter().map(ToString::to_string).collect();
+        let home = TempDir::new()?;
+        let keys = (!doors.keys.is_empty()).then(|| home.path().join("keys.json"));
+        keys.as_deref().map_or(Ok(()), |keys| doors.keys.store(keys))?;
         let empty = || Member { home: Home::new("client"), stdin: None, reader: None };
         let members = (0..PROCESSES).map(|_| empty()).collect();
         let (book, gateways) = (book.clone(), gateways.join(","));
-        let mut crew = Self { book, gateways, seed, members, started: 0 };
+        let mut crew = Self { book, gateways, keys, _home: home, seed, members, started: 0 };
         (0..PROCESSES).for_each(|which| crew.begin(which));
-        crew
+        Ok(crew)
     }
 
     fn begin(&mut self, which: usize) {
@@ -124,6 +135,9 @@ impl Crew {
                 .args(["--gateways", &self.gateways])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
+            if let Some(keys) = &self.keys {
+                command.arg("--keys").arg(keys);
+            }
         });
         member.stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("standard output is a pipe");

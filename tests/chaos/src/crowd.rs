@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use crate::book::Book;
 use crate::client::Client;
 use crate::faults::Fault;
+use crate::rules::{Doors, OTHERS};
 
 /// Numbers of crowds among the processes of clients.
 const NUMBERS: u32 = 41_100;
@@ -32,17 +33,17 @@ pub struct Crowd(Vec<AbortHandle>);
 
 impl Crowd {
     /// The one that a fault consists of.
-    pub fn of(fault: Fault, book: &Book, fronts: &[SocketAddr], gateway: usize) -> Self {
+    pub fn of(fault: Fault, book: &Book, doors: &Doors, gateway: usize) -> Self {
         match fault {
-            Fault::FullLine => Self::of_waiters(book, fronts, gateway),
-            Fault::Dawdlers => Self::of_dawdlers(book, fronts, gateway),
-            _ => Self::of_callers(book, fronts, gateway),
+            Fault::FullLine => Self::of_waiters(book, doors, gateway),
+            Fault::Dawdlers => Self::of_dawdlers(book, doors, gateway),
+            _ => Self::of_callers(book, doors, gateway),
         }
     }
 
     /// Callers who take a lock, write under it and give it back, again and again.
-    fn of_callers(book: &Book, fronts: &[SocketAddr], gateway: usize) -> Self {
-        let callers = some(book, fronts, gateway, CALLERS, Duration::from_secs(5));
+    fn of_callers(book: &Book, doors: &Doors, gateway: usize) -> Self {
+        let callers = some(book, doors, gateway, CALLERS, Duration::from_secs(5));
         Self::from(callers.into_iter().enumerate().map(|(number, mut caller)| async move {
             let on = format!("crowd-{}", number % RESOURCES);
             loop {
@@ -54,8 +55,8 @@ impl Crowd {
     }
 
     /// Callers who wait in one line; whoever has its turn does nothing with it.
-    fn of_waiters(book: &Book, fronts: &[SocketAddr], gateway: usize) -> Self {
-        let callers = some(book, fronts, gateway, WAITERS, Duration::from_secs(30));
+    fn of_waiters(book: &Book, doors: &Doors, gateway: usize) -> Self {
+        let callers = some(book, doors, gateway, WAITERS, Duration::from_secs(30));
         Self::from(callers.into_iter().map(|mut caller| async move {
             loop {
                 caller.wait_in_line("crowd-line", Duration::from_secs(20)).await;
@@ -65,17 +66,20 @@ impl Crowd {
     }
 
     /// Holders of a lock who announce large payloads and send a byte now and then.
-    fn of_dawdlers(book: &Book, fronts: &[SocketAddr], gateway: usize) -> Self {
-        let callers = some(book, fronts, gateway, DAWDLERS, Duration::from_secs(5));
-        let front = fronts[gateway];
-        Self::from(callers.into_iter().enumerate().map(move |(number, mut caller)| async move {
-            let on = format!("crowd-slow-{number}");
-            loop {
-                if let Some(token) = caller.token_of(&on).await {
-                    // The gateway ends it, as it should.
-                    let _ = dawdle(front, &on, token).await;
+    fn of_dawdlers(book: &Book, doors: &Doors, gateway: usize) -> Self {
+        let callers = some(book, doors, gateway, DAWDLERS, Duration::from_secs(5));
+        let (front, key) = (doors.addresses[gateway], doors.keys.of(OTHERS).map(str::to_owned));
+        Self::from(callers.into_iter().enumerate().map(move |(number, mut caller)| {
+            let key = key.clone();
+            async move {
+                let on = format!("crowd-slow-{number}");
+                loop {
+                    if let Some(token) = caller.token_of(&on).await {
+                        // The gateway ends it, as it should.
+                        let _ = dawdle(front, key.as_deref(), &on, token).await;
+                    }
+                    tokio::time::sleep(PAUSE).await;
                 }
-                tokio::time::sleep(PAUSE).await;
             }
         }))
     }
@@ -99,7 +103,7 @@ impl Drop for Crowd {
 /// Callers of one gateway, who write down what they are told.
 fn some(
     book: &Book,
-    fronts: &[SocketAddr],
+    doors: &Doors,
     gateway: usize,
     count: usize,
     patience: Duration,
@@ -107,16 +111,17 @@ fn some(
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = NUMBERS + COUNT.fetch_add(1, Ordering::Relaxed) % 1_700;
     let book = book.clone();
-    let first = Client::of(number, fronts, Some(gateway), move |line| book.write(line));
+    let first = Client::of(number, doors, Some(gateway), move |line| book.write(line));
     first.and_others(count, patience)
 }
 
 /// Announces a payload, and sends next to nothing of it until the connection is closed.
-async fn dawdle(front: SocketAddr, on: &str, token: i64) -> std::io::Result<()> {
+async fn dawdle(front: SocketAddr, key: Option<&str>, on: &str, token: i64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(front).await?;
+    let shown = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
     let head = format!(
         "PUT /resources/{on}/objects/slow HTTP/1.1\r\nhost: localhost\r\nx-fence-token: {token}\r\n\
-         content-length: {ANNOUNCED}\r\n\r\n"
+         content-length: {ANNOUNCED}\r\n{shown}\r\n"
     );
     stream.write_all(head.as_bytes()).await?;
     loop {

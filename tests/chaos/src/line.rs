@@ -1,6 +1,6 @@
 //! What client processes print, line by line, and the clock by which they do.
 
-use fence_history::{Answered, Call, Intent};
+use fence_history::{Answered, Call, Intent, Writers};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub enum Line {
     },
     /// An answer named the operation that a request to an upstream was admitted as.
     Intent(Intent),
+    /// A lock is about to be asked for under which others may write, too.
+    Writers(Writers),
 }
 
 /// Microseconds on a clock that all processes of this machine share and nobody sets.

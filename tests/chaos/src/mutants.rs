@@ -1,5 +1,5 @@
-//! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch, and
-//! of what is told of requests to upstreams.
+//! Mutants of the ledger, to see that a run notices them: of those that the simulation took long to catch, of what is
+//! told of requests to upstreams, and of rules of access.
 
 use fence_tests::mutants::{Edit, Mutant};
 
@@ -37,6 +37,24 @@ pub const ALL: &[Mutant] = &[
                 to: "SELECT g.blob, g.handle, t FROM gone g ON CONFLICT DO NOTHING)",
             },
         ],
+    },
+    Mutant {
+        name: "no-principal",
+        what: "a token is admitted whoever presents it",
+        edits: &[Edit {
+            function: "is_yours",
+            from: "split_part(p_names, ' ', 1) IS NOT DISTINCT FROM f_principal",
+            to: "true",
+        }],
+    },
+    Mutant {
+        name: "stale-rules-admitted",
+        what: "what was allowed under older rules still has its effect",
+        edits: &[Edit {
+            function: "rules_moved",
+            from: "coalesce(p_rules <> p_in_force, false)",
+            to: "false",
+        }],
     },
     Mutant {
         name: "no-sequence",

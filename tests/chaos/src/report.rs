@@ -158,6 +158,7 @@ mod tests {
             Record::Call(Call {
                 number,
                 client: 1,
+                principal: 1,
                 gateway: 0,
                 begun_at: number * 10,
                 asked,

@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +26,7 @@ use crate::faults::{Fault, Part};
 use crate::ledger::Object;
 use crate::patroni::is_void;
 use crate::report::{Report, Tally, takeovers};
+use crate::rules::{Administrator, Doors, Everybody, Keys};
 use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Patroni, Site};
 use crate::steady::Steady;
@@ -71,8 +71,17 @@ pub struct Plan {
     pub mutant: Option<&'static Mutant>,
     /// The driver of a client library that calls instead of our own client processes.
     pub client: Option<String>,
+    /// That there are no rules of access.
+    pub open: bool,
     /// What every second gateway runs: one with newer acts.
     pub newer: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Drivers have no keys, and under Patroni nobody knows when the ledger goes back, with its rules.
+    fn has_rules(&self) -> bool {
+        !self.open && self.client.is_none() && self.patroni.is_none()
+    }
 }
 
 /// What has been seen so far.
@@ -99,23 +108,27 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     if let Some(mutant) = plan.mutant {
         site.mutate(mutant.edits).await?;
     }
-    let operator = Operator::start(&book, &site.fronts());
-    let fronts = site.fronts();
+    let (doors, administrator) = open_doors(plan, &site, &book).await?;
+    let operator = Operator::start(&book, &doors);
     let crew = match &plan.client {
-        None => Callers::Crew(Crew::start(&book, &fronts, plan.seed)),
+        None => Callers::Crew(Crew::start(&book, &doors, plan.seed)?),
         Some(driver) => {
             let out = plan.out.clone();
-            Callers::Troupe(Troupe::start(&book, &fronts, plan.seed, driver, out).await?)
+            Callers::Troupe(Troupe::start(&book, &doors.addresses, plan.seed, driver, out).await?)
         }
     };
-    let steady = plan.goodput.then(|| Steady::start(&book, &site.fronts()));
-    let mut scene = Scene { site, crew, book: book.clone() };
+    let steady = plan.goodput.then(|| Steady::start(&book, &doors));
+    let turn = administrator.as_ref().map(Administrator::turn).unwrap_or_default();
+    let mut scene = Scene { site, crew, doors: doors.clone(), book: book.clone(), turn };
     let mut log = Log::default();
     if let Err(error) = scene.break_things(plan, began, &mut log).await {
         log.trouble.push(format!("no more faults could be made: {error:#}"));
     }
 
     println!("{:>6.1} s  peace", began.elapsed().as_secs_f64());
+    if let Some(administrator) = administrator {
+        log.trouble.extend(administrator.end().await?);
+    }
     all_are_served(&book, &mut log.trouble).await;
     let Scene { mut site, crew, .. } = scene;
     let (client, trouble) = crew.end().await;
@@ -125,28 +138,14 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     }
     operator.end().await?;
     tokio::time::sleep(SETTLES_WITHIN).await;
-    look_at_everything(&site.fronts(), site.objects().await?, &book, &mut log.trouble).await;
+    look_at_everything(&doors, site.objects().await?, &book, &mut log.trouble).await;
     let upgrade = match newer {
-        Some(newer) => Some(upgrade::end(&mut site, newer, &book, &mut log.trouble).await?),
+        Some(newer) => Some(upgrade::end(&mut site, &doors, newer, &book, &mut log.trouble).await?),
         None => None,
     };
-    let (mut adoptions, mut refences) = (0, 0);
-    for (number, node) in site.nodes.iter_mut().enumerate() {
-        // After an upgrade only the newer ones are left.
-        if upgrade.is_none() || node.is_newer {
-            node.gateway.term();
-            let status = node.gateway.wait_for_exit().await;
-            if !status.success() {
-                log.trouble.push(format!("gateway {number} ended with {status}"));
-            }
-        }
-        let said = node.gateway.log();
-        fs::write(plan.out.join(format!("gateway-{number}.log")), &said)?;
-        let panics = said.lines().filter(|line| line.contains("panicked at"));
-        log.trouble.extend(panics.map(|line| format!("gateway {number}: {line}")));
-        adoptions += said.matches(ADOPTED).count();
-        refences += said.matches(REFENCED).count();
-    }
+    let is_upgraded = upgrade.is_some();
+    let (adoptions, refences) =
+        end_gateways(&mut site, is_upgraded, &plan.out, &mut log.trouble).await?;
     site.database.keep_logs(&plan.out)?;
     let rollbacks = book.rollbacks();
     // A failover that is not declared to lose nothing, or cannot be proven to, is taken for one that does.
@@ -163,7 +162,10 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         history.records.retain(|record| !is_void(record));
     }
     let codes = outcomes.values().flat_map(BTreeMap::keys);
-    let unreadable = codes.filter(|code| code.starts_with("unreadable") || *code == "no-code");
+    // Each caller shows what is good, so none is a stranger.
+    let strange = ["no-code", "unauthenticated", "credential-expired", "credentials-conflict"];
+    let unreadable =
+        codes.filter(|code| code.starts_with("unreadable") || strange.contains(&code.as_str()));
     log.trouble.extend(unreadable.cloned());
     println!("{:>6.1} s  judging", began.elapsed().as_secs_f64());
     let into = File::create(plan.out.join("history.jsonl"))?;
@@ -189,6 +191,51 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     fs::write(plan.out.join("report.json"), serde_json::to_vec_pretty(&report)?)?;
     fs::write(plan.out.join("report.txt"), report.to_string())?;
     Ok(report)
+}
+
+/// Where callers go; and, if the run has rules of access, what they show, and who changes the rules.
+async fn open_doors(
+    plan: &Plan,
+    site: &Site,
+    book: &Book,
+) -> Result<(Doors, Option<Administrator>)> {
+    let addresses = site.fronts();
+    if !plan.has_rules() {
+        return Ok((Doors { addresses, keys: Keys::default() }, None));
+    }
+    let ledger = site.ledger_url();
+    let everybody = Everybody::let_in(&site.nodes[0].gateway, &ledger, book).await?;
+    let doors = Doors { addresses, keys: everybody.keys.clone() };
+    let fronts = doors.addresses.clone();
+    let administrator = Administrator::start(everybody, fronts, ledger, book, plan.seed);
+    Ok((doors, Some(administrator)))
+}
+
+/// Has the gateways end, keeps what they have logged, and counts what they say of adoptions and re-fences.
+async fn end_gateways(
+    site: &mut Site,
+    is_upgraded: bool,
+    out: &Path,
+    trouble: &mut Vec<String>,
+) -> Result<(usize, usize)> {
+    let (mut adoptions, mut refences) = (0, 0);
+    for (number, node) in site.nodes.iter_mut().enumerate() {
+        // After an upgrade only the newer ones are left.
+        if !is_upgraded || node.is_newer {
+            node.gateway.term();
+            let status = node.gateway.wait_for_exit().await;
+            if !status.success() {
+                trouble.push(format!("gateway {number} ended with {status}"));
+            }
+        }
+        let said = node.gateway.log();
+        fs::write(out.join(format!("gateway-{number}.log")), &said)?;
+        let panics = said.lines().filter(|line| line.contains("panicked at"));
+        trouble.extend(panics.map(|line| format!("gateway {number}: {line}")));
+        adoptions += said.matches(ADOPTED).count();
+        refences += said.matches(REFENCED).count();
+    }
+    Ok((adoptions, refences))
 }
 
 /// The faults of a run, in the order in which they come: each kind once, then by chance.
@@ -336,7 +383,7 @@ impl Scene {
     fn prover(&self, gateway: usize) -> Client {
         let number = PROVERS + u32::try_from(gateway).unwrap_or(0);
         let book = self.book.clone();
-        Client::of(number, &self.site.fronts(), Some(gateway), move |line| book.write(line))
+        Client::of(number, &self.doors, Some(gateway), move |line| book.write(line))
     }
 }
 
@@ -386,9 +433,9 @@ pub struct Operator {
 
 impl Operator {
     /// Starts it, as a caller of these gateways.
-    pub fn start(book: &Book, fronts: &[SocketAddr]) -> Self {
+    pub fn start(book: &Book, doors: &Doors) -> Self {
         let (book, stop) = (book.clone(), Arc::new(AtomicBool::new(false)));
-        let client = Client::of(OPERATOR, fronts, None, move |line| book.write(line));
+        let client = Client::of(OPERATOR, doors, None, move |line| book.write(line));
         let told = Arc::clone(&stop);
         let task = tokio::spawn(async move { client.operate(&told).await });
         Self { task, stop }
@@ -419,13 +466,13 @@ pub async fn prove_all(provers: &mut [Client]) -> Duration {
 
 /// Asks what became of all that is unknown, and of all requests to the upstream, and reads all objects that are there.
 pub async fn look_at_everything(
-    fronts: &[SocketAddr],
+    doors: &Doors,
     objects: Vec<Object>,
     book: &Book,
     trouble: &mut Vec<String>,
 ) {
     let writer = book.clone();
-    let mut last = Client::of(LAST, fronts, None, move |line| writer.write(line));
+    let mut last = Client::of(LAST, doors, None, move |line| writer.write(line));
     for operation in book.unknown().into_iter().chain(book.forwarded()) {
         last.look_up(operation).await;
     }
@@ -461,6 +508,7 @@ mod tests {
                 patroni: None,
                 mutant: None,
                 client: None,
+                open: false,
                 newer: None,
             };
             let mut schedule = Schedule::new(&plan);

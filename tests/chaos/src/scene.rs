@@ -1,5 +1,6 @@
 //! The scene: the servers and their clients, what is done to them, and how it is made good again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,6 +11,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use sqlx::{Connection as _, PgConnection, Row as _};
+use tokio::sync::Mutex;
 
 use crate::book::Book;
 use crate::crew::{Callers, PROCESSES};
@@ -17,6 +19,7 @@ use crate::crowd::Crowd;
 use crate::database::{Database, new_disk};
 use crate::faults::{Fault, Part};
 use crate::line::moment;
+use crate::rules::Doors;
 use crate::site::{GATEWAYS, ROLLBACK_HORIZON, Site};
 
 /// How soon a process sees that its clock was set.
@@ -89,8 +92,12 @@ pub struct Scene {
     pub site: Site,
     /// The clients.
     pub crew: Callers,
+    /// Where callers go, and what they show.
+    pub doors: Doors,
     /// The record.
     pub book: Book,
+    /// Who has this changes no rules of access.
+    pub turn: Arc<Mutex<()>>,
 }
 
 impl Scene {
@@ -154,7 +161,7 @@ impl Scene {
                 struck.target = client;
             }
             Fault::Overload | Fault::FullLine | Fault::Dawdlers => {
-                struck.crowd = Some(Crowd::of(fault, &self.book, &site.fronts(), gateway));
+                struck.crowd = Some(Crowd::of(fault, &self.book, &self.doors, gateway));
                 struck.where_to = format!("at gateway {gateway}");
                 struck.lasts = ms(rng, 2000, 6000);
             }
@@ -279,13 +286,15 @@ impl Scene {
 
     /// The standby takes over without the last writes of the primary, which is gone for good.
     ///
-    /// 1. It has all that was written so far, the last re-fence and everything that the sweeper knew among
+    /// 1. Rules of access stay as they are meanwhile. It has all that was written so far, the last re-fence and everything that the sweeper knew among
     ///    it, and hears of nothing any more.
     /// 2. Writes go on, and are acknowledged.
     /// 3. The primary dies. What was asked before may be lost, if it is above what the standby has.
     /// 4. With `both`, etcd goes back as well: of the last grants neither knows any more.
     /// 5. The standby is a primary, and the gateways reach it.
     async fn promote(&mut self, both: bool, rng: &mut StdRng) -> Result<()> {
+        let turn = Arc::clone(&self.turn);
+        let _rules_stay = turn.lock().await;
         let pair = self.site.database.as_pair()?;
         pair.standby.caught_up(&pair.primary).await;
         pair.standby.stop_following().await;
@@ -313,6 +322,7 @@ impl Scene {
         let port = pair.standby.port();
         pair.replication.retarget(port);
         self.site.nodes.iter().for_each(|node| node.postgres.retarget(port));
+        self.site.ledger.retarget(port);
         // The old primary goes with its disk once the new one has a standby.
         std::mem::swap(&mut pair.primary, &mut pair.standby);
         Ok(())

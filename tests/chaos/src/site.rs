@@ -76,6 +76,8 @@ pub struct Site {
     pub store: Store,
     /// The gateways.
     pub nodes: Vec<Node>,
+    /// To Postgres, for who looks at the ledger while it is broken; nothing happens to this edge.
+    pub ledger: ChaosProxy,
     /// The last snapshot of etcd.
     pub snapshot: PathBuf,
     _upstream: Upstream,
@@ -150,6 +152,7 @@ impl Site {
             nodes.push(Self::node(&servers, clock).await?);
         }
         let snapshot = etcd[0].snapshot();
+        let ledger = database.proxy().await;
         Ok(Self {
             etcd,
             peers,
@@ -157,6 +160,7 @@ impl Site {
             syncs,
             store,
             nodes,
+            ledger,
             snapshot,
             _upstream: upstream,
             _clocks: clocks,
@@ -211,6 +215,11 @@ impl Site {
     /// Where clients reach the gateways.
     pub fn fronts(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| loopback(node.front.port())).collect()
+    }
+
+    /// The URL of the ledger, whichever server has it.
+    pub fn ledger_url(&self) -> String {
+        self.database.url_through(self.ledger.port())
     }
 
     /// Makes a function of the ledger wrong.

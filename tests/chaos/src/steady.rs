@@ -1,7 +1,6 @@
 //! Steady callers: each asks for the same at the same pace, whatever happens. So goodput is what they are given in a
 //! second. What other clients are given changes by chance, with what they happen to be doing.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::book::Book;
 use crate::client::Client;
+use crate::rules::Doors;
 
 /// Their numbers among the processes of clients: the first gateway's callers have the first, and so on.
 const NUMBERS: std::ops::Range<u32> = 40_100..40_200;
@@ -34,11 +34,11 @@ pub struct Steady {
 
 impl Steady {
     /// Starts them, as callers of these gateways.
-    pub fn start(book: &Book, fronts: &[SocketAddr]) -> Self {
+    pub fn start(book: &Book, doors: &Doors) -> Self {
         let (mut lives, stop) = (Vec::new(), Arc::new(AtomicBool::new(false)));
-        for (gateway, number) in (0..fronts.len()).zip(NUMBERS) {
+        for (gateway, number) in (0..doors.addresses.len()).zip(NUMBERS) {
             let book = book.clone();
-            let one = Client::of(number, fronts, Some(gateway), move |line| book.write(line));
+            let one = Client::of(number, doors, Some(gateway), move |line| book.write(line));
             for (caller, client) in one.and_others(CALLERS, PATIENCE).into_iter().enumerate() {
                 let on = format!("steady-{gateway}-{caller}");
                 lives.push(tokio::spawn(live(client, on, Arc::clone(&stop))));

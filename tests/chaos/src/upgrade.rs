@@ -12,6 +12,7 @@ use sqlx::AssertSqlSafe;
 use crate::book::Book;
 use crate::client::Client;
 use crate::newer;
+use crate::rules::Doors;
 use crate::run::{BACK_WITHIN, prove_all};
 use crate::site::Site;
 
@@ -75,11 +76,11 @@ pub async fn newer_acts(site: &Site) -> Result<i64> {
 /// A ledger that cannot be reached.
 pub async fn end(
     site: &mut Site,
+    doors: &Doors,
     newer: i64,
     book: &Book,
     trouble: &mut Vec<String>,
 ) -> Result<Upgrade> {
-    let fronts = site.fronts();
     let (gateways, older): (Vec<_>, Vec<_>) =
         (0..site.nodes.len()).partition(|number| site.nodes[*number].is_newer);
     let [stopped @ .., forgotten] = &older[..] else { unreachable!("the first one is older") };
@@ -112,7 +113,7 @@ pub async fn end(
     // Step 3.
     let caller = |number, gateway| {
         let book = book.clone();
-        Client::of(number, &fronts, Some(gateway), move |line| book.write(line))
+        Client::of(number, doors, Some(gateway), move |line| book.write(line))
     };
     if caller(IN_VAIN, *forgotten).prove("proof-0").await {
         trouble.push(format!("gateway {forgotten} goes on, though its acts are retired"));

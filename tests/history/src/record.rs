@@ -39,6 +39,8 @@ pub struct Call {
     pub number: u64,
     /// Who asked. One client asks one thing at a time.
     pub client: u32,
+    /// Whose call it was, where there are rules of access: clients may share a principal.
+    pub principal: u32,
     /// Which gateway.
     pub gateway: u32,
     /// When it was sent.
@@ -47,16 +49,6 @@ pub struct Call {
     pub asked: Asked,
     /// When the answer arrived, and what it was; `None` if the caller never learned it.
     pub answered: Option<Answered>,
-}
-
-/// How far apart the numbers of two clients of one principal are.
-pub const PRINCIPALS: u32 = 1000;
-
-impl Call {
-    /// Whose call it was: clients whose numbers are a multiple of [`PRINCIPALS`] apart are one principal.
-    pub fn principal(&self) -> u32 {
-        self.client % PRINCIPALS
-    }
 }
 
 /// An answer, and when it arrived.

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fence_core::ports::{Rulebook as _, RulesChange, RulesChanged};
-use fence_history::PRINCIPALS;
 use fencegate::engine::access::{Asks, Permit, Want};
 use fencegate::engine::{Engine, EngineError};
 use fencegate_access::Identity;
@@ -17,6 +16,8 @@ use crate::network::{Link, Weather};
 use crate::recorder::Recorder;
 use crate::world::{MS, SECOND, World};
 
+/// How far apart the numbers of a client and its twin are, who are one principal.
+pub const PRINCIPALS: u32 = 1000;
 /// The clients whom rules may deny everything that is done in a run.
 const CLIENTS: std::ops::RangeInclusive<u32> = 1..=5;
 /// Those whom no rules ever deny anything.

@@ -14,6 +14,7 @@ use rand::RngExt as _;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::access::PRINCIPALS;
 use crate::ledger::{AskedWrite, LedgerServer};
 use crate::world::{Micros, World};
 
@@ -66,7 +67,8 @@ impl Recorder {
         let mut book = self.book();
         let begun_at = self.moment(&mut book);
         let number = book.calls.len() as u64 + 1;
-        let call = Call { number, client, gateway, begun_at, asked, answered: None };
+        let principal = client % PRINCIPALS;
+        let call = Call { number, client, principal, gateway, begun_at, asked, answered: None };
         book.calls.insert(number, call);
         number
     }

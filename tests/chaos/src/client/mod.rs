@@ -8,20 +8,26 @@ pub mod stories;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fence_history::{Answer, Answered, Asked, Call};
+use fence_history::{Answer, Answered, Asked, Call, Writers};
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use reqwest::RequestBuilder;
 use uuid::Uuid;
 
 use crate::line::{Line, moment};
+use crate::rules::{Doors, Keys, OTHERS};
 
 /// How many numbers a process has for its callers, those of late deliveries among them.
 pub const CALLERS_MAX: u32 = 100_000;
+/// How far the numbers of a caller and of those who deliver late for it are apart; how many of these one has at a time.
+const TWINS_APART: u32 = 1_000;
+const TWINS_MAX: u32 = CALLERS_MAX / TWINS_APART - 1;
 /// How many numbers it has for its calls.
 pub const CALLS_MAX: u64 = 1_000_000_000;
 /// The process that made a call.
@@ -47,6 +53,9 @@ pub struct Settings {
     /// Where the gateways are.
     #[arg(long, value_delimiter = ',')]
     pub gateways: Vec<SocketAddr>,
+    /// What its callers show, where rules are in force.
+    #[arg(long)]
+    pub keys: Option<PathBuf>,
 }
 
 /// A lock that a caller was given.
@@ -72,6 +81,7 @@ struct Shared {
     callers: AtomicU32,
     calls: AtomicU64,
     gateways: Vec<String>,
+    keys: Keys,
     tokens: Mutex<VecDeque<(String, i64)>>,
     stop: AtomicBool,
 }
@@ -79,6 +89,11 @@ struct Shared {
 /// A caller: one thing at a time.
 pub struct Client {
     number: u32,
+    /// Whose calls its calls are.
+    principal: u32,
+    twins: u32,
+    /// Whether rules denied it what it asked for last.
+    is_denied: bool,
     shared: Arc<Shared>,
     http: reqwest::Client,
     rng: StdRng,
@@ -93,12 +108,13 @@ impl Client {
     /// A caller in a process that has other things to do, and which writes down what it is told.
     pub fn of(
         process: u32,
-        gateways: &[SocketAddr],
+        doors: &Doors,
         only: Option<usize>,
         tell: impl Fn(Line) + Send + Sync + 'static,
     ) -> Self {
-        let shared = Shared::new(process, gateways, Box::new(tell));
+        let shared = Shared::new(process, doors, Box::new(tell));
         let mut client = shared.caller(u64::from(process));
+        client.principal = OTHERS;
         client.patience = Some(Duration::from_secs(3));
         client.only = only;
         client
@@ -109,7 +125,7 @@ impl Client {
         let (only, http) = (self.only, self.http.clone());
         let other = |_| {
             let caller = Arc::clone(&self.shared).caller_with(self.rng.random(), http.clone());
-            Self { patience: Some(patience), only, ..caller }
+            Self { patience: Some(patience), only, principal: self.principal, ..caller }
         };
         (0..count).map(other).collect()
     }
@@ -137,14 +153,36 @@ impl Client {
     /// Another caller, who delivers again what this one has sent.
     fn twin(&mut self) -> Self {
         let seed = self.rng.random();
-        self.shared.clone().caller(seed)
+        self.twins += 1;
+        let mut twin = self.shared.clone().caller_of(self.number, seed, new_http());
+        twin.number += TWINS_APART * (1 + self.twins % TWINS_MAX);
+        twin.principal = self.principal;
+        twin
+    }
+
+    /// The same request, with what this caller shows.
+    fn shows(&self, request: RequestBuilder) -> RequestBuilder {
+        match self.shared.keys.of(self.principal) {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    /// Somebody else who may write under a lock that it asks for, and that it says so.
+    fn names_a_writer(&mut self, lock: Uuid) -> Option<String> {
+        if self.shared.keys.is_empty() || !self.chance(0.2) {
+            return None;
+        }
+        let writer = self.rng.random_range(0..crate::crew::CALLERS);
+        (self.shared.tell)(Line::Writers(Writers { lock, principals: vec![writer] }));
+        Some(crate::rules::name(writer))
     }
 
     /// Asks, and prints what comes back. `None`: it will never know.
     async fn ask(
         &mut self,
         asked: Asked,
-        request: impl FnOnce(&reqwest::Client, &str) -> reqwest::RequestBuilder,
+        request: impl FnOnce(&reqwest::Client, &str) -> RequestBuilder,
         read: impl FnOnce(calls::Got) -> Answer,
     ) -> Option<Answer> {
         let any = self.rng.random_range(0..self.shared.gateways.len());
@@ -157,9 +195,11 @@ impl Client {
             + self.shared.calls.fetch_add(1, Ordering::SeqCst);
         let (client, gateway_number) = (self.number, u32::try_from(gateway).unwrap_or(0));
         let request = request(&self.http, &self.shared.gateways[gateway]).timeout(patience);
+        let request = self.shows(request);
         let call = Call {
             number,
             client,
+            principal: self.principal,
             gateway: gateway_number,
             begun_at: moment(),
             asked,
@@ -174,34 +214,49 @@ impl Client {
         let answered = Answered { at: moment(), answer: answer.clone() };
         (self.shared.tell)(Line::Answered { number, answered });
         self.shared.learn(&answer);
+        self.is_denied = matches!(&answer, Answer::Refused { code } if code == "permission-denied");
         Some(answer)
     }
 }
 
 impl Shared {
-    fn new(process: u32, gateways: &[SocketAddr], tell: Tell) -> Arc<Self> {
+    fn new(process: u32, doors: &Doors, tell: Tell) -> Arc<Self> {
         Arc::new(Self {
             tell,
             process,
             callers: AtomicU32::new(0),
             calls: AtomicU64::new(0),
-            gateways: gateways.iter().map(|address| format!("http://{address}")).collect(),
+            gateways: doors.addresses.iter().map(|address| format!("http://{address}")).collect(),
+            keys: doors.keys.clone(),
             tokens: Mutex::default(),
             stop: AtomicBool::new(false),
         })
     }
 
     fn caller(self: Arc<Self>, seed: u64) -> Client {
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
-        self.caller_with(seed, http)
+        self.caller_with(seed, new_http())
     }
 
     /// One that shares its connections with others.
     fn caller_with(self: Arc<Self>, seed: u64, http: reqwest::Client) -> Client {
-        let number =
-            self.process * CALLERS_MAX + self.callers.fetch_add(1, Ordering::SeqCst) % CALLERS_MAX;
-        let rng = StdRng::seed_from_u64(seed ^ u64::from(number));
-        Client { number, shared: self, http, rng, count: 0, patience: None, only: None }
+        let caller = self.callers.fetch_add(1, Ordering::SeqCst) % CALLERS_MAX;
+        let number = self.process * CALLERS_MAX + caller;
+        Client { principal: caller, ..self.caller_of(number, seed, http) }
+    }
+
+    fn caller_of(self: Arc<Self>, number: u32, seed: u64, http: reqwest::Client) -> Client {
+        Client {
+            number,
+            principal: OTHERS,
+            twins: 0,
+            is_denied: false,
+            shared: self,
+            http,
+            rng: StdRng::seed_from_u64(seed ^ u64::from(number)),
+            count: 0,
+            patience: None,
+            only: None,
+        }
     }
 
     fn learn(&self, answer: &Answer) {
@@ -220,6 +275,10 @@ impl Shared {
     }
 }
 
+fn new_http() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().expect("a client can be built")
+}
+
 /// Prints a line, whole. Whoever reads no more has ended, and so does this process.
 fn print(line: Line) {
     let mut text = serde_json::to_vec(&line).expect("a line can be written");
@@ -231,7 +290,10 @@ fn print(line: Line) {
 
 /// Lives until standard input ends; then each caller finishes its story.
 pub async fn live(settings: Settings) {
-    let shared = Shared::new(settings.number, &settings.gateways, Box::new(print));
+    let keys = settings.keys.as_deref().map(Keys::load).transpose();
+    let keys = keys.expect("the keys of callers can be read").unwrap_or_default();
+    let doors = Doors { addresses: settings.gateways, keys };
+    let shared = Shared::new(settings.number, &doors, Box::new(print));
     let ending = Arc::clone(&shared);
     std::thread::spawn(move || {
         // An error ends it as well.

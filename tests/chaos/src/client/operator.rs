@@ -39,7 +39,8 @@ impl Client {
 
     async fn intents(&mut self) -> Option<IntentList> {
         let url = format!("{}/admin/intents?upstream={}", self.any_gateway(), NAMES[0]);
-        let answer = self.http.get(url).timeout(LOOKS_EVERY).send().await.ok()?;
+        let call = self.shows(self.http.get(url)).timeout(LOOKS_EVERY);
+        let answer = call.send().await.ok()?;
         answer.json().await.ok()
     }
 
@@ -47,7 +48,7 @@ impl Client {
         let url = format!("{}/admin/intents/resolve", self.any_gateway());
         let body = json!({ "upstream": NAMES[0], "reason": "all from before is over" });
         // What fails is tried again at the next look.
-        let _ = self.http.post(url).timeout(LOOKS_EVERY).json(&body).send().await;
+        let _ = self.shows(self.http.post(url)).timeout(LOOKS_EVERY).json(&body).send().await;
     }
 
     fn any_gateway(&mut self) -> String {

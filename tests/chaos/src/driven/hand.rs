@@ -115,7 +115,8 @@ impl Hand {
         let client = process * CALLERS_MAX + u32::try_from(count).unwrap_or(0) % CALLERS_MAX;
         let number = u64::from(process) * CALLS_MAX + count;
         let begun_at = moment();
-        let call = Call { number, client, gateway: 0, begun_at, asked, answered: None };
+        let call =
+            Call { number, client, principal: 0, gateway: 0, begun_at, asked, answered: None };
         self.shared.book.write(Line::Begun(call));
         number
     }

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use crate::book::Book;
 use crate::client::Client;
 use crate::crew::PROCESSES;
+use crate::rules::{Doors, Keys};
 
 pub use account::Account;
 use account::Ledger;
@@ -110,7 +111,12 @@ impl Troupe {
         let (book, account) = (self.book.clone(), Arc::clone(&self.account));
         let hand = Hand::new(talk, book.clone(), number, self.calm.subscribe(), account);
         let reads = READERS.start + number % (READERS.end - READERS.start);
-        let reader = Client::of(reads, &self.fronts, None, move |line| book.write(line));
+        let reader = Client::of(
+            reads,
+            &Doors { addresses: self.fronts.clone(), keys: Keys::default() },
+            None,
+            move |line| book.write(line),
+        );
         let readers = reader.and_others(STORIES, Duration::from_secs(3));
         let lives = readers.into_iter().zip(0..).map(|(reader, story)| {
             let seed = self.seed ^ (u64::from(number) << 32) ^ story;

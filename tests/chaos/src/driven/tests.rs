@@ -45,7 +45,8 @@ fn judge(puts: &[(&str, Option<Result<Value, Value>>)], writes: Vec<Committed>) 
             change: put(value),
         });
         let (client, begun_at) = (u32::try_from(number).unwrap(), 10 * number);
-        let call = Call { number, client, gateway: 0, begun_at, asked, answered: None };
+        let call =
+            Call { number, client, principal: 0, gateway: 0, begun_at, asked, answered: None };
         book.write(Line::Begun(call));
         book.leave_open(number);
         let Some(result) = result else { continue };

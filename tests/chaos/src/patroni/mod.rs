@@ -5,7 +5,6 @@ mod cluster;
 
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +26,7 @@ use crate::book::Book;
 use crate::client::{Client, Held};
 use crate::crew::Crew;
 use crate::ledger::{self, Object};
+use crate::rules::{Doors, Keys};
 use crate::run::{ADOPTED, Operator, REFENCED, SETTLES_WITHIN, all_are_served, look_at_everything};
 use crate::upstream;
 
@@ -161,10 +161,10 @@ struct Holder {
 }
 
 impl Holder {
-    fn of(number: usize, fronts: &[SocketAddr], book: &Book) -> Self {
+    fn of(number: usize, doors: &Doors, book: &Book) -> Self {
         let book = book.clone();
         let process = HOLDERS + u32::try_from(number).unwrap_or(0);
-        let client = Client::of(process, fronts, Some(number), move |line| book.write(line));
+        let client = Client::of(process, doors, Some(number), move |line| book.write(line));
         Self { client, resource: format!("held-{number}"), held: None }
     }
 
@@ -221,12 +221,13 @@ pub async fn run(plan: &Plan) -> Result<Report> {
             store.env(None).into_iter().fold(settings, |all, (name, value)| all.env(name, &value));
         gateways.push(settings.start().await);
     }
-    let fronts: Vec<SocketAddr> = gateways.iter().map(Gateway::address).collect();
-    let operator = Operator::start(&book, &fronts);
-    let crew = Crew::start(&book, &fronts, plan.seed);
+    let addresses = gateways.iter().map(Gateway::address).collect();
+    let doors = Doors { addresses, keys: Keys::default() };
+    let operator = Operator::start(&book, &doors);
+    let crew = Crew::start(&book, &doors, plan.seed)?;
     let cluster = Arc::new(Mutex::new(cluster));
     let mut trouble = Vec::new();
-    let costs = go_through(plan, &cluster, &proxy, &fronts, &book, &mut trouble).await;
+    let costs = go_through(plan, &cluster, &proxy, &doors, &book, &mut trouble).await;
     let costs = costs.unwrap_or_else(|(costs, error)| {
         trouble.push(format!("no more events could be made: {error:#}"));
         costs
@@ -242,7 +243,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let url = format!("postgres://postgres@127.0.0.1:{}/{DATABASE}", primary.port);
     let mut connection = PgConnection::connect(&url).await.context("the ledger")?;
     let objects = Object::all(&mut connection).await?;
-    look_at_everything(&fronts, objects, &book, &mut trouble).await;
+    look_at_everything(&doors, objects, &book, &mut trouble).await;
     let (mut adoptions, mut refences) = (0, 0);
     for (number, gateway) in gateways.iter_mut().enumerate() {
         gateway.term();
@@ -288,12 +289,12 @@ async fn go_through(
     plan: &Plan,
     cluster: &Arc<Mutex<Cluster>>,
     proxy: &Arc<ChaosProxy>,
-    fronts: &[SocketAddr],
+    doors: &Doors,
     book: &Book,
     trouble: &mut Vec<String>,
 ) -> Result<Vec<Cost>, (Vec<Cost>, anyhow::Error)> {
     let mut holders: Vec<Holder> =
-        (0..fronts.len()).map(|number| Holder::of(number, fronts, book)).collect();
+        (0..doors.addresses.len()).map(|number| Holder::of(number, doors, book)).collect();
     all_go_on(&mut holders).await;
     let mut costs = Vec::new();
     for number in 0..plan.events {

@@ -173,7 +173,8 @@ impl Stage {
     pub fn begin(&self, client: u32, asked: Asked) -> u64 {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
         let begun_at = moment();
-        let call = Call { number, client, gateway: 0, begun_at, asked, answered: None };
+        let call =
+            Call { number, client, principal: 0, gateway: 0, begun_at, asked, answered: None };
         self.book.write(Line::Begun(call));
         number
     }

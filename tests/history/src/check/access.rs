@@ -14,7 +14,7 @@ pub(super) fn of_its_principal(view: &View<'_>, report: &mut Report) {
     if view.rules.is_empty() {
         return;
     }
-    let grants = || view.grants.iter().map(|grant| (grant, grant.call.principal()));
+    let grants = || view.grants.iter().map(|grant| (grant, grant.call.principal));
     let by_token: HashMap<(&str, i64), (u32, Uuid)> =
         grants().map(|(grant, who)| ((grant.resource, grant.token), (who, grant.lock))).collect();
     for Attempt { call, signature, told, .. } in &view.attempts {
@@ -26,7 +26,7 @@ pub(super) fn of_its_principal(view: &View<'_>, report: &mut Report) {
                 continue;
             };
             report.looked(Checker::C17, 1);
-            let who = call.principal();
+            let who = call.principal;
             let is_writer = view.writers.get(lock).is_some_and(|writers| writers.contains(&who));
             if who != *holder && !is_writer {
                 let (number, token) = (call.number, signature.token);
@@ -42,7 +42,7 @@ pub(super) fn of_its_principal(view: &View<'_>, report: &mut Report) {
         let Some(holder) = by_lock.get(lock) else { continue };
         let Some(Answer::Done) = call.answered.as_ref().map(|it| &it.answer) else { continue };
         report.looked(Checker::C17, 1);
-        let (number, who) = (call.number, call.principal());
+        let (number, who) = (call.number, call.principal);
         if who != *holder {
             report.violation(
                 Checker::C17,
@@ -63,9 +63,13 @@ pub(super) fn under_the_rules(view: &View<'_>, report: &mut Report) {
         for Attempt { call, told, .. } in &view.attempts {
             let Some(told) = told.filter(|told| !told.replayed) else { continue };
             let made = told.versions.iter().filter_map(|(name, version)| Some((name, (*version)?)));
-            for (resource, version) in made.filter(|(name, version)| window.has(name, *version)) {
+            // The number of a version that is lost is given again under other rules.
+            let stayed = made.filter(|(name, version)| {
+                !view.is_lost(name, Some(*version), told.generation, call.begun_at)
+            });
+            for (resource, version) in stayed.filter(|(name, version)| window.has(name, *version)) {
                 report.looked(Checker::C17, 1);
-                let (number, who) = (call.number, call.principal());
+                let (number, who) = (call.number, call.principal);
                 if rules.denied.contains(&who) {
                     report.violation(Checker::C17, format!(
                         "{resource}: call {number} made version {version}, but its principal {who} was denied it by \
@@ -92,7 +96,7 @@ pub(super) fn read_under_the_rules(view: &View<'_>, report: &mut Report) {
                 continue;
             }
             report.looked(Checker::C17, 1);
-            let (number, who) = (call.number, call.principal());
+            let (number, who) = (call.number, call.principal);
             if rules.denied.contains(&who) {
                 report.violation(Checker::C17, format!(
                     "{resource}: call {number} read it, but its principal {who} was denied it by the rules that were in force"

@@ -62,7 +62,7 @@ pub(super) fn with_reason(view: &View<'_>, report: &mut Report) {
     let own: HashSet<_> = view
         .grants
         .iter()
-        .map(|grant| (grant.resource, grant.token, grant.call.principal()))
+        .map(|grant| (grant.resource, grant.token, grant.call.principal))
         .collect();
     for Attempt { call, signature, if_version, .. } in &view.attempts {
         let Some(Answer::Refused { code }) = call.answered.as_ref().map(|it| &it.answer) else {
@@ -77,7 +77,7 @@ pub(super) fn with_reason(view: &View<'_>, report: &mut Report) {
                     || any(&|name| highest.get(name).is_some_and(|highest| *highest > token))
             }
             "fence-token-unknown" => {
-                let is_own = |name: &str| own.contains(&(name, token, call.principal()));
+                let is_own = |name: &str| own.contains(&(name, token, call.principal));
                 !view.rollbacks.is_empty()
                     || any(&|name| !sealed.contains(&(name, token)))
                     || (!view.rules.is_empty() && any(&|name| !is_own(name)))

@@ -14,6 +14,9 @@ pub struct Story {
     calls: u64,
 }
 
+/// How far apart the numbers of two clients of one principal are.
+pub const PRINCIPALS: u32 = 1000;
+
 pub fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
@@ -34,7 +37,8 @@ impl Story {
         let begun_at = self.tick();
         self.calls += 1;
         let (number, gateway) = (self.calls, 1);
-        let call = Call { number, client, gateway, begun_at, asked, answered: None };
+        let principal = client % PRINCIPALS;
+        let call = Call { number, client, principal, gateway, begun_at, asked, answered: None };
         self.records.push(Record::Call(call));
         self.records.len() - 1
     }

@@ -10,6 +10,7 @@ use fence_history::{Answer, Asked, Change, FencedWrite};
 use fencegate::engine::Engine;
 use rand::RngExt as _;
 
+use crate::access::PRINCIPALS;
 use crate::client::{Client, Held, client};
 use crate::ledger::LedgerServer;
 use crate::runtime::random_id;
@@ -25,8 +26,6 @@ pub const DRAINED: &str = "u0";
 const SET: &str = "set";
 /// Objects of plain resources.
 const KEYS: [&str; 3] = ["a", "b", "c"];
-/// How far apart the numbers of a client and its twin are, who are one principal.
-const TWIN: u32 = fence_history::PRINCIPALS;
 
 /// All resources.
 pub fn resources() -> impl Iterator<Item = &'static str> {
@@ -203,7 +202,8 @@ impl Client {
         lock: Option<uuid::Uuid>,
         blob: bool,
     ) -> Option<Answer> {
-        let mut twin = client(self.number + TWIN, &self.gateways, &self.recorder, &self.world);
+        let mut twin =
+            client(self.number + PRINCIPALS, &self.gateways, &self.recorder, &self.world);
         twin.patience = self.patience;
         let (one, other) =
             (self.write(wish.clone(), lock, blob), twin.write(wish.clone(), lock, blob));

@@ -1,6 +1,6 @@
 //! C15, C17: principals, and rules of access.
 
-use fence_history::{Answer, Asked, Checker, PRINCIPALS};
+use fence_history::{Answer, Asked, Checker};
 
 use super::{begun, clean, only};
 use crate::build::*;

@@ -131,7 +131,15 @@ impl World {
         let number = self.calls.len() as u64 + 1;
         let of = u32::try_from(client).expect("few clients");
         let gateway = of % 2;
-        self.calls.push(Call { number, client: of, gateway, begun_at, asked, answered: None });
+        self.calls.push(Call {
+            number,
+            client: of,
+            principal: of,
+            gateway,
+            begun_at,
+            asked,
+            answered: None,
+        });
         self.clients[client].under_way = Some((self.calls.len() - 1, Phase::Begun));
     }
 
