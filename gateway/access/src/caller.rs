@@ -95,6 +95,12 @@ impl Caller {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
+    /// How many lines its roles have together: what it takes of memory.
+    pub fn lines(&self) -> usize {
+        let of = |lines: &Lines| lines.allow.len() + lines.deny.len();
+        of(&self.resources) + of(&self.upstreams)
+    }
+
     /// Whether it has this role.
     pub fn has_role(&self, role: &str) -> bool {
         self.roles.iter().any(|one| &**one == role)

@@ -48,9 +48,22 @@ CREATE FUNCTION acts.how(p_item acts.sealing) RETURNS text LANGUAGE sql IMMUTABL
                 ELSE 'transfer' END
 $$;
 
+-- Whether a lock is what this principal has handed its own lock over to (I16): the grant that superseded that one.
+CREATE FUNCTION acts.was_handed_over(p_from uuid, p_asker text, p_to uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce((
+        SELECT n.lock_id = p_to AND n.how = 'transfer'
+        FROM fencegate.locks l
+        JOIN fencegate.grants g ON g.resource = l.resources[1] AND g.token = l.token
+        CROSS JOIN LATERAL (
+            SELECT n.lock_id, n.how FROM fencegate.grants n
+            WHERE n.resource = g.resource AND n.number > g.number ORDER BY n.number LIMIT 1) n
+        WHERE l.id = p_from AND l.principal IS NOT DISTINCT FROM p_asker), false)
+$$;
+
 -- What becomes of a seal whose id a lock has already: it is that lock again, or is refused.
 --
--- 0. The id of a lock of another principal is in use (I16).
+-- 0. The id of a lock of another principal is in use, unless whoever asks has handed its own over to that (I16):
+--    anybody can name a principal as a successor, and an id that stands in some log.
 -- 1. A lock that was not in force, and for which nothing is under way any more, is put in force.
 -- 2. It is refused if the lock has ended, or if it is another lock than the caller means. A lock that is not in
 --    force yet is kept for a caller that waits.
@@ -71,7 +84,9 @@ DECLARE
     drains    text;
 BEGIN
     -- Step 0.
-    IF known.principal IS DISTINCT FROM item.principal THEN
+    IF known.principal IS DISTINCT FROM item.principal
+       OR (item.principal IS DISTINCT FROM item.asker
+           AND NOT acts.was_handed_over(item.predecessor, item.asker, known.id)) THEN
         item.verdict := 'conflict';
         RETURN item;
     END IF;

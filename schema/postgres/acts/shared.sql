@@ -151,7 +151,10 @@ BEGIN
         PERFORM fencegate.refuse('FG407', 'refence-required: ' || halted, NULL,
             'Nothing is written until the ledger has been re-fenced, which voids all tokens.');
     END IF;
-    SELECT greatest(s.floor, w.floor), (SELECT r.names FROM fencegate.access_roles r WHERE r.role = session_user)
+    -- Under rules of access a role that they do not name is nobody, whose no token is: not one of before the rules either.
+    SELECT greatest(s.floor, w.floor),
+           coalesce((SELECT r.names FROM fencegate.access_roles r WHERE r.role = session_user),
+                    CASE WHEN w.access > 0 THEN '' END)
     INTO floor, whose
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
 

@@ -98,6 +98,23 @@ pub async fn rules_wait_for_the_seals_under_way() {
     assert_eq!(seal(&ground.ledger, of_ann(3)).await, Ok(SealVerdict::RulesMoved));
 }
 
+/// A token of before the rules is nobody's: `guard()` takes it no more, whichever role calls.
+#[tokio::test]
+pub async fn guard_takes_no_token_of_before_the_rules() {
+    let ground = Ground::new().await;
+    let Ok(SealVerdict::Sealed(grant, _)) = seal(&ground.ledger, sealing(R, 1)).await else {
+        panic!("not sealed")
+    };
+    let mut connection = ground.connect().await;
+    let guard = format!("SELECT fencegate.guard('{R}', 1, '{}')", grant.lock.0);
+    run(&mut connection, &guard).await;
+    ground.ledger.apply_rules(rules_change("one")).await.unwrap();
+    assert_eq!(refused(&mut connection, &guard).await.0, "FG402");
+    // One that is stale does not even say so.
+    seal(&ground.ledger, SealItem { by: under("ann", 1), ..of_ann(2) }).await.unwrap();
+    assert_eq!(refused(&mut connection, &guard).await.0, "FG402");
+}
+
 /// `guard()` takes a token from its principal's role of the database, or from one of its writers', and from no other.
 #[tokio::test]
 pub async fn guard_takes_a_token_from_whose_it_is_alone() {

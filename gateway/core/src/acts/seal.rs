@@ -17,7 +17,7 @@ use crate::token::Token;
 /// The caller holds the fences' locks and has checked the epoch. Breaks that have come due are stored
 /// first, whatever the verdict.
 /// 0. The rules are others than those under which it was allowed: nothing is decided, unless all that is asked is
-///    what became of it (I17). The id of a lock of somebody else is in use: `Conflict` (I16).
+///    what became of it (I17). The id of a lock of which the caller is not told is in use: `Conflict` (I16).
 /// 1. A buried id was given up: `Ended(Released)`.
 /// 2. A known id, unless it is of a fence that a re-fence voided, is this caller's retry or re-entry:
 ///    `Again`, `Ended`, `Conflict`, `Breaking` or `HoldExceeded`; `Drains` or `Draining` if it is not in
@@ -38,7 +38,7 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
         return SealVerdict::RulesMoved;
     }
-    if rows.locks.get(&item.lock).is_some_and(|row| row.principal != item.principal) {
+    if rows.locks.get(&item.lock).is_some_and(|row| !is_told_of(rows, item, row)) {
         return SealVerdict::Conflict;
     }
     for resource in &item.resources {
@@ -93,6 +93,27 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         Some(record) => SealVerdict::Sealed(record.grant, taken_over),
         None => SealVerdict::Busy,
     }
+}
+
+/// Whether a lock that there is already is told to whoever asks: to its principal, and to whoever handed a lock of its own
+/// over to that (I16). Anybody can name a principal as a successor, and an id that stands in some log.
+fn is_told_of(rows: &Rows, item: &SealItem, known: &LockRow) -> bool {
+    if known.principal != item.principal {
+        return false;
+    }
+    if item.principal == item.by.principal {
+        return true;
+    }
+    let former = item.from().and_then(|from| rows.locks.get(&from));
+    let former = former.filter(|row| row.principal == item.by.principal);
+    former.is_some_and(|former| {
+        let first = former.resources.first().map(|name| (name.clone(), former.token));
+        let grant = first.and_then(|at| rows.grants.get(&at));
+        former.resources == known.resources
+            && grant.is_some_and(|grant| {
+                grant.by == Some(Supersession::Transfer) && grant.at == Some(known.acquired_at)
+            })
+    })
 }
 
 /// A fence of this id was voided by a re-fence. The lock elsewhere that it stands for is held still, so

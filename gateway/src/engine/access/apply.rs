@@ -150,7 +150,8 @@ impl Access {
     /// ones. Then finds the locks whose holders have lost the right to them.
     ///
     /// # Errors
-    /// `RulesInvalid`; `RulesOvertaken` if others were put in force in between.
+    /// `RulesInvalid`; `RulesOvertaken` if others are in force than those that they were to follow; `PermissionDenied` by
+    /// others that were put in force in between; `OutcomeUnknown` if an answer of the ledger was lost.
     pub(in crate::engine) async fn apply(
         &self,
         permit: &Permit,
@@ -159,31 +160,58 @@ impl Access {
         let rules = checked(&change.text, self.inner.runtime.clock.now());
         let rules = rules.map_err(|why| EngineError::RulesInvalid(why.to_string()))?;
         let known = self.in_force().await?;
-        let by = permit.by();
-        // Whoever applies rules was let to by those in force: if those have moved, it must ask again.
-        if by.rules.is_some_and(|allowed| allowed != known.generation) {
-            return Err(EngineError::RulesOvertaken(known.generation));
-        }
-        let stored = RulesChange {
-            follows: change.follows.or(by.rules),
-            text: change.text,
-            database_roles: database_roles(&rules),
-            applied_by: by.principal,
-            reason: change.reason,
-            request_id: change.request_id,
-        };
         let ledger = Arc::clone(&self.inner.ledger);
-        let generation = match ledger.apply_rules(stored).await? {
-            RulesChanged::InForce(generation) => generation,
-            RulesChanged::Overtaken(generation) => {
-                return Err(EngineError::RulesOvertaken(generation));
-            }
-        };
+        let generation = self.store(permit, change, &rules).await?;
         // They are in force, whatever comes of what follows.
         let _ = self.load(Some(known.generation)).await;
         let lost = lost(&*ledger, &rules).await.inspect_err(|error| {
             tracing::warn!(%error, generation, "which locks were lost by new rules is not known");
         });
         Ok(Applied { generation, lost: lost.ok() })
+    }
+
+    /// Has the ledger put rules in force (I17). Returns their generation.
+    ///
+    /// 1. They follow those that let the caller do this, and no others: the ledger compares the generations, whatever the
+    ///    caller says they are to follow.
+    /// 2. If others are in force, these may be in force already: an answer was lost, and the caller has sent them again.
+    /// 3. Otherwise those that are in force are asked, and it goes on from step 1 unless they are not what was to be followed.
+    async fn store(
+        &self,
+        permit: &Permit,
+        change: NewRules,
+        rules: &Rules,
+    ) -> Result<i64, EngineError> {
+        let NewRules { follows, text, reason, request_id } = change;
+        loop {
+            // Step 1.
+            let by = permit.by();
+            if by.rules.is_none() || follows.is_none() || follows == by.rules {
+                let stored = RulesChange {
+                    follows: by.rules.or(follows),
+                    text: text.clone(),
+                    database_roles: database_roles(rules),
+                    applied_by: by.principal,
+                    reason: reason.clone(),
+                    request_id: request_id.clone(),
+                };
+                match self.inner.ledger.apply_rules(stored).await? {
+                    RulesChanged::InForce(generation) => return Ok(generation),
+                    RulesChanged::Overtaken(_) => {}
+                }
+            }
+            // Step 2.
+            let there = self.stored().await?;
+            if follows.is_some_and(|follows| there.generation > follows)
+                && there.text.as_ref() == Some(&text)
+            {
+                return Ok(there.generation);
+            }
+            // Step 3.
+            if by.rules.is_none_or(|allowed| allowed == there.generation) {
+                return Err(EngineError::RulesOvertaken(there.generation));
+            }
+            permit.renew().await?;
+        }
     }
 }

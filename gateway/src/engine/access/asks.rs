@@ -1,15 +1,22 @@
 //! Who asks, under the rules that were in force when the request came, or newer ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::{PrincipalName, ResourceName};
 use fencegate_access::{Action, Caller, Rules};
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 
 use super::want::Standing;
 use super::{Access, InForce, Known, Permit, Want};
 use crate::engine::EngineError;
+
+/// How long it is until then.
+fn left(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
 
 /// Who asks for something; cheap to clone.
 #[derive(Clone)]
@@ -43,10 +50,21 @@ impl Asks {
         Self { wants: Arc::default(), ..self.clone() }
     }
 
-    /// Resolves once other rules are in force, as far as this gateway has heard.
+    /// Resolves once other rules are in force, as far as this gateway has heard, or once the credential has expired.
     pub async fn moved(&self) {
-        let known = self.standing().in_force.generation;
-        self.access.moved(known).await;
+        let standing = self.standing();
+        let clock = &self.access.inner.runtime.clock;
+        let ends = standing.caller().and_then(Caller::expires);
+        let expired = async {
+            match ends {
+                Some(ends) => clock.sleep(left(clock.now(), ends)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.access.moved(standing.in_force.generation) => {}
+            () = expired => {}
+        }
     }
 
     /// Whether rules are in force.
@@ -125,21 +143,29 @@ impl Asks {
     }
 
     /// Whether all that was asked for so far is still allowed: asked of the rules that are in force now, by what the
-    /// ledger says after this call. For what was read under older ones, before a byte of it is sent.
+    /// ledger says after this call. For what was read under older ones, before a byte of it is sent. From then on those
+    /// rules count for whatever is asked.
     ///
     /// # Errors
-    /// It is not; or that cannot be said.
+    /// It is not; the credential has expired since; or that cannot be said.
     pub async fn confirm(&self) -> Result<(), EngineError> {
         let wants = self.wants.lock().clone();
         if wants.is_empty() || mutants::is(Mutant::ReadsSkipGeneration) {
             return Ok(());
         }
         let standing = self.standing();
-        match self.access.since(&standing.in_force).await? {
+        let since = self.access.since(&standing.in_force).await?;
+        let now = self.access.inner.runtime.clock.now();
+        match since {
+            None if standing.caller().is_some_and(|caller| caller.has_expired(now)) => {
+                Err(EngineError::CredentialExpired)
+            }
             None => Ok(()),
             Some(in_force) => {
-                let now = self.access.inner.runtime.clock.now();
-                Standing::of(standing.identity(), in_force, now)?.decide(&wants)
+                let newer = Standing::of(standing.identity(), in_force, now)?;
+                newer.decide(&wants)?;
+                *self.standing.write() = newer;
+                Ok(())
             }
         }
     }

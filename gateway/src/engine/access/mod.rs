@@ -17,8 +17,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{Ledger, LedgerError, Patience, RulesInForce, Runtime};
+use fencegate_access::jwt::TokenKeys;
 use fencegate_access::{Caller, Identity, Rules, Unauthenticated};
 use parking_lot::{Mutex, RwLock};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -35,10 +37,12 @@ pub use want::Want;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long a refusal waits to hear whether newer rules are in force.
 const NEWS_WITHIN: Duration = Duration::from_millis(500);
-/// Callers that are kept under one set of rules; beyond that all are forgotten.
+/// Callers that are kept under one set of rules, and lines of roles that these have together; beyond that all are forgotten.
 const CALLERS_MAX: usize = 65_536;
+const CALLERS_LINES_MAX: usize = 262_144;
 
-/// The digest of a credential as it was sent, under which its caller is kept.
+/// The digest of a credential as it was sent, under which its caller is kept. What a connection shows has a NUL before it,
+/// which no header has.
 pub type Credential = [u8; 32];
 
 /// The rules that are in force, as far as this gateway has heard.
@@ -46,16 +50,25 @@ pub struct InForce {
     generation: i64,
     rules: Option<Rules>,
     /// Never kept beyond these rules: what a caller may do is theirs.
-    callers: Mutex<HashMap<Credential, Known>>,
+    callers: Mutex<Callers>,
+}
+
+/// Callers that are kept, and how many lines these have together.
+#[derive(Clone, Default)]
+struct Callers {
+    known: HashMap<Credential, Known>,
+    lines: usize,
 }
 
 /// Somebody that was found to be a caller.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Known {
     /// What was shown.
     pub identity: Arc<Identity>,
     /// Who that is, and all that the rules say of it.
     pub caller: Arc<Caller>,
+    /// The keys of its issuer that a token was verified with.
+    pub keys: Option<Arc<TokenKeys>>,
 }
 
 impl InForce {
@@ -85,21 +98,19 @@ impl InForce {
     /// The caller that was kept for a credential, unless that has expired.
     pub fn kept(&self, credential: &Credential, now: jiff::Timestamp) -> Option<Known> {
         let callers = self.callers.lock();
-        callers.get(credential).filter(|known| !known.caller.has_expired(now)).cloned()
+        callers.known.get(credential).filter(|known| !known.caller.has_expired(now)).cloned()
     }
 
     /// Keeps the caller of a good credential.
     pub fn keep(&self, credential: Credential, known: &Known) {
         let mut callers = self.callers.lock();
-        if callers.len() >= CALLERS_MAX {
-            callers.clear();
+        let lines = known.caller.lines();
+        if callers.known.len() >= CALLERS_MAX || callers.lines + lines > CALLERS_LINES_MAX {
+            *callers = Callers::default();
         }
-        callers.insert(credential, known.clone());
-    }
-
-    /// Forgets whom credentials were found to be: what they were held against has changed.
-    pub fn forget_callers(&self) {
-        self.callers.lock().clear();
+        callers.lines += lines;
+        let former = callers.known.insert(credential, known.clone());
+        callers.lines -= former.map_or(0, |former| former.caller.lines());
     }
 
     /// Who shows this; nobody in particular where no rules are in force.
@@ -113,11 +124,27 @@ impl InForce {
     ) -> Result<Option<Known>, EngineError> {
         let Some(rules) = &self.rules else { return Ok(None) };
         let identity = identity.ok_or(EngineError::Unauthenticated)?;
-        match rules.caller(&identity, now) {
-            Ok(caller) => Ok(Some(Known { identity, caller: Arc::new(caller) })),
-            Err(why) => Err(not_let_in(&why)),
+        let credential = of_connection(&identity);
+        if let Some(known) = credential.and_then(|it| self.kept(&it, now)) {
+            return Ok(Some(known));
         }
+        let caller = rules.caller(&identity, now).map_err(|why| not_let_in(&why))?;
+        let known = Known { identity, caller: Arc::new(caller), keys: None };
+        if let Some(credential) = credential {
+            self.keep(credential, &known);
+        }
+        Ok(Some(known))
     }
+}
+
+/// Under what the caller is kept whom a connection shows.
+fn of_connection(identity: &Identity) -> Option<Credential> {
+    let shown = match identity {
+        Identity::Certificate { fingerprint, .. } => format!("\0certificate:{fingerprint}"),
+        Identity::Unix { uid, gid } => format!("\0unix:{uid}:{gid}"),
+        Identity::Key(_) | Identity::Jwt { .. } => return None,
+    };
+    Some(Sha256::digest(shown).into())
 }
 
 /// What a caller is told of a credential that is not good. The log has the reason.

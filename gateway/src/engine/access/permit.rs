@@ -78,6 +78,11 @@ impl Permitted {
         let now = self.access.inner.runtime.clock.now();
         let standing = Standing::of(self.identity.clone(), in_force, now)?;
         standing.decide(&self.wants)?;
-        Ok(standing.by())
+        let by = standing.by();
+        // Whose a lock is to be is settled when it is asked for: what was begun as one principal does not end as another.
+        if self.by.read().principal != by.principal {
+            return Err(EngineError::Unauthenticated);
+        }
+        Ok(by)
     }
 }

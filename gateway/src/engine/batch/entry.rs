@@ -34,6 +34,16 @@ pub(super) enum Way {
     Lost,
 }
 
+/// What becomes of an item after a verdict.
+pub(super) enum Fate {
+    /// That is its verdict.
+    Decided,
+    /// It is sent again.
+    Open,
+    /// It may have taken effect when its answer was lost, and cannot be asked after.
+    Unknown,
+}
+
 /// An item, and where its caller waits for the verdict.
 pub(super) struct Entry<A: Act> {
     pub(super) item: A::Item,
@@ -88,14 +98,24 @@ impl<A: Act> Entry<A> {
         A::rerun(&mut self.item, !self.answer.is_closed());
     }
 
-    /// Whether the answer to an earlier sending was lost and this one was not decided, because the rules that allowed it
-    /// are in force no more. Then it is only asked after.
-    pub(super) fn must_be_found(&mut self, verdict: &A::Verdict) -> bool {
-        let must = self.lost && A::rules_moved(verdict);
-        if must {
-            A::ask_after(&mut self.item);
+    /// What becomes of it after this verdict.
+    ///
+    /// If the answer to an earlier sending was lost and this one was not decided, because the rules that allowed it are
+    /// in force no more, it is only asked after. What cannot be may have taken effect then.
+    pub(super) fn fate(&mut self, verdict: &A::Verdict) -> Fate {
+        if self.lost && A::rules_moved(verdict) {
+            return if A::ask_after(&mut self.item) { Fate::Open } else { Fate::Unknown };
         }
-        must
+        if A::is_busy(verdict) {
+            self.unsend(WAITING);
+            return Fate::Open;
+        }
+        Fate::Decided
+    }
+
+    /// Nothing will tell whether it has taken effect.
+    pub(super) fn stays_unknown(self) {
+        let _ = self.answer.send(Err(Failure::Unknown));
     }
 
     /// It stands behind one whose row is locked by somebody else, and nothing of it is under way.

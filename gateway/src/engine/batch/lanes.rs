@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fence_core::ports::{LedgerError, Patience};
 
-use super::entry::{Entry, QUEUED, WAITING};
+use super::entry::{Entry, Fate, QUEUED};
 use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Running, run};
 
 /// How long one statement on a lane waits for its row.
@@ -128,13 +128,10 @@ async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>) -> Vec<Entr
         Ok(verdicts) => {
             let mut left = Vec::new();
             for (mut entry, verdict) in batch.into_iter().zip(verdicts) {
-                if entry.must_be_found(&verdict) {
-                    left.push(entry);
-                } else if A::is_busy(&verdict) {
-                    entry.unsend(WAITING);
-                    left.push(entry);
-                } else {
-                    let _ = entry.answer.send(Ok(verdict));
+                match entry.fate(&verdict) {
+                    Fate::Decided => drop(entry.answer.send(Ok(verdict))),
+                    Fate::Open => left.push(entry),
+                    Fate::Unknown => entry.stays_unknown(),
                 }
             }
             return left;

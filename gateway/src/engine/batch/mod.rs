@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use entry::{Entry, QUEUED, WAITING, Way, take_back, way};
+use entry::{Entry, Fate, QUEUED, Way, take_back, way};
 use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
 use pace::Pace;
 
@@ -97,8 +97,10 @@ pub(super) trait Act: Send + Sync + 'static {
     }
 
     /// Prepares an item to be found, or never to take effect: its answer was lost, and the rules that allowed it are in
-    /// force no more.
-    fn ask_after(_item: &mut Self::Item) {}
+    /// force no more. Says whether that can be: otherwise its outcome stays unknown.
+    fn ask_after(_item: &mut Self::Item) -> bool {
+        false
+    }
 
     /// Prepares an item to be sent again after its answer was lost. `wanted` says whether its
     /// caller is still waiting.
@@ -404,13 +406,10 @@ fn sort_out<A: Act>(
 ) -> Vec<Decided<A>> {
     let mut decided = Vec::with_capacity(batch.len());
     for (mut entry, verdict) in batch.into_iter().zip(verdicts) {
-        if entry.must_be_found(&verdict) {
-            open_lane(shared, entry);
-        } else if A::is_busy(&verdict) {
-            entry.unsend(WAITING);
-            open_lane(shared, entry);
-        } else {
-            decided.push((entry, verdict));
+        match entry.fate(&verdict) {
+            Fate::Decided => decided.push((entry, verdict)),
+            Fate::Open => open_lane(shared, entry),
+            Fate::Unknown => entry.stays_unknown(),
         }
     }
     decided

@@ -151,8 +151,9 @@ impl Act for Commit {
         matches!(verdict, WriteVerdict::RulesMoved)
     }
 
-    fn ask_after(item: &mut WriteItem) {
+    fn ask_after(item: &mut WriteItem) -> bool {
         item.attempt = Attempt::Bury;
+        true
     }
 
     /// Absent is not "not applied": the first sending may still be waiting for its row. So the same

@@ -67,6 +67,10 @@ impl Act for Break {
         matches!(verdict, BreakVerdict::Busy)
     }
 
+    fn rules_moved(verdict: &BreakVerdict) -> bool {
+        matches!(verdict, BreakVerdict::RulesMoved)
+    }
+
     fn rerun((_, lost): &mut (BreakItem, bool), _: bool) {
         *lost = true;
     }

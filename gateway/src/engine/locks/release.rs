@@ -82,6 +82,10 @@ impl Act for Release {
     fn is_busy(verdict: &ReleaseVerdict) -> bool {
         matches!(verdict, ReleaseVerdict::Busy)
     }
+
+    fn rules_moved(verdict: &ReleaseVerdict) -> bool {
+        matches!(verdict, ReleaseVerdict::RulesMoved)
+    }
 }
 
 impl Engine {

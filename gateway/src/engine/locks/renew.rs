@@ -48,6 +48,10 @@ impl Act for Renew {
     fn is_busy(verdict: &RenewVerdict) -> bool {
         matches!(verdict, RenewVerdict::Busy)
     }
+
+    fn rules_moved(verdict: &RenewVerdict) -> bool {
+        matches!(verdict, RenewVerdict::RulesMoved)
+    }
 }
 
 impl Engine {

@@ -156,8 +156,9 @@ impl Act for Granting {
         matches!(verdict, GrantVerdict::Sealed(one) if one.verdict == Some(SealVerdict::RulesMoved))
     }
 
-    fn ask_after(item: &mut Pending) {
+    fn ask_after(item: &mut Pending) -> bool {
         item.item.attempt = Attempt::Bury;
+        true
     }
 
     fn rerun(item: &mut Pending, wanted: bool) {

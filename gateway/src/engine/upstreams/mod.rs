@@ -150,8 +150,9 @@ impl Act for OpenIntents {
         opened.verdict == Some(IntentVerdict::RulesMoved)
     }
 
-    fn ask_after(item: &mut IntentItem) {
+    fn ask_after(item: &mut IntentItem) -> bool {
         item.attempt = Attempt::Bury;
+        true
     }
 
     /// Absent is not "not admitted": the same operation is sent again, to be found, admitted or buried.

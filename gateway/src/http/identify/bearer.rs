@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, Uri, header};
 use fence_core::ErrorCode;
-use fencegate_access::jwt::{BadToken, TOKEN_BYTES_MAX, Token};
+use fencegate_access::jwt::{BadToken, TOKEN_BYTES_MAX, Token, TokenKeys};
 use fencegate_access::{ApiKey, Identity, Rules};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -47,7 +47,8 @@ pub(super) fn bearer<'r>(headers: &'r HeaderMap, uri: &Uri) -> Result<Option<&'r
 
 /// Who shows this, under the rules that are in force.
 ///
-/// 1. One that was found good under the same rules, and has not expired, is not looked at again.
+/// 1. One that was found good under the same rules, and has not expired, is not looked at again; a token while its issuer
+///    has the keys that it was verified with.
 /// 2. A key is held against the rules, which take as long for one that nobody has.
 /// 3. A token is held against the keys of its issuer; if those have no key of that id, they are read once more.
 pub(super) async fn known(
@@ -59,45 +60,56 @@ pub(super) async fn known(
 ) -> Found {
     // Step 1.
     let digest = Sha256::digest(text).into();
-    if let Some(known) = in_force.kept(&digest, now) {
+    if let Some(known) = in_force.kept(&digest, now)
+        && is_still_signed(issuers, &known).await
+    {
         return Ok(known);
     }
     // Steps 2 and 3.
-    let identity = match ApiKey::parse(text) {
-        Some(key) => Identity::Key(key),
-        None => token(issuers, in_force, rules, text, now).await.map_err(|why| {
-            tracing::info!(%why, "a token was not accepted");
-            EngineError::Unauthenticated
-        })?,
+    let (identity, keys) = match ApiKey::parse(text) {
+        Some(key) => (Identity::Key(key), None),
+        None => {
+            let token = token(issuers, rules, text, now).await.map_err(|why| {
+                tracing::info!(%why, "a token was not accepted");
+                EngineError::Unauthenticated
+            })?;
+            (token.0, Some(token.1))
+        }
     };
     let identity = Arc::new(identity);
     let caller = rules.caller(&identity, now).map_err(|why| not_let_in(&why))?;
-    let known = Known { identity, caller: Arc::new(caller) };
+    let known = Known { identity, caller: Arc::new(caller), keys };
     in_force.keep(digest, &known);
     Ok(known)
 }
 
+/// Whether the keys that a token was verified with are still those of its issuer: one that is withdrawn lets nobody in any
+/// more, whom it has let in before.
+async fn is_still_signed(issuers: &Issuers, known: &Known) -> bool {
+    let (Identity::Jwt { issuer, .. }, Some(by)) = (&*known.identity, &known.keys) else {
+        return true;
+    };
+    issuers.keys(issuer).await.is_some_and(|keys| Arc::ptr_eq(&keys, by))
+}
+
 async fn token(
     issuers: &Issuers,
-    in_force: &InForce,
     rules: &Rules,
     text: &str,
     now: Timestamp,
-) -> Result<Identity, BadToken> {
+) -> Result<(Identity, Arc<TokenKeys>), BadToken> {
     if text.len() > TOKEN_BYTES_MAX {
         return Err(BadToken::TooLong);
     }
     let token = Token::parse(text)?;
     let issuer = token.issuer(rules.issuers())?;
-    let keys = issuers.keys(issuer, in_force).await.ok_or(BadToken::UnknownKey)?;
-    match token.verified(issuer, &keys, now) {
-        Err(BadToken::UnknownKey) => {
-            let fresh = issuers.fresh_keys(issuer, in_force, &keys).await;
-            let fresh = fresh.ok_or(BadToken::UnknownKey)?;
-            token.verified(issuer, &fresh, now)
-        }
-        outcome => outcome,
+    let mut keys = issuers.keys(issuer).await.ok_or(BadToken::UnknownKey)?;
+    let mut outcome = token.verified(issuer, &keys, now);
+    if matches!(outcome, Err(BadToken::UnknownKey)) {
+        keys = issuers.fresh_keys(issuer, &keys).await.ok_or(BadToken::UnknownKey)?;
+        outcome = token.verified(issuer, &keys, now);
     }
+    Ok((outcome?, keys))
 }
 
 #[cfg(test)]

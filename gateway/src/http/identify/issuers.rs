@@ -2,20 +2,20 @@
 //! from an https URL.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fence_core::ports::Clock;
 use fencegate_access::Issuer;
 use fencegate_access::jwt::{KEYS_BYTES_MAX, TokenKeys};
 use futures::StreamExt as _;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use reqwest::redirect::Policy;
+use tokio::sync::MutexGuard;
 
-use crate::engine::access::InForce;
-
-/// How often a file is looked at.
+/// How often a file is looked at, and a URL that has not answered yet.
 const LOOK: Duration = Duration::from_secs(5);
 /// How old keys from a URL are when they are fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -27,7 +27,6 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keys of one issuer.
-#[derive(Clone)]
 struct Kept {
     /// As the rules had the issuer when they were read.
     issuer: Arc<Issuer>,
@@ -39,16 +38,16 @@ struct Kept {
     /// When that was tried last.
     tried_at: Duration,
     /// The file, as it was then.
-    seen: Option<(SystemTime, u64)>,
+    seen: Option<Seen>,
 }
 
 /// The keys of all issuers.
 pub struct Issuers {
     clock: Arc<dyn Clock>,
     client: reqwest::Client,
-    kept: RwLock<HashMap<String, Kept>>,
-    /// One at a time reads or fetches.
-    reading: tokio::sync::Mutex<()>,
+    kept: RwLock<HashMap<String, Arc<Kept>>>,
+    /// Of each issuer one at a time reads or fetches.
+    reading: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Issuers {
@@ -63,74 +62,92 @@ impl Issuers {
             .timeout(TIMEOUT)
             .no_proxy()
             .build()?;
-        Ok(Self { clock, client, kept: RwLock::default(), reading: tokio::sync::Mutex::new(()) })
+        Ok(Self::with(clock, client))
+    }
+
+    fn with(clock: Arc<dyn Clock>, client: reqwest::Client) -> Self {
+        Self { clock, client, kept: RwLock::default(), reading: Mutex::default() }
     }
 
     /// The keys of an issuer, if any were ever read.
-    pub async fn keys(&self, issuer: &Arc<Issuer>, in_force: &InForce) -> Option<Arc<TokenKeys>> {
-        let due = if issuer.jwks_file.is_some() { LOOK } else { REFRESH };
-        self.read(issuer, in_force, due).await
+    pub async fn keys(&self, issuer: &Arc<Issuer>) -> Option<Arc<TokenKeys>> {
+        let kept = self.find(issuer);
+        let has_keys = kept.as_ref().is_some_and(|kept| kept.keys.is_some());
+        // Whoever does not know yet where keys come from asks soon again.
+        let due = if issuer.jwks_url.is_some() && has_keys { REFRESH } else { LOOK };
+        if !self.is_due(kept.as_deref(), due) {
+            return kept.and_then(|kept| self.good(&kept));
+        }
+        let reading = self.reading(issuer);
+        // While somebody reads them, the others go on with those that there are.
+        let reads = match (reading.try_lock(), kept.filter(|_| has_keys)) {
+            (Ok(reads), _) => reads,
+            (Err(_), Some(kept)) => return self.good(&kept),
+            (Err(_), None) => reading.lock().await,
+        };
+        self.read(issuer, due, reads).await
     }
 
     /// Keys read after those, for a token that names one which those do not have.
     pub async fn fresh_keys(
         &self,
         issuer: &Arc<Issuer>,
-        in_force: &InForce,
         before: &Arc<TokenKeys>,
     ) -> Option<Arc<TokenKeys>> {
         let due = if issuer.jwks_file.is_some() { Duration::ZERO } else { UNKNOWN_KEY_PAUSE };
-        let keys = self.read(issuer, in_force, due).await?;
+        let reading = self.reading(issuer);
+        let keys = self.read(issuer, due, reading.lock().await).await?;
         (!Arc::ptr_eq(&keys, before)).then_some(keys)
     }
 
-    fn find(&self, issuer: &Arc<Issuer>) -> Option<Kept> {
+    fn reading(&self, issuer: &Issuer) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(self.reading.lock().entry(issuer.name.clone()).or_default())
+    }
+
+    fn find(&self, issuer: &Arc<Issuer>) -> Option<Arc<Kept>> {
         self.kept.read().get(&issuer.name).filter(|kept| kept.issuer == *issuer).cloned()
     }
 
-    /// The keys, read anew if that was tried longer than `due` ago.
+    /// Whether that was tried longer than `due` ago, or never.
+    fn is_due(&self, kept: Option<&Kept>, due: Duration) -> bool {
+        let now = self.clock.elapsed();
+        kept.is_none_or(|kept| now.saturating_sub(kept.tried_at) >= due)
+    }
+
+    fn good(&self, kept: &Kept) -> Option<Arc<TokenKeys>> {
+        let is_old = self.clock.elapsed().saturating_sub(kept.read_at) > KEPT;
+        kept.keys.clone().filter(|_| !is_old)
+    }
+
+    /// The keys, read anew if that is due still.
     async fn read(
         &self,
         issuer: &Arc<Issuer>,
-        in_force: &InForce,
         due: Duration,
+        _reads: MutexGuard<'_, ()>,
     ) -> Option<Arc<TokenKeys>> {
-        let is_due = |kept: &Option<Kept>| {
-            let now = self.clock.elapsed();
-            kept.as_ref().is_none_or(|kept| now.saturating_sub(kept.tried_at) >= due)
-        };
-        let mut kept = self.find(issuer);
-        if is_due(&kept) {
-            let _reading = self.reading.lock().await;
-            kept = self.find(issuer);
-            if is_due(&kept) {
-                let now = self.read_now(issuer, kept).await;
-                // A key that is there no more must not let anybody in by what was found before.
-                if self.find(issuer).is_some_and(|before| before.text != now.text) {
-                    in_force.forget_callers();
-                }
-                self.kept.write().insert(issuer.name.clone(), now.clone());
-                kept = Some(now);
-            }
+        let kept = self.find(issuer);
+        if !self.is_due(kept.as_deref(), due) {
+            return kept.and_then(|kept| self.good(&kept));
         }
-        let kept = kept?;
-        let is_old = self.clock.elapsed().saturating_sub(kept.read_at) > KEPT;
-        kept.keys.filter(|_| !is_old)
+        let now = Arc::new(self.read_now(issuer, kept.as_deref()).await);
+        self.kept.write().insert(issuer.name.clone(), Arc::clone(&now));
+        self.good(&now)
     }
 
-    async fn read_now(&self, issuer: &Arc<Issuer>, before: Option<Kept>) -> Kept {
+    async fn read_now(&self, issuer: &Arc<Issuer>, before: Option<&Kept>) -> Kept {
         let now = self.clock.elapsed();
         let seen = issuer.jwks_file.as_deref().and_then(|path| seen(Path::new(path)));
-        let known = before.unwrap_or_else(|| Kept {
+        let known = Kept {
             issuer: Arc::clone(issuer),
-            keys: None,
-            text: String::new(),
-            read_at: now,
+            keys: before.and_then(|before| before.keys.clone()),
+            text: before.map(|before| before.text.clone()).unwrap_or_default(),
+            read_at: before.map_or(now, |before| before.read_at),
             tried_at: now,
-            seen: None,
-        });
+            seen: before.and_then(|before| before.seen),
+        };
         if seen.is_some() && seen == known.seen && known.keys.is_some() {
-            return Kept { read_at: now, tried_at: now, ..known };
+            return Kept { read_at: now, ..known };
         }
         let read = match (&issuer.jwks_file, &issuer.jwks_url) {
             (Some(path), _) => of_file(path).await,
@@ -144,12 +161,12 @@ impl Issuers {
                     Some(keys) if known.text == text => keys,
                     _ => Arc::new(keys),
                 };
-                Kept { keys: Some(keys), text, read_at: now, tried_at: now, seen, ..known }
+                Kept { keys: Some(keys), text, read_at: now, seen, ..known }
             }
             Err(error) => {
                 let why = format!("{error:#}");
                 tracing::warn!(issuer = issuer.name, why, "the keys of an issuer cannot be read");
-                Kept { tried_at: now, ..known }
+                known
             }
         }
     }
@@ -169,9 +186,13 @@ impl Issuers {
     }
 }
 
-fn seen(path: &Path) -> Option<(SystemTime, u64)> {
+/// What tells a file from another one in its place: device, file, length, and when it was written and changed.
+type Seen = (u64, u64, u64, [(i64, i64); 2]);
+
+fn seen(path: &Path) -> Option<Seen> {
     let file = std::fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len()))
+    let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
+    Some((file.dev(), file.ino(), file.len(), times))
 }
 
 async fn of_file(path: &str) -> anyhow::Result<String> {

@@ -41,6 +41,10 @@ pub struct Shown(pub Option<Arc<Identity>>);
 /// What needs no credential: that the gateway is alive and ready, and what it says to everybody.
 const OPEN: [&str; 4] = ["/healthz", "/readyz", "/openapi.yaml", "/docs/errors/{code}"];
 
+/// What is told to whom newer rules may know, or know for longer.
+const NOBODY: [ErrorCode; 3] =
+    [ErrorCode::Unauthenticated, ErrorCode::CredentialExpired, ErrorCode::CredentialsConflict];
+
 /// Finds out who sends a request, under the rules that are in force. A read is held against them once more before a byte
 /// of its answer is sent: they may have changed since.
 pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -52,8 +56,11 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
     parts.extensions.insert(asks.clone());
     let response = next.run(Request::from_parts(parts, body)).await;
+    // Of what the gateway itself could not do there is nothing to tell; an upstream's error tells something.
+    let own = response.extensions().get::<Problem>();
+    let is_told = own.is_none_or(|problem| problem.code().status() < 500);
     if reads
-        && !response.status().is_server_error()
+        && is_told
         && let Err(error) = asks.confirm().await
     {
         return Problem::from(error).into_response();
@@ -83,7 +90,7 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
     };
     let known = found(app, &in_force, bearer, shown.clone()).await;
     let (known, in_force) = match known {
-        Err(problem) if problem.code() == ErrorCode::Unauthenticated && !is_open => {
+        Err(problem) if NOBODY.contains(&problem.code()) && !is_open => {
             let newer = access.newer(&in_force).await.ok_or(problem)?;
             (found(app, &newer, bearer, shown).await, newer)
         }
@@ -118,8 +125,8 @@ async fn found(
     let known = bearer::known(&app.issuers, in_force, rules, text, now).await?;
     let certificate = shown.filter(|shown| matches!(**shown, Identity::Certificate { .. }));
     // One that is nobody's says nothing: a proxy in between may have its own.
-    let other = certificate.and_then(|shown| rules.caller(&shown, now).ok());
-    if other.is_some_and(|other| *other.name() != *known.caller.name()) {
+    let other = certificate.and_then(|shown| in_force.known(Some(shown), now).ok().flatten());
+    if other.is_some_and(|other| *other.caller.name() != *known.caller.name()) {
         let why = "the client certificate is of another principal than the bearer credential";
         return Err(Problem::new(ErrorCode::CredentialsConflict, why));
     }

@@ -1,5 +1,6 @@
 //! `/events` and the history of a resource: what was written, by whom.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -184,8 +185,15 @@ pub async fn events(
         found = app.engine.runtime().within(wait, next).await.unwrap_or(Ok(Vec::new()))?;
     }
     let next_cursor = reader.at().to_string();
-    let found = found.into_iter().filter(|(_, applied)| may_see(&asks, applied));
-    let items = found.map(|(at, applied)| event(at, applied)).collect();
+    // By the rules that are in force now: it may have waited for long. What is shown of it is asked for, so that the
+    // answer is held to the rules for each resource that it names.
+    asks.confirm().await?;
+    found.retain(|(_, applied)| may_see(&asks, applied));
+    let shown: BTreeSet<_> = found.iter().map(|(_, applied)| applied.resource.clone()).collect();
+    for resource in shown {
+        asks.may(Want::On(Action::Read, resource)).await?;
+    }
+    let items = found.into_iter().map(|(at, applied)| event(at, applied)).collect();
     Ok(Json(wire::EventList { items, next_cursor }).into_response())
 }
 
@@ -275,7 +283,7 @@ fn following(
                 None => tokio::select! {
                     biased;
                     () = draining.cancelled() => return None,
-                    // Under other rules it begins anew, if it may.
+                    // Under other rules, or with another credential, it begins anew, if it may.
                     () = asks.moved() => return None,
                     page = reader.next(LIST_LIMIT_DEFAULT) => page.ok()?,
                 },

@@ -80,12 +80,12 @@ pub async fn acquire(
     }
     let (id, proposed) = (request.id, request.id.is_some());
     named.note(&resources, &owner);
+    let kept = match (request.ttl, id.filter(|_| asks.is_ruled())) {
+        (None, Some(id)) => kept(&app, &asks, id).await?,
+        (asked, _) => asked,
+    };
     let terms = LockTerms {
-        ttl: request
-            .ttl
-            .map_or(Some(Ttl::DEFAULT), Some)
-            .filter(|ttl| !ttl.is_infinite())
-            .map(length),
+        ttl: finite(kept.unwrap_or(Ttl::DEFAULT)),
         max_hold: request.max_hold.map(|hold| Duration::from_millis(hold.as_ms().unsigned_abs())),
         wait: (!wait.is_zero()).then_some(wait),
     };
@@ -144,9 +144,19 @@ fn place(app: &App, peer: Option<Peer>, acquire: &Acquire) -> Result<Place, Prob
     })
 }
 
-/// How long a lock lasts without renewal.
-fn length(ttl: Ttl) -> Duration {
-    Duration::from_millis(ttl.as_ms().unsigned_abs())
+/// How long a lock lasts without renewal; none for an infinite one.
+fn finite(ttl: Ttl) -> Option<Duration> {
+    (!ttl.is_infinite()).then(|| Duration::from_millis(ttl.as_ms().unsigned_abs()))
+}
+
+/// The ttl that a lock keeps for which the same call is made again, if there is one.
+async fn kept(app: &App, asks: &Asks, id: LockId) -> Result<Option<Ttl>, EngineError> {
+    asks.may(Want::Somewhere(Action::Lock)).await?;
+    match app.engine.lock(id, &asks.permit()).await {
+        Ok(record) => Ok(Some(record.grant.ttl)),
+        Err(EngineError::LockNotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Who else may write under the token of a lock. Naming them is a right of its own.
@@ -171,17 +181,29 @@ async fn writers(
     Ok(named)
 }
 
-/// Asks for what is done to a lock that is known by its id alone: for its resources, which are read for that. To others
-/// than its principal the lock is not known.
-async fn of_lock(app: &App, asks: &Asks, id: LockId) -> Result<Permit, EngineError> {
+/// Asks for what is done to a lock that is known by its id alone: for its resources, which are read for that, on its own
+/// terms, or with the ttl that it is to have. To others than its principal the lock is not known.
+async fn of_lock(
+    app: &App,
+    asks: &Asks,
+    id: LockId,
+    ttl: Option<Ttl>,
+) -> Result<Vec<ResourceName>, EngineError> {
     asks.may(Want::Somewhere(Action::Lock)).await?;
-    if asks.is_ruled() && !asks.could(&Want::All(Action::Lock, String::new())) {
-        let record = app.engine.lock(id, &asks.permit()).await?;
-        for resource in record.grant.resources {
-            asks.may(Want::On(Action::Lock, resource)).await?;
-        }
+    if !asks.is_ruled() {
+        return Ok(Vec::new());
     }
-    Ok(asks.permit())
+    let grant = app.engine.lock(id, &asks.permit()).await?.grant;
+    let hold = grant.hold_until.map(|until| until.duration_since(grant.acquired_at));
+    let terms = LockTerms {
+        ttl: finite(ttl.unwrap_or(grant.ttl)),
+        max_hold: hold.map(|hold| hold.unsigned_abs()),
+        wait: None,
+    };
+    for resource in &grant.resources {
+        asks.may(Want::Lock(resource.clone(), terms)).await?;
+    }
+    Ok(grant.resources)
 }
 
 /// What a call about a lock is answered that was refused.
@@ -278,20 +300,15 @@ pub async fn transfer(
     let owner = owner(request.owner)?;
     let proposed = request.id.is_some();
     named.note(&[], &owner);
-    asks.may(Want::Somewhere(Action::Lock)).await?;
-    if asks.is_ruled() {
-        let record = app.engine.lock(from, &asks.permit()).await?;
-        let is_given =
-            request.principal.as_ref().is_some_and(|to| asks.principal().as_ref() != Some(to));
-        for resource in record.grant.resources {
-            asks.may(Want::On(Action::Lock, resource.clone())).await?;
-            if is_given {
-                asks.may(Want::On(Action::Delegate, resource)).await?;
-            }
-        }
-    } else if request.principal.is_some() {
+    if request.principal.is_some() && !asks.is_ruled() {
         let why = "a principal needs rules of access: without them there are none";
         return Err(Problem::new(ErrorCode::BodyMalformed, why));
+    }
+    let resources = of_lock(&app, &asks, from, None).await?;
+    if request.principal.as_ref().is_some_and(|to| asks.principal().as_ref() != Some(to)) {
+        for resource in resources {
+            asks.may(Want::On(Action::Delegate, resource)).await?;
+        }
     }
     let permit = asks.permit();
     let (to, principal) = (request.id, request.principal);
@@ -351,7 +368,8 @@ pub async fn renew(
     _: NoQuery,
     OptionalJson(request): OptionalJson<wire::RenewRequest>,
 ) -> Result<Json<wire::Lock>, Problem> {
-    let permit = of_lock(&app, &asks, id).await?;
+    of_lock(&app, &asks, id, request.ttl).await?;
+    let permit = asks.permit();
     match app.engine.renew(id, request.ttl, permit.clone()).await {
         Ok(done) => {
             named.note(&done.grant.resources, &done.grant.owner);
@@ -388,8 +406,8 @@ pub async fn renew_many(
         .map(|id| {
             let (app, asks) = (&app, asks.alike());
             async move {
-                let renewed = match of_lock(app, &asks, id).await {
-                    Ok(permit) => app.engine.renew(id, request.ttl, permit).await,
+                let renewed = match of_lock(app, &asks, id, request.ttl).await {
+                    Ok(_) => app.engine.renew(id, request.ttl, asks.permit()).await,
                     Err(error) => Err(error),
                 };
                 (id, renewed)

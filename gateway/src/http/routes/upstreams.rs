@@ -87,14 +87,17 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
         refused.headers_mut().insert(header::ALLOW, others);
         return Ok(refused);
     }
-    let (upstream, path) = upstream(&app, &parts.uri)?;
+    let (name, path) = named(&parts.uri);
+    // Before it is said whether there is such an upstream.
+    match is_fenced(&parts.method) {
+        true => asks.may(Want::Somewhere(Action::Write)).await?,
+        false => asks.may(Want::ForwardRead(name.to_owned(), path.to_owned())).await?,
+    }
+    let upstream = upstream(&app, name, path)?;
     refuse_tricks(&parts.method, &parts.headers)?;
     let fenced = match is_fenced(&parts.method) {
         true => Some(requested(&app, &asks, &upstream, path, &parts).await?),
-        false => {
-            asks.may(Want::ForwardRead(upstream.name.clone(), path.to_owned())).await?;
-            None
-        }
+        false => None,
     };
     let target = upstream.target(path, parts.uri.query());
     let target = target.ok_or_else(|| path_invalid("it would not arrive as it was sent"))?;
@@ -126,17 +129,20 @@ fn path_invalid(why: &str) -> Problem {
     Problem::new(ErrorCode::UpstreamPathInvalid, why)
 }
 
-/// The upstream that a path names, and what follows.
-fn upstream<'u>(app: &App, uri: &'u Uri) -> Result<(std::sync::Arc<Upstream>, &'u str), Problem> {
+/// The upstream that is named, and the path at it.
+fn named(uri: &Uri) -> (&str, &str) {
     let rest = uri.path().strip_prefix("/upstreams/").unwrap_or_default();
-    let at = rest.find('/').unwrap_or(rest.len());
-    let (name, path) = rest.split_at(at);
+    rest.split_at(rest.find('/').unwrap_or(rest.len()))
+}
+
+/// The upstream of this name, which can be sent this path.
+fn upstream(app: &App, name: &str, path: &str) -> Result<std::sync::Arc<Upstream>, Problem> {
     let found = app.upstreams.get(name);
     let found = found.ok_or_else(|| {
         Problem::new(ErrorCode::UpstreamNotFound, "no upstream has this name in the settings")
     })?;
     check_path(path).map_err(path_invalid)?;
-    Ok((found, path))
+    Ok(found)
 }
 
 /// What the ledger has to admit.

@@ -181,10 +181,12 @@ fn told(
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return None,
-                // Under other rules it begins anew, if it may.
+                // Under other rules, or with another credential, it begins anew, if it may.
                 () = asks.moved() => return None,
                 changed = watcher.changed() => { changed?; }
             }
+            // What was seen under older rules is not sent.
+            asks.confirm().await.ok()?;
         }
     })
 }

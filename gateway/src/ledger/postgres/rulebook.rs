@@ -39,7 +39,7 @@ impl Rulebook for PgLedger {
         fetch_anyway!(self.sessions, fetch_one, query)
     }
 
-    /// Sent again it puts the same rules in force once more: a lost answer does no harm.
+    /// A lost answer leaves it open whether they are in force.
     #[tracing::instrument(level = "debug", name = "ledger.apply_rules", skip_all)]
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         let column = |of: fn(&DatabaseRole) -> &str| -> Vec<&str> {
@@ -64,7 +64,7 @@ impl Rulebook for PgLedger {
         .fetch_all(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let rows = self.sessions.settle_seen(session, answer, |row| row.flushed).await;
-        let row = rows.map_err(harmless)?.and_then(|mut rows| rows.pop()).ok_or_else(busy)?;
+        let row = rows?.and_then(|mut rows| rows.pop()).ok_or_else(busy)?;
         Ok(match row.applied {
             true => RulesChanged::InForce(row.generation),
             false => RulesChanged::Overtaken(row.generation),

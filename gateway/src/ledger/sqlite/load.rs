@@ -209,6 +209,9 @@ pub(super) async fn begin(
     let mut grants = needs.grants.clone();
     if needs.holders {
         grants.extend(rows.fences.iter().map(|(name, fence)| (name.clone(), fence.token)));
+        // What superseded a lock that has ended, its grant says.
+        let ended = rows.locks.values().filter(|row| row.ended.is_some());
+        grants.extend(ended.filter_map(|row| Some((row.resources.first()?.clone(), row.token))));
     } else {
         grants.retain(|(name, token)| rows.fences.get(name).is_some_and(|f| f.token != *token));
     }

@@ -8,7 +8,7 @@ use fence_core::ports::{
     ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange, RulesChanged, RulesInForce,
     SealItem, SealKind, SealVerdict, UploadItem, UploadVerdict, WriteItem, WriteVerdict,
 };
-use fence_core::{LockId, Refusal, WriterName};
+use fence_core::{LockId, Refusal, Ttl, WriterName};
 
 use super::build::*;
 use super::commits::many;
@@ -192,6 +192,44 @@ pub async fn a_transfer_is_to_a_principal(ledger: &dyn Ledger) {
     assert_eq!(refusal(ledger, written_by(by("ann"), put(&bob, "k", "x"))).await, Refusal::Foreign);
     apply(ledger, written_by(by("bob"), put(&bob, "k", "b"))).await;
     assert_eq!(renewed(ledger, bob.lock, by("ann")).await, RenewVerdict::NotFound);
+}
+
+/// Whoever handed a lock over is told of it again. Others are not, although they name its id and its principal: not even
+/// one whose own lock it superseded.
+pub async fn a_transfer_is_repeated_by_whoever_made_it(ledger: &dyn Ledger) {
+    let to_bob = |from: LockId, by: By, number: Option<i64>| SealItem {
+        kind: SealKind::Transfer { from },
+        by,
+        principal: Some(principal_name("bob")),
+        number,
+        ..seal(["r"], 0)
+    };
+    let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
+    let given = to_bob(ann.lock, by("ann"), Some(20));
+    let bob = granted(ledger, given.clone()).await;
+    let again = SealItem { number: None, ..given.clone() };
+    let SealVerdict::Again(told) = seal_one(ledger, again.clone()).await else {
+        panic!("it is not told again")
+    };
+    assert_eq!((told.lock, told.token), (bob.lock, bob.token));
+    let by_eve = SealItem { by: by("eve"), ..again.clone() };
+    assert_eq!(seal_one(ledger, by_eve).await, SealVerdict::Conflict, "by somebody else");
+
+    // Carl's lock lapses, and bob takes the resource: nobody handed it over.
+    let lapsing = SealItem { ttl: Some(Ttl::from_ms(0)), ..seal(["q"], 30) };
+    let carl = granted(ledger, of("carl", lapsing)).await;
+    let bobs = of("bob", seal(["q"], 40));
+    granted(ledger, bobs.clone()).await;
+    for attempt in [Attempt::First, Attempt::Rerun] {
+        let item = SealItem {
+            kind: SealKind::Transfer { from: carl.lock },
+            by: by("carl"),
+            number: None,
+            attempt,
+            ..bobs.clone()
+        };
+        assert_eq!(seal_one(ledger, item).await, SealVerdict::Conflict, "what superseded a lock");
+    }
 }
 
 /// What was allowed under other rules than those in force decides nothing (I17).

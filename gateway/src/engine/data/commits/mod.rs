@@ -132,8 +132,9 @@ impl Act for CommitMany {
         matches!(verdict, CommitVerdict::RulesMoved)
     }
 
-    fn ask_after(item: &mut CommitItem) {
+    fn ask_after(item: &mut CommitItem) -> bool {
         item.attempt = Attempt::Bury;
+        true
     }
 
     /// As with plain writes: found, applied or buried.
