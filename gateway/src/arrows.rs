@@ -13,7 +13,7 @@ const USES: &str = "
     cli -> config dev drill http telemetry wiring
     dev -> config wiring
     wiring -> blobs config data_dir engine http ledger mint runtime
-    http -> config engine
+    http -> config engine seen
     engine ->
     drill -> runtime
     telemetry -> config ledger
@@ -22,7 +22,8 @@ const USES: &str = "
     mint ->
     blobs ->
     data_dir ->
-    runtime ->";
+    runtime ->
+    seen ->";
 
 /// Who uses whom.
 type Arrows = BTreeMap<String, BTreeSet<String>>;

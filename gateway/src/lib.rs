@@ -16,5 +16,6 @@ pub mod http;
 pub mod ledger;
 pub mod mint;
 pub mod runtime;
+mod seen;
 pub mod telemetry;
 pub mod wiring;

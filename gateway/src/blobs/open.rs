@@ -85,6 +85,33 @@ impl BlobsUrl {
     }
 }
 
+impl BlobsUrl {
+    /// The host of the store, if it is reached over a network without TLS by this environment.
+    pub fn plain_host(
+        &self,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Option<String> {
+        let environment: Vec<_> = lower(environment.filter_map(text)).collect();
+        match self {
+            Self::Folder(_) => None,
+            Self::S3 { .. } => plain(&environment, &S3_ENDPOINTS),
+            Self::Azure { .. } => plain(&environment, &AZURE_ENDPOINTS),
+        }
+    }
+}
+
+/// A variable, if it is text.
+fn text((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    Some((name.into_string().ok()?, value.into_string().ok()?))
+}
+
+/// With names in lower case.
+fn lower(
+    environment: impl Iterator<Item = (String, String)>,
+) -> impl Iterator<Item = (String, String)> {
+    environment.map(|(name, value)| (name.to_ascii_lowercase(), value))
+}
+
 impl fmt::Display for BlobsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,9 +138,6 @@ impl ObjectBlobs {
     /// Opens a store, with the environment of this process. A folder is made if it is not there;
     /// nothing else is asked of the store yet.
     pub fn open(url: &BlobsUrl) -> anyhow::Result<Self> {
-        let text = |(name, value): (OsString, OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
         Self::open_with(url, std::env::vars_os().filter_map(text))
     }
 
@@ -122,8 +146,7 @@ impl ObjectBlobs {
         url: &BlobsUrl,
         environment: impl Iterator<Item = (String, String)>,
     ) -> anyhow::Result<Self> {
-        let environment: Vec<_> =
-            environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+        let environment: Vec<_> = lower(environment).collect();
         match url {
             BlobsUrl::Folder(path) => Self::folder(path),
             BlobsUrl::S3 { bucket, prefix } => {
@@ -191,14 +214,21 @@ impl ObjectBlobs {
 /// the machine. Its bytes need not be part of the signature then, which would take a digest of their own, as
 /// much work as all else that is done with them. `AWS_UNSIGNED_PAYLOAD` says otherwise.
 fn is_guarded(environment: &[(String, String)]) -> bool {
-    let named = |name: &str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
-    let endpoint = ["aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint"];
-    let url = endpoint.into_iter().find_map(named).and_then(|url| url.parse::<Url>().ok());
-    url.is_none_or(|url| {
-        let host = url.host_str().unwrap_or_default();
-        let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-        url.scheme() == "https" || host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
-    })
+    plain(environment, &S3_ENDPOINTS).is_none()
+}
+
+/// Where the environment says that an S3 server is, and that an Azure one is; the first that is there counts.
+const S3_ENDPOINTS: [&str; 3] = ["aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint"];
+const AZURE_ENDPOINTS: [&str; 2] = ["azure_endpoint", "azure_storage_endpoint"];
+
+/// The place of a store that is reached over a network without TLS.
+fn plain(environment: &[(String, String)], endpoints: &[&str]) -> Option<String> {
+    let named = |name: &&str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
+    let url = endpoints.iter().find_map(named)?.parse::<Url>().ok()?;
+    let host = url.host_str().unwrap_or_default();
+    let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let is_here = host == "localhost" || ip.is_some_and(|ip| ip.to_canonical().is_loopback());
+    (url.scheme() != "https" && !is_here).then(|| host.to_owned())
 }
 
 /// Makes a folder, if it is new, for nobody else to read.
@@ -279,5 +309,15 @@ mod tests {
         }
         // The store of AWS itself.
         assert!(is_guarded(&[]));
+        let host = |url: &str, name: &str, endpoint: &str| {
+            let environment = std::iter::once((name.into(), endpoint.into()));
+            BlobsUrl::parse(url).unwrap().plain_host(environment)
+        };
+        let far = "http://10.0.0.7:10000/account";
+        assert_eq!(host("az://c", "AZURE_STORAGE_ENDPOINT", far), Some("10.0.0.7".into()));
+        assert_eq!(host("s3://b", "AWS_ENDPOINT_URL", far), Some("10.0.0.7".into()));
+        assert_eq!(host("s3://b", "AZURE_STORAGE_ENDPOINT", far), None);
+        assert_eq!(host("file:///b", "AWS_ENDPOINT_URL", far), None);
+        assert_eq!(host("az://c", "AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:10000"), None);
     }
 }

@@ -1,14 +1,16 @@
-//! The connections to the ledger and the mint: whoever can change what goes over them can forge tokens.
+//! The connections to the ledger and the mint: whoever can change what goes over them can forge tokens. And those to
+//! upstreams: whoever can change what goes over them writes there without a token.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
 
+use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::Config;
 
 impl Config {
-    /// The settings with which Postgres or etcd are reached over a network without TLS that is verified, and
+    /// The settings with which Postgres, etcd, the store or upstreams are reached over a network without TLS that is verified, and
     /// what is wrong with each.
     pub(super) fn insecure(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -29,6 +31,20 @@ impl Config {
         {
             let why = format!("{member:?} is reached over a network without TLS: set etcd_ca_file");
             found.push(("etcd", why));
+        }
+        for upstream in &self.upstreams {
+            let url = upstream.url.parse::<Url>().ok().filter(|url| url.scheme() == "http");
+            if url.is_some_and(|url| !is_this_machine(url.host_str().unwrap_or_default())) {
+                let name = &upstream.name;
+                let why = format!("{name:?} is reached over a network without TLS: use https://");
+                found.push(("upstreams", why));
+            }
+        }
+        if let Some(host) = self.blobs_url().plain_host(std::env::vars_os()) {
+            let why = format!(
+                "{host:?} is reached over a network without TLS: use https:// for its endpoint"
+            );
+            found.push(("blobs", why));
         }
         found
     }

@@ -2,6 +2,7 @@
 //! resource and how that looks, and what becomes of a caller's credentials.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use regex::Regex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -28,14 +29,45 @@ impl Guarantee {
 }
 
 /// What becomes of `Authorization` and `Cookie` of a caller, and of `Set-Cookie` of an upstream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
     /// They end at the gateway.
     #[default]
     Strip,
     /// They are the upstream's, and passed.
     Pass,
+    /// They end at the gateway, which has a credential of its own for the upstream: what this file holds.
+    File(PathBuf),
+}
+
+impl fmt::Display for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Strip => f.write_str("strip"),
+            Self::Pass => f.write_str("pass"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for Credentials {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Credentials {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        match (text.as_str(), text.strip_prefix("file:").map(Path::new)) {
+            ("strip", _) => Ok(Self::Strip),
+            ("pass", _) => Ok(Self::Pass),
+            (_, Some(path)) if path.is_absolute() => Ok(Self::File(path.into())),
+            _ => Err(serde::de::Error::custom(format!(
+                "authorization is strip, pass or file:/PATH, not {text:?}"
+            ))),
+        }
+    }
 }
 
 /// How the part of a path looks that is the resource. A service that takes two spellings for one record would

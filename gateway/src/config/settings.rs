@@ -97,9 +97,10 @@ settings! {
         etcd_cert_file: Option<PathBuf>, takes "a PEM file";
         /// The key of that certificate.
         etcd_key_file: Option<PathBuf>, takes "a PEM file";
-        /// Whether Postgres and etcd may be reached over a network without verified TLS. Otherwise a Postgres that
-        /// is not on this machine needs `sslmode=verify-full` in its URL (with `sslrootcert=FILE` for a CA of your
-        /// own), and so does etcd `etcd_ca_file`: whoever sits between can forge tokens.
+        /// Whether Postgres, etcd, upstreams and the store of blobs may be reached over a network without verified TLS.
+        /// Otherwise a Postgres that is not on this machine needs `sslmode=verify-full` in its URL (with
+        /// `sslrootcert=FILE` for a CA of your own), etcd needs `etcd_ca_file`, and upstreams and endpoints of stores need
+        /// `https://`: whoever sits between can forge tokens, or write without one.
         insecure_backends: bool, flag;
     }
     "Blobs" {

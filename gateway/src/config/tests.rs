@@ -289,6 +289,18 @@ fn what_leaves_the_machine_is_verified_unless_somebody_says_otherwise() {
         assert!(with("u@localhost/x", etcd, "insecure_backends = true").is_ok(), "{etcd}");
     }
     assert!(with("u@localhost/x", "http://[::1]:2379", "").is_ok());
+    for (host, is_far) in [("crm.internal", true), ("10.0.0.5:80", true), ("[::1]:80", false)] {
+        let front = |scheme: &str| {
+            let table = format!(
+                "[[upstreams]]\nname = \"crm\"\nurl = \"{scheme}://{host}\"\nresource = \"/{{resource}}\"\n\
+                 resource_form = \"digits\"\nguarantee = \"drained\"\n"
+            );
+            with("u@localhost/x", near, &table).err()
+        };
+        let error = front("http");
+        assert_eq!(error.is_some_and(|it| it.starts_with("upstreams (from FILE): ")), is_far);
+        assert_eq!(front("https"), None);
+    }
     let ca = File::new("");
     let tls = format!("etcd_ca_file = {:?}", ca.0);
     assert!(with("u@localhost/x", far, &tls).is_ok());
@@ -469,7 +481,7 @@ const UPSTREAM: &str = "name = \"a\"\nurl = \"https://a:1/b\"\nresource = \"/r/{
 fn upstreams_are_given_in_three_ways() {
     let pairs = "name=a,url=https://a:1/b,resource=/r/{resource},guarantee=drained,timeout=2s,\
                  resource_form=digits,authorization=pass,max_effect_delay=9s,connect_timeout=1s,in_flight_max=7,intermediary=false";
-    let other = "name=b,url=http://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.,\
+    let other = "name=b,url=https://b,resource=/{resource}/x,guarantee=admission,resource_prefix=c.,\
                  resource_form=any";
     let in_file = read(&format!("[[upstreams]]\n{UPSTREAM}")).unwrap();
     let upstream = &in_file.upstreams[0];
@@ -491,12 +503,16 @@ fn upstreams_are_given_in_three_ways() {
 
 #[test]
 fn every_key_of_an_upstream_is_documented() {
-    let settings = read(&format!("[[upstreams]]\n{UPSTREAM}resource_prefix = \"a:\"\n"));
+    let files = "ca_file = \"/a\"\ncert_file = \"/b\"\nkey_file = \"/c\"\n";
+    let settings = read(&format!("[[upstreams]]\n{UPSTREAM}resource_prefix = \"a:\"\n{files}"));
     let table = toml::Table::try_from(&settings.unwrap().upstreams[0]).unwrap();
     let page = include_str!("../../../docs/config.md");
-    assert_eq!(table.len(), 13);
+    assert_eq!(table.len(), 16);
     for key in table.keys() {
-        assert!(page.contains(&format!("\n| `{key}` | ")), "docs/config.md has no row for {key}");
+        let is_there = |row: &str| page.contains(&format!("\n| {row} | "));
+        let pair = "`cert_file`, `key_file`";
+        let is_in_pair = pair.contains(&format!("`{key}`")) && is_there(pair);
+        assert!(is_in_pair || is_there(&format!("`{key}`")), "docs/config.md has no row for {key}");
     }
 }
 
@@ -522,7 +538,10 @@ fn upstreams_are_checked() {
         ("resource_form", "", "missing field `resource_form`"),
         ("resource_form", "\"numbers\"", "is not digits, uuid-lower, lower, any or"),
         ("resource_form", "\"[0-9]+\"", "from ^ to $"),
-        ("authorization", "\"ours\"", "unknown variant"),
+        ("authorization", "\"ours\"", "is strip, pass or file:/PATH"),
+        ("authorization", "\"file:here\"", "is strip, pass or file:/PATH"),
+        ("cert_file", "\"/a\"", "cert_file and key_file go together"),
+        ("url", "\"http://127.0.0.1\"\nca_file = \"/a\"", "are for an url with https"),
         ("resource_prefix", "\"a/\"", "begins no resource name"),
         ("resource_prefix", "\"\"", "begins no resource name"),
         ("guarantee", "\"strict\"", "unknown variant"),

@@ -2,6 +2,7 @@
 //! environment.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fence_core::ResourceName;
@@ -54,9 +55,18 @@ pub struct Upstream {
     /// Only drained: whether something in between, such as a load balancer, may answer in its stead.
     #[serde(default = "intermediary")]
     pub intermediary: bool,
-    /// What becomes of the credentials of callers.
+    /// What becomes of the credentials of callers, and what the gateway shows in their stead.
     #[serde(default)]
     pub authorization: Credentials,
+    /// By whom its certificate must be signed, instead of those whom the machine trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// The gateway's certificate as a client of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cert_file: Option<PathBuf>,
+    /// The key of that certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
 }
 
 fn timeout() -> Duration {
@@ -90,6 +100,11 @@ impl Upstream {
         self.connect_timeout.unwrap_or(CONNECT_TIMEOUT.min(self.timeout))
     }
 
+    /// The files that its TLS is made of.
+    pub fn tls_files(&self) -> impl Iterator<Item = &Path> {
+        [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten().map(PathBuf::as_path)
+    }
+
     /// Fills in what follows from other settings.
     pub(super) fn complete(&mut self) {
         self.connect_timeout = Some(self.connect_timeout());
@@ -119,6 +134,12 @@ impl Upstream {
         }
         if let Err(why) = Pattern::parse(&self.resource) {
             return Some(format!("resource {:?}: {why}", self.resource));
+        }
+        if self.cert_file.is_some() != self.key_file.is_some() {
+            return Some("cert_file and key_file go together".into());
+        }
+        if self.tls_files().next().is_some() && !self.url.starts_with("https:") {
+            return Some("ca_file, cert_file and key_file are for an url with https://".into());
         }
         let prefix = self.prefix();
         if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len())

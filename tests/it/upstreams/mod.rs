@@ -6,3 +6,4 @@ pub mod draining;
 pub mod fates;
 pub mod requests;
 pub mod rig;
+pub mod secured;

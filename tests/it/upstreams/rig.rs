@@ -43,6 +43,9 @@ fn settings(upstream: &Upstream, max_effect_delay: Option<Duration>) -> config::
         max_effect_delay,
         intermediary: true,
         authorization: Credentials::Strip,
+        ca_file: None,
+        cert_file: None,
+        key_file: None,
     }
 }
 

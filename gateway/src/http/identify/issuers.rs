@@ -2,7 +2,6 @@
 //! from an https URL.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,8 @@ use futures::StreamExt as _;
 use parking_lot::{Mutex, RwLock};
 use reqwest::redirect::Policy;
 use tokio::sync::MutexGuard;
+
+use crate::seen::Seen;
 
 /// How often a file is looked at, and a URL that has not answered yet.
 const LOOK: Duration = Duration::from_secs(5);
@@ -137,7 +138,7 @@ impl Issuers {
 
     async fn read_now(&self, issuer: &Arc<Issuer>, before: Option<&Kept>) -> Kept {
         let now = self.clock.elapsed();
-        let seen = issuer.jwks_file.as_deref().and_then(|path| seen(Path::new(path)));
+        let seen = issuer.jwks_file.as_deref().map(|path| Seen::of(Path::new(path)));
         let known = Kept {
             issuer: Arc::clone(issuer),
             keys: before.and_then(|before| before.keys.clone()),
@@ -146,7 +147,7 @@ impl Issuers {
             tried_at: now,
             seen: before.and_then(|before| before.seen),
         };
-        if seen.is_some() && seen == known.seen && known.keys.is_some() {
+        if seen.is_some_and(Seen::is_there) && seen == known.seen && known.keys.is_some() {
             return Kept { read_at: now, ..known };
         }
         let read = match (&issuer.jwks_file, &issuer.jwks_url) {
@@ -184,15 +185,6 @@ impl Issuers {
         }
         Ok(String::from_utf8(bytes)?)
     }
-}
-
-/// What tells a file from another one in its place: device, file, length, and when it was written and changed.
-type Seen = (u64, u64, u64, [(i64, i64); 2]);
-
-fn seen(path: &Path) -> Option<Seen> {
-    let file = std::fs::metadata(path).ok()?;
-    let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
-    Some((file.dev(), file.ino(), file.len(), times))
 }
 
 async fn of_file(path: &str) -> anyhow::Result<String> {

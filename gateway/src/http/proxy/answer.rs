@@ -31,8 +31,11 @@ impl Task {
     ) {
         let status = response.status();
         count_forward(&self.upstream.name, class(status));
-        let headers =
-            headers::to_caller(response.headers(), response.version(), self.upstream.authorization);
+        let headers = headers::to_caller(
+            response.headers(),
+            response.version(),
+            &self.upstream.authorization,
+        );
         let length =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         // No caller keeps an intent open by reading slowly: half of the time is the upstream's.

@@ -187,7 +187,7 @@ impl Task {
         body: Incoming,
         left: Duration,
     ) -> Result<(reqwest::Response, Option<Sending>), Outcome> {
-        let client = self.upstream.client(&method);
+        let client = self.upstream.client(&method, &*self.engine.runtime().clock);
         let trouble = body.trouble();
         match body.length() {
             Some(0) if !is_fenced(&method) => {}

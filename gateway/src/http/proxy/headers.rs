@@ -1,8 +1,6 @@
 //! Headers on their way through: those of one connection stay there, and those that only the gateway sets are
 //! removed.
 
-use std::net::SocketAddr;
-
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Version};
 
@@ -115,14 +113,14 @@ pub fn to_upstream(
     version: Version,
     ends: Option<&Ends>,
     request_id: HeaderValue,
-    authorization: Credentials,
+    authorization: &Credentials,
 ) -> HeaderMap {
     let trusted = ends.is_some_and(|ends| ends.is_trusted);
     let mut passed = end_to_end(headers, |name| {
         NOT_PASSED_ON.contains(&name)
             || (!trusted && is_origin(name))
             || (name.starts_with("x-fence-") && !FENCE.contains(&name))
-            || (authorization == Credentials::Strip && CREDENTIALS.contains(&name))
+            || (*authorization != Credentials::Pass && CREDENTIALS.contains(&name))
     });
     for name in ["x-fence-token", "x-fence-seq", "idempotency-key"] {
         if let (Some(value), Ok(name)) = (headers.get(name), name.parse::<HeaderName>()) {
@@ -130,7 +128,7 @@ pub fn to_upstream(
         }
     }
     via(&mut passed, version);
-    saw(&mut passed, headers.get(header::HOST), ends.and_then(|ends| ends.peer));
+    saw(&mut passed, headers.get(header::HOST), ends);
     passed.insert(HeaderName::from_static("x-request-id"), request_id);
     passed
 }
@@ -140,8 +138,8 @@ fn is_origin(name: &str) -> bool {
 }
 
 /// Says what this gateway saw of where a request came from, after what a trusted proxy has said already.
-fn saw(passed: &mut HeaderMap, host: Option<&HeaderValue>, peer: Option<SocketAddr>) {
-    if let Some(peer) = peer {
+fn saw(passed: &mut HeaderMap, host: Option<&HeaderValue>, ends: Option<&Ends>) {
+    if let Some(peer) = ends.and_then(|ends| ends.peer) {
         let mut hops: Vec<String> = passed
             .get_all("x-forwarded-for")
             .iter()
@@ -155,20 +153,21 @@ fn saw(passed: &mut HeaderMap, host: Option<&HeaderValue>, peer: Option<SocketAd
     if let Some(host) = host {
         passed.entry("x-forwarded-host").or_insert_with(|| host.clone());
     }
-    passed.entry("x-forwarded-proto").or_insert(HeaderValue::from_static("http"));
+    let proto = if ends.is_some_and(|ends| ends.is_secured) { "https" } else { "http" };
+    passed.entry("x-forwarded-proto").or_insert(HeaderValue::from_static(proto));
 }
 
 /// The headers of an answer as the caller gets them.
 pub(super) fn to_caller(
     headers: &HeaderMap,
     version: Version,
-    authorization: Credentials,
+    authorization: &Credentials,
 ) -> HeaderMap {
     let mut passed = end_to_end(headers, |name| {
         NOT_PASSED_BACK.contains(&name)
             || name.starts_with("x-fence-")
             || name.starts_with("access-control-")
-            || (authorization == Credentials::Strip && name == "set-cookie")
+            || (*authorization != Credentials::Pass && name == "set-cookie")
     });
     via(&mut passed, version);
     passed
@@ -223,7 +222,7 @@ mod tests {
         let peer = "[::ffff:10.0.0.9]:1".parse().ok();
         let ends = Ends::of(peer, None, proxies);
         let id = HeaderValue::from_static("r1");
-        to_upstream(&map(lines), Version::HTTP_11, Some(&ends), id, Credentials::Strip)
+        to_upstream(&map(lines), Version::HTTP_11, Some(&ends), id, &Credentials::Strip)
     }
 
     #[test]
@@ -325,7 +324,7 @@ mod tests {
     fn credentials_pass_where_the_settings_say_so() {
         let sent = map(&[("authorization", "c"), ("cookie", "d"), ("x-real-ip", "10.0.0.1")]);
         let id = HeaderValue::from_static("r1");
-        let headers = to_upstream(&sent, Version::HTTP_11, None, id, Credentials::Pass);
+        let headers = to_upstream(&sent, Version::HTTP_11, None, id, &Credentials::Pass);
         assert_eq!(
             (&headers["authorization"], &headers["cookie"]),
             (&sent["authorization"], &sent["cookie"])
@@ -333,7 +332,7 @@ mod tests {
         assert!(!headers.contains_key("x-real-ip"));
         let answer = map(&[("set-cookie", "e=f"), ("www-authenticate", "Basic")]);
         for (authorization, passes) in [(Credentials::Strip, false), (Credentials::Pass, true)] {
-            let headers = to_caller(&answer, Version::HTTP_11, authorization);
+            let headers = to_caller(&answer, Version::HTTP_11, &authorization);
             assert_eq!(headers.contains_key("set-cookie"), passes, "{authorization:?}");
             assert!(headers.contains_key("www-authenticate"));
         }
@@ -355,7 +354,7 @@ mod tests {
             ("x-b", "1"),
             ("x-c", "2"),
         ]);
-        let headers = to_caller(&answer, Version::HTTP_11, Credentials::Strip);
+        let headers = to_caller(&answer, Version::HTTP_11, &Credentials::Strip);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["via", "x-c"]);

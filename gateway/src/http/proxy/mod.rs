@@ -5,6 +5,7 @@
 mod answer;
 mod body;
 mod caller;
+mod connections;
 mod forward;
 mod headers;
 mod outcome;
@@ -15,22 +16,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::http::Method;
+use axum::http::{HeaderValue, Method};
 use fence_core::ResourceName;
-use fence_core::ports::DrainedUpstream;
-use reqwest::redirect::Policy;
+use fence_core::ports::{Clock, DrainedUpstream};
 use reqwest::{Client, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{self, Credentials, Guarantee, Pattern, ResourceForm};
 
+use connections::Connections;
+
 pub use body::{Incoming, read_ahead};
 pub use forward::{Passage, forward};
 pub use headers::{refuse_tricks, to_upstream};
 pub use path::check_path;
-
-/// How long a connection may be kept for the next read.
-const IDLE: Duration = Duration::from_secs(20);
 
 /// Among the extensions of an answer that an upstream gave: what it says of caches is its own.
 #[derive(Debug, Clone, Copy)]
@@ -52,30 +51,16 @@ pub struct Upstream {
     pub intermediary: bool,
     /// What becomes of the credentials of callers.
     pub authorization: Credentials,
+    connections: Connections,
     base: Url,
     pattern: Pattern,
     form: ResourceForm,
     resource_prefix: String,
     room: Arc<Semaphore>,
-    /// For requests whose fate must be known: each has a connection of its own, so that none gets lost
-    /// on one that the upstream was just closing.
-    fresh: Client,
-    /// For all others.
-    pooled: Client,
 }
 
 impl Upstream {
     fn new(settings: &config::Upstream) -> anyhow::Result<Self> {
-        let client = || {
-            Client::builder()
-                .no_proxy()
-                .redirect(Policy::none())
-                .retry(reqwest::retry::never())
-                .http1_only()
-                .tcp_nodelay(true)
-                .connect_timeout(settings.connect_timeout())
-                .pool_idle_timeout(IDLE)
-        };
         let guarantee = settings.guarantee;
         Ok(Self {
             name: settings.name.clone(),
@@ -84,14 +69,13 @@ impl Upstream {
             body_bytes_max: settings.body_bytes_max,
             max_effect_delay: settings.max_effect_delay,
             intermediary: settings.intermediary,
-            authorization: settings.authorization,
+            authorization: settings.authorization.clone(),
+            connections: Connections::new(settings)?,
             base: settings.url.parse().context("the URL of an upstream")?,
             pattern: Pattern::parse(&settings.resource).map_err(anyhow::Error::msg)?,
             form: settings.resource_form.clone(),
             resource_prefix: settings.prefix(),
             room: Arc::new(Semaphore::new(settings.in_flight_max)),
-            fresh: client().pool_max_idle_per_host(0).build().context("a client")?,
-            pooled: client().build().context("a client")?,
         })
     }
 
@@ -141,10 +125,19 @@ impl Upstream {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    fn client(&self, method: &Method) -> &Client {
+    /// What the gateway shows it in `Authorization`, if anything.
+    ///
+    /// # Errors
+    /// A credential that cannot be read now.
+    pub async fn credential(&self) -> anyhow::Result<Option<HeaderValue>> {
+        self.connections.credential().await
+    }
+
+    fn client(&self, method: &Method, clock: &dyn Clock) -> Client {
+        let clients = self.connections.clients(clock);
         match self.is_drained() && is_fenced(method) {
-            true => &self.fresh,
-            false => &self.pooled,
+            true => clients.fresh,
+            false => clients.pooled,
         }
     }
 }
@@ -162,7 +155,7 @@ impl Upstreams {
     /// The upstreams of the settings, which were checked.
     ///
     /// # Errors
-    /// TLS cannot be set up.
+    /// Files of TLS that are no good.
     pub fn new(settings: &[config::Upstream]) -> anyhow::Result<Self> {
         let upstream =
             |one: &config::Upstream| Ok((one.name.clone(), Arc::new(Upstream::new(one)?)));

@@ -105,8 +105,19 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
     // What was shown to this gateway is nothing to an upstream.
-    let authorization = if asks.is_ruled() { Credentials::Strip } else { upstream.authorization };
-    let headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
+    let strip = Credentials::Strip;
+    let authorization = if asks.is_ruled() { &strip } else { &upstream.authorization };
+    let mut headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
+    let own = upstream.credential().await.map_err(|error| {
+        tracing::warn!(
+            upstream = upstream.name,
+            why = format!("{error:#}"),
+            "no credential for it"
+        );
+        let why = "the gateway has no credential for the upstream now; nothing was forwarded";
+        Problem::new(ErrorCode::UpstreamUnreachable, why)
+    })?;
+    headers.extend(own.map(|own| (header::AUTHORIZATION, own)));
     let max = upstream.body_bytes_max;
     let purse = app.room.bodies.of(ends.and_then(|ends| ends.counted));
     let body = read_ahead(body, max, &app.limits, purse).await?;

@@ -50,6 +50,8 @@ pub struct Opened<S> {
     pub stream: S,
     /// What it shows of who is there.
     pub shown: Shown,
+    /// Whether it is by TLS.
+    pub is_secured: bool,
     /// Ends when that is not good any more, and the connection must end.
     pub refused: BoxFuture<'static, ()>,
 }
@@ -57,7 +59,7 @@ pub struct Opened<S> {
 impl<S> Opened<S> {
     /// One that shows what never ends.
     pub fn new(stream: S, shown: Shown) -> Self {
-        Self { stream, shown, refused: pending().boxed() }
+        Self { stream, shown, is_secured: false, refused: pending().boxed() }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Ends {
     pub counted: Option<Peer>,
     /// Whether it is such a proxy, which is believed what it says of where a request came from.
     pub is_trusted: bool,
+    /// Whether the connection is by TLS.
+    pub is_secured: bool,
 }
 
 impl Ends {
@@ -67,7 +69,7 @@ impl Ends {
     pub fn of(peer: Option<SocketAddr>, local: Option<IpAddr>, proxies: &Proxies) -> Self {
         let is_trusted = peer.is_some_and(|peer| proxies.have(peer.ip()));
         let counted = peer.filter(|_| !is_trusted).and_then(|peer| Peer::of(peer.ip()));
-        Self { peer, local, counted, is_trusted }
+        Self { peer, local, counted, is_trusted, is_secured: false }
     }
 }
 
@@ -197,7 +199,8 @@ struct Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
     async fn run(self, soft: CancellationToken) {
         let Self { opened, ends, door } = self;
-        let Opened { stream, shown, mut refused } = opened;
+        let Opened { stream, shown, is_secured, mut refused } = opened;
+        let ends = Ends { is_secured, ..ends };
         let (shared, limits) = (Arc::<Shared>::default(), door.limits);
         let heads = Heads::new(door.heads.clone(), ends.counted);
         let service = hyper::service::service_fn({

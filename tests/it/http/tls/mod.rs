@@ -1,7 +1,7 @@
 //! TLS on the gateway's own listeners: who is let in, for how long, and how certificates change.
 
 mod line;
-mod rig;
+pub(crate) mod rig;
 
 pub mod callers;
 pub mod handshakes;

@@ -17,17 +17,17 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::UnixTime;
 
 /// Who signs certificates.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, both as PEM.
 #[derive(Clone)]
-pub(super) struct Pair {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -36,7 +36,7 @@ impl Authority {
     }
 
     /// Its own certificate.
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
@@ -48,17 +48,17 @@ impl Authority {
     }
 
     /// One for the gateway.
-    pub(super) fn server(&self, serial: u64) -> Pair {
+    pub(crate) fn server(&self, serial: u64) -> Pair {
         self.issue(&params(serial, ExtendedKeyUsagePurpose::ServerAuth))
     }
 
     /// One for a caller.
-    pub(super) fn client(&self, serial: u64) -> Pair {
+    pub(crate) fn client(&self, serial: u64) -> Pair {
         self.issue(&params(serial, ExtendedKeyUsagePurpose::ClientAuth))
     }
 
     /// One for a caller that ends so many seconds from now, or has ended then.
-    pub(super) fn client_until(&self, seconds: i64) -> Pair {
+    pub(crate) fn client_until(&self, seconds: i64) -> Pair {
         let mut params = params(7, ExtendedKeyUsagePurpose::ClientAuth);
         let end = UnixTime::now().as_secs().checked_add_signed(seconds).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -67,7 +67,7 @@ impl Authority {
     }
 
     /// One for a caller with this subject, and these names beside it.
-    pub(super) fn client_named(&self, subject: &str, names: Vec<SanType>) -> Pair {
+    pub(crate) fn client_named(&self, subject: &str, names: Vec<SanType>) -> Pair {
         let mut params = params(1, ExtendedKeyUsagePurpose::ClientAuth);
         params.distinguished_name.push(DnType::CommonName, subject);
         params.subject_alt_names = names;
@@ -75,12 +75,12 @@ impl Authority {
     }
 
     /// The list of what it has revoked, which is good until 2040.
-    pub(super) fn revokes(&self, serial: u64) -> String {
+    pub(crate) fn revokes(&self, serial: u64) -> String {
         self.revokes_until(serial, 2040)
     }
 
     /// The same, but good until the beginning of a year.
-    pub(super) fn revokes_until(&self, serial: u64, year: i32) -> String {
+    pub(crate) fn revokes_until(&self, serial: u64, year: i32) -> String {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),
             revocation_time: date_time_ymd(2023, 1, 1),
@@ -99,7 +99,7 @@ impl Authority {
     }
 
     /// A caller that trusts this authority, with a connection of its own for each request or not.
-    pub(super) fn caller(&self, keeps: bool, own: Option<&Pair>) -> Client {
+    pub(crate) fn caller(&self, keeps: bool, own: Option<&Pair>) -> Client {
         let root = Certificate::from_pem(self.pem().as_bytes()).unwrap();
         let client =
             Client::builder().no_proxy().tls_certs_only([root]).timeout(Duration::from_secs(30));
@@ -126,37 +126,37 @@ fn params(serial: u64, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
 }
 
 /// The files of a gateway's own certificate, and of those that it takes.
-pub(super) struct Files {
+pub(crate) struct Files {
     folder: TempDir,
 }
 
 impl Files {
-    pub(super) fn new(own: &Pair) -> Self {
+    pub(crate) fn new(own: &Pair) -> Self {
         let files = Self { folder: tempfile::tempdir().unwrap() };
         files.put("own.pem", &own.certificate);
         files.put("own-key.pem", &own.key);
         files
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Puts a file in the place of the one that is there, as a whole.
-    pub(super) fn put(&self, name: &str, text: &str) {
+    pub(crate) fn put(&self, name: &str, text: &str) {
         let beside = self.path("new");
         std::fs::write(&beside, text).unwrap();
         std::fs::rename(beside, self.path(name)).unwrap();
     }
 
-    pub(super) fn gateway(&self) -> Settings {
+    pub(crate) fn gateway(&self) -> Settings {
         Gateway::embedded()
             .flag("--tls-cert-file", flag(&self.path("own.pem")))
             .flag("--tls-key-file", flag(&self.path("own-key.pem")))
     }
 
     /// One that takes certificates of this authority, which has revoked what this list says.
-    pub(super) fn gateway_for(&self, callers: &Authority, list: &str) -> Settings {
+    pub(crate) fn gateway_for(&self, callers: &Authority, list: &str) -> Settings {
         self.put("callers.pem", &callers.pem());
         self.put("revoked.pem", list);
         self.gateway()
@@ -169,21 +169,21 @@ fn flag(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-pub(super) fn url(gateway: &Gateway, path: &str) -> String {
+pub(crate) fn url(gateway: &Gateway, path: &str) -> String {
     format!("https://{}{path}", gateway.address())
 }
 
-pub(super) async fn answers(gateway: &Gateway, caller: &Client) -> bool {
+pub(crate) async fn answers(gateway: &Gateway, caller: &Client) -> bool {
     let answer = caller.get(url(gateway, "/readyz")).send().await;
     answer.is_ok_and(|answer| answer.status() == 200)
 }
 
-pub(super) async fn is_ready(gateway: &Gateway, caller: &Client) {
+pub(crate) async fn is_ready(gateway: &Gateway, caller: &Client) {
     eventually("it answers by TLS", async || answers(gateway, caller).await.then_some(())).await;
 }
 
 /// The value of a metric, if there is one.
-pub(super) async fn metric(gateway: &Gateway, caller: &Client, name: &str) -> Option<String> {
+pub(crate) async fn metric(gateway: &Gateway, caller: &Client, name: &str) -> Option<String> {
     let metrics = caller.get(url(gateway, "/metrics")).send().await.unwrap().text().await.unwrap();
     let mut values = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.next().map(str::to_owned)

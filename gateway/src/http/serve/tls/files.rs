@@ -1,8 +1,7 @@
 //! The files that TLS is made of: when they have changed, and what is in them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use x509_parser::certificate::Validity;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::callers::{Callers, ClientFiles};
+use crate::seen;
 
 /// Bytes of a file of certificates or a key.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -33,9 +33,8 @@ pub struct TlsFiles {
     pub clients: Option<ClientFiles>,
 }
 
-/// What the files were when they were looked at: device, file, length, and the times of change of
-/// each and of its rights.
-pub(super) type Seen = Vec<Option<(u64, u64, u64, [(i64, i64); 2])>>;
+/// What the files were when they were looked at.
+pub(super) type Seen = Vec<seen::Seen>;
 
 /// What connections are secured with.
 pub(super) struct Loaded {
@@ -67,12 +66,7 @@ impl TlsFiles {
 
     /// What they are now. Links are followed: a volume of Kubernetes changes by changing one.
     pub(super) fn seen(&self) -> Seen {
-        let seen = |path: &Path| {
-            let file = fs::metadata(path).ok()?;
-            let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
-            Some((file.dev(), file.ino(), file.len(), times))
-        };
-        self.all().map(seen).collect()
+        self.all().map(seen::Seen::of).collect()
     }
 
     /// Reads them if they are not what they were before, or must be read anyway. A certificate that is not in date is not

@@ -107,7 +107,8 @@ async fn secure(
     let identity = chain.first().and_then(|own| shown_by_certificate(own));
     let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
     let refused = refusal(chain, Watch { changes: watch, known: in_use, tls: Arc::clone(tls) });
-    Ok(Some(Opened { stream, shown: Shown(identity.map(Arc::new)), refused }))
+    let shown = Shown(identity.map(Arc::new));
+    Ok(Some(Opened { stream, shown, is_secured: true, refused }))
 }
 
 /// Takes one step after the other. Between them the network is waited for, in nobody's turn.
