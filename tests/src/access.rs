@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use crate::client::Call;
 use crate::gateway::{Gateway, binary};
+use crate::secrets;
 
 /// An API key, and what rules have of it.
 #[derive(Debug)]
@@ -26,11 +27,14 @@ impl Key {
         let out = String::from_utf8(made.stdout).expect("it prints text");
         let mut lines = out.lines().map(str::to_owned);
         let mut line = || lines.next().expect("it prints a key and its line");
-        Self { text: line(), line: line() }
+        let (text, line) = (line(), line());
+        secrets::made(&text);
+        Self { text, line }
     }
 
     /// One that the rules have already.
     pub fn known(text: String) -> Self {
+        secrets::made(&text);
         Self { text, line: String::new() }
     }
 

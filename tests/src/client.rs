@@ -1,13 +1,16 @@
 //! A thin HTTP client. Every answer it gets is checked against `openapi.yaml`.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use fence_core::wire::{Lock, Problem, Written};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::process::DEADLINE;
+use crate::secrets;
 use crate::spec::Spec;
 
 /// A client of one gateway.
@@ -34,6 +37,11 @@ impl Client {
     /// The same for a gateway of another version, whose contract is another.
     pub fn of_another_version(self) -> Self {
         Self { checked: false, ..self }
+    }
+
+    /// Where it calls, if that is an address.
+    fn address(&self) -> Option<SocketAddr> {
+        self.base.strip_prefix("http://")?.parse().ok()
     }
 
     /// Any call; `path` is as it goes on the wire, without the query.
@@ -210,12 +218,20 @@ impl Call {
         self.try_send().await.unwrap_or_else(|error| panic!("{what}: {error:?}"))
     }
 
+    /// What it shows in `Authorization`.
+    fn shown(&self) -> Option<String> {
+        self.headers.get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)
+    }
+
     /// Sends it and returns once the head of the answer has come, unchecked: for streams.
     pub async fn open(self) -> reqwest::Result<reqwest::Response> {
         let mut url = format!("{}{}", self.client.base, self.path);
         for (index, parameter) in self.query.iter().enumerate() {
             url.push(if index == 0 { '?' } else { '&' });
             url.push_str(parameter);
+        }
+        if let (Some(gateway), Some(shown)) = (self.client.address(), self.shown()) {
+            secrets::note(gateway, &shown);
         }
         let request = self.client.http.request(self.method.clone(), url);
         request.headers(self.headers).body(self.body).send().await
@@ -224,10 +240,15 @@ impl Call {
     /// Sends it; an error means that no whole answer came.
     pub async fn try_send(self) -> reqwest::Result<Answer> {
         let (checked, method, path) = (self.checked, self.method.clone(), self.path.clone());
+        let (gateway, shown) = (self.client.address(), self.shown());
         let response = self.open().await?;
         let status = response.status();
         let headers = response.headers().clone();
         let body = response.bytes().await?;
+        if let (Some(gateway), Some(shown)) = (gateway, shown) {
+            let answer = format!("{headers:?} {}", String::from_utf8_lossy(&body));
+            secrets::answered(gateway, &shown, status != StatusCode::UNAUTHORIZED, &answer);
+        }
         if checked {
             Spec::get().check(method.as_str(), &path, status.as_u16(), &headers, &body);
         }

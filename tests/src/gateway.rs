@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::process::{DEADLINE, Home, eventually, free_port, loopback};
+use crate::secrets;
 
 /// How a gateway is started.
 #[derive(Debug, Clone)]
@@ -76,6 +77,19 @@ pub struct Gateway {
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
+}
+
+impl Drop for Gateway {
+    /// What was sent to it must not be found in what it leaves behind.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let flags = self.settings.flags();
+        let postgres = flags.iter().rev().find(|(flag, _)| flag == "--postgres");
+        let postgres = postgres.map(|(_, url)| url.as_str());
+        secrets::look(self.address, &self.log(), &self.data_dir(), postgres);
+    }
 }
 
 impl Gateway {

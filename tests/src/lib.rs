@@ -28,6 +28,7 @@ pub mod process;
 pub mod raw;
 pub mod redis;
 pub mod scripted;
+pub mod secrets;
 pub mod slow_disk;
 pub mod spec;
 pub mod stores;

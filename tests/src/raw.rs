@@ -10,6 +10,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::process::DEADLINE;
+use crate::secrets;
+
+/// Where credentials are looked for in what is sent.
+const HEAD_BYTES: usize = 32 * 1024;
 
 /// An answer as it stood on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +68,15 @@ impl RawConnection {
 
     /// Sends bytes. An error is no matter: a server may answer and close before it read all.
     pub async fn send(&mut self, bytes: &[u8]) {
+        let gateway = self.stream.peer_addr();
+        let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+        for line in String::from_utf8_lossy(head).lines() {
+            let shown =
+                line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            if let (Ok(gateway), Some((_, shown))) = (&gateway, shown) {
+                secrets::note(*gateway, shown.trim());
+            }
+        }
         let _sent = self.stream.write_all(bytes).await;
     }
 
