@@ -27,7 +27,7 @@ pub use headers::headers;
 pub use multipart::multipart;
 pub use names::names;
 pub use paths::paths;
-pub use router::router;
+pub use router::{router, strangers};
 pub use rules::rules;
 pub use settings::settings;
 pub use tokens::tokens;
@@ -50,6 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("router", router),
     ("credentials", credentials),
     ("rules", rules),
+    ("strangers", strangers),
 ];
 
 /// The first line of an input, and what follows it.

@@ -60,7 +60,8 @@ replays!(
     framing,
     router,
     credentials,
-    rules
+    rules,
+    strangers
 );
 
 #[test]

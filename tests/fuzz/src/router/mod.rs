@@ -3,6 +3,7 @@
 mod checks;
 mod clock;
 mod script;
+mod strangers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use fence_core::memory::{MemoryBlobs, MemoryLedger, MemoryMint};
-use fence_core::ports::{BlobTimes, Page, ResourceView, Retention};
+use fence_core::ports::{BlobTimes, Page, ResourceView, Retention, Rulebook as _, RulesChange};
 use fencegate::engine::{Engine, Settings};
 use fencegate::http::identify::Issuers;
 use fencegate::http::proxy::Upstreams;
@@ -20,6 +21,7 @@ use fencegate::http::receipt::Receipt;
 use fencegate::http::room::Room;
 use fencegate::http::routes::Exported;
 use fencegate::http::{AppState, Limits, router as routes};
+use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +30,7 @@ use uuid::Uuid;
 
 use clock::HandClock;
 use script::{Call, Granted, split};
+pub use strangers::strangers;
 
 /// The number after which tokens begin, so that they stand out wherever they are shown.
 const FIRST_TOKEN: i64 = 770_000_000_000;
@@ -80,12 +83,29 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    /// One with these rules of access in force.
+    fn with(rules: Option<String>) -> Self {
         let clock = Arc::new(HandClock::default());
         let runtime = clock::runtime(clock.clone());
+        let ledger = Arc::new(MemoryLedger::new(clock.clone(), Uuid::from_u128(1)));
+        if let Some(text) = rules {
+            let change = RulesChange {
+                follows: None,
+                text,
+                database_roles: Vec::new(),
+                applied_by: None,
+                reason: "a script".into(),
+                request_id: "fuzz".into(),
+            };
+            ledger.apply_rules(change).now_or_never().unwrap().unwrap();
+        }
         let mint = MemoryMint::default();
         mint.set_number(FIRST_TOKEN);
         let engine = Engine::new(
-            Arc::new(MemoryLedger::new(clock.clone(), Uuid::from_u128(1))),
+            ledger,
             Arc::new(mint),
             Some(Arc::new(MemoryBlobs::new(clock.clone()))),
             runtime,
