@@ -81,7 +81,7 @@ fn standing(views: &Views) -> Vec<String> {
     let of = |view: &fence_core::ports::ResourceView| {
         let (token, version, objects) = (view.token, view.version, view.objects);
         let marks = (&view.frozen, &view.protected, view.breaks_in_ms.is_some());
-        let lock = (&view.owner, view.renewed_at, view.ttl, view.waiting);
+        let lock = (&view.owner, view.renewed_at, view.ttl);
         format!("{} {token} {version} {objects} {marks:?} {lock:?}", view.resource)
     };
     views.values().map(of).collect()
