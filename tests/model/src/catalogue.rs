@@ -1,5 +1,7 @@
-//! All models with their bounds, and which of them catches which mutant by which invariant.
+//! All models with their bounds.
 
+use crate::access::plans::{ALLOW, DENY_FIRST, DENY_SECOND, EACH, IN_ROLE, ROLES, RULES, WRITERS};
+use crate::access::{self, Access, Says};
 use crate::blobs::{self, Blobs};
 use crate::check::{self, Progress, Report};
 use crate::disasters::{self, Disasters};
@@ -18,6 +20,8 @@ pub enum System {
     Blobs(Blobs),
     /// A drained upstream.
     Drained(Drained),
+    /// Rules of access.
+    Access(Access),
 }
 
 /// A model with a name.
@@ -40,6 +44,7 @@ impl Entry {
             System::Disasters(model) => model.mutant = Some(mutant),
             System::Blobs(model) => model.mutant = Some(mutant),
             System::Drained(model) => model.mutant = Some(mutant),
+            System::Access(model) => model.mutant = Some(mutant),
         }
         self
     }
@@ -51,6 +56,7 @@ impl Entry {
             System::Disasters(model) => ("disasters", check::invariants(model)),
             System::Blobs(model) => ("blobs", check::invariants(model)),
             System::Drained(model) => ("drained", check::invariants(model)),
+            System::Access(model) => ("access", check::invariants(model)),
         }
     }
 
@@ -61,6 +67,7 @@ impl Entry {
             System::Disasters(model) => model.situations,
             System::Blobs(model) => model.situations,
             System::Drained(model) => model.situations,
+            System::Access(model) => model.situations,
         }
     }
 
@@ -75,6 +82,7 @@ impl Entry {
             System::Disasters(model) => check::check(model, until, tell),
             System::Blobs(model) => check::check(model, until, tell),
             System::Drained(model) => check::check(model, until, tell),
+            System::Access(model) => check::check(model, until, tell),
         }
     }
 }
@@ -162,12 +170,30 @@ fn of_drained(
     Entry { name, bounds: words, system: System::Drained(model) }
 }
 
+fn of_access(
+    name: &'static str,
+    plan: access::Plan,
+    rules: &'static [Says],
+    bounds: access::Bounds,
+    situations: &'static [&'static str],
+) -> Entry {
+    let access::Bounds { applies, losses, expiries, rollbacks } = bounds;
+    let words = format!(
+        "2 principals, 2 gateways, {} requests, {applies} changes of the rules, {losses} lost answers, \
+         {expiries} expiries, {rollbacks} rollbacks",
+        plan.requests.len()
+    );
+    let model = Access { plan, rules, bounds, situations, mutant: None };
+    Entry { name, bounds: words, system: System::Access(model) }
+}
+
 /// All models.
 pub fn models() -> Vec<Entry> {
     let mut all = models_of_locks();
     all.extend(models_of_disasters());
     all.extend(models_of_blobs());
     all.extend(models_of_upstreams());
+    all.extend(models_of_access());
     all
 }
 
@@ -353,77 +379,56 @@ fn models_of_upstreams() -> Vec<Entry> {
     ]
 }
 
-/// A mutant, and what must find it. Each mutant is hunted, and each invariant of each kind of model has one
-/// that breaks it.
-#[derive(Debug, Clone, Copy)]
-pub struct Hunt {
-    /// The mutant.
-    pub mutant: Mutant,
-    /// The model that catches it.
-    pub model: &'static str,
-    /// The invariant that it breaks.
-    pub breaks: &'static str,
-}
-
-/// All mutants.
-pub const HUNTS: &[Hunt] = &[
-    hunt(Mutant::SealAtFirstWrite, "takeover", "I5 what a new holder reads is final"),
-    hunt(Mutant::SealAtFirstWrite, "takeover", "I1 a token in a client's hand is a grant"),
-    hunt(Mutant::AtLeastTheFence, "takeover", "I6 each write is fenced"),
-    hunt(Mutant::CheckThenWrite, "takeover", "I3 tokens never fall"),
-    hunt(Mutant::NoSequence, "takeover", "I4 sequences rise"),
-    hunt(Mutant::KeyReadBeforeLock, "lost answers", "I7 a key has one effect"),
-    hunt(Mutant::AbsentIsNotApplied, "lost answers", "I8 verdicts are true"),
-    hunt(Mutant::RefusedButNotBuried, "lost answers", "I8 verdicts are true"),
-    hunt(Mutant::OneByOne, "two resources", "all resources of a lock, or none"),
-    hunt(Mutant::NoFloor, "ledger rolled back", "I3 nothing older takes effect"),
-    hunt(Mutant::NoTimelineGuard, "ledger rolled back", "I3 nothing older takes effect"),
-    hunt(
-        Mutant::NoTimelineGuard,
-        "ledger rolled back",
-        "I12 a ledger that lost commits takes nothing",
-    ),
-    hunt(Mutant::NoEpoch, "etcd restored", "I11 no seal under a past epoch"),
-    hunt(Mutant::NumberMayFall, "takeover", "I2 a fence never falls"),
-    hunt(Mutant::NumberMayFall, "etcd restored", "I2 a fence never falls"),
-    hunt(Mutant::NoJump, "both", "I2 a fence never falls"),
-    hunt(Mutant::NoJump, "both", "I1 a token in a client's hand was sealed once"),
-    hunt(Mutant::NoCalendar, "both, the ledger twice", "I2 a fence never falls"),
-    hunt(Mutant::NaiveCollector, "blobs and readers", "I9 no pointer dangles"),
-    hunt(Mutant::IntentNotConsumed, "blobs and readers", "I9 no pointer dangles"),
-    hunt(Mutant::IntentNotConsumed, "blobs and readers", "I9 no reader finds a blob missing"),
-    hunt(Mutant::NoHorizon, "blobs rolled back", "I9 no version that is kept dangles"),
-    hunt(Mutant::NoHorizon, "blobs rolled back", "I9 no pointer dangles"),
-    hunt(Mutant::NoPause, "blobs rolled back", "I9 no pointer dangles"),
-    hunt(Mutant::CollectorUnguarded, "blobs rolled back", "I9 no pointer dangles"),
-    hunt(Mutant::PinsIgnored, "blobs and readers", "what is pinned stays"),
-    hunt(Mutant::DeletedOnce, "blobs and readers", "nothing in the store is forgotten"),
-    hunt(Mutant::IntentsReadBeforeLock, "drained upstream", "I13 nothing older has an effect"),
-    hunt(Mutant::GivenWhileDraining, "drained upstream", "I13 nothing older has an effect"),
-    hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older has an effect"),
-    hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older is under way"),
-    hunt(
-        Mutant::ClosedAndForgotten,
-        "intents and lost answers",
-        "what is over is not opened again",
-    ),
-    hunt(
-        Mutant::ClosedIsNotApplied,
-        "drained upstream",
-        "I8 what is said not to be applied has no effect",
-    ),
-    hunt(Mutant::NoDoubt, "intents rolled back", "I13 nothing older has an effect"),
-    hunt(Mutant::OperatorGuesses, "drained upstream", "I13 nothing older has an effect"),
-];
-
-const fn hunt(mutant: Mutant, model: &'static str, breaks: &'static str) -> Hunt {
-    Hunt { mutant, model, breaks }
-}
-
-impl Hunt {
-    /// The broken model; `None` if no model has that name.
-    pub fn prey(&self) -> Option<Entry> {
-        let model = models().into_iter().find(|entry| entry.name == self.model)?;
-        Some(model.broken(self.mutant))
-    }
+fn models_of_access() -> Vec<Entry> {
+    let none = access::Bounds { applies: 0, losses: 0, expiries: 0, rollbacks: 0 };
+    vec![
+        of_access(
+            "principals and writers",
+            WRITERS,
+            &[ALLOW],
+            access::Bounds { losses: 1, expiries: 1, ..none },
+            &[
+                "a named writer wrote",
+                "a write under somebody else's token was refused",
+                "a renewal of somebody else's lock was refused",
+                "a release of somebody else's lock was refused",
+                "somebody else's lock could not be asked for under its id",
+                "somebody else's lock could not be handed over",
+                "a lock was handed over to somebody else",
+            ],
+        ),
+        of_access(
+            "rules that change",
+            RULES,
+            &[ALLOW, DENY_FIRST, DENY_SECOND],
+            access::Bounds { applies: 2, expiries: 1, ..none },
+            &[
+                "newer rules allowed it, too",
+                "newer rules denied what older ones had allowed",
+                "what the rules in force deny was on its way",
+            ],
+        ),
+        of_access(
+            "roles and lost answers",
+            ROLES,
+            &[IN_ROLE, ALLOW, DENY_FIRST],
+            access::Bounds { applies: 2, losses: 1, expiries: 1, ..none },
+            &[
+                "a writer in a role wrote",
+                "a writer that had lost its role was refused",
+                "a lost request was found although its rules had moved",
+                "a lost request was buried since its rules had moved",
+            ],
+        ),
+        of_access(
+            "rules rolled back",
+            EACH,
+            &[ALLOW, DENY_SECOND],
+            access::Bounds { applies: 2, rollbacks: 1, ..none },
+            &[
+                "rules that the ledger had forgotten did not count",
+                "something took effect under rules that came after a re-fence",
+            ],
+        ),
+    ]
 }

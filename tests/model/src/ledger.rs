@@ -223,13 +223,16 @@ fn print(rows: &Rows) -> u64 {
     let state = &mut DefaultHasher::new();
     let guard = &rows.guard;
     (guard.epoch, guard.nonce, guard.open, guard.base, guard.floor, guard.generation).hash(state);
+    guard.rules.hash(state);
     for (name, fence) in &rows.fences {
         (name.as_str(), fence.token, fence.lock, fence.hold as u8, fence.deadline_ms).hash(state);
         (fence.break_due, fence.frozen.is_some(), fence.version, fence.last_sequence).hash(state);
         (fence.objects, fence.grants, fence.live_token).hash(state);
+        (&fence.principal, &fence.writers).hash(state);
     }
     for ((name, token), grant) in &rows.grants {
         (name.as_str(), token, grant.lock, grant.ordinal).hash(state);
+        (&grant.principal, &grant.writers).hash(state);
     }
     for ((name, key), row) in &rows.objects {
         let object = &row.object;
@@ -257,7 +260,9 @@ fn print(rows: &Rows) -> u64 {
     let mut unordered = 0_u64;
     for (id, lock) in &rows.locks {
         let ended = lock.ended.map(|(how, _)| how as u8);
-        let digest = row(&|state| (1, id, lock.token, lock.resources.len(), ended).hash(state));
+        let whose = (&lock.principal, &lock.writers);
+        let digest =
+            row(&|state| (1, id, lock.token, lock.resources.len(), ended, whose).hash(state));
         unordered = unordered.wrapping_add(digest);
     }
     for id in rows.buried.keys() {

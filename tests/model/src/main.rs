@@ -3,8 +3,9 @@
 use std::io::{IsTerminal as _, Write as _, stderr};
 
 use anyhow::{Context as _, ensure};
-use fence_model::catalogue::{HUNTS, models};
+use fence_model::catalogue::models;
 use fence_model::check::Progress;
+use fence_model::hunts::HUNTS;
 
 fn main() -> anyhow::Result<()> {
     let mut failures = Vec::new();

@@ -60,4 +60,18 @@ pub enum Mutant {
     NoDoubt,
     /// An operator says that nothing is under way, without knowing.
     OperatorGuesses,
+    /// A token is admitted whoever presents it.
+    NoPrincipal,
+    /// Whoever may write under a lock may also renew it.
+    WritersMayRenew,
+    /// What was allowed under older rules still has its effect.
+    StaleRulesAdmitted,
+    /// A gateway allows by the rules that it knows, and reads the generation when it sends.
+    GenerationReadApart,
+    /// What older rules had allowed is sent again under newer ones without asking these.
+    SentAgainUnasked,
+    /// What newer rules deny is told to be denied although it was sent before and its answer lost.
+    LostIsDenied,
+    /// The generation of rules only counts on, also after a re-fence.
+    RulesRecur,
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use fence_model::catalogue::{HUNTS, models};
-use fence_model::{blobs, disasters, drained, locks};
+use fence_model::catalogue::models;
+use fence_model::hunts::HUNTS;
+use fence_model::{access, blobs, disasters, drained, locks};
 
 #[test]
 fn every_invariant_holds_in_every_state_and_every_situation_is_reached() {
@@ -50,5 +51,6 @@ fn every_situation_is_asked_of_some_model() {
     let named = named.chain(disasters::SITUATIONS.iter().map(|(name, _)| *name));
     let named = named.chain(blobs::SITUATIONS.iter().map(|(name, _)| *name));
     let named = named.chain(drained::SITUATIONS.iter().map(|(name, _)| *name));
+    let named = named.chain(access::SITUATIONS.iter().map(|(name, _)| *name));
     assert_eq!(asked, named.collect());
 }

@@ -110,7 +110,8 @@ pub enum Sending {
 }
 
 impl Sending {
-    fn attempt(self) -> Attempt {
+    /// The same for an act.
+    pub fn attempt(self) -> Attempt {
         match self {
             Self::First => Attempt::First,
             Self::Again => Attempt::Rerun,
