@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fencegate_access::ApiKey;
+use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
 use crate::client::Call;
@@ -18,8 +20,18 @@ pub struct Key {
 }
 
 impl Key {
-    /// A new one, good for an hour, as `fencegate keys new` makes it.
+    /// A new one, good for an hour.
     pub async fn new() -> Self {
+        let key = ApiKey::generate().expect("the system has random bytes");
+        let expires = Timestamp::now() + SignedDuration::from_hours(1);
+        let (id, digest) = (key.kid(), key.digest().to_hex());
+        let line = format!("{{ id = \"{id}\", sha256 = \"{digest}\", expires = {expires:.0} }}");
+        secrets::made(key.reveal());
+        Self { text: key.reveal().to_owned(), line }
+    }
+
+    /// The same, as `fencegate keys new` makes it.
+    async fn by_command() -> Self {
         let mut command = tokio::process::Command::new(binary());
         let made = command.args(["keys", "new", "--expires", "1h"]).output().await;
         let made = made.expect("the command starts");
@@ -64,7 +76,7 @@ impl Rules {
     /// Without a file yet.
     pub async fn new() -> Self {
         let home = TempDir::new().expect("there is room for a folder");
-        Self { home, admin: Key::new().await }
+        Self { home, admin: Key::by_command().await }
     }
 
     fn file(&self) -> PathBuf {

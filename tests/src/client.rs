@@ -218,6 +218,11 @@ impl Call {
         self.try_send().await.unwrap_or_else(|error| panic!("{what}: {error:?}"))
     }
 
+    /// Whether its path ends so.
+    pub fn is_to(&self, end: &str) -> bool {
+        self.path.ends_with(end)
+    }
+
     /// What it shows in `Authorization`.
     fn shown(&self) -> Option<String> {
         self.headers.get(AUTHORIZATION)?.to_str().ok().map(str::to_owned)

@@ -21,6 +21,8 @@ pub(super) const SUPERSEDED_SECONDS: &str = "fencegate_superseded_seconds";
 pub(super) const COMMIT_SECONDS: &str = "fencegate_commit_seconds";
 /// The generation of the rules of access that this gateway knows.
 pub(super) const ACCESS_GENERATION: &str = "fencegate_access_generation";
+/// How often the rules of access were read anew, and what came of it.
+pub(super) const ACCESS_RELOADS: &str = "fencegate_access_reloads_total";
 /// Calls that the rules of access refused, by action.
 pub(super) const DENIED: &str = "fencegate_denied_total";
 /// Acquisitions by outcome.
@@ -107,6 +109,10 @@ pub fn describe() {
     describe_gauge!(
         ACCESS_GENERATION,
         "The generation of the rules of access that this gateway knows; 0: there are none"
+    );
+    describe_counter!(
+        ACCESS_RELOADS,
+        "How often this gateway read the rules of access anew, and what came of it"
     );
     describe_counter!(DENIED, "Calls that the rules of access refused, by action");
     describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");

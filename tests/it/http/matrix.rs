@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fence_core::wire::Lock;
 use fence_tests::access::{Key, principal, role};
-use fence_tests::client::{Answer, Call};
+use fence_tests::client::{Answer, Call, Client};
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::multipart::commit;
@@ -14,6 +14,7 @@ use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
 use fence_tests::spec::Spec;
 use fence_tests::upstream::Upstream;
+use fencegate_access::Action;
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
@@ -435,6 +436,49 @@ fn operator_may(needs: Needs) -> bool {
     }
 }
 
+/// Calls that need a right beside that of their operation: what they are by, the call, and the right.
+fn beside(client: &Client, lock: &Lock) -> Vec<(&'static str, Call, &'static str)> {
+    let forced = json!({ "id": random_id(), "force": true, "owner": "f" });
+    let unordered = json!({ "id": random_id(), "owner": "f" });
+    let shared = json!({ "resource": "mine:20", "ttl": "1s", "writers": ["operator"] });
+    let given = json!({ "owner": "next", "principal": "operator" });
+    vec![
+        ("fence", client.fence("mine:21", &forced), "fence-force"),
+        ("fence", client.fence("mine:22", &unordered), "fence-force"),
+        ("lock", client.lock(&shared), "delegate"),
+        ("lock", client.post(format!("/locks/{}/transfer", lock.id), &given), "delegate"),
+    ]
+}
+
+#[tokio::test]
+async fn each_action_of_the_rules_is_asked_for() {
+    let site = Site::new().await;
+    let client = site.gateway.client();
+    let mut asked = BTreeSet::new();
+    for id in Spec::get().operations() {
+        match site.row(&id).await.unwrap().needs {
+            Needs::Action(it) | Needs::Everywhere(it) | Needs::Somewhere(it) => asked.insert(it),
+            Needs::Open | Needs::Known | Needs::Outcome => continue,
+        };
+    }
+    let has_all = format!("{ALL_BUT}observe");
+    for (has, call, needs) in beside(&client, &site.lock) {
+        asked.insert(needs);
+        // Of the lock others know nothing.
+        let to_others = if has == "lock" && call.is_to("transfer") { 404 } else { 403 };
+        for who in [format!("{ALL_BUT}{needs}"), format!("{ONLY}{has}"), "elsewhere".to_owned()] {
+            let answer = site.answered(Some(&who), call.clone()).await;
+            assert_eq!(answer.status, to_others, "{who}: {}", answer.text());
+        }
+        let who = if to_others == 404 { "boss" } else { &has_all };
+        let answer = site.answered(Some(who), call).await;
+        assert!([200, 201].contains(&answer.status.as_u16()), "{who}: {}", answer.text());
+    }
+    let all: BTreeSet<_> = Action::ALL.iter().map(|action| action.as_str()).collect();
+    assert_eq!(all, ACTIONS.into_iter().collect());
+    assert_eq!(all, asked, "there is an action that nothing asks for");
+}
+
 #[tokio::test]
 async fn everybody_gets_what_the_rules_say_and_nothing_else() {
     let site = Site::new().await;
@@ -486,7 +530,21 @@ async fn everybody_gets_what_the_rules_say_and_nothing_else() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let client = site.gateway.client();
     let metrics = site.answered(Some("operator"), client.get("/metrics")).await.expect(200).text();
-    assert!(metrics.contains("fencegate_auth_total{"), "{metrics}");
+    for line in [
+        "fencegate_auth_total{method=\"key\",outcome=\"accepted\"}",
+        "fencegate_auth_total{method=\"key\",outcome=\"expired\"}",
+        "fencegate_auth_total{method=\"key\",outcome=\"refused\"}",
+        "fencegate_auth_total{method=\"none\",outcome=\"refused\"}",
+        "fencegate_denied_total{action=\"write\"}",
+        "fencegate_access_generation 1",
+        "fencegate_access_reloads_total{outcome=\"loaded\"}",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    // Who somebody is stands in no metric: there may be many, and not everybody who sees metrics is to know.
+    for name in site.keys.keys().filter(|name| name.contains('-')) {
+        assert!(!metrics.contains(&format!("\"{name}\"")), "the metrics name {name}");
+    }
     // Nobody's secret is anywhere but with whoever sent it.
     for (place, text) in [
         ("an answer", said),

@@ -264,11 +264,17 @@ impl Access {
         if let Some(found) = found.filter(|found| Some(found.generation) != known) {
             return Ok(found);
         }
+        let reloads = |outcome| {
+            ::metrics::counter!(super::metrics::ACCESS_RELOADS, "outcome" => outcome).increment(1);
+        };
         let stored = self.inner.ledger.rules().await.map_err(|error| {
             tracing::warn!(%error, "the rules of access cannot be loaded");
+            reloads("unavailable");
             EngineError::AccessUnavailable
         })?;
-        let in_force = Arc::new(InForce::read(stored)?);
+        let in_force = InForce::read(stored).inspect_err(|_| reloads("unreadable"))?;
+        let in_force = Arc::new(in_force);
+        reloads("loaded");
         if mutants::is(Mutant::MemoAcrossGenerations)
             && let Some(former) = &*self.inner.in_force.read()
         {

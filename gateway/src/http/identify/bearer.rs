@@ -14,7 +14,7 @@ use crate::engine::access::{InForce, Known, not_let_in};
 use crate::engine::error::EngineError;
 use crate::http::problem::Problem;
 
-/// What a key begins with: nothing else in a URL does.
+/// What a key begins with: nothing else in a URL or a credential does.
 const KEY: &str = "fgk_";
 
 /// The bearer credential of a request, if it has one.
@@ -43,6 +43,11 @@ pub(super) fn bearer<'r>(headers: &'r HeaderMap, uri: &Uri) -> Result<Option<&'r
         Some(credential) => Ok(Some(credential)),
         None => Err(EngineError::Unauthenticated.into()),
     }
+}
+
+/// What a bearer credential looks like, for the metrics.
+pub(super) fn kind(text: &str) -> &'static str {
+    if text.starts_with(KEY) { "key" } else { "jwt" }
 }
 
 /// Who shows this, under the rules that are in force.

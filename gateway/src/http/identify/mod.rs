@@ -74,7 +74,8 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
     let access = app.engine.access();
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let is_open = route.is_some_and(|route| OPEN.contains(&route));
-    let bearer = bearer::bearer(&parts.headers, &parts.uri)?;
+    let bearer = bearer::bearer(&parts.headers, &parts.uri)
+        .inspect_err(|problem| counted("none", &Err(problem.clone())))?;
     let shown = parts.extensions.get::<Shown>().cloned().unwrap_or_default().0;
     let in_force = match access.in_force().await {
         Ok(in_force) => in_force,
@@ -88,6 +89,11 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
         true => access.newer(&in_force).await.unwrap_or(in_force),
         false => in_force,
     };
+    let shows_as = match (bearer, &shown) {
+        (Some(text), _) => bearer::kind(text),
+        (None, Some(shown)) => method(shown),
+        (None, None) => "none",
+    };
     let known = found(app, &in_force, bearer, shown.clone()).await;
     let (known, in_force) = match known {
         Err(problem) if NOBODY.contains(&problem.code()) && !is_open => {
@@ -97,29 +103,26 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
         known => (known, in_force),
     };
     if in_force.rules().is_some() {
-        counted(&known);
+        counted(shows_as, &known);
     }
     match known {
-        Ok((_, known)) => Ok(Asks::new(access, in_force, known)),
+        Ok(known) => Ok(Asks::new(access, in_force, known)),
         Err(_) if is_open => Ok(Asks::new(access, in_force, None)),
         Err(problem) => Err(problem),
     }
 }
-
-/// By which method somebody showed who it is, and who that is; nobody in particular where no rules are in force.
-type Shower = (&'static str, Option<Known>);
 
 async fn found(
     app: &App,
     in_force: &InForce,
     bearer: Option<&str>,
     shown: Option<Arc<Identity>>,
-) -> Result<Shower, Problem> {
-    let Some(rules) = in_force.rules() else { return Ok(("none", None)) };
+) -> Result<Option<Known>, Problem> {
+    let Some(rules) = in_force.rules() else { return Ok(None) };
     let now = app.engine.runtime().clock.now();
     let (text, shown) = match (bearer, shown) {
         (None, None) => return Err(EngineError::Unauthenticated.into()),
-        (None, Some(shown)) => return Ok((method(&shown), in_force.known(Some(shown), now)?)),
+        (None, Some(shown)) => return Ok(in_force.known(Some(shown), now)?),
         (Some(text), shown) => (text, shown),
     };
     let known = bearer::known(&app.issuers, in_force, rules, text, now).await?;
@@ -130,7 +133,7 @@ async fn found(
         let why = "the client certificate is of another principal than the bearer credential";
         return Err(Problem::new(ErrorCode::CredentialsConflict, why));
     }
-    Ok((method(&known.identity), Some(known)))
+    Ok(Some(known))
 }
 
 fn method(identity: &Identity) -> &'static str {
@@ -142,13 +145,13 @@ fn method(identity: &Identity) -> &'static str {
     }
 }
 
-fn counted(found: &Result<Shower, Problem>) {
-    let (method, outcome) = match found {
-        Ok((method, _)) => (*method, "accepted"),
+fn counted(method: &'static str, found: &Result<Option<Known>, Problem>) {
+    let outcome = match found {
+        Ok(_) => "accepted",
         Err(problem) => match problem.code() {
-            ErrorCode::CredentialExpired => ("any", "expired"),
-            ErrorCode::CredentialsConflict => ("any", "conflict"),
-            _ => ("any", "refused"),
+            ErrorCode::CredentialExpired => "expired",
+            ErrorCode::CredentialsConflict => "conflict",
+            _ => "refused",
         },
     };
     metrics::counter!(AUTH, "method" => method, "outcome" => outcome).increment(1);
