@@ -7,7 +7,7 @@ use fence_core::LockId;
 use fence_core::wire::LockEvent;
 use tokio::time::timeout;
 
-use crate::client::Client;
+use crate::client::{Call, Client};
 use crate::process::DEADLINE;
 use crate::spec::Spec;
 
@@ -32,10 +32,15 @@ impl Events {
     /// Opens the stream of a lock, which must be there.
     pub async fn of(client: &Client, lock: LockId) -> Self {
         let path = format!("/locks/{lock}/events");
-        let response = client.get(path.clone()).open().await.expect("the stream opens");
+        Self::opened(client.get(path.clone()), &path).await
+    }
+
+    /// Opens the stream that this call of a path asks for, which must be given.
+    pub async fn opened(call: Call, path: &str) -> Self {
+        let response = call.open().await.expect("the stream opens");
         let (status, headers) = (response.status(), response.headers().clone());
         assert_eq!(status, 200, "{:?}", response.text().await);
-        Spec::get().check("GET", &path, status.as_u16(), &headers, b"");
+        Spec::get().check("GET", path, status.as_u16(), &headers, b"");
         for (name, value) in [
             ("content-type", "text/event-stream"),
             ("cache-control", "no-store"),

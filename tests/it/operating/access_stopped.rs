@@ -1,20 +1,25 @@
 //! Rules that change while a gateway stands still, or while acts are under way.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
-use fence_core::wire::Lock;
-use fence_tests::access::{Key, Rules};
+use fence_core::wire::{AccessRules, Lock};
+use fence_tests::access::{Key, Rules, principal, role};
+use fence_tests::client::resource_path;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
+use fence_tests::raw::RawConnection;
 use futures::future::join_all;
 use serde_json::json;
 use sqlx::PgConnection;
 use tokio::join;
 
+use crate::operating::access_open::put_rules;
 use crate::schedules::forced::run;
 use crate::setup::SetUp;
 
 const WORKS: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"job:*\"]";
+const ELSEWHERE: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"other:*\"]";
+const ADMIN: &str = "allow = [\"admin\"]\nresources = [\"*\"]";
 
 /// Two gateways of one ledger, and `ann`, who has a lock, and whom the second gateway knows.
 struct Site {
@@ -39,6 +44,13 @@ impl Site {
         let lock: Lock = ann.by(client.lock(&job)).send().await.expect(201).parse();
         ann.by(client.put("job:1", "k", "x").under(&lock)).send().await.expect(201);
         Self { one, other, rules, ann, lock, database }
+    }
+
+    /// Puts rules in force through the first gateway, as its administrator.
+    async fn apply(&self, text: &str) {
+        let body = json!({ "rules": text, "reason": "the test says so" });
+        let put = put_rules(&self.one.client(), &body);
+        self.rules.admin.by(put).send().await.expect(200);
     }
 
     /// Rules in which `ann` is nobody.
@@ -144,4 +156,123 @@ async fn rules_that_cannot_be_had_allow_nothing() {
         ann.by(call).send().await.refused(503, "access-unavailable");
     }
     client.get("/healthz").send().await.expect(200);
+}
+
+/// It may still lock something, so it is let in; but not this.
+#[tokio::test]
+async fn a_renewal_that_older_rules_allowed_does_not_move_the_deadline() {
+    let site = Site::new().await;
+    let Site { other, rules, ann, lock, database, .. } = &site;
+    let mut connection = Postgres::shared().await.connect(database).await;
+    let mut deadline = async || -> i64 {
+        let deadline = "SELECT (extract(epoch FROM deadline) * 1000000)::bigint
+                        FROM fencegate.fences WHERE resource = 'job:1'";
+        sqlx::query_scalar(deadline).fetch_one(&mut connection).await.unwrap()
+    };
+    let before = deadline().await;
+    let client = other.client();
+    for call in [
+        client.renew(lock, None),
+        client.renew(lock, Some("2h")),
+        client.lock(&json!({ "resource": "job:1", "id": lock.id, "ttl": "2h" })),
+    ] {
+        other.pause();
+        let late = ann.by(call).send();
+        let going_on = async {
+            site.apply(&rules.text(ELSEWHERE, &[("ann", ann)])).await;
+            other.resume();
+        };
+        let (late, ()) = join!(late, going_on);
+        late.refused(403, "permission-denied");
+        assert_eq!(deadline().await, before);
+        // For the next round this gateway knows the older rules again.
+        site.apply(&rules.text(WORKS, &[("ann", ann)])).await;
+        ann.by(client.lock_of(lock)).send().await.expect(200);
+    }
+    ann.by(client.renew(lock, None)).send().await.expect(200);
+    assert!(deadline().await > before, "it would have moved");
+}
+
+/// An administrator who is none any more, at a gateway that does not know it, names the generation that is in force, the one
+/// before or none: in no way do rules of its own follow.
+#[tokio::test]
+async fn a_revoked_administrator_puts_nothing_in_force() {
+    let site = Site::new().await;
+    let Site { one, other, rules, ann, .. } = &site;
+    let bob = Key::new().await;
+    let with_bob = rules.text(WORKS, &[("ann", ann)])
+        + &role("other-admin", ADMIN)
+        + &principal("bob", "other-admin", &[&bob]);
+    let without = rules.text(WORKS, &[("ann", ann)]);
+    let in_force = async || -> AccessRules {
+        let known = rules.admin.by(one.client().get("/admin/access")).send().await;
+        known.expect(200).parse()
+    };
+    for round in 0..6 {
+        site.apply(&with_bob).await;
+        let known = bob.by(other.client().get("/admin/access")).send().await.expect(200);
+        let known: AccessRules = known.parse();
+        let next = known.generation + 1;
+        let follows = [Some(next), Some(known.generation), None][round % 3];
+        let body = json!({ "rules": with_bob, "follows": follows, "reason": "I stay" }).to_string();
+        let request = format!(
+            "PUT /admin/access HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            bob.text,
+            body.len()
+        );
+        other.pause();
+        site.apply(&without).await;
+        // It is there before the gateway goes on.
+        let mut connection = RawConnection::open(other.address()).await;
+        connection.send(request.as_bytes()).await;
+        other.resume();
+        let answer = connection.answer().await.unwrap();
+        assert!([401, 403, 412].contains(&answer.status), "{follows:?}: {}", answer.text());
+        let known = in_force().await;
+        assert_eq!((known.generation, known.rules.as_ref()), (next, Some(&without)), "{follows:?}");
+    }
+}
+
+/// Its turn comes while its gateway stands still; when it goes on, the lock may be sealed to nobody by that name.
+#[tokio::test]
+async fn a_waiter_that_is_called_after_it_lost_its_right_seals_nothing() {
+    for is_given_away in [true, false] {
+        let site = Site::new().await;
+        let Site { one, other, rules, ann, lock, database } = &site;
+        let bob = Key::new().await;
+        site.apply(&rules.text(WORKS, &[("ann", ann), ("bob", &bob)])).await;
+        let wish = json!({ "resource": "job:1", "ttl": "1h", "owner": "bob", "wait": "50s" });
+        let waiting = bob.by(other.client().lock(&wish)).send();
+        let called = async {
+            let client = one.client();
+            eventually("it stands in line", async || {
+                let seen = ann.by(client.get(resource_path("job:1"))).send().await.expect(200);
+                (seen.json()["queue_length"] == 1).then_some(())
+            })
+            .await;
+            other.pause();
+            let less = match is_given_away {
+                true => rules.text(WORKS, &[("ann", ann), ("eve", &bob)]),
+                false => {
+                    let elsewhere = role("elsewhere", ELSEWHERE);
+                    rules.text(WORKS, &[("ann", ann)])
+                        + &elsewhere
+                        + &principal("bob", "elsewhere", &[&bob])
+                }
+            };
+            site.apply(&less).await;
+            ann.by(client.release(lock)).send().await.expect(204);
+            other.resume();
+        };
+        let (answer, ()) = join!(waiting, called);
+        match is_given_away {
+            true => answer.refused(401, "unauthenticated"),
+            false => answer.refused(403, "permission-denied"),
+        };
+        let mut connection = Postgres::shared().await.connect(database).await;
+        let sealed = "SELECT token FROM fencegate.fences WHERE resource = 'job:1'";
+        let sealed: i64 = sqlx::query_scalar(sealed).fetch_one(&mut connection).await.unwrap();
+        assert_eq!(sealed, lock.token.get(), "nothing was sealed since");
+    }
 }

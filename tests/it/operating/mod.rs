@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod access_calls;
+pub mod access_open;
 pub mod access_stopped;
 pub mod agreed;
 pub mod asvs;

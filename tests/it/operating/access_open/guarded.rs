@@ -1,0 +1,154 @@
+//! Transactions of users that `guard()` has let in, while their lock is taken away.
+
+use fence_core::wire::Lock;
+use fence_tests::access::{Key, Rules, principal, role};
+use fence_tests::postgres::Postgres;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::Site;
+use crate::ledger::guard::refused;
+use crate::schedules::forced::run;
+use crate::setup::SetUp;
+
+const WORKS: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"job:*\"]";
+const READS: &str = "allow = [\"read\"]\nresources = [\"job:*\"]";
+
+/// `ann` has locks, and is a role of the database.
+struct Guarded {
+    site: Site,
+    ann: Key,
+    locks: [Lock; 2],
+    role: String,
+}
+
+fn text(rules: &Rules, may: &str, ann: &Key, database_role: &str) -> String {
+    let line = format!("postgres_roles = [\"{database_role}\"]\n");
+    rules.admin() + &role("worker", may) + &principal("ann", "worker", &[ann]) + &line
+}
+
+impl Guarded {
+    async fn new() -> Self {
+        let ann = Key::new().await;
+        let role = format!("ann_{}", Uuid::new_v4().simple());
+        let site = Site::new(SetUp::Clustered, |rules| text(rules, WORKS, &ann, &role)).await;
+        let locks = [site.locked(&ann, "job:1").await, site.locked(&ann, "job:2").await];
+        let guarded = Self { site, ann, locks, role };
+        let mut connection = guarded.connect().await;
+        let role = &guarded.role;
+        run(
+            &mut connection,
+            &format!(
+                "CREATE TABLE done (what text); CREATE ROLE {role};
+                 GRANT USAGE ON SCHEMA fencegate TO {role};
+                 GRANT EXECUTE ON FUNCTION fencegate.guard(text, bigint, uuid) TO {role};
+                 GRANT INSERT ON done TO {role}"
+            ),
+        )
+        .await;
+        guarded
+    }
+
+    async fn connect(&self) -> PgConnection {
+        Postgres::shared().await.connect(&self.site.database()).await
+    }
+
+    /// A session of the role that is `ann` to `guard()`.
+    async fn session(&self) -> PgConnection {
+        let mut connection = self.connect().await;
+        run(&mut connection, &format!("SET SESSION AUTHORIZATION {}", self.role)).await;
+        connection
+    }
+
+    /// `fencegate access apply`, with `ann` allowed so much: the exit code, and what it said.
+    async fn apply(&self, may: &str, more: &[&str]) -> (Option<i32>, String) {
+        let file = self.site.rules.home.path().join("next.toml");
+        std::fs::write(&file, text(&self.site.rules, may, &self.ann, &self.role)).unwrap();
+        let args = ["access", "apply", file.to_str().unwrap(), "--reason", "the test says so"];
+        let (code, out, log) = self.site.gateways[0].run(&[&args[..], more].concat()).await;
+        (code, out + &log)
+    }
+
+    async fn done(&self) -> i64 {
+        let mut connection = self.connect().await;
+        sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&mut connection).await.unwrap()
+    }
+
+    /// The role is of the whole server.
+    async fn end(self) {
+        let mut connection = self.connect().await;
+        let role = &self.role;
+        run(&mut connection, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    }
+}
+
+fn guard(lock: &Lock) -> String {
+    format!("SELECT fencegate.guard('{}', {}, '{}')", lock.resources[0], lock.token, lock.id)
+}
+
+/// The break waits for the transaction, but not for as long as it may last; and it is said which lock is left.
+#[tokio::test]
+async fn a_lock_that_a_guarded_transaction_keeps_is_told_and_broken_by_the_same_command_again() {
+    let guarded = Guarded::new().await;
+    let [one, two] = &guarded.locks;
+    let mut open = guarded.session().await;
+    run(&mut open, "BEGIN").await;
+    run(&mut open, &guard(one)).await;
+    run(&mut open, "INSERT INTO done VALUES ('in time')").await;
+
+    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("generation 2"), "the rules are in force: {told}");
+    assert!(told.contains("job:1 of holder (ann)\n"), "{told}");
+    assert!(told.contains("not every lock could be broken"), "{told}");
+    // What it was let in for goes through.
+    run(&mut open, "COMMIT").await;
+    assert_eq!(guarded.done().await, 1);
+
+    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("job:1 of holder (ann), broken\n"), "{told}");
+    for lock in [one, two] {
+        assert_eq!(refused(&mut open, &guard(lock)).await.0, "FG405");
+    }
+    drop(open);
+    guarded.end().await;
+}
+
+/// Rules without `--break` leave the lock. To `guard()` that is its principal's, whatever that may do otherwise: only the
+/// break, or that the role is nobody's any more, keeps it out.
+#[tokio::test]
+async fn guard_goes_by_whose_the_lock_is_until_it_is_broken() {
+    let guarded = Guarded::new().await;
+    let [one, two] = &guarded.locks;
+    let mut session = guarded.session().await;
+    let (code, told) = guarded.apply(READS, &[]).await;
+    assert!(code == Some(0) && told.contains("job:1 of holder (ann)\n"), "{told}");
+    let client = guarded.site.client();
+    let late = client.put("job:1", "k", "late").under(one);
+    guarded.ann.by(late).send().await.refused(403, "permission-denied");
+    for lock in [one, two] {
+        run(&mut session, &guard(lock)).await;
+    }
+    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    assert!(code == Some(0) && told.contains("job:1 of holder (ann), broken\n"), "{told}");
+    for lock in [one, two] {
+        assert_eq!(refused(&mut session, &guard(lock)).await.0, "FG405");
+    }
+    drop(session);
+    guarded.end().await;
+}
+
+/// Whoever is taken out of the rules is nobody to `guard()` at once.
+#[tokio::test]
+async fn guard_takes_nothing_from_a_role_whose_principal_is_gone() {
+    let guarded = Guarded::new().await;
+    let mut session = guarded.session().await;
+    run(&mut session, &guard(&guarded.locks[0])).await;
+    guarded.site.put_in_force(&guarded.site.rules.admin()).await;
+    for lock in &guarded.locks {
+        assert_eq!(refused(&mut session, &guard(lock)).await.0, "FG402");
+    }
+    drop(session);
+    guarded.end().await;
+}
