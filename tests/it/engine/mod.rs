@@ -8,5 +8,6 @@ pub mod grants;
 pub mod marks;
 pub mod outcomes;
 pub mod rig;
+pub mod rules;
 pub mod uploads;
 pub mod watch;

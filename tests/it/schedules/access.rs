@@ -3,18 +3,24 @@
 #![expect(clippy::disallowed_methods, reason = "tests start what runs beside them")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::WriterName;
 use fence_core::ports::{
-    By, Ledger as _, Patience, RenewItem, RenewVerdict, Rulebook as _, RulesChanged, SealItem,
-    SealVerdict, WriteItem, WriteVerdict,
+    BreakItem, BreakVerdict, By, CommitItem, CommitVerdict, Commits as _, IntentItem,
+    IntentVerdict, Intents as _, JoinItem, JoinVerdict, Ledger as _, Mark, MarkItem, MarkVerdict,
+    Patience, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Rulebook as _, RulesChanged,
+    SealItem, SealVerdict, WriteItem, WriteVerdict,
 };
+use fence_core::{LockId, ResourceName, Token};
 use fence_tests::conformance::ledger::build::{by, principal_name, rules_change, under};
+use fence_tests::conformance::ledger::drains::intent;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::ledger::guard::refused;
-use crate::schedules::forced::{Ground, R, applied, commit, put, run, seal, sealing};
+use crate::schedules::commits;
+use crate::schedules::forced::{Ground, R, WAIT, applied, commit, put, run, seal, sealing};
 
 /// What rules do that are put in force, but not yet.
 const APPLY: &str = "LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
@@ -65,6 +71,74 @@ pub async fn a_seal_and_a_renewal_that_wait_while_rules_are_applied_are_not_deci
     assert_eq!(sealing.await.unwrap(), Ok(SealVerdict::RulesMoved), "a seal");
     assert_eq!(renewing.await.unwrap(), [RenewVerdict::RulesMoved], "a renewal");
     assert_eq!(ground.number("SELECT token FROM fencegate.fences").await, 1);
+}
+
+/// All others that are held to rules: each began while those were in force that allowed it.
+#[tokio::test]
+pub async fn whatever_waits_while_rules_are_applied_is_not_decided() {
+    let ground = Ground::new().await;
+    let lasting = SealItem { ttl: Some(fence_core::Ttl::from_ms(3_600_000)), ..of_ann(1) };
+    let Ok(SealVerdict::Sealed(grant, _)) = seal(&ground.ledger, lasting).await else {
+        panic!("not sealed")
+    };
+    let standing = "SELECT count(*) FROM fencegate.fences
+                    WHERE hold = 'held' AND frozen IS NULL AND break_due IS NULL";
+    assert_eq!(ground.number(standing).await, 1);
+    let applying = ground.hold(APPLY).await;
+    let name = ResourceName::new(R).unwrap();
+    let ledger = || Arc::clone(&ground.ledger);
+    let (reason, request_id) = ("test".to_owned(), "test-request".to_owned());
+
+    let item = ReleaseItem { by: under("ann", 0), ..grant.lock.into() };
+    let to = ledger();
+    let release = tokio::spawn(async move { to.release([item].into(), WAIT).await.unwrap() });
+    let item = BreakItem {
+        resource: name.clone(),
+        token: Token::new(1).unwrap(),
+        after: Duration::ZERO,
+        reason: reason.clone(),
+        request_id: request_id.clone(),
+        by: under("ann", 0),
+    };
+    let to = ledger();
+    let breaking = tokio::spawn(async move { to.break_locks([item].into(), WAIT).await.unwrap() });
+    let mark = Mark::Freeze;
+    let item = MarkItem { resource: name.clone(), mark, reason, request_id, by: under("ann", 0) };
+    let to = ledger();
+    let freezing = tokio::spawn(async move { to.mark([item].into(), WAIT).await.unwrap() });
+    let item = CommitItem { by: under("ann", 0), ..commits::item(&[R], 1) };
+    let to = ledger();
+    let many = tokio::spawn(async move { to.commit_many(item, WAIT).await.unwrap() });
+    let item = IntentItem { by: under("ann", 0), ..intent(R, 1) };
+    let to = ledger();
+    let opening = tokio::spawn(async move { to.open_intents([item].into(), WAIT).await.unwrap() });
+    let item = JoinItem {
+        lock: LockId(Uuid::new_v4()),
+        resources: vec![name],
+        owner: "bob".to_owned(),
+        gateway: Uuid::new_v4(),
+        waiters_max: 9,
+        by: under("bob", 0),
+    };
+    let to = ledger();
+    let joining = tokio::spawn(async move { to.join([item].into(), WAIT).await.unwrap() });
+    ground.waiting(6).await;
+    applying.commit().await;
+
+    assert_eq!(release.await.unwrap(), [ReleaseVerdict::RulesMoved]);
+    assert_eq!(breaking.await.unwrap(), [BreakVerdict::RulesMoved]);
+    assert_eq!(freezing.await.unwrap(), [MarkVerdict::RulesMoved]);
+    assert_eq!(many.await.unwrap(), CommitVerdict::RulesMoved);
+    assert_eq!(opening.await.unwrap(), [IntentVerdict::RulesMoved]);
+    assert_eq!(joining.await.unwrap(), [JoinVerdict::RulesMoved]);
+    assert_eq!(ground.number(standing).await, 1, "neither released, broken nor frozen");
+    for nothing in [
+        "SELECT count(*) FROM fencegate.operations",
+        "SELECT count(*) FROM fencegate.upstream_intents",
+        "SELECT count(*) FROM fencegate.waiters",
+    ] {
+        assert_eq!(ground.number(nothing).await, 0, "{nothing}");
+    }
 }
 
 /// What is under way has its effect before the rules are in force: nothing does after.

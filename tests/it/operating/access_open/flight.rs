@@ -165,7 +165,7 @@ async fn acts_that_wait_for_a_fence_at_a_gateway_that_stops_have_no_effect_under
 /// must fit.
 #[tokio::test]
 async fn acts_in_postgres_take_effect_before_the_rules_or_not_at_all() {
-    for _ in 0..3 {
+    for _ in 0..2 {
         let mut flight = Flight::new().await;
         let before = flight.effects().await;
         let calls = flight.calls();
