@@ -70,7 +70,8 @@ $$;
 -- 3. It is that lock again: its ttl starts anew, or changes to what the caller says now. But an item that comes
 --    with a number was sent to be granted, perhaps long ago by the very call that was granted, and so was a rerun
 --    without a number: it changes nothing of a lock that has not lapsed. Nor does it prove that anybody knows of
---    the lock. If the lock was not in force before, its token was told to nobody.
+--    the lock. If the lock was not in force before, its token was told to nobody. What only asks what became of it is
+--    held to no rules of access, and changes nothing at all (I17).
 CREATE FUNCTION acts.seal_again(p_item acts.sealing, p_known fencegate.locks, p_floor bigint, p_now timestamptz)
 RETURNS acts.sealing LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -79,6 +80,7 @@ DECLARE
     is_meant  boolean := known.resources = item.names AND known.owner = item.owner
                          AND known.fence = (item.force IS NOT NULL);
     is_asked  boolean := item.token IS NULL AND item.attempt = 0;
+    only_asks boolean := item.attempt = 2;
     completed boolean := false;
     why       text := acts.not_renewable(known, p_floor, p_now);
     drains    text;
@@ -92,7 +94,7 @@ BEGIN
     END IF;
 
     -- Step 1.
-    IF why = 'draining' AND is_meant THEN
+    IF why = 'draining' AND is_meant AND NOT only_asks THEN
         drains := acts.drains(item.names, p_now);
         IF drains IS NULL THEN
             known := acts.complete(known, p_now);
@@ -104,9 +106,10 @@ BEGIN
     -- Step 2.
     item.verdict := CASE WHEN why NOT IN ('breaking', 'draining', 'hold_exceeded') THEN why
                          WHEN NOT is_meant THEN 'conflict'
-                         WHEN why = 'draining' AND item.gateway IS NOT NULL THEN 'drains_still'
+                         WHEN why = 'draining' AND item.gateway IS NOT NULL AND NOT only_asks THEN 'drains_still'
                          ELSE coalesce(why, 'again') END;
-    item.resource := drains;
+    item.resource := CASE WHEN only_asks AND why = 'draining'
+                          THEN coalesce(acts.drains(item.names, p_now), item.names[1]) ELSE drains END;
     IF item.verdict = 'drains_still' THEN
         PERFORM acts.restart(known, coalesce(item.asked_ms, known.ttl_ms), false, p_now);
         UPDATE fencegate.locks l SET gateway = item.gateway
@@ -123,7 +126,7 @@ BEGIN
         item.remaining_ms := (
             SELECT fencegate.millis(min(f.deadline) - p_now) FROM fencegate.fences f
             WHERE f.resource = ANY (item.names) AND f.lock_id = known.id);
-        IF is_asked OR completed OR item.remaining_ms <= 0 THEN
+        IF is_asked OR completed OR (item.remaining_ms <= 0 AND NOT only_asks) THEN
             item.ttl_ms := coalesce(item.asked_ms, known.ttl_ms);
             item.remaining_ms := acts.restart(known, item.ttl_ms, is_asked AND NOT completed, p_now);
         END IF;

@@ -90,6 +90,7 @@ on_every_ledger! {
         a_token_that_is_over_is_unknown_to_everybody_else
         writers_write_and_do_nothing_else
         an_id_is_of_its_principal
+        a_burial_gives_nobody_a_lock_back
         a_transfer_is_repeated_by_whoever_made_it
         a_transfer_is_to_a_principal
         nothing_is_decided_under_older_rules

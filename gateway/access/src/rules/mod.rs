@@ -202,9 +202,14 @@ impl Rules {
         }
     }
 
-    /// Which principal each role of the database is, with that principal's roles here.
+    /// Which principal each role of the database is, with that principal's roles here. Who may write nothing at all is
+    /// nobody there.
     pub fn database_roles(&self) -> impl Iterator<Item = (&str, &PrincipalName, &[Arc<str>])> {
-        self.principals.iter().flat_map(|entry| {
+        let may_write = |entry: &&PrincipalEntry| {
+            let mut roles = entry.roles.iter().filter_map(|role| self.roles.get(role));
+            roles.any(|role| role.allow.has(Action::Write))
+        };
+        self.principals.iter().filter(may_write).flat_map(|entry| {
             let principal = match &entry.name {
                 Name::Own(name) => Some(name),
                 Name::Template(_) => None,

@@ -172,6 +172,11 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
         Err(NotRenewable::Ended(how)) => return SealVerdict::Ended(how),
         Err(NotRenewable::Breaking) => return SealVerdict::Breaking,
         Err(NotRenewable::HoldExceeded) => return SealVerdict::HoldExceeded,
+        Err(NotRenewable::Draining) if item.attempt == Attempt::Bury => {
+            let resource = drains(rows, &item.resources, now);
+            let resource = resource.or_else(|| item.resources.first().cloned());
+            return resource.map_or(SealVerdict::Busy, SealVerdict::Draining);
+        }
         Err(NotRenewable::Draining) => {
             if let Some(verdict) = still_draining(rows, item, now) {
                 return verdict;
@@ -186,7 +191,9 @@ fn reenter(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
             let repeats = item.attempt == Attempt::First && item.number.is_none();
             let left_ms =
                 rows.lock_record(item.lock, now).map_or(0, |record| record.grant.remaining_ms);
-            if repeats || left_ms <= 0 {
+            // What only asks what became of it is held to no rules, and gives nobody a lock back (I17).
+            let revives = left_ms <= 0 && item.attempt != Attempt::Bury;
+            if repeats || revives {
                 restart(rows, item.lock, kept_or_asked(rows, item), repeats, now);
             }
         }

@@ -60,9 +60,7 @@ impl Access {
             Act::Renew(lock) => self.renew(state, message, lock),
             Act::Release(lock) => self.release(state, message, lock),
         };
-        // Not counted: asking after a lock that has lapsed starts its time again, whatever the rules say by now. No
-        // token is good for more by that, and whoever waits for the resource waits for one ttl longer.
-        let revived = !was_held && state.ledger.is_held(0) && sending != Sending::Bury;
+        let revived = !was_held && state.ledger.is_held(0);
         if matches!(answer, Answer::Done) || revived {
             state.effect = Some(Effect { request: number, allowed, in_force });
             state.done |= 1 << number;

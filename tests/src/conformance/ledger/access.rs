@@ -306,6 +306,19 @@ pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
     assert!(matches!(end, ReleaseVerdict::Released { .. }), "{end:?}");
 }
 
+/// What became of a seal may be asked under any rules, so that gives nobody a lock back that has lapsed.
+pub async fn a_burial_gives_nobody_a_lock_back(ledger: &dyn Ledger) {
+    let item =
+        SealItem { by: under("ann", 0), ttl: Some(Ttl::from_ms(0)), ..of("ann", seal(["r"], 10)) };
+    let ann = granted(ledger, item.clone()).await;
+    apply_rules(ledger, "one").await;
+    let asked = SealItem { attempt: Attempt::Bury, ttl: Some(long()), ..item };
+    let SealVerdict::Again(told) = seal_one(ledger, asked).await else { panic!("it is not found") };
+    assert!(told.lock == ann.lock && told.remaining_ms <= 0, "the lock is held again: {told:?}");
+    let bob = SealItem { by: under("bob", 1), ..of("bob", seal(["r"], 20)) };
+    granted(ledger, bob).await;
+}
+
 /// Of a batch those alone are held back whose rules have moved.
 pub async fn each_of_a_batch_is_held_to_its_own_rules(ledger: &dyn Ledger) {
     let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
