@@ -4,10 +4,11 @@
 
 use std::process::Stdio;
 
+use fence_tests::access::{Key, Rules};
 use fence_tests::client::Client;
 use fence_tests::gateway::binary;
 use fence_tests::process::{DEADLINE, signal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -129,5 +130,52 @@ async fn what_has_no_place_in_memory_is_refused() {
         assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{args:?}");
         assert!(refused.err.contains("keeps everything in memory"), "{}", refused.err);
         assert!(!refused.err.contains("hunter2"), "{}", refused.err);
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_in_memory_begins_with_the_rules_of_a_file() {
+    let rules = Rules::new().await;
+    let (ann, bob) = (Key::new().await, Key::new().await);
+    let file = rules.home.path().join("rules.toml");
+    let may = "allow = [\"lock\"]\nresources = [\"job:*\"]";
+    std::fs::write(&file, rules.text(may, &[("ann", &ann)])).unwrap();
+    let mut dev = Dev::start(&["--rules", file.to_str().unwrap()], &[]).await;
+    // They are in force before it says where it is: the first request is held against them.
+    let client = dev.client();
+    let wish = |resource: &str| client.lock(&json!({ "resource": resource, "ttl": "1h" }));
+    wish("job:1").send().await.refused(401, "unauthenticated");
+    bob.by(wish("job:1")).send().await.refused(401, "unauthenticated");
+    ann.by(wish("other")).send().await.refused(403, "permission-denied");
+    let lock = ann.by(wish("job:1")).send().await.expect(201).json();
+    assert_eq!(lock["principal"], "ann");
+    let known = rules.admin.by(client.get("/admin/access")).send().await.expect(200).json();
+    assert_eq!(known["generation"], 1);
+    drop(dev.child.stdin.take());
+    dev.end().await;
+}
+
+/// Without rules everybody may do everything: a gateway that was to have some does not begin without.
+#[tokio::test]
+async fn rules_that_are_no_good_begin_no_gateway() {
+    let rules = Rules::new().await;
+    let ann = Key::new().await;
+    let file = rules.home.path().join("rules.toml");
+    let path = file.to_str().unwrap();
+    let ended = fencegate(&["dev", "--rules", path], &[]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains(&format!("cannot read {path}")), "{}", ended.err);
+    let open = "allow = [\"lock\"]\nresources = [\"job*\"]";
+    let long = "#".repeat((1 << 20) + 1);
+    for (text, why) in [
+        ("", "has a role that allows `admin`"),
+        ("[[rolls]]", "unknown field"),
+        (&rules.text(open, &[("ann", &ann)]), "job*"),
+        (&long, "at most 1048576 bytes"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ended = fencegate(&["dev", "--rules", path], &[]).await;
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{why}: {}", ended.err);
+        assert!(ended.err.contains(why), "{why}: {}", ended.err);
     }
 }

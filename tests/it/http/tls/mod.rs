@@ -3,6 +3,7 @@
 mod line;
 pub(crate) mod rig;
 
+pub mod bearers;
 pub mod callers;
 pub mod handshakes;
 pub mod lists;
