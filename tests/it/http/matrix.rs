@@ -541,6 +541,10 @@ async fn everybody_gets_what_the_rules_say_and_nothing_else() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    let log = site.gateway.log();
+    for said in ["a credential was not accepted", "it is revoked", "permission-denied"] {
+        assert!(log.contains(said), "the log does not say: {said}");
+    }
     // Who somebody is stands in no metric: there may be many, and not everybody who sees metrics is to know.
     for name in site.keys.keys().filter(|name| name.contains('-')) {
         assert!(!metrics.contains(&format!("\"{name}\"")), "the metrics name {name}");
