@@ -12,6 +12,7 @@ use crate::schedules::forced::run;
 use crate::setup::SetUp;
 
 const WORKS: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"job:*\"]";
+const ELSEWHERE: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"other:*\"]";
 const READS: &str = "allow = [\"read\"]\nresources = [\"job:*\"]";
 
 /// `ann` has locks, and is a role of the database.
@@ -96,7 +97,7 @@ async fn a_lock_that_a_guarded_transaction_keeps_is_told_and_broken_by_the_same_
     run(&mut open, &guard(one)).await;
     run(&mut open, "INSERT INTO done VALUES ('in time')").await;
 
-    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    let (code, told) = guarded.apply(ELSEWHERE, &["--break"]).await;
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("generation 2"), "the rules are in force: {told}");
     assert!(told.contains("job:1 of holder (ann)\n"), "{told}");
@@ -105,7 +106,7 @@ async fn a_lock_that_a_guarded_transaction_keeps_is_told_and_broken_by_the_same_
     run(&mut open, "COMMIT").await;
     assert_eq!(guarded.done().await, 1);
 
-    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    let (code, told) = guarded.apply(ELSEWHERE, &["--break"]).await;
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("job:1 of holder (ann), broken\n"), "{told}");
     for lock in [one, two] {
@@ -115,14 +116,14 @@ async fn a_lock_that_a_guarded_transaction_keeps_is_told_and_broken_by_the_same_
     guarded.end().await;
 }
 
-/// Rules without `--break` leave the lock. To `guard()` that is its principal's, whatever that may do otherwise: only the
-/// break, or that the role is nobody's any more, keeps it out.
+/// Rules without `--break` leave the lock. To `guard()` that is its principal's, as long as this may write anything at all:
+/// resources are not looked at there, so only the break keeps it out of these.
 #[tokio::test]
 async fn guard_goes_by_whose_the_lock_is_until_it_is_broken() {
     let guarded = Guarded::new().await;
     let [one, two] = &guarded.locks;
     let mut session = guarded.session().await;
-    let (code, told) = guarded.apply(READS, &[]).await;
+    let (code, told) = guarded.apply(ELSEWHERE, &[]).await;
     assert!(code == Some(0) && told.contains("job:1 of holder (ann)\n"), "{told}");
     let client = guarded.site.client();
     let late = client.put("job:1", "k", "late").under(one);
@@ -130,7 +131,7 @@ async fn guard_goes_by_whose_the_lock_is_until_it_is_broken() {
     for lock in [one, two] {
         run(&mut session, &guard(lock)).await;
     }
-    let (code, told) = guarded.apply(READS, &["--break"]).await;
+    let (code, told) = guarded.apply(ELSEWHERE, &["--break"]).await;
     assert!(code == Some(0) && told.contains("job:1 of holder (ann), broken\n"), "{told}");
     for lock in [one, two] {
         assert_eq!(refused(&mut session, &guard(lock)).await.0, "FG405");
@@ -139,15 +140,18 @@ async fn guard_goes_by_whose_the_lock_is_until_it_is_broken() {
     guarded.end().await;
 }
 
-/// Whoever is taken out of the rules is nobody to `guard()` at once.
+/// Who may write nothing any more, or is not in the rules, is nobody to `guard()` at once.
 #[tokio::test]
-async fn guard_takes_nothing_from_a_role_whose_principal_is_gone() {
+async fn guard_takes_nothing_from_a_role_whose_principal_may_write_nothing_or_is_gone() {
     let guarded = Guarded::new().await;
     let mut session = guarded.session().await;
     run(&mut session, &guard(&guarded.locks[0])).await;
-    guarded.site.put_in_force(&guarded.site.rules.admin()).await;
-    for lock in &guarded.locks {
-        assert_eq!(refused(&mut session, &guard(lock)).await.0, "FG402");
+    let reads = text(&guarded.site.rules, READS, &guarded.ann, &guarded.role);
+    for less in [reads, guarded.site.rules.admin()] {
+        guarded.site.put_in_force(&less).await;
+        for lock in &guarded.locks {
+            assert_eq!(refused(&mut session, &guard(lock)).await.0, "FG402");
+        }
     }
     drop(session);
     guarded.end().await;
