@@ -11,6 +11,7 @@ use fencegate_access::Issuer;
 use fencegate_access::jwt::{KEYS_BYTES_MAX, TokenKeys};
 use futures::StreamExt as _;
 use parking_lot::{Mutex, RwLock};
+use reqwest::StatusCode;
 use reqwest::redirect::Policy;
 use tokio::sync::MutexGuard;
 
@@ -73,8 +74,8 @@ impl Issuers {
     /// The keys of an issuer, if any were ever read.
     pub async fn keys(&self, issuer: &Arc<Issuer>) -> Option<Arc<TokenKeys>> {
         let kept = self.find(issuer);
-        let has_keys = kept.as_ref().is_some_and(|kept| kept.keys.is_some());
-        // Whoever does not know yet where keys come from asks soon again.
+        let has_keys = kept.as_ref().is_some_and(|kept| self.good(kept).is_some());
+        // Without keys that are good it is asked soon again.
         let due = if issuer.jwks_url.is_some() && has_keys { REFRESH } else { LOOK };
         if !self.is_due(kept.as_deref(), due) {
             return kept.and_then(|kept| self.good(&kept));
@@ -173,7 +174,9 @@ impl Issuers {
     }
 
     async fn of_url(&self, url: &str) -> anyhow::Result<String> {
-        let answer = self.client.get(url).send().await?.error_for_status()?;
+        let answer = self.client.get(url).send().await?;
+        // What leads elsewhere may have a body, too.
+        anyhow::ensure!(answer.status() == StatusCode::OK, "it answers with {}", answer.status());
         let mut parts = answer.bytes_stream();
         let mut bytes = Vec::new();
         while let Some(part) = parts.next().await {
