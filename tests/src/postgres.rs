@@ -41,11 +41,17 @@ pub struct Postgres {
 const SMALL: [&str; 6] =
     ["-c", "max_wal_size=128MB", "-c", "min_wal_size=32MB", "-c", "checkpoint_timeout=30s"];
 
+static SHARED: OnceCell<Postgres> = OnceCell::const_new();
+
 impl Postgres {
     /// The server that all tests of this process share: for tests that leave it running.
     pub async fn shared() -> &'static Self {
-        static SHARED: OnceCell<Postgres> = OnceCell::const_new();
         SHARED.get_or_init(Self::dedicated).await
+    }
+
+    /// The same, if any test has asked for it.
+    pub fn shared_already() -> Option<&'static Self> {
+        SHARED.get()
     }
 
     /// A server of its own, for a test that stops, kills or pauses it.

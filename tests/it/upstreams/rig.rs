@@ -81,7 +81,7 @@ async fn refused(
     let target = upstream.target("/r/1", query).expect("a good path");
     let room = upstream.enter().expect("room");
     let headers = HeaderMap::new();
-    let passage = Passage { upstream, target, method, headers, body, fenced, room };
+    let passage = Passage { upstream, target, method, headers, body, fenced, room, asks: None };
     let problem: Problem = forward(&rig.engine, &limits, passage).await.expect_err("no answer");
     let document = serde_json::from_slice(&problem.clone().render("test")).expect("a document");
     (problem.code(), document)

@@ -16,9 +16,9 @@ use crate::engine::EngineError;
 
 /// Held locks that are looked at together.
 const PAGE: i64 = 1000;
-/// Locks that are broken together.
+/// Locks that are broken together; and how many of those that transactions have are waited for.
 const BREAKS: usize = 64;
-/// How long breaks wait for transactions that hold a fence.
+/// How long a break waits for transactions that hold its fence.
 const PATIENCE: Patience = Patience::Wait(Duration::from_secs(2));
 
 /// Rules that somebody wants to be in force.
@@ -118,6 +118,9 @@ impl Lost {
 /// Breaks these locks in the ledger itself: their holders are fenced off, to `guard()` as well. Says which it could not
 /// break in time; to break those again is harmless.
 ///
+/// 1. All of them, as far as no transaction has their fences: what one has keeps none of the others.
+/// 2. The rest one by one, which waits for those transactions.
+///
 /// # Errors
 /// The ledger does not answer.
 pub async fn break_lost(
@@ -128,12 +131,24 @@ pub async fn break_lost(
 ) -> Result<(), LedgerError> {
     for some in lost.chunks_mut(BREAKS) {
         let item = |one: &Lost| one.to_break(None, reason, request_id);
-        let verdicts = ledger.break_locks(some.iter().map(item).collect(), PATIENCE).await?;
+        // Step 1.
+        let all = some.iter().map(item).collect();
+        let verdicts = ledger.break_locks(all, Patience::Skip).await?;
         for (one, verdict) in some.iter_mut().zip(verdicts) {
-            one.is_broken = matches!(verdict, BreakVerdict::Broken { .. } | BreakVerdict::NotHeld);
+            one.is_broken = is_broken(&verdict);
         }
     }
+    // Step 2.
+    for one in lost.iter_mut().filter(|one| !one.is_broken).take(BREAKS) {
+        let item = Arc::from([one.to_break(None, reason, request_id)]);
+        let verdicts = ledger.break_locks(item, PATIENCE).await?;
+        one.is_broken = verdicts.iter().all(is_broken);
+    }
     Ok(())
+}
+
+fn is_broken(verdict: &BreakVerdict) -> bool {
+    matches!(verdict, BreakVerdict::Broken { .. } | BreakVerdict::NotHeld)
 }
 
 /// What became of rules that were put in force.

@@ -1,22 +1,15 @@
 //! Who asks, under the rules that were in force when the request came, or newer ones.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::{PrincipalName, ResourceName};
 use fencegate_access::{Action, Caller, Rules};
-use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 
 use super::want::Standing;
 use super::{Access, InForce, Known, Permit, Want};
 use crate::engine::EngineError;
-
-/// How long it is until then.
-fn left(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::try_from(then.duration_since(now)).unwrap_or_default()
-}
 
 /// Who asks for something; cheap to clone.
 #[derive(Clone)]
@@ -53,17 +46,10 @@ impl Asks {
     /// Resolves once other rules are in force, as far as this gateway has heard, or once the credential has expired.
     pub async fn moved(&self) {
         let standing = self.standing();
-        let clock = &self.access.inner.runtime.clock;
         let ends = standing.caller().and_then(Caller::expires);
-        let expired = async {
-            match ends {
-                Some(ends) => clock.sleep(left(clock.now(), ends)).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = self.access.moved(standing.in_force.generation) => {}
-            () = expired => {}
+            () = self.access.passed(ends) => {}
         }
     }
 

@@ -19,6 +19,7 @@ use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{Ledger, LedgerError, Patience, RulesInForce, Runtime};
 use fencegate_access::jwt::TokenKeys;
 use fencegate_access::{Caller, Identity, Rules, Unauthenticated};
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -96,7 +97,7 @@ impl InForce {
     }
 
     /// The caller that was kept for a credential, unless that has expired.
-    pub fn kept(&self, credential: &Credential, now: jiff::Timestamp) -> Option<Known> {
+    pub fn kept(&self, credential: &Credential, now: Timestamp) -> Option<Known> {
         let callers = self.callers.lock();
         callers.known.get(credential).filter(|known| !known.caller.has_expired(now)).cloned()
     }
@@ -120,7 +121,7 @@ impl InForce {
     pub fn known(
         &self,
         identity: Option<Arc<Identity>>,
-        now: jiff::Timestamp,
+        now: Timestamp,
     ) -> Result<Option<Known>, EngineError> {
         let Some(rules) = &self.rules else { return Ok(None) };
         let identity = identity.ok_or(EngineError::Unauthenticated)?;
@@ -312,6 +313,18 @@ impl Access {
         let mut moved = self.inner.moved.subscribe();
         // An error would mean that nothing moves any more.
         let _ = moved.wait_for(|now| *now != generation).await;
+    }
+
+    /// Resolves at this time; never, if there is none.
+    async fn passed(&self, time: Option<Timestamp>) {
+        let Some(time) = time else { return std::future::pending().await };
+        let clock = &self.inner.runtime.clock;
+        // The clock of the wall may be set meanwhile.
+        while let Ok(left) = Duration::try_from(time.duration_since(clock.now()))
+            && !left.is_zero()
+        {
+            clock.sleep(left).await;
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fence_core::ports::By;
-use fencegate_access::Identity;
+use fencegate_access::{Caller, Identity};
+use jiff::Timestamp;
 use parking_lot::RwLock;
 
 use super::want::Standing;
@@ -18,7 +19,20 @@ struct Permitted {
     access: Access,
     identity: Option<Arc<Identity>>,
     wants: Vec<Want>,
-    by: RwLock<By>,
+    allowed: RwLock<Allowed>,
+}
+
+/// By whom and which rules it was allowed, and when the credential ends that was shown for it.
+#[derive(Clone)]
+struct Allowed {
+    by: By,
+    ends: Option<Timestamp>,
+}
+
+impl Allowed {
+    fn of(standing: &Standing) -> Self {
+        Self { by: standing.by(), ends: standing.caller().and_then(Caller::expires) }
+    }
 }
 
 impl std::fmt::Debug for Permit {
@@ -35,13 +49,13 @@ impl Permit {
             access: access.clone(),
             identity: standing.identity(),
             wants,
-            by: RwLock::new(standing.by()),
+            allowed: RwLock::new(Allowed::of(standing)),
         })))
     }
 
     /// As the ledger takes it.
     pub fn by(&self) -> By {
-        self.0.as_ref().map(|permitted| permitted.by.read().clone()).unwrap_or_default()
+        self.0.as_ref().map(|permitted| permitted.allowed.read().by.clone()).unwrap_or_default()
     }
 
     /// The ledger found that the rules have moved, and has done nothing: asks those that are in force.
@@ -52,18 +66,23 @@ impl Permit {
         let Some(permitted) = &self.0 else {
             return Err(EngineError::Defect("the gateway's own act was held to rules".into()));
         };
-        let known = permitted.by.read().rules;
+        let known = permitted.allowed.read().by.rules;
         let in_force = permitted.access.load(known).await?;
-        *permitted.by.write() = permitted.ask(in_force)?;
+        *permitted.allowed.write() = permitted.ask(in_force)?;
         Ok(())
     }
 
-    /// Resolves once the rules that are in force do not allow it any more, with why. Never otherwise.
+    /// Resolves once the rules that are in force do not allow it any more, or the credential has ended, with why. Never
+    /// otherwise.
     pub(in crate::engine) async fn lost(&self) -> EngineError {
         let Some(permitted) = &self.0 else { return std::future::pending().await };
-        let mut asked = permitted.by.read().rules.unwrap_or(0);
+        let Allowed { by, ends } = permitted.allowed.read().clone();
+        let mut asked = by.rules.unwrap_or(0);
         loop {
-            permitted.access.moved(asked).await;
+            tokio::select! {
+                () = permitted.access.moved(asked) => {}
+                () = permitted.access.passed(ends) => return EngineError::CredentialExpired,
+            }
             let Ok(in_force) = permitted.access.in_force().await else { continue };
             asked = in_force.generation;
             if let Err(error) = permitted.ask(in_force) {
@@ -74,15 +93,15 @@ impl Permit {
 }
 
 impl Permitted {
-    fn ask(&self, in_force: Arc<InForce>) -> Result<By, EngineError> {
+    fn ask(&self, in_force: Arc<InForce>) -> Result<Allowed, EngineError> {
         let now = self.access.inner.runtime.clock.now();
         let standing = Standing::of(self.identity.clone(), in_force, now)?;
         standing.decide(&self.wants)?;
-        let by = standing.by();
+        let allowed = Allowed::of(&standing);
         // Whose a lock is to be is settled when it is asked for: what was begun as one principal does not end as another.
-        if self.by.read().principal != by.principal {
+        if self.allowed.read().by.principal != allowed.by.principal {
             return Err(EngineError::Unauthenticated);
         }
-        Ok(by)
+        Ok(allowed)
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::body::{Incoming, Sending, Trouble};
 use super::outcome::{Outcome, chain};
 use super::{Upstream, is_fenced};
+use crate::engine::access::Asks;
 use crate::engine::{Engine, EngineError, Forward, count_forward};
 use crate::http::problem::Problem;
 use crate::http::state::Limits;
@@ -43,6 +44,8 @@ pub struct Passage {
     pub fenced: Option<Forward>,
     /// Its share of what may be in flight.
     pub room: OwnedSemaphorePermit,
+    /// Who asks, if rules of access may be in force.
+    pub asks: Option<Asks>,
 }
 
 /// Passes a request on and returns the upstream's answer. The task behind it goes on if this is dropped.
@@ -97,8 +100,8 @@ pub(super) struct Task {
 
 impl Task {
     /// 1. Fenced: the ledger admits it, or nothing is sent.
-    /// 2. What is left of the time is not enough any more, because this process was paused: nothing is
-    ///    sent.
+    /// 2. What is left of the time is not enough any more, because this process was paused; or the rules of access
+    ///    have moved since it was admitted, and do not allow it: nothing is sent (I17).
     /// 3. Send. Nothing was sent: close.
     /// 4. Pass the answer on to its end, cut off what is left of the body, then close.
     async fn run(mut self, mut passage: Passage) {
@@ -123,9 +126,14 @@ impl Task {
         };
         self.operation = admitted.as_ref().map(|admitted| admitted.operation);
         let head = (passage.method, passage.target, passage.headers);
-        let sent = match self.left() {
-            None => Err(Outcome::Unsent(self.late("nothing was forwarded"))),
-            Some(left) => self.send(head, passage.body, left).await,
+        let allowed = match &passage.asks {
+            Some(asks) if self.fenced => asks.confirm().await,
+            _ => Ok(()),
+        };
+        let sent = match (self.left(), allowed) {
+            (None, _) => Err(Outcome::Unsent(self.late("nothing was forwarded"))),
+            (_, Err(error)) => Err(Outcome::Unsent(error.into())),
+            (Some(left), Ok(())) => self.send(head, passage.body, left).await,
         };
         match sent {
             Ok((response, sending)) => self.pass_back(response, sending, admitted).await,

@@ -132,7 +132,8 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
         Problem::new(ErrorCode::Overloaded, why)
     })?;
     let method = parts.method;
-    let passage = Passage { upstream, target, method, headers, body, fenced, room };
+    let asks = asks.is_ruled().then_some(asks);
+    let passage = Passage { upstream, target, method, headers, body, fenced, room, asks };
     forward(&app.engine, &app.limits, passage).await
 }
 

@@ -188,3 +188,26 @@ async fn acts_in_postgres_take_effect_before_the_rules_or_not_at_all() {
         }
     }
 }
+
+/// The ledger has admitted it when its gateway stops. Nobody can take it back from an upstream, so it is asked once more
+/// before it is sent.
+#[tokio::test]
+async fn a_request_to_an_upstream_that_was_admitted_under_older_rules_is_not_sent() {
+    let mut flight = Flight::new().await;
+    let pending = flight.stopped_with(vec![flight.forwarded()], 1).await;
+    run(&mut flight.holder, "COMMIT").await;
+    flight.take_away().await;
+    let open = "SELECT count(*) FROM fencegate.upstream_intents WHERE closed IS NULL";
+    let open: i64 = sqlx::query_scalar(open).fetch_one(&mut flight.looker).await.unwrap();
+    flight.site.last().resume();
+    for answer in join_all(pending).await {
+        answer.unwrap().refused(403, "permission-denied");
+    }
+    assert_eq!((open, flight.upstream.begun()), (1, 0), "it was admitted, and then sent or not");
+    eventually("its intent is closed", async || {
+        let open = "SELECT count(*) FROM fencegate.upstream_intents WHERE closed IS NULL";
+        let open: i64 = sqlx::query_scalar(open).fetch_one(&mut flight.looker).await.unwrap();
+        (open == 0).then_some(())
+    })
+    .await;
+}

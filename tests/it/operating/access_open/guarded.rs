@@ -101,6 +101,8 @@ async fn a_lock_that_a_guarded_transaction_keeps_is_told_and_broken_by_the_same_
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("generation 2"), "the rules are in force: {told}");
     assert!(told.contains("job:1 of holder (ann)\n"), "{told}");
+    // What the transaction has keeps none of the others.
+    assert!(told.contains("job:2 of holder (ann), broken\n"), "{told}");
     assert!(told.contains("not every lock could be broken"), "{told}");
     // What it was let in for goes through.
     run(&mut open, "COMMIT").await;

@@ -3,6 +3,7 @@
 use fence_core::wire::{Lock, Resource};
 use fence_tests::access::{Key, principal, role};
 use fence_tests::client::resource_path;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Pending, Site, begin};
@@ -14,7 +15,11 @@ const READS: &str = "allow = [\"read\"]\nresources = [\"job:*\"]";
 on_both!(
     a_waiter_whose_right_is_taken_away_leaves_the_line_at_once,
     a_waiter_whose_key_is_given_to_another_principal_gets_nothing,
+    a_waiter_whose_key_ends_leaves_the_line,
 );
+
+/// How long a key is good that ends while its holder waits: longer than it takes to get into line.
+const GOOD_FOR_S: i64 = 20;
 
 /// Longer than anything here takes: who hears of its refusal only when its wait ends is told another code.
 fn wants(owner: &str) -> Value {
@@ -43,6 +48,25 @@ async fn a_waiter_whose_right_is_taken_away_leaves_the_line_at_once(setup: SetUp
     denied.await.unwrap().refused(403, "permission-denied");
     site.until_in_line(&ann, "job:1", 1).await;
     assert!(!next.is_finished());
+    ann.by(site.client().release(&held)).send().await.expect(204);
+    let lock: Lock = next.await.unwrap().expect(201).parse();
+    assert_eq!(lock.owner, "carl");
+}
+
+/// Its other calls are refused by then; so is this one, and the next in line gets the lock.
+async fn a_waiter_whose_key_ends_leaves_the_line(setup: SetUp) {
+    let [ann, mut bob, carl] = [Key::new().await, Key::new().await, Key::new().await];
+    let others = [("ann", &ann), ("carl", &carl)];
+    let site = Site::new(setup, |rules| rules.text(WORKS, &others)).await;
+    let held = site.locked(&ann, "job:1").await;
+    let ends = Timestamp::now() + SignedDuration::from_secs(GOOD_FOR_S);
+    let (before, _) = bob.line.split_once("expires = ").unwrap();
+    bob.line = format!("{before}expires = {ends:.0} }}");
+    let all = [("ann", &ann), ("bob", &bob), ("carl", &carl)];
+    site.put_in_force(&site.rules.text(WORKS, &all)).await;
+    let ending = in_line(&site, &bob, &wants("bob"), 0, &ann).await;
+    let next = in_line(&site, &carl, &wants("carl"), 1, &ann).await;
+    ending.await.unwrap().refused(401, "credential-expired");
     ann.by(site.client().release(&held)).send().await.expect(204);
     let lock: Lock = next.await.unwrap().expect(201).parse();
     assert_eq!(lock.owner, "carl");

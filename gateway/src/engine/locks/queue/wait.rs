@@ -259,9 +259,9 @@ impl Waiting {
             let turn = async {
                 tokio::select! {
                     biased;
-                    called = place.called() => Ok(called),
                     // It may not have the lock any more: it need not wait for its turn to hear that.
                     denied = place.pending.permit.lost() => Err(denied),
+                    called = place.called() => Ok(called),
                 }
             };
             match self.runtime.within(left, turn).await.transpose()? {
