@@ -36,4 +36,5 @@ long:
 	target/release/fence-chaos run --minutes 3 --out target/chaos-upgrade --newer-gateway target/release/fencegate-newer
 	target/release/fence-chaos schedules --minutes 20 --out target/schedules
 	target/release/fence-bench --against tests/bench/recorded.json --out target/bench
+	target/release/fence-bench access
 	tests/fuzz/run.sh all

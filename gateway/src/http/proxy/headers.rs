@@ -257,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn an_upstream_is_told_whether_the_caller_came_by_tls() {
+        let ends = Ends::of("10.0.0.9:1".parse().ok(), None, &Proxies::default());
+        for (is_secured, proto) in [(true, "https"), (false, "http")] {
+            let ends = Ends { is_secured, ..ends };
+            let id = HeaderValue::from_static("r1");
+            let strip = Credentials::Strip;
+            let headers = to_upstream(&map(&[]), Version::HTTP_11, Some(&ends), id, &strip);
+            assert_eq!(headers["x-forwarded-proto"], proto);
+        }
+    }
+
+    #[test]
     fn what_belongs_to_a_connection_stays_there() {
         let headers = passed(&[
             ("host", "gate:8080"),
