@@ -17,13 +17,14 @@ const USES: &str = "
     engine ->
     drill -> runtime
     telemetry -> config ledger
-    config -> blobs
+    config -> blobs this_machine
     ledger ->
     mint ->
-    blobs ->
+    blobs -> this_machine
     data_dir ->
     runtime ->
-    seen ->";
+    seen ->
+    this_machine ->";
 
 /// Who uses whom.
 type Arrows = BTreeMap<String, BTreeSet<String>>;

@@ -18,4 +18,5 @@ pub mod mint;
 pub mod runtime;
 mod seen;
 pub mod telemetry;
+mod this_machine;
 pub mod wiring;

@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ObjectBlobs;
+use crate::this_machine::is_this_machine;
 
 /// How long a store may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,9 +83,7 @@ impl BlobsUrl {
             _ => Err(wrong()),
         }
     }
-}
 
-impl BlobsUrl {
     /// The host of the store, if it is reached over a network without TLS by this environment.
     pub fn plain_host(
         &self,
@@ -226,9 +224,7 @@ fn plain(environment: &[(String, String)], endpoints: &[&str]) -> Option<String>
     let named = |name: &&str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
     let url = endpoints.iter().find_map(named)?.parse::<Url>().ok()?;
     let host = url.host_str().unwrap_or_default();
-    let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    let is_here = host == "localhost" || ip.is_some_and(|ip| ip.to_canonical().is_loopback());
-    (url.scheme() != "https" && !is_here).then(|| host.to_owned())
+    (url.scheme() != "https" && !is_this_machine(host)).then(|| host.to_owned())
 }
 
 /// Makes a folder, if it is new, for nobody else to read.

@@ -1,17 +1,17 @@
 //! The connections to the ledger and the mint: whoever can change what goes over them can forge tokens. And those to
-//! upstreams: whoever can change what goes over them writes there without a token.
+//! upstreams and to the store: whoever can change what goes over them writes there without a token.
 
-use std::net::IpAddr;
 use std::str::FromStr as _;
 
 use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::Config;
+use crate::this_machine::is_this_machine;
 
 impl Config {
-    /// The settings with which Postgres, etcd, the store or upstreams are reached over a network without TLS that is verified, and
-    /// what is wrong with each.
+    /// The settings with which Postgres, etcd, the store or upstreams are reached over a network without TLS that is
+    /// verified, and what is wrong with each.
     pub(super) fn insecure(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         let options =
@@ -54,12 +54,4 @@ impl Config {
 fn host_of(member: &str) -> &str {
     let (_, place) = member.split_once("://").unwrap_or(("", member));
     place.rsplit_once(':').map_or(place, |(host, _)| host)
-}
-
-/// Whether nothing that is sent there leaves the machine.
-fn is_this_machine(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
-    // A path is the folder of a socket.
-    host == "localhost" || host.starts_with('/') || host.parse().is_ok_and(loopback)
 }

@@ -10,6 +10,7 @@ use fence_core::ports::{
 };
 use fence_core::{LockState, PrincipalName, ResourceName, Token};
 use fencegate_access::{Action, Caller, Rules, RulesError};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{Access, Permit};
 use crate::engine::EngineError;
@@ -18,6 +19,8 @@ use crate::engine::EngineError;
 const PAGE: i64 = 1000;
 /// Locks that are broken together; and how many of those that transactions have are waited for.
 const BREAKS: usize = 64;
+/// How many of them are waited for at a time.
+const WAITS: usize = 8;
 /// How long a break waits for transactions that hold its fence.
 const PATIENCE: Patience = Patience::Wait(Duration::from_secs(2));
 
@@ -119,7 +122,7 @@ impl Lost {
 /// break in time; to break those again is harmless.
 ///
 /// 1. All of them, as far as no transaction has their fences: what one has keeps none of the others.
-/// 2. The rest one by one, which waits for those transactions.
+/// 2. Each of the rest by itself, which waits for those transactions, a few at a time.
 ///
 /// # Errors
 /// The ledger does not answer.
@@ -139,12 +142,14 @@ pub async fn break_lost(
         }
     }
     // Step 2.
-    for one in lost.iter_mut().filter(|one| !one.is_broken).take(BREAKS) {
+    let rest = lost.iter_mut().filter(|one| !one.is_broken).take(BREAKS);
+    let broken = rest.map(async |one| {
         let item = Arc::from([one.to_break(None, reason, request_id)]);
         let verdicts = ledger.break_locks(item, PATIENCE).await?;
         one.is_broken = verdicts.iter().all(is_broken);
-    }
-    Ok(())
+        Ok(())
+    });
+    stream::iter(broken).buffer_unordered(WAITS).try_collect().await
 }
 
 fn is_broken(verdict: &BreakVerdict) -> bool {
@@ -189,8 +194,9 @@ impl Access {
     ///
     /// 1. They follow those that let the caller do this, and no others: the ledger compares the generations, whatever the
     ///    caller says they are to follow.
-    /// 2. If others are in force, these may be in force already: an answer was lost, and the caller has sent them again.
-    /// 3. Otherwise those that are in force are asked, and it goes on from step 1 unless they are not what was to be followed.
+    /// 2. If others are in force, those are asked whether the caller may, and it goes on from step 1.
+    /// 3. If the caller wanted them to follow older ones, they may be in force already: an answer was lost, and the caller
+    ///    has sent them again.
     async fn store(
         &self,
         permit: &Permit,
@@ -217,16 +223,16 @@ impl Access {
             }
             // Step 2.
             let there = self.stored().await?;
-            if follows.is_some_and(|follows| there.generation > follows)
-                && there.text.as_ref() == Some(&text)
-            {
-                return Ok(there.generation);
+            if by.rules.is_some_and(|allowed| allowed != there.generation) {
+                permit.renew().await?;
+                continue;
             }
             // Step 3.
-            if by.rules.is_none_or(|allowed| allowed == there.generation) {
-                return Err(EngineError::RulesOvertaken(there.generation));
-            }
-            permit.renew().await?;
+            let is_later = follows.is_some_and(|follows| there.generation > follows);
+            return match is_later && there.text.as_ref() == Some(&text) {
+                true => Ok(there.generation),
+                false => Err(EngineError::RulesOvertaken(there.generation)),
+            };
         }
     }
 }

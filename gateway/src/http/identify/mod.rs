@@ -41,7 +41,7 @@ pub struct Shown(pub Option<Arc<Identity>>);
 /// What needs no credential: that the gateway is alive and ready, and what it says to everybody.
 const OPEN: [&str; 4] = ["/healthz", "/readyz", "/openapi.yaml", "/docs/errors/{code}"];
 
-/// What is told to whom newer rules may know, or know for longer.
+/// The refusals after which newer rules are asked for: they may know the caller, or a longer time for its key.
 const NOBODY: [ErrorCode; 3] =
     [ErrorCode::Unauthenticated, ErrorCode::CredentialExpired, ErrorCode::CredentialsConflict];
 
@@ -56,11 +56,11 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
     parts.extensions.insert(asks.clone());
     let response = next.run(Request::from_parts(parts, body)).await;
-    // Of what the gateway itself could not do there is nothing to tell; an upstream's error tells something.
+    // A failure of the gateway itself tells nothing of what is there; that of an upstream may.
     let own = response.extensions().get::<Problem>();
-    let is_told = own.is_none_or(|problem| problem.code().status() < 500);
+    let tells = own.is_none_or(|problem| problem.code().status() < 500);
     if reads
-        && is_told
+        && tells
         && let Err(error) = asks.confirm().await
     {
         return Problem::from(error).into_response();

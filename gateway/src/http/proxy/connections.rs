@@ -1,7 +1,7 @@
 //! The connections to an upstream: who it must be by TLS, and who the gateway is to it. The files that say so are looked at
 //! every few seconds, and what they hold then counts for new connections.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,8 +18,9 @@ use crate::seen::Seen;
 const IDLE: Duration = Duration::from_secs(20);
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
-/// The largest file of certificates, a key or a credential.
+/// The largest file of certificates or a key, and the largest credential.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+const CREDENTIAL_BYTES_MAX: u64 = 16 * 1024;
 
 /// Connections to one upstream.
 pub(super) struct Connections {
@@ -83,8 +84,10 @@ impl Connections {
     /// A file that cannot be read, or holds no header.
     pub(super) async fn credential(&self) -> anyhow::Result<Option<HeaderValue>> {
         let Credentials::File(path) = &self.settings.authorization else { return Ok(None) };
-        let text = tokio::fs::read_to_string(path).await;
-        let text = text.with_context(|| format!("{}", path.display()))?;
+        let at = || format!("{}", path.display());
+        let length = tokio::fs::metadata(path).await.with_context(at)?.len();
+        anyhow::ensure!(length <= CREDENTIAL_BYTES_MAX, "{} has {length} bytes", path.display());
+        let text = tokio::fs::read_to_string(path).await.with_context(at)?;
         let mut value = HeaderValue::from_str(text.trim())
             .with_context(|| format!("{} holds no value of a header", path.display()))?;
         anyhow::ensure!(!value.is_empty(), "{} holds nothing", path.display());
@@ -133,9 +136,9 @@ fn clients(settings: &config::Upstream) -> anyhow::Result<Clients> {
     })
 }
 
-fn read(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let at = || format!("{}", path.display());
     let length = std::fs::metadata(path).with_context(at)?.len();
     anyhow::ensure!(length <= FILE_BYTES_MAX, "{} has {length} bytes", path.display());
-    std::fs::read(Path::new(path)).with_context(at)
+    std::fs::read(path).with_context(at)
 }
