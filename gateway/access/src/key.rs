@@ -116,9 +116,6 @@ fn checksum(body: &str) -> String {
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// Of no key that anybody has: what a key with an unknown id is held against, so that it takes as long.
-    pub(crate) const ABSENT: Self = Self([0; 32]);
-
     /// Whether it is the digest of this key. Takes the same time wherever it differs.
     pub fn is_digest_of(&self, presented: &ApiKey) -> bool {
         self.0.ct_eq(&presented.digest().0).into()

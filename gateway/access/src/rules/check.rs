@@ -1,6 +1,6 @@
 //! From the text of the rules to the rules: everything that can be wrong is found here, before they are applied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
             return Err(at(&place, "there is another one with this name"));
         }
     }
-    let (mut principals, mut keys) = (Vec::new(), HashMap::new());
+    let (mut principals, mut keys) = (Vec::new(), BTreeMap::new());
     let (mut names, mut database_roles) = (BTreeSet::new(), BTreeSet::new());
     for one in file.principals {
         let place = format!("principal `{}`", one.name);
@@ -129,6 +129,7 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
     }
     let patterns = roles.values().flat_map(RoleEntry::patterns);
     let ends = patterns.flat_map(Pattern::ends).collect();
+    let keys = keys.into_iter().collect();
     Ok(Rules { issuers, roles, principals, keys, revoked, ends })
 }
 
