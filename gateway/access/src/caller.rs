@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::action::{Action, Actions};
 use crate::mutants::{self, Mutant};
 use crate::pattern::Scope;
+use crate::quotas::Quotas;
 use crate::rules::Limits;
 use fencegate_wire::PrincipalName;
 
@@ -34,9 +35,10 @@ pub struct Caller {
     pub(crate) name: PrincipalName,
     pub(crate) credential: String,
     pub(crate) expires: Option<Timestamp>,
-    pub(crate) roles: Vec<Arc<str>>,
+    pub(crate) roles: Arc<[Arc<str>]>,
     pub(crate) resources: Lines,
     pub(crate) upstreams: Lines,
+    pub(crate) quotas: Quotas,
 }
 
 /// What allows a call.
@@ -79,9 +81,14 @@ impl Caller {
         &self.credential
     }
 
-    /// Its roles.
-    pub fn roles(&self) -> &[Arc<str>] {
+    /// Its roles; cheap to clone.
+    pub fn roles(&self) -> &Arc<[Arc<str>]> {
         &self.roles
+    }
+
+    /// How much it may have of what all share.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// When its credential ends, if it does.

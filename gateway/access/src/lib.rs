@@ -11,6 +11,7 @@ pub mod jwt;
 pub mod key;
 mod mutants;
 pub mod pattern;
+pub mod quotas;
 pub mod rules;
 
 pub use action::{Action, Actions};
@@ -19,4 +20,5 @@ pub use fencegate_wire::PrincipalName;
 pub use identity::{Identity, Unauthenticated};
 pub use key::{ApiKey, KeyDigest};
 pub use pattern::Pattern;
+pub use quotas::Quotas;
 pub use rules::{Issuer, Limits, Rules, RulesError};

@@ -1,5 +1,7 @@
 //! Problem documents (RFC 9457): every error on its way out, whoever found it.
 
+use std::time::Duration;
+
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::{EventCursor, Holder};
@@ -34,6 +36,7 @@ struct Inner {
 impl Problem {
     /// A problem with this code; `detail` says what happened here.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let finds_no_room = [ErrorCode::Overloaded, ErrorCode::RateLimited].contains(&code);
         let document = wire::Problem {
             kind: format!("/docs/errors/{code}"),
             title: code.title().to_owned(),
@@ -48,7 +51,7 @@ impl Problem {
             superseded_by: None,
             superseded_at: None,
             // Whoever finds no room is always told when to come back.
-            retry_after_ms: (code == ErrorCode::Overloaded).then_some(1_000),
+            retry_after_ms: finds_no_room.then_some(1_000),
             position: None,
             holder: None,
             holder_age_ms: None,
@@ -141,6 +144,11 @@ impl Problem {
     /// The resource that it is about.
     pub fn resource(&self) -> Option<&str> {
         self.0.document.resource.as_deref()
+    }
+
+    /// Says when to come back.
+    pub fn and_retry_after(self, wait: Duration) -> Self {
+        self.retry_after(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(1))
     }
 
     fn retry_after(mut self, ms: i64) -> Self {

@@ -2,13 +2,13 @@
 
 use super::budget::Budget;
 use super::long_calls::LongCalls;
-use super::peers::{Places, Shares, Turns};
+use super::peers::{Failures, Places, Quota, Shares, Turns};
 use super::state::Limits;
 use crate::engine::QUERIES_MAX;
 
-/// The part of a budget of bytes that one peer may have, and the part of all bodies that only JSON bodies have.
+/// The part of a budget of bytes that one principal or peer may have, and the part of all bodies that only JSON bodies have.
 const BYTES_SHARE: usize = 8;
-/// The part of uploads and queries that one peer may have.
+/// The part of uploads and queries that one principal or peer may have.
 const SHARE: usize = 4;
 /// More than one read of a socket brings: a body may be told to be too large only once so much more of it is there.
 const ONE_READ: usize = 64 * 1024;
@@ -23,18 +23,20 @@ pub struct Room {
     pub kept_bodies: Budget,
     /// Calls that wait.
     pub long_calls: LongCalls,
-    /// Halves of uploads of one peer; how many there are in all the engine knows.
+    /// Halves of uploads of each; how many there are in all the engine knows.
     pub uploads: Shares,
-    /// Queries of the ledger by one peer.
+    /// Queries of the ledger by each.
     pub queries: Turns,
-    /// Places in line of one peer.
+    /// Places in line of each.
     pub places: Places,
+    /// Credentials that were nobody's, by peer.
+    pub failures: Failures,
 }
 
 impl Room {
     /// Room for bodies of so many bytes, a share of that many uploads, and calls on the connections of the limits.
     ///
-    /// Whatever the settings, one body that is within its limits fits into the share of a peer that sends no other.
+    /// Whatever the settings, one body that is within its limits fits into the share of whoever sends no other.
     pub fn new(limits: &Limits, bodies_bytes_max: usize, uploads_max: usize) -> Self {
         let json = bodies_bytes_max / BYTES_SHARE;
         let bodies = bodies_bytes_max - json;
@@ -44,9 +46,10 @@ impl Room {
             json: Budget::new(json, share(json, limits.json_bytes_max)),
             kept_bodies: Budget::new(bodies_bytes_max / 2, usize::MAX),
             long_calls: LongCalls::among(limits.connections_max),
-            uploads: Shares::of(2 * (uploads_max / SHARE).max(1)),
-            queries: Turns::of((QUERIES_MAX / SHARE).max(1)),
+            uploads: Shares::of(Quota::Uploads, 2 * (uploads_max / SHARE).max(1)),
+            queries: Turns::of(Quota::Queries, (QUERIES_MAX / SHARE).max(1)),
             places: Places::default(),
+            failures: Failures::default(),
         }
     }
 }

@@ -514,6 +514,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
     engine::metrics::describe();
     http::identify::describe();
     http::middleware::describe();
+    http::peers::describe();
     http::serve::describe();
     mint::room::describe();
     Ok(handle)

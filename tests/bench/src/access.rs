@@ -43,8 +43,9 @@ pub struct Access {
     /// Pairs of measurements, without rules and with them
     #[arg(long, default_value_t = 20)]
     pairs: usize,
-    /// How long each lasts, in seconds
-    #[arg(long, default_value_t = 3)]
+    /// How long each of the two lasts in a pair, in seconds, which go in turn: so a machine that is slower for a while
+    /// is so for both
+    #[arg(long, default_value_t = 6)]
     seconds: u64,
     /// Keys of each kind
     #[arg(long, default_value_t = 100_000)]
@@ -86,21 +87,20 @@ impl Access {
         self.sample(&open, MANY).await?;
         self.sample(&ruled, MANY).await?;
         for pair in 1..=pairs {
-            let without = self.sample(&open, MANY).await?;
-            let with = self.sample(&ruled, MANY).await?;
-            ratios.push(with.per_second / without.per_second);
-            for (spent, sample) in spent.iter_mut().zip([&without, &with]) {
-                spent.push(sample.gateway.context("it was measured")?.cpu_us);
+            let turns = self.turns([&open, &ruled], MANY).await?;
+            for (spent, turns) in spent.iter_mut().zip(&turns) {
+                spent.push(mean(turns, |sample| sample.gateway.map_or(0.0, |of| of.cpu_us)));
             }
-            let [without, with] = [without, with].map(|sample| sample.per_second);
+            let [without, with] = turns.map(|turns| mean(&turns, |sample| sample.per_second));
+            ratios.push(with / without);
             println!("pair {pair} of {pairs}: {without:.0}/s without, {with:.0}/s with rules");
         }
         for pair in 1..=pairs {
-            let without = self.sample(&open, 1).await?.p50_us;
-            let with = self.sample(&ruled, 1).await?.p50_us;
-            more.push(with as f64 - without as f64);
+            let turns = self.turns([&open, &ruled], 1).await?;
+            let [without, with] = turns.map(|turns| mean(&turns, |sample| sample.p50_us as f64));
+            more.push(with - without);
             println!(
-                "pair {pair} of {pairs}: p50 of one {without} us without, {with} us with rules"
+                "pair {pair} of {pairs}: p50 of one {without:.1} us without, {with:.1} us with rules"
             );
         }
         let tls = self.tls(of("tls").await, &rules, &key).await?;
@@ -124,8 +124,19 @@ impl Access {
         Ok(is_silent && is_cheap)
     }
 
+    /// One second of the one, one of the other, until each has had all of its time.
+    async fn turns(&self, sites: [&Site; 2], callers: usize) -> Result<[Vec<Sample>; 2]> {
+        let mut turns = [Vec::new(), Vec::new()];
+        for _ in 0..self.seconds {
+            for (turns, site) in turns.iter_mut().zip(sites) {
+                turns.push(self.sample(site, callers).await?);
+            }
+        }
+        Ok(turns)
+    }
+
     async fn sample(&self, site: &Site, callers: usize) -> Result<Sample> {
-        let lasts = Duration::from_secs(self.seconds);
+        let lasts = Duration::from_secs(1);
         let at = site.gateway.address();
         let each =
             site.puts.iter().take(callers).map(|put| Same::new(at, Arc::clone(put), 200..202));
@@ -176,7 +187,7 @@ impl Access {
 
 /// Rules of a few roles and many principals, of whom one writes.
 fn text(rules: &Rules, key: &Key) -> String {
-    let may = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"*\"]";
+    let may = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"*\"]\nrate = 1000000";
     let mut text = rules.text(may, &[("writer", key)]);
     for number in 0..1_000 {
         let _ = write!(
@@ -246,6 +257,10 @@ impl Caller for ByTls {
         put.send().await?.error_for_status()?.bytes().await?;
         Ok(())
     }
+}
+
+fn mean(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
+    samples.iter().map(of).sum::<f64>() / samples.len() as f64
 }
 
 /// The lower bound of the 95 % interval of the mean of these ratios, by their logarithms.

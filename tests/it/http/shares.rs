@@ -16,7 +16,8 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use fence_core::memory::MemoryBlobs;
-use fence_core::ports::Grant;
+use fence_core::ports::{Grant, Rulebook as _};
+use fence_tests::conformance::ledger::build::rules_change;
 use fence_tests::process::eventually;
 use fencegate::http::identify::Issuers;
 use fencegate::http::peers::{PLACES_MAX, Proxies};
@@ -24,6 +25,7 @@ use fencegate::http::room::Room;
 use fencegate::http::routes::Exported;
 use fencegate::http::{AppState, Ends, Limits, router};
 use fencegate::runtime::runtime;
+use fencegate_access::ApiKey;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
@@ -281,4 +283,35 @@ async fn metrics_are_read_once_for_all_who_ask() {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     metrics().await;
     assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+/// A peer that sends thirty keys within a minute that are nobody's is not listened to for the rest of it.
+#[tokio::test]
+async fn guesses() {
+    let (door, key, other) =
+        (Door::new(), ApiKey::generate().unwrap(), ApiKey::generate().unwrap());
+    let text = format!(
+        "[[roles]]\nname = \"r\"\nallow = [\"list\"]\nresources = [\"*\"]\n[[principals]]\nname = \"ann\"\nroles = [\"r\"]\n\
+         keys = [{{ id = \"{}\", sha256 = \"{}\", expires = 2999-01-01T00:00:00Z }}]\n",
+        key.kid(),
+        key.digest().to_hex()
+    );
+    door.rig.memory().apply_rules(rules_change(&text)).await.unwrap();
+    door.rig.engine.access().current().await.unwrap();
+    let shows = async |from, credential: &str| {
+        let request = Request::get("/resources?prefix=a")
+            .header("authorization", format!("Bearer {credential}"));
+        let answer = door.call(from, request.body(Body::empty()).unwrap()).await;
+        (answer.status().as_u16(), answer.headers().contains_key("retry-after"))
+    };
+    for _ in 0..30 {
+        assert_eq!(shows(ONE, other.reveal()).await, (401, false));
+    }
+    for guess in [other.reveal(), "e30.e30.e30"] {
+        assert_eq!(shows(ONE, guess).await, (429, true));
+    }
+    assert_eq!(shows(ONE, key.reveal()).await.0, 200);
+    for from in [OTHER, None] {
+        assert_eq!(shows(from, other.reveal()).await.0, 401, "{from:?}");
+    }
 }

@@ -13,6 +13,7 @@ pub mod lifecycle;
 pub mod log_lines;
 pub mod memory;
 pub mod operators;
+pub mod quotas;
 pub mod records;
 pub mod starts;
 pub mod status;

@@ -18,6 +18,7 @@ use fence_tests::upstream::Upstream;
 use fencegate::config::{self, Credentials, Guarantee, ResourceForm};
 use fencegate::engine::Forward;
 use fencegate::http::budget::Budget;
+use fencegate::http::peers::Counted;
 use fencegate::http::proxy::{Passage, Upstreams, forward, is_fenced, read_ahead};
 use fencegate::http::{Limits, Problem};
 use fencegate::runtime::{TokioClock, runtime};
@@ -60,7 +61,9 @@ async fn refused(
     let upstream = upstream.expect("it is there");
     let limits = Limits::default();
     let bodies = Budget::new(1000, 1000);
-    let body = read_ahead(Body::empty(), 1000, &limits, bodies.of(None)).await.expect("a body");
+    let body = read_ahead(Body::empty(), 1000, &limits, bodies.of(&Counted::Nobody))
+        .await
+        .expect("a body");
     let mut fenced = None;
     if is_fenced(&method) {
         fenced = Some(Forward {

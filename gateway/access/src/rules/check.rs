@@ -9,6 +9,7 @@ use super::{Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules,
 use crate::action::{Action, Actions};
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
+use crate::quotas::QUOTA_MAX;
 use fencegate_wire::PrincipalName;
 
 /// Bytes of a text of rules.
@@ -205,6 +206,10 @@ fn role(role: &Role, place: &str) -> Result<RoleEntry, RulesError> {
         return Err(at(place, "limits of locks are for roles that allow `lock`"));
     }
     let infinite = role.infinite.unwrap_or(ttl_max.is_none());
+    let quotas = role.quotas();
+    if let Some((name, _)) = quotas.all().find(|(_, quota)| !(1..=QUOTA_MAX).contains(quota)) {
+        return Err(at(place, format_args!("`{name}` is between 1 and {QUOTA_MAX}")));
+    }
     let deny = |deny: &super::file::Deny| {
         if deny.actions.contains(&Action::ForwardRead) {
             let why =
@@ -222,6 +227,7 @@ fn role(role: &Role, place: &str) -> Result<RoleEntry, RulesError> {
         upstreams: patterns(&role.upstreams, Names::Upstreams, place)?,
         deny: role.deny.iter().map(deny).collect::<Result<_, RulesError>>()?,
         limits: Limits { ttl_max, hold_max, wait_max, infinite },
+        quotas,
     })
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::action::Action;
 use crate::key::KeyDigest;
+use crate::quotas::Stated;
 
 /// All of it.
 #[derive(Debug, Deserialize)]
@@ -75,6 +76,23 @@ pub(super) struct Role {
     #[serde(default, deserialize_with = "duration")]
     pub(super) wait_max: Option<Duration>,
     pub(super) infinite: Option<bool>,
+    rate: Option<u32>,
+    burst: Option<u32>,
+    connections: Option<usize>,
+    streams: Option<usize>,
+    uploads: Option<usize>,
+    queries: Option<usize>,
+    body_bytes: Option<usize>,
+    line_places: Option<usize>,
+}
+
+impl Role {
+    /// What it says of quotas.
+    pub(super) fn quotas(&self) -> Stated {
+        let Self { rate, burst, connections, streams, uploads, queries, .. } = *self;
+        let Self { body_bytes, line_places, .. } = *self;
+        Stated { rate, burst, connections, streams, uploads, queries, body_bytes, line_places }
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -20,6 +20,7 @@ use crate::identity::{CertificateName, Identity, Unauthenticated};
 use crate::key::{ApiKey, KeyDigest};
 use crate::mutants::{self, Mutant};
 use crate::pattern::{Pattern, Scope, Variable};
+use crate::quotas::Stated;
 use fencegate_wire::PrincipalName;
 
 /// Why a text is no rules. Nothing of it is in force.
@@ -77,6 +78,7 @@ struct RoleEntry {
     upstreams: Vec<Pattern>,
     deny: Vec<Deny>,
     limits: Limits,
+    quotas: Stated,
 }
 
 impl RoleEntry {
@@ -138,7 +140,7 @@ impl Condition {
 #[derive(Debug)]
 struct PrincipalEntry {
     name: Name,
-    roles: Vec<Arc<str>>,
+    roles: Arc<[Arc<str>]>,
     conditions: Vec<Condition>,
     postgres_roles: Vec<String>,
 }
@@ -216,7 +218,7 @@ impl Rules {
                 Name::Template(_) => None,
             };
             let roles = entry.postgres_roles.iter();
-            roles.filter_map(move |role| Some((role.as_str(), principal?, entry.roles.as_slice())))
+            roles.filter_map(move |role| Some((role.as_str(), principal?, &*entry.roles)))
         })
     }
 
@@ -289,7 +291,10 @@ impl Rules {
             other => value_of(other),
         };
         let (resources, upstreams) = self.lines(&entry.roles, &value_of);
-        Caller { name, credential, expires, roles: entry.roles.clone(), resources, upstreams }
+        let roles = Arc::clone(&entry.roles);
+        let stated = roles.iter().filter_map(|role| Some(self.roles.get(role)?.quotas));
+        let quotas = stated.fold(Stated::default(), Stated::or_more).into();
+        Caller { name, credential, expires, roles, resources, upstreams, quotas }
     }
 
     /// Whose key it is. The time tells nobody whether its id is known: as many ids are compared, and the entry at that

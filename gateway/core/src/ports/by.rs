@@ -44,8 +44,17 @@ impl By {
     /// All its names as text, for the ledgers: the principal, then `role:NAME` for each role, each apart by a space.
     pub fn names(&self) -> Option<String> {
         let principal = self.principal.as_ref()?;
-        let roles = self.roles.iter().map(|role| format!(" role:{role}"));
-        Some(std::iter::once(principal.as_str().to_owned()).chain(roles).collect())
+        let bytes = self
+            .roles
+            .iter()
+            .fold(principal.as_str().len(), |sum, role| sum + " role:".len() + role.len());
+        let mut names = String::with_capacity(bytes);
+        names.push_str(principal.as_str());
+        for role in self.roles.iter() {
+            names.push_str(" role:");
+            names.push_str(role);
+        }
+        Some(names)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who asks, under the rules that were in force when the request came, or newer ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::{PrincipalName, ResourceName};
@@ -30,7 +31,8 @@ impl Asks {
     /// Nobody, while the rules are not known: nothing is allowed that has to be.
     pub fn of_nobody(access: &Access) -> Self {
         let none = Rules::parse("").ok();
-        let in_force = InForce { generation: -1, rules: none, callers: Mutex::default() };
+        let rates = access.inner.rates.clone();
+        let in_force = InForce { generation: -1, rules: none, callers: Mutex::default(), rates };
         Self::new(access, Arc::new(in_force), None)
     }
 
@@ -56,6 +58,16 @@ impl Asks {
     /// Whether rules are in force.
     pub fn is_ruled(&self) -> bool {
         self.standing.read().in_force.rules.is_some()
+    }
+
+    /// The caller; none where no rules are in force, or for what needs no credential.
+    pub fn caller(&self) -> Option<Arc<Caller>> {
+        self.standing.read().known.as_ref().map(|known| Arc::clone(&known.caller))
+    }
+
+    /// How long it must wait until its rate allows another request; none if it does now, and this was one.
+    pub fn must_wait(&self) -> Option<Duration> {
+        self.standing.read().known.as_ref().and_then(|known| known.rate.take())
     }
 
     /// The principal; none where no rules are in force, or for what needs no credential.

@@ -8,6 +8,7 @@ mod apply;
 mod asks;
 mod explain;
 mod permit;
+mod rate;
 mod want;
 
 use std::collections::HashMap;
@@ -27,11 +28,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Act, Batcher};
 use super::{Base, Engine, EngineError};
+use rate::Rates;
 
 pub use apply::{Applied, Lost, NewRules, break_lost, checked, database_roles, lost};
 pub use asks::Asks;
 pub use explain::{Explained, explain};
 pub use permit::Permit;
+pub use rate::Rate;
 pub use want::Want;
 
 /// How often the generation is looked at while nobody asks.
@@ -52,6 +55,8 @@ pub struct InForce {
     rules: Option<Rules>,
     /// Never kept beyond these rules: what a caller may do is theirs.
     callers: Mutex<Callers>,
+    /// Kept from one set of rules to the next.
+    rates: Rates,
 }
 
 /// Callers that are kept, and how many lines these have together.
@@ -70,10 +75,12 @@ pub struct Known {
     pub caller: Arc<Caller>,
     /// The keys of its issuer that a token was verified with.
     pub keys: Option<Arc<TokenKeys>>,
+    /// How often its principal may ask.
+    pub rate: Arc<Rate>,
 }
 
 impl InForce {
-    fn read(stored: RulesInForce) -> Result<Self, EngineError> {
+    fn read(stored: RulesInForce, rates: Rates) -> Result<Self, EngineError> {
         let unreadable = |why: &dyn std::fmt::Display| {
             tracing::error!(%why, "the rules of access cannot be read; everything is refused");
             EngineError::AccessUnavailable
@@ -83,7 +90,7 @@ impl InForce {
         if rules.is_none() && stored.generation != 0 {
             return Err(unreadable(&"the ledger says that there are some, and has none"));
         }
-        Ok(Self { generation: stored.generation, rules, callers: Mutex::default() })
+        Ok(Self { generation: stored.generation, rules, callers: Mutex::default(), rates })
     }
 
     /// Their generation; 0 while there are none.
@@ -100,6 +107,17 @@ impl InForce {
     pub fn kept(&self, credential: &Credential, now: Timestamp) -> Option<Known> {
         let callers = self.callers.lock();
         callers.known.get(credential).filter(|known| !known.caller.has_expired(now)).cloned()
+    }
+
+    /// Somebody that was found to be a caller under these rules.
+    pub fn found(
+        &self,
+        identity: Arc<Identity>,
+        caller: Caller,
+        keys: Option<Arc<TokenKeys>>,
+    ) -> Known {
+        let rate = self.rates.of(&caller);
+        Known { identity, caller: Arc::new(caller), keys, rate }
     }
 
     /// Keeps the caller of a good credential.
@@ -130,7 +148,7 @@ impl InForce {
             return Ok(Some(known));
         }
         let caller = rules.caller(&identity, now).map_err(|why| not_let_in(&why))?;
-        let known = Known { identity, caller: Arc::new(caller), keys: None };
+        let known = self.found(identity, caller, None);
         if let Some(credential) = credential {
             self.keep(credential, &known);
         }
@@ -170,6 +188,7 @@ struct Inner {
     loading: tokio::sync::Mutex<()>,
     looks: Batcher<Look>,
     moved: watch::Sender<i64>,
+    rates: Rates,
 }
 
 /// Asking for the generation, as the act of a batcher: one question for all who ask at the same time.
@@ -206,6 +225,7 @@ impl Access {
                 loading: tokio::sync::Mutex::new(()),
                 looks,
                 moved: watch::Sender::new(0),
+                rates: Rates::new(&runtime.clock),
             }),
         };
         let task = access.clone().follow(closing.clone());
@@ -273,7 +293,8 @@ impl Access {
             reloads("unavailable");
             EngineError::AccessUnavailable
         })?;
-        let in_force = InForce::read(stored).inspect_err(|_| reloads("unreadable"))?;
+        let in_force = InForce::read(stored, self.inner.rates.clone())
+            .inspect_err(|_| reloads("unreadable"))?;
         let in_force = Arc::new(in_force);
         reloads("loaded");
         if mutants::is(Mutant::MemoAcrossGenerations)

@@ -148,7 +148,7 @@ impl Standing {
         let caller = self.caller();
         By {
             principal: caller.map(|caller| caller.name().clone()),
-            roles: caller.map(|caller| caller.roles().into()).unwrap_or_default(),
+            roles: caller.map(|caller| Arc::clone(caller.roles())).unwrap_or_default(),
             rules: Some(self.in_force.generation),
         }
     }

@@ -15,6 +15,7 @@
 mod entry;
 mod lanes;
 mod pace;
+mod queue;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -24,19 +25,19 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fence_core::ResourceName;
 use fence_core::ports::{LedgerError, Patience, Runtime};
+use fence_core::{PrincipalName, ResourceName};
 use futures::FutureExt as _;
 use futures::future::join;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use entry::{Entry, Fate, QUEUED, Way, take_back, way};
 use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
 use pace::Pace;
+use queue::Queue;
 
 /// What a batcher does with its batches.
 #[async_trait]
@@ -63,6 +64,11 @@ pub(super) trait Act: Send + Sync + 'static {
 
     /// The lane that an item moves to when its row is locked by somebody else.
     fn lane(item: &Self::Item) -> Self::Lane;
+
+    /// On whose behalf it is, if that is known: each principal has its turn.
+    fn principal(_item: &Self::Item) -> Option<&PrincipalName> {
+        None
+    }
 
     /// What it must not share with another item of its batch.
     fn exclusive(_item: &Self::Item) -> &[ResourceName] {
@@ -174,7 +180,7 @@ struct Running<A: Act> {
 
 /// A queue and the task that empties it.
 pub(super) struct Batcher<A: Act> {
-    queue: mpsc::Sender<Entry<A>>,
+    queue: Arc<Queue<A>>,
     pace: Arc<Pace>,
     runtime: Runtime,
     timeout: Duration,
@@ -189,7 +195,7 @@ impl<A: Act> Batcher<A> {
         lane_permits: Arc<Semaphore>,
         closing: CancellationToken,
     ) -> Self {
-        let (queue, waiting) = mpsc::channel(limits.queue_max);
+        let queue = Queue::new(limits.queue_max);
         let (timeout, pace) = (limits.timeout, Arc::<Pace>::default());
         let shared = Arc::new(Running {
             act,
@@ -199,25 +205,19 @@ impl<A: Act> Batcher<A> {
             lanes: Mutex::default(),
             lane_permits,
         });
-        runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, waiting, closing)));
+        runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, Arc::clone(&queue), closing)));
         Self { queue, pace, runtime: runtime.clone(), timeout }
     }
 
     /// Hands in an item and waits for its verdict. May be dropped at any await: the item goes its
     /// way regardless.
     pub(super) async fn submit(&self, item: A::Item) -> Result<A::Verdict, Failure> {
-        let ahead = self.queue.max_capacity() - self.queue.capacity();
-        if self.pace.behind(ahead) > self.timeout / IN_LINE_SHARE {
-            return Err(Failure::Full);
-        }
         let state = Arc::new(AtomicU8::new(QUEUED));
         let (answer, mut verdict) = oneshot::channel();
         let until = self.runtime.clock.elapsed() + self.timeout;
         let entry = Entry { item, state: Arc::clone(&state), answer, until, lost: false };
-        self.queue.try_send(entry).map_err(|refused| match refused {
-            TrySendError::Full(_) => Failure::Full,
-            TrySendError::Closed(_) => Failure::Closed,
-        })?;
+        let patience = self.timeout / IN_LINE_SHARE;
+        self.queue.push(entry, |ahead| self.pace.behind(ahead) > patience)?;
         match self.runtime.within(self.timeout, &mut verdict).await {
             Some(Ok(verdict)) => verdict,
             // The task has ended without an answer: it was shut down.
@@ -250,29 +250,36 @@ impl<A: Act> Batcher<A> {
     }
 }
 
+impl<A: Act> Drop for Batcher<A> {
+    /// Nobody can hand in anything any more: the task ends.
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
 /// The task: forms batches and runs them, one at a time.
 ///
 /// What has gathered meanwhile is sent before a batch is answered, so that the ledger does not wait for that,
 /// unless the act gathers more first.
 async fn empty<A: Act>(
     shared: Arc<Running<A>>,
-    mut waiting: mpsc::Receiver<Entry<A>>,
+    waiting: Arc<Queue<A>>,
     closing: CancellationToken,
 ) {
     let mut held_back = VecDeque::new();
     let mut decided = Vec::new();
     loop {
         if held_back.is_empty() {
-            held_back.extend(waiting.try_recv().ok());
+            held_back.extend(waiting.pop());
         }
         if held_back.is_empty() {
             answer(std::mem::take(&mut decided));
             let next = tokio::select! {
                 biased;
-                entry = waiting.recv() => entry,
+                entry = waiting.next() => entry,
                 () = closing.cancelled() => {
                     waiting.close();
-                    waiting.recv().await
+                    waiting.next().await
                 }
             };
             match next {
@@ -284,7 +291,7 @@ async fn empty<A: Act>(
             answer(std::mem::take(&mut decided));
             tokio::task::yield_now().await;
         }
-        let (batch, is_full) = gather(&shared, &mut held_back, &mut waiting);
+        let (batch, is_full) = gather(&shared, &mut held_back, &waiting);
         let (items, began) = (batch.len(), shared.runtime.clock.elapsed());
         // Polled in this order.
         let before = std::mem::take(&mut decided);
@@ -300,7 +307,7 @@ async fn empty<A: Act>(
 fn gather<A: Act>(
     shared: &Arc<Running<A>>,
     held_back: &mut VecDeque<Entry<A>>,
-    waiting: &mut mpsc::Receiver<Entry<A>>,
+    waiting: &Queue<A>,
 ) -> (Vec<Entry<A>>, bool) {
     let mut batch: Vec<Entry<A>> = Vec::new();
     let (mut weight, mut bytes) = (0, 0);
@@ -310,7 +317,7 @@ fn gather<A: Act>(
     let now = shared.runtime.clock.elapsed();
     let needed = shared.pace.batch().min(shared.limits.timeout / BATCH_SHARE);
     while weight < shared.limits.batch_max && bytes < shared.limits.batch_bytes_max {
-        let Some(entry) = held_back.pop_front().or_else(|| waiting.try_recv().ok()) else {
+        let Some(entry) = held_back.pop_front().or_else(|| waiting.pop()) else {
             is_full = overflows;
             break;
         };

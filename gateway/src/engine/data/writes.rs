@@ -122,6 +122,10 @@ impl Act for Commit {
 
     const NAME: &'static str = "commit";
 
+    fn principal(item: &WriteItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
+
     fn lane(item: &WriteItem) -> ResourceName {
         item.resource.clone()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{BreakItem, BreakVerdict, Ledger, LedgerError, Patience, ResourceView};
-use fence_core::{LockEnd, LockState, ResourceName};
+use fence_core::{LockEnd, LockState, PrincipalName, ResourceName};
 use futures::future::join_all;
 
 use super::Locks;
@@ -35,6 +35,10 @@ impl Act for Break {
     type Lane = ResourceName;
 
     const NAME: &'static str = "break";
+
+    fn principal((item, _): &Self::Item) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
 
     fn lane((item, _): &(BreakItem, bool)) -> ResourceName {
         item.resource.clone()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{Clock, Ledger, LedgerError, Patience, ReleaseItem, ReleaseVerdict};
-use fence_core::{LockEnd, LockId, ResourceName};
+use fence_core::{LockEnd, LockId, PrincipalName, ResourceName};
 use parking_lot::Mutex;
 
 use super::Locks;
@@ -45,6 +45,10 @@ impl Act for Release {
     type Lane = LockId;
 
     const NAME: &'static str = "release";
+
+    fn principal(item: &ReleaseItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
 
     fn lane(item: &ReleaseItem) -> LockId {
         item.lock

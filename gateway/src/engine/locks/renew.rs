@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{Grant, Ledger, LedgerError, Patience, RenewItem, RenewVerdict};
-use fence_core::{LockId, Ttl};
+use fence_core::{LockId, PrincipalName, Ttl};
 
 use super::Locks;
 use crate::engine::access::Permit;
@@ -32,6 +32,10 @@ impl Act for Renew {
     type Lane = LockId;
 
     const NAME: &'static str = "renew";
+
+    fn principal(item: &RenewItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
 
     fn lane(item: &RenewItem) -> LockId {
         item.lock

@@ -111,6 +111,10 @@ impl Act for Granting {
     const DROPS_ABANDONED: bool = true;
 
     /// A lock on several resources is kept in order with others by the first of them.
+    fn principal(item: &Pending) -> Option<&PrincipalName> {
+        item.item.by.principal.as_ref()
+    }
+
     fn lane(item: &Pending) -> Option<ResourceName> {
         item.item.resources.first().cloned()
     }

@@ -16,7 +16,7 @@ use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     Attempt, ForwardEnd, IntentItem, IntentVerdict, Ledger, LedgerError, Patience,
 };
-use fence_core::{LockId, OperationId, ResourceName, Token};
+use fence_core::{LockId, OperationId, PrincipalName, ResourceName, Token};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::access::Permit;
@@ -122,6 +122,10 @@ impl Act for OpenIntents {
     type Lane = ResourceName;
 
     const NAME: &'static str = "open_intents";
+
+    fn principal(item: &IntentItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
 
     fn lane(item: &IntentItem) -> ResourceName {
         item.resource.clone()

@@ -1,13 +1,12 @@
-//! Who asks the ledger for a list, or for the outcome of a write: one peer may have only a few such questions
-//! under way at a time.
+//! Who asks the ledger for a list, or for the outcome of a write: one principal or peer may have only a few such
+//! questions under way at a time.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use fence_core::ErrorCode;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::http::peers::{Counted, Peer};
+use crate::http::peers::{Counted, Quota};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -15,14 +14,13 @@ use crate::http::state::App;
 pub struct Asker(pub Engine);
 
 impl Asker {
-    /// Waits for a turn of this peer.
+    /// Waits for a turn.
     ///
     /// # Errors
-    /// `overloaded`: too many questions of the same peer are before it.
-    pub async fn take(app: &App, peer: Option<Peer>) -> Result<Self, Problem> {
-        let turn = app.room.queries.take(peer).await.ok_or_else(|| {
-            let why = "too many questions from your address are under way at this gateway";
-            Problem::new(ErrorCode::Overloaded, why)
+    /// `overloaded`, `rate-limited`: too many questions of the same peer or principal are before it.
+    pub async fn take(app: &App, counted: &Counted) -> Result<Self, Problem> {
+        let turn = app.room.queries.take(counted).await.ok_or_else(|| {
+            counted.refused(Quota::Queries, "too many questions are under way at this gateway")
         })?;
         Ok(Self(app.engine.holding(Arc::new(turn))))
     }
@@ -32,6 +30,6 @@ impl FromRequestParts<App> for Asker {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Self::take(app, Counted::by(&parts.extensions)).await
+        Self::take(app, &Counted::by(&parts.extensions)).await
     }
 }

@@ -214,6 +214,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::peers::Counted;
     use std::convert::Infallible;
 
     use futures::stream;
@@ -231,12 +232,18 @@ mod tests {
         let limits = Limits::default();
         let budget = Budget::new(100, 100);
         let whole =
-            read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, budget.of(None)).await.unwrap();
+            read_body(parts(&["ab", "", "cd", "e"]), 5, &limits, budget.of(&Counted::Nobody))
+                .await
+                .unwrap();
         assert_eq!(whole, "abcde");
-        let error =
-            read_body(parts(&["abc", "def"]), 5, &limits, budget.of(None)).await.unwrap_err();
+        let error = read_body(parts(&["abc", "def"]), 5, &limits, budget.of(&Counted::Nobody))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::PayloadTooLarge);
-        assert_eq!(read_body(Body::empty(), 5, &limits, budget.of(None)).await.unwrap(), "");
+        assert_eq!(
+            read_body(Body::empty(), 5, &limits, budget.of(&Counted::Nobody)).await.unwrap(),
+            ""
+        );
     }
 
     #[tokio::test]
@@ -244,7 +251,7 @@ mod tests {
         let budget = Budget::new(100, 100);
         let limits = Limits { body_idle_timeout: Duration::from_millis(20), ..Limits::default() };
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let error = read_body(stalled, 5, &limits, budget.of(None)).await.unwrap_err();
+        let error = read_body(stalled, 5, &limits, budget.of(&Counted::Nobody)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::RequestTimeout);
     }
 
@@ -262,10 +269,17 @@ mod tests {
     async fn all_bodies_together_stay_within_their_share() {
         let limits = Limits::default();
         let budget = Budget::new(8, 8);
-        let first = read_body(parts(&["abc", "def"]), 100, &limits, budget.of(None)).await.unwrap();
-        let error = read_body(parts(&["abc"]), 100, &limits, budget.of(None)).await.unwrap_err();
+        let first = read_body(parts(&["abc", "def"]), 100, &limits, budget.of(&Counted::Nobody))
+            .await
+            .unwrap();
+        let error = read_body(parts(&["abc"]), 100, &limits, budget.of(&Counted::Nobody))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::Overloaded);
         drop(first);
-        assert_eq!(read_body(parts(&["abc"]), 100, &limits, budget.of(None)).await.unwrap(), "abc");
+        assert_eq!(
+            read_body(parts(&["abc"]), 100, &limits, budget.of(&Counted::Nobody)).await.unwrap(),
+            "abc"
+        );
     }
 }

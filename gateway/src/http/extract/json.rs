@@ -60,7 +60,8 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
 async fn read(request: Request, app: &App, max: usize) -> Result<Bytes, Problem> {
     declared_length(request.headers(), max)?;
     let digests = Digests::parse(request.headers())?;
-    let purse = app.room.json.of(Counted::by(request.extensions()));
+    let counted = Counted::by(request.extensions());
+    let purse = app.room.json.of(&counted);
     let body = read_body(request.into_body(), max, &app.limits, purse).await?;
     digests.check_whole(&body)?;
     Ok(body)

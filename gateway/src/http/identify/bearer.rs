@@ -55,12 +55,13 @@ pub(super) fn kind(text: &str) -> &'static str {
 /// 1. One that was found good under the same rules, and has not expired, is not looked at again; a token while its issuer
 ///    has the keys that it was verified with.
 /// 2. A key is held against the rules, which take as long for one that nobody has.
-/// 3. A token is held against the keys of its issuer; if those have no key of that id, they are read once more.
+/// 3. A token is held against the keys of its issuer; if those have no key of that id, they are read once more. Not where
+///    somebody guesses: a signature takes long.
 pub(super) async fn known(
     issuers: &Issuers,
     in_force: &InForce,
     rules: &Rules,
-    text: &str,
+    (text, guesses): (&str, bool),
     now: Timestamp,
 ) -> Found {
     // Step 1.
@@ -73,6 +74,7 @@ pub(super) async fn known(
     // Steps 2 and 3.
     let (identity, keys) = match ApiKey::parse(text) {
         Some(key) => (Identity::Key(key), None),
+        None if guesses => return Err(EngineError::Unauthenticated),
         None => {
             let token = token(issuers, rules, text, now).await.map_err(|why| {
                 tracing::info!(%why, "a token was not accepted");
@@ -82,8 +84,11 @@ pub(super) async fn known(
         }
     };
     let identity = Arc::new(identity);
-    let caller = rules.caller(&identity, now).map_err(|why| not_let_in(&why))?;
-    let known = Known { identity, caller: Arc::new(caller), keys };
+    let caller = rules.caller(&identity, now).map_err(|why| match guesses {
+        true => EngineError::Unauthenticated,
+        false => not_let_in(&why),
+    })?;
+    let known = in_force.found(identity, caller, keys);
     in_force.keep(digest, &known);
     Ok(known)
 }

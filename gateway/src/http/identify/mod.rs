@@ -5,11 +5,12 @@ mod bearer;
 mod certificate;
 mod issuers;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
@@ -20,7 +21,9 @@ pub use issuers::Issuers;
 
 use crate::engine::access::{Asks, InForce, Known};
 use crate::engine::error::EngineError;
+use crate::http::peers::{Counted, Quota};
 use crate::http::problem::Problem;
+use crate::http::serve::{Ends, Seat};
 use crate::http::state::App;
 
 /// How requests showed who sent them, and what came of it.
@@ -53,6 +56,9 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
         Ok(asks) => asks,
         Err(problem) => return problem.into_response(),
     };
+    if let Err(problem) = within_quotas(&asks, &parts) {
+        return problem.into_response();
+    }
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
     parts.extensions.insert(asks.clone());
     let response = next.run(Request::from_parts(parts, body)).await;
@@ -68,12 +74,56 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     response
 }
 
-/// Who asks, under the rules that this gateway knows. Somebody who is nobody under them may be somebody under newer ones:
-/// those are asked for before that is said.
-async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
-    let access = app.engine.access();
+/// Whether the caller may send one more request, and have the connection that it came on. What is open to everybody is so
+/// to whoever has used up its rate.
+fn within_quotas(asks: &Asks, parts: &Parts) -> Result<(), Problem> {
+    let Some(caller) = asks.caller().filter(|_| !is_open(parts)) else { return Ok(()) };
+    if let Some(seat) = parts.extensions.get::<Seat>() {
+        seat.take(&caller)?;
+    }
+    match asks.must_wait() {
+        None => Ok(()),
+        Some(wait) => {
+            let why = "as many requests have come as may";
+            Err(Counted::Principal(caller).refused(Quota::Rate, why).and_retry_after(wait))
+        }
+    }
+}
+
+fn is_open(parts: &Parts) -> bool {
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-    let is_open = route.is_some_and(|route| OPEN.contains(&route));
+    route.is_some_and(|route| OPEN.contains(&route))
+}
+
+/// Who asks. A peer from which many credentials came that are nobody's is only asked whether this gateway knows the one
+/// that it shows: what it guesses costs no signature, no question to the ledger, and no line of the log.
+async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
+    let peer = parts.extensions.get::<Ends>().and_then(|ends| ends.counted);
+    let Some(peer) = peer else { return asked(app, parts, false).await };
+    let now = app.engine.runtime().clock.elapsed();
+    let must_wait = app.room.failures.must_wait(peer, now);
+    let asked = asked(app, parts, must_wait.is_some()).await;
+    let is_unknown = |problem: &Problem| problem.code() == ErrorCode::Unauthenticated;
+    match (asked, must_wait) {
+        (Err(problem), Some(wait)) if is_unknown(&problem) => {
+            let why = "too many unknown credentials have come";
+            Err(Counted::Peer(peer).refused(Quota::Failures, why).and_retry_after(wait))
+        }
+        (Err(problem), None) if is_unknown(&problem) => {
+            if parts.headers.contains_key(header::AUTHORIZATION) {
+                app.room.failures.note(peer, now);
+            }
+            Err(problem)
+        }
+        (asked, _) => asked,
+    }
+}
+
+/// Who asks, under the rules that this gateway knows. Somebody who is nobody under them may be somebody under newer ones:
+/// those are asked for before that is said, unless a peer guesses.
+async fn asked(app: &App, parts: &Parts, guesses: bool) -> Result<Asks, Problem> {
+    let access = app.engine.access();
+    let is_open = is_open(parts);
     let bearer = bearer::bearer(&parts.headers, &parts.uri)
         .inspect_err(|problem| counted("none", &Err(problem.clone())))?;
     let shown = parts.extensions.get::<Shown>().cloned().unwrap_or_default().0;
@@ -94,11 +144,11 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
         (None, Some(shown)) => method(shown),
         (None, None) => "none",
     };
-    let known = found(app, &in_force, bearer, shown.clone()).await;
+    let known = found(app, &in_force, bearer, shown.clone(), guesses).await;
     let (known, in_force) = match known {
-        Err(problem) if NOBODY.contains(&problem.code()) && !is_open => {
+        Err(problem) if NOBODY.contains(&problem.code()) && !is_open && !guesses => {
             let newer = access.newer(&in_force).await.ok_or(problem)?;
-            (found(app, &newer, bearer, shown).await, newer)
+            (found(app, &newer, bearer, shown, guesses).await, newer)
         }
         known => (known, in_force),
     };
@@ -117,6 +167,7 @@ async fn found(
     in_force: &InForce,
     bearer: Option<&str>,
     shown: Option<Arc<Identity>>,
+    guesses: bool,
 ) -> Result<Option<Known>, Problem> {
     let Some(rules) = in_force.rules() else { return Ok(None) };
     let now = app.engine.runtime().clock.now();
@@ -125,7 +176,7 @@ async fn found(
         (None, Some(shown)) => return Ok(in_force.known(Some(shown), now)?),
         (Some(text), shown) => (text, shown),
     };
-    let known = bearer::known(&app.issuers, in_force, rules, text, now).await?;
+    let known = bearer::known(&app.issuers, in_force, rules, (text, guesses), now).await?;
     let certificate = shown.filter(|shown| matches!(**shown, Identity::Certificate { .. }));
     // One that is nobody's says nothing: a proxy in between may have its own.
     let other = certificate.and_then(|shown| in_force.known(Some(shown), now).ok().flatten());
@@ -145,7 +196,12 @@ fn method(identity: &Identity) -> &'static str {
     }
 }
 
+/// Counts a request by how it showed who sent it. Each thread keeps the handles that it got from the recorder, of which
+/// there are few: to ask for one again makes its key anew each time.
 fn counted(method: &'static str, found: &Result<Option<Known>, Problem>) {
+    thread_local! {
+        static HANDLES: RefCell<Vec<([&'static str; 2], metrics::Counter)>> = RefCell::default();
+    }
     let outcome = match found {
         Ok(_) => "accepted",
         Err(problem) => match problem.code() {
@@ -154,7 +210,15 @@ fn counted(method: &'static str, found: &Result<Option<Known>, Problem>) {
             _ => "refused",
         },
     };
-    metrics::counter!(AUTH, "method" => method, "outcome" => outcome).increment(1);
+    let labels = [method, outcome];
+    HANDLES.with_borrow_mut(|handles| {
+        if let Some((_, counter)) = handles.iter().find(|(of, _)| *of == labels) {
+            return counter.increment(1);
+        }
+        let counter = metrics::counter!(AUTH, "method" => method, "outcome" => outcome);
+        counter.increment(1);
+        handles.push((labels, counter));
+    });
 }
 
 /// For handlers: who asks.

@@ -1,5 +1,7 @@
-//! Who counts as one peer, and what one peer may hold at a time, so that nobody keeps everybody else out.
+//! Against whose shares a request counts, and what one principal or one peer may hold at a time, so that nobody keeps
+//! everybody else out.
 
+mod failures;
 mod places;
 mod shares;
 mod turns;
@@ -9,11 +11,17 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
+use fence_core::{ErrorCode, PrincipalName};
+use fencegate_access::{Caller, Quotas};
 use ipnet::IpNet;
 
+use super::problem::Problem;
 use super::serve::Ends;
+use crate::engine::access::Asks;
 
+pub use failures::Failures;
 pub use places::{PLACES_MAX, Place, Places};
 pub use shares::{Held, Shares};
 pub use turns::{Turn, Turns};
@@ -53,13 +61,142 @@ impl Proxies {
     }
 }
 
-/// Against whose shares a request counts, for handlers; `None` for nobody's.
-pub struct Counted(pub Option<Peer>);
+/// Against whose shares something counts; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub enum Counted {
+    /// Nobody's: it comes from this machine, or through a proxy that the settings name.
+    #[default]
+    Nobody,
+    /// Those of an address.
+    Peer(Peer),
+    /// Those of a principal, wherever it calls from, as its roles have them.
+    Principal(Arc<Caller>),
+}
+
+/// Who has a share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Holder {
+    Peer(Peer),
+    Principal(PrincipalName),
+}
+
+/// What there is a share of for each, by the name of the quota that says how large it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quota {
+    /// Requests by time.
+    Rate,
+    /// Connections.
+    Connections,
+    /// Streams, and calls that wait for news.
+    Streams,
+    /// Calls that wait, of which there is no quota: each principal has a quarter.
+    LongCalls,
+    /// Halves of uploads.
+    Uploads,
+    /// Questions of the ledger at a time.
+    Queries,
+    /// Bytes of bodies in memory.
+    BodyBytes,
+    /// Places in the line of one resource.
+    LinePlaces,
+    /// Credentials that are nobody's, of which each peer may send some.
+    Failures,
+}
+
+/// Requests that were refused because their principal has its share already.
+const RATE_LIMITED: &str = "fencegate_rate_limited_total";
+
+/// Tells the recorder what the metric means.
+pub fn describe() {
+    metrics::describe_counter!(
+        RATE_LIMITED,
+        "Requests refused because their principal has its share of something already, by quota; or because their peer guesses"
+    );
+}
+
+fn count(quota: Quota) {
+    metrics::counter!(RATE_LIMITED, "limit" => quota.as_str()).increment(1);
+}
+
+impl Quota {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Connections => "connections",
+            Self::Streams => "streams",
+            Self::LongCalls => "long_calls",
+            Self::Uploads => "uploads",
+            Self::Queries => "queries",
+            Self::BodyBytes => "body_bytes",
+            Self::LinePlaces => "line_places",
+            Self::Failures => "failures",
+        }
+    }
+
+    /// What a principal may have of it, if its roles say so.
+    fn of(self, quotas: &Quotas) -> Option<usize> {
+        match self {
+            // By time, not at a time.
+            Self::Rate | Self::LongCalls | Self::Failures => None,
+            Self::Connections => quotas.connections,
+            Self::Streams => Some(quotas.streams),
+            // Counted in halves.
+            Self::Uploads => quotas.uploads.map(|uploads| uploads.saturating_mul(2)),
+            Self::Queries => Some(quotas.queries),
+            Self::BodyBytes => quotas.body_bytes,
+            Self::LinePlaces => Some(quotas.line_places),
+        }
+    }
+}
 
 impl Counted {
-    /// As the connection tells.
-    pub fn by(extensions: &axum::http::Extensions) -> Option<Peer> {
-        extensions.get::<Ends>().and_then(|ends| ends.counted)
+    /// Of whoever asks, if it is known; else as the connection tells.
+    pub fn by(extensions: &Extensions) -> Self {
+        match extensions.get::<Asks>().and_then(Asks::caller) {
+            Some(caller) => Self::Principal(caller),
+            None => extensions.get::<Ends>().and_then(|ends| ends.counted).into(),
+        }
+    }
+
+    fn holder(&self) -> Option<Holder> {
+        match self {
+            Self::Nobody => None,
+            Self::Peer(peer) => Some(Holder::Peer(*peer)),
+            Self::Principal(caller) => Some(Holder::Principal(caller.name().clone())),
+        }
+    }
+
+    /// How much of something it may hold, of which each has so much if nothing else is said; `None` for any.
+    fn most(&self, quota: Quota, each: usize) -> Option<usize> {
+        match self {
+            Self::Nobody => None,
+            Self::Peer(_) => Some(each),
+            Self::Principal(caller) => Some(quota.of(caller.quotas()).unwrap_or(each)),
+        }
+    }
+
+    /// What is told whoever has its share already: a principal by a code of its own, since it alone is in the way.
+    pub fn refused(&self, quota: Quota, what: &str) -> Problem {
+        match self {
+            Self::Peer(_) if quota == Quota::Failures => {
+                count(quota);
+                Problem::new(ErrorCode::RateLimited, format!("{what} from your address"))
+            }
+            Self::Principal(_) => {
+                count(quota);
+                let why = format!("{what} of your principal, by its quota `{}`", quota.as_str());
+                Problem::new(ErrorCode::RateLimited, why)
+            }
+            Self::Peer(_) | Self::Nobody => {
+                Problem::new(ErrorCode::Overloaded, format!("{what} from your address"))
+            }
+        }
+    }
+}
+
+impl From<Option<Peer>> for Counted {
+    fn from(peer: Option<Peer>) -> Self {
+        peer.map_or(Self::Nobody, Self::Peer)
     }
 }
 
@@ -67,13 +204,31 @@ impl<S: Sync> FromRequestParts<S> for Counted {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(Self::by(&parts.extensions)))
+        Ok(Self::by(&parts.extensions))
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use fencegate_access::{Identity, Rules};
+    use jiff::Timestamp;
+
+    /// Two peers.
+    pub(in crate::http) fn peers() -> [Counted; 2] {
+        ["192.0.2.1", "192.0.2.2"].map(|ip| peer(ip).into())
+    }
+
+    /// A principal whose one role says this beside what is needed.
+    pub(in crate::http) fn principal(name: &str, quotas: &str) -> Counted {
+        let rules = format!(
+            "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n{quotas}\n\
+             [[principals]]\nname = \"{name}\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 1 }}\n"
+        );
+        let rules = Rules::parse(&rules).expect("rules");
+        let shows = Identity::Unix { uid: 1, gid: 1 };
+        Counted::Principal(Arc::new(rules.caller(&shows, Timestamp::UNIX_EPOCH).expect("it")))
+    }
 
     fn peer(address: &str) -> Option<Peer> {
         Peer::of(address.parse().unwrap())

@@ -1,4 +1,4 @@
-//! Places in lines of waiters: one peer has at most so many in one line. A waiter that chose its id keeps its place
+//! Places in lines of waiters: one principal or peer has at most so many in one line. A waiter that chose its id keeps its place
 //! for a while after it left, so it counts for as long.
 #![expect(clippy::disallowed_methods, reason = "callers on sockets wait in real time")]
 
@@ -12,9 +12,9 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::Peer;
+use super::{Counted, Holder, Quota};
 
-/// How many places of one line a peer may have.
+/// How many places of one line each may have whose roles do not say otherwise.
 pub const PLACES_MAX: usize = 100;
 /// How long a place is kept of a waiter that left and may come back under its id.
 const KEPT_FOR: Duration = Duration::from_secs(10);
@@ -22,16 +22,16 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// How many calls stand at a place; the same id again has the same place.
 type Ids = HashMap<LockId, usize>;
 
-/// The places of all peers in all lines.
+/// The places of all in all lines.
 #[derive(Clone, Default)]
-pub struct Places(Arc<Mutex<HashMap<(Peer, ResourceName), Ids>>>);
+pub struct Places(Arc<Mutex<HashMap<(Holder, ResourceName), Ids>>>);
 
 /// A place in the lines of some resources.
 pub struct Place(Option<Taken>);
 
 struct Taken {
     of: Places,
-    peer: Peer,
+    holder: Holder,
     resources: Vec<ResourceName>,
     id: LockId,
     /// For how long it counts once it is given up.
@@ -39,50 +39,53 @@ struct Taken {
 }
 
 impl Places {
-    fn lines(&self) -> MutexGuard<'_, HashMap<(Peer, ResourceName), Ids>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<(Holder, ResourceName), Ids>> {
         self.0.lock()
     }
 
-    /// Takes a place in each of the lines, or none; `None` if one of them has as many of this peer as may be.
+    /// Takes a place in each of the lines, or none; `None` if one of them has as many of them as may be.
     /// `proposed` is the id that the caller chose, if it did.
     pub fn take(
         &self,
-        peer: Option<Peer>,
+        counted: &Counted,
         resources: &[ResourceName],
         proposed: Option<LockId>,
     ) -> Option<Place> {
-        let Some(peer) = peer else { return Some(Place(None)) };
         let lingers = if proposed.is_some() { KEPT_FOR } else { Duration::ZERO };
-        self.take_for(peer, resources, proposed.unwrap_or_else(|| LockId(Uuid::new_v4())), lingers)
+        let id = proposed.unwrap_or_else(|| LockId(Uuid::new_v4()));
+        self.take_for(counted, resources, id, lingers)
     }
 
     fn take_for(
         &self,
-        peer: Peer,
+        counted: &Counted,
         resources: &[ResourceName],
         id: LockId,
         lingers: Duration,
     ) -> Option<Place> {
+        let Some(holder) = counted.holder() else { return Some(Place(None)) };
+        let most = counted.most(Quota::LinePlaces, PLACES_MAX).unwrap_or(usize::MAX);
         let mut lines = self.lines();
         let has_room = |resource: &ResourceName| {
             lines
-                .get(&(peer, resource.clone()))
-                .is_none_or(|ids| ids.len() < PLACES_MAX || ids.contains_key(&id))
+                .get(&(holder.clone(), resource.clone()))
+                .is_none_or(|ids| ids.len() < most || ids.contains_key(&id))
         };
         if !resources.iter().all(has_room) {
             return None;
         }
         for resource in resources {
-            *lines.entry((peer, resource.clone())).or_default().entry(id).or_default() += 1;
+            let line = (holder.clone(), resource.clone());
+            *lines.entry(line).or_default().entry(id).or_default() += 1;
         }
         let (of, resources) = (self.clone(), resources.to_vec());
-        Some(Place(Some(Taken { of, peer, resources, id, lingers })))
+        Some(Place(Some(Taken { of, holder, resources, id, lingers })))
     }
 
     fn leave(&self, taken: &Taken) {
         let mut lines = self.lines();
         for resource in &taken.resources {
-            let line = (taken.peer, resource.clone());
+            let line = (taken.holder.clone(), resource.clone());
             let Some(ids) = lines.get_mut(&line) else { continue };
             if let Some(calls) = ids.get_mut(&taken.id) {
                 *calls -= 1;
@@ -124,6 +127,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::peers::tests::{peers, principal};
 
     fn id(number: u128) -> LockId {
         LockId(Uuid::from_u128(number))
@@ -132,23 +136,23 @@ mod tests {
     #[tokio::test]
     async fn a_peer_has_so_many_places_in_a_line_ghosts_included() {
         let places = Places::default();
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::of(ip.parse().unwrap()));
+        let [one, other] = &peers();
         let [a, b] = ["a", "b"].map(|name| ResourceName::new(name).unwrap());
         let line = [a.clone()];
         let mut held: Vec<_> =
             (1..PLACES_MAX).map(|_| places.take(one, &line, None).unwrap()).collect();
         let kept = Duration::from_millis(200);
-        held.push(places.take_for(one.unwrap(), &line, id(7), kept).unwrap());
+        held.push(places.take_for(one, &line, id(7), kept).unwrap());
         assert!(places.take(one, &line, None).is_none(), "the line has enough of this peer");
         assert!(places.take(one, &[b.clone(), a.clone()], None).is_none());
         assert!(places.take(one, &[b], None).is_some(), "nothing was taken in another line");
         assert!(places.take(other, &line, None).is_some());
-        assert!(places.take(None, &line, None).is_some());
+        assert!(places.take(&Counted::Nobody, &line, None).is_some());
         // The same waiter once more, while it waits, and while its place is kept.
-        drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
+        drop(places.take_for(one, &line, id(7), Duration::ZERO).expect("its own place"));
         drop(held.pop());
         assert!(places.take(one, &line, None).is_none(), "its place is kept");
-        drop(places.take_for(one.unwrap(), &line, id(7), Duration::ZERO).expect("its own place"));
+        drop(places.take_for(one, &line, id(7), Duration::ZERO).expect("its own place"));
         while places.take(one, &line, None).is_none() {
             sleep(kept / 10).await;
         }
@@ -156,5 +160,9 @@ mod tests {
         assert!(places.lines().is_empty());
         places.take(one, &line, Some(id(8))).unwrap().granted();
         assert!(places.lines().is_empty(), "who has the lock stands in no line");
+        let few = principal("ann", "line_places = 1");
+        let held = places.take(&few, &line, None).unwrap();
+        assert!(places.take(&few, &line, None).is_none(), "as its role says");
+        drop(held);
     }
 }

@@ -1,57 +1,64 @@
-//! Counts how much of something each peer holds, up to a share, and forgets peers that hold nothing.
+//! Counts how much of something each principal or peer holds, up to a share, and forgets who holds nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Peer;
+use super::{Counted, Holder, Quota};
 
-/// The shares of all peers in one thing.
+/// The shares of all in one thing.
 #[derive(Clone)]
 pub struct Shares(Arc<Inner>);
 
 struct Inner {
-    /// The most that one peer may hold.
-    max: usize,
-    held: Mutex<HashMap<Peer, usize>>,
+    of: Quota,
+    /// The most that each may hold whose roles do not say otherwise.
+    each: usize,
+    held: Mutex<HashMap<Holder, usize>>,
 }
 
 /// What was taken; given back when it is dropped.
 pub struct Held {
     /// `None` if it counts against nobody's share.
-    of: Option<(Shares, Peer)>,
+    of: Option<(Shares, Holder)>,
     amount: usize,
 }
 
 impl Shares {
-    /// Shares of so much each.
-    pub fn of(max: usize) -> Self {
-        Self(Arc::new(Inner { max, held: Mutex::default() }))
+    /// Shares of this, of so much each.
+    pub fn of(of: Quota, each: usize) -> Self {
+        Self(Arc::new(Inner { of, each, held: Mutex::default() }))
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
         self.0.held.lock()
     }
 
-    /// The most that a peer may hold; who is not counted has no limit here.
-    pub fn max_for(&self, peer: Option<Peer>) -> usize {
-        peer.map_or(usize::MAX, |_| self.0.max)
+    /// What they are shares of.
+    pub fn quota(&self) -> Quota {
+        self.0.of
     }
 
-    /// Takes so much; `None` if the peer would hold more than its share.
-    pub fn take(&self, peer: Option<Peer>, amount: usize) -> Option<Held> {
-        let Some(peer) = peer.filter(|_| amount > 0) else {
+    /// The most that somebody may hold; who is not counted has no limit here.
+    pub fn max_for(&self, counted: &Counted) -> usize {
+        counted.most(self.0.of, self.0.each).unwrap_or(usize::MAX)
+    }
+
+    /// Takes so much; `None` if they would hold more than their share.
+    pub fn take(&self, counted: &Counted, amount: usize) -> Option<Held> {
+        let Some(holder) = counted.holder().filter(|_| amount > 0) else {
             return Some(Held { of: None, amount: 0 });
         };
+        let max = self.max_for(counted);
         let mut held = self.held();
-        let now = held.get(&peer).copied().unwrap_or_default();
-        let then = now.checked_add(amount).filter(|then| *then <= self.0.max)?;
-        held.insert(peer, then);
-        Some(Held { of: Some((self.clone(), peer)), amount })
+        let now = held.get(&holder).copied().unwrap_or_default();
+        let then = now.checked_add(amount).filter(|then| *then <= max)?;
+        held.insert(holder.clone(), then);
+        Some(Held { of: Some((self.clone(), holder)), amount })
     }
 
-    /// How many peers hold something.
+    /// How many hold something.
     #[cfg(test)]
     pub(in crate::http) fn holders(&self) -> usize {
         self.held().len()
@@ -59,7 +66,7 @@ impl Shares {
 }
 
 impl Held {
-    /// Makes one of two things that one peer holds.
+    /// Makes one of two things that are held by the same.
     pub fn merge(&mut self, mut more: Self) {
         if self.of.is_none() {
             std::mem::swap(self, &mut more);
@@ -70,12 +77,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some((shares, peer)) = self.of.as_ref().filter(|_| self.amount > 0) else { return };
+        let Some((shares, holder)) = self.of.as_ref().filter(|_| self.amount > 0) else { return };
         let mut held = shares.held();
-        if let Some(now) = held.get_mut(peer) {
+        if let Some(now) = held.get_mut(holder) {
             *now -= self.amount;
             if *now == 0 {
-                held.remove(peer);
+                held.remove(holder);
             }
         }
     }
@@ -84,17 +91,18 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::peers::tests::{peers, principal};
 
     #[test]
     fn a_peer_holds_its_share_and_is_forgotten_with_nothing() {
-        let shares = Shares::of(10);
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::of(ip.parse().unwrap()));
+        let shares = Shares::of(Quota::Uploads, 10);
+        let [one, other] = &peers();
         let mut first = shares.take(one, 4).unwrap();
         first.merge(shares.take(one, 6).unwrap());
         assert!(shares.take(one, 1).is_none(), "its share is taken");
         assert!(shares.take(one, usize::MAX).is_none());
         let second = shares.take(other, 10).unwrap();
-        let nobody = shares.take(None, 1_000).unwrap();
+        let nobody = shares.take(&Counted::Nobody, 1_000).unwrap();
         assert_eq!(shares.holders(), 2);
         drop(first);
         assert_eq!(shares.holders(), 1);
@@ -105,5 +113,18 @@ mod tests {
         drop((second, grown, nobody));
         assert_eq!(shares.holders(), 0);
         assert!(shares.take(one, 10).is_some());
+    }
+
+    #[test]
+    fn a_principal_holds_what_its_roles_say() {
+        let shares = Shares::of(Quota::Connections, 10);
+        let (plain, raised) = (principal("ann", ""), principal("bob", "connections = 12"));
+        assert!(shares.take(&plain, 11).is_none(), "as everybody");
+        let held = shares.take(&raised, 12).unwrap();
+        assert!(shares.take(&raised, 1).is_none());
+        assert!(shares.take(&principal("bob", "connections = 13"), 1).is_some(), "newer rules");
+        assert!(shares.take(&plain, 10).is_some(), "one principal is no other");
+        drop(held);
+        assert_eq!(shares.holders(), 0);
     }
 }

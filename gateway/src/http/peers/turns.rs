@@ -1,5 +1,5 @@
-//! A line for each peer: a few of its requests have their turn at a time, a few more wait, and further ones are
-//! turned away. So a peer that asks a lot waits for itself, and keeps nobody else waiting.
+//! A line for each principal or peer: a few of its requests have their turn at a time, a few more wait, and further ones
+//! are turned away. So whoever asks a lot waits for themselves, and keeps nobody else waiting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,27 +9,28 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::Peer;
+use super::{Counted, Holder, Quota};
 
-/// How many of a peer may wait for their turn or have it.
+/// How many requests of one may wait for their turn or have it.
 const IN_LINE_MAX: usize = 32;
 /// How long one may wait for its turn.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The lines of all peers.
+/// The lines of all.
 #[derive(Clone)]
 pub struct Turns(Arc<Inner>);
 
 struct Inner {
-    /// How many of one peer have their turn at a time.
+    of: Quota,
+    /// How many requests of one have their turn at a time, unless its roles say otherwise.
     at_a_time: usize,
-    /// How many of one peer may wait for their turn or have it.
+    /// How many may wait for their turn or have it.
     in_line_max: usize,
     wait_max: Duration,
-    lines: Mutex<HashMap<Peer, PeerLine>>,
+    lines: Mutex<HashMap<Holder, Line>>,
 }
 
-struct PeerLine {
+struct Line {
     turns: Arc<Semaphore>,
     /// Who waits in it or has a turn. A line with nobody is forgotten.
     members: usize,
@@ -42,43 +43,45 @@ pub struct Turn(
 
 struct Member {
     of: Turns,
-    peer: Peer,
+    holder: Holder,
 }
 
 impl Turns {
-    /// So many turns at a time for each peer.
-    pub fn of(at_a_time: usize) -> Self {
-        Self::in_line(at_a_time, IN_LINE_MAX, WAIT_MAX)
+    /// So many turns of this at a time for each.
+    pub fn of(of: Quota, at_a_time: usize) -> Self {
+        Self::in_line(of, at_a_time, IN_LINE_MAX, WAIT_MAX)
     }
 
     /// The same for what waits in lines of this length, for this long.
-    pub fn in_line(at_a_time: usize, in_line_max: usize, wait_max: Duration) -> Self {
-        Self(Arc::new(Inner { at_a_time, in_line_max, wait_max, lines: Mutex::default() }))
+    pub fn in_line(of: Quota, at_a_time: usize, in_line_max: usize, wait_max: Duration) -> Self {
+        Self(Arc::new(Inner { of, at_a_time, in_line_max, wait_max, lines: Mutex::default() }))
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Peer, PeerLine>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<Holder, Line>> {
         self.0.lines.lock()
     }
 
     /// Waits for a turn; who is not counted has one at once. `None` if the line is full, or does not move.
-    pub async fn take(&self, peer: Option<Peer>) -> Option<Turn> {
-        let Some(peer) = peer else { return Some(Turn(None)) };
-        let (turns, member) = self.join(peer)?;
+    pub async fn take(&self, counted: &Counted) -> Option<Turn> {
+        let Some(holder) = counted.holder() else { return Some(Turn(None)) };
+        let at_a_time = counted.most(self.0.of, self.0.at_a_time).unwrap_or(self.0.at_a_time);
+        let (turns, member) = self.join(holder, at_a_time)?;
         let permit = timeout(self.0.wait_max, turns.acquire_owned()).await.ok()?.ok()?;
         Some(Turn(Some((permit, member))))
     }
 
-    fn join(&self, peer: Peer) -> Option<(Arc<Semaphore>, Member)> {
+    /// A line that has somebody in it has as many turns as when it began.
+    fn join(&self, holder: Holder, at_a_time: usize) -> Option<(Arc<Semaphore>, Member)> {
         let mut lines = self.lines();
-        let line = lines.entry(peer).or_insert_with(|| PeerLine {
-            turns: Arc::new(Semaphore::new(self.0.at_a_time)),
+        let line = lines.entry(holder.clone()).or_insert_with(|| Line {
+            turns: Arc::new(Semaphore::new(at_a_time.min(Semaphore::MAX_PERMITS))),
             members: 0,
         });
         if line.members >= self.0.in_line_max {
             return None;
         }
         line.members += 1;
-        Some((Arc::clone(&line.turns), Member { of: self.clone(), peer }))
+        Some((Arc::clone(&line.turns), Member { of: self.clone(), holder }))
     }
 
     /// How many lines there are.
@@ -91,10 +94,10 @@ impl Turns {
 impl Drop for Member {
     fn drop(&mut self) {
         let mut lines = self.of.lines();
-        if let Some(line) = lines.get_mut(&self.peer) {
+        if let Some(line) = lines.get_mut(&self.holder) {
             line.members -= 1;
             if line.members == 0 {
-                lines.remove(&self.peer);
+                lines.remove(&self.holder);
             }
         }
     }
@@ -103,12 +106,13 @@ impl Drop for Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::peers::tests::peers;
     use futures::FutureExt as _;
 
     #[tokio::test]
     async fn a_peer_waits_for_itself_alone() {
-        let turns = Turns::of(1);
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| Peer::of(ip.parse().unwrap()));
+        let turns = Turns::of(Quota::Queries, 1);
+        let [one, other] = &peers();
         let first = turns.take(one).await.unwrap();
         let mut waiting: Vec<_> = (1..IN_LINE_MAX).map(|_| Box::pin(turns.take(one))).collect();
         for one in &mut waiting {
@@ -116,7 +120,7 @@ mod tests {
         }
         assert!(turns.take(one).await.is_none(), "the line is full");
         assert!(turns.take(other).await.is_some(), "another peer does not wait");
-        assert!(turns.take(None).now_or_never().flatten().is_some());
+        assert!(turns.take(&Counted::Nobody).now_or_never().flatten().is_some());
         drop(first);
         assert!(waiting.remove(0).await.is_some(), "the next has its turn");
         drop(waiting);

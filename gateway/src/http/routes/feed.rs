@@ -149,7 +149,7 @@ pub async fn events(
     asks: Asks,
     headers: HeaderMap,
     Query(look): Query<Look>,
-    Counted(peer): Counted,
+    counted: Counted,
 ) -> Result<Response, Problem> {
     asks.may(Want::Somewhere(Action::Read)).await?;
     let limit = limit(look.limit)?;
@@ -160,13 +160,13 @@ pub async fn events(
     }
     let wait = look.wait.filter(|wait| !wait.is_zero());
     let waits = match streamed || wait.is_some() {
-        true => Some(app.room.long_calls.begin(peer)?),
+        true => Some(app.room.long_calls.begin_stream(&counted)?),
         false => None,
     };
     // One that waits is counted by that: its turn would last as long.
     let engine = match waits {
         Some(_) => app.engine.clone(),
-        None => Asker::take(&app, peer).await?.0,
+        None => Asker::take(&app, &counted).await?.0,
     };
     let mut reader = engine.read_events(from).await?;
     // Also for a stream: a void cursor is an answer of its own.

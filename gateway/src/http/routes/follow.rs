@@ -8,7 +8,7 @@ use fencegate_access::Action;
 use crate::engine::access::Want;
 use crate::engine::{Followed, RecordFrom};
 use crate::http::extract::Asker;
-use crate::http::peers::Peer;
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -48,17 +48,17 @@ pub(super) fn from(
 /// The entries behind a place, and where to go on.
 pub(super) async fn followed<R: Followed>(
     app: &App,
-    peer: Option<Peer>,
+    counted: &Counted,
     (filter, limit): (R, i64),
     from: RecordFrom,
     wait: Option<Duration>,
 ) -> Result<(Vec<R::Entry>, String), Problem> {
     let wait = wait.filter(|wait| !wait.is_zero());
-    let waits = wait.map(|_| app.room.long_calls.begin(peer)).transpose()?;
+    let waits = wait.map(|_| app.room.long_calls.begin_stream(counted)).transpose()?;
     // One that waits is counted by that: its turn would last as long.
     let engine = match waits {
         Some(_) => app.engine.clone(),
-        None => Asker::take(app, peer).await?.0,
+        None => Asker::take(app, counted).await?.0,
     };
     let mut follower = engine.follow(filter, from).await?;
     let mut found = follower.page(limit).await?;

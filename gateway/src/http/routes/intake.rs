@@ -7,12 +7,12 @@ use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
 
 use crate::engine::{CommitHead, EngineError, PutBody, UploadHead, WriteFailure, upload_halves};
-use crate::http::budget::{Purse, Share};
+use crate::http::budget::Share;
 use crate::http::extract::{
     Chunks, Described, Digests, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
     too_large,
 };
-use crate::http::peers::{Counted, Peer};
+use crate::http::peers::{Counted, Quota};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -31,7 +31,7 @@ pub struct Bodies<'a> {
     /// take. So plain puts always find room, however slowly the bodies of commits arrive.
     kept: Option<Share>,
     /// Whose share all this counts against.
-    peer: Option<Peer>,
+    counted: Counted,
 }
 
 impl<'a> Bodies<'a> {
@@ -42,8 +42,8 @@ impl<'a> Bodies<'a> {
     pub async fn begin(app: &'a App, request: Request) -> Result<(Self, CommitRequest), Problem> {
         let boundary = MultipartParts::boundary(request.headers()).map_err(Problem::and_close)?;
         no_digest(request.headers()).map_err(Problem::and_close)?;
-        let peer = Counted::by(request.extensions());
-        let purse = app.room.bodies.of(peer);
+        let counted = Counted::by(request.extensions());
+        let purse = app.room.bodies.of(&counted);
         let incoming = Incoming::new(request.into_body(), &app.limits, app.limits.body_timeout);
         let mut parts = MultipartParts::new(incoming, &boundary);
         let Some(part) = parts.next().await?.filter(|part| part.name == "operations") else {
@@ -61,7 +61,7 @@ impl<'a> Bodies<'a> {
         let bytes = read.into_bytes();
         described.check_whole(&bytes).map_err(Problem::and_close)?;
         let list = parse(&bytes).map_err(Problem::and_close)?;
-        Ok((Self { app, parts, inline: 0, kept: None, peer }, list))
+        Ok((Self { app, parts, inline: 0, kept: None, counted }, list))
     }
 
     /// Reads the next body, which must have this name, and tells its content type: the one that the list
@@ -89,8 +89,8 @@ impl<'a> Bodies<'a> {
         let content_type = described.content_type(content_type).map_err(Problem::and_close)?;
         let limits = &self.app.limits;
         let object_max = usize::try_from(limits.object_bytes_max).unwrap_or(usize::MAX);
-        let purse = self.purse();
-        // With half for what is being read, a commit fits into the share of a peer that sends nothing else.
+        let purse = self.app.room.bodies.of(&self.counted);
+        // With half for what is being read, a commit fits into the share of whoever sends nothing else.
         let room = INLINE_BYTES_MAX.min(purse.most() / 2).saturating_sub(self.inline);
         let inline_max = limits.inline_bytes_max.min(object_max).min(room);
         let mut read = Gathering::default();
@@ -107,13 +107,15 @@ impl<'a> Bodies<'a> {
                     permit: head.permit.clone(),
                 };
                 if self.kept.is_none() {
-                    self.kept = Some(self.app.room.kept_bodies.of(None).take(self.inline)?);
+                    self.kept =
+                        Some(self.app.room.kept_bodies.of(&Counted::Nobody).take(self.inline)?);
                     self.parts.incoming.upload(limits);
                 }
                 let (app, start) = (self.app, read.into_bytes());
                 let digests = std::mem::take(&mut described.digests);
                 let body =
-                    upload(app, &head, (None, self.peer), digests, start, &mut self.parts).await?;
+                    upload(app, &head, (None, &self.counted), digests, start, &mut self.parts)
+                        .await?;
                 if let PutBody::Uploaded(uploaded) = &body {
                     described.check_length(uploaded.size).map_err(Problem::and_close)?;
                 }
@@ -124,13 +126,9 @@ impl<'a> Bodies<'a> {
         described.check_whole(&bytes).map_err(Problem::and_close)?;
         self.inline += bytes.len();
         if let Some(kept) = &mut self.kept {
-            kept.merge(self.app.room.kept_bodies.of(None).take(bytes.len())?);
+            kept.merge(self.app.room.kept_bodies.of(&Counted::Nobody).take(bytes.len())?);
         }
         Ok((PutBody::Inline(bytes), content_type))
-    }
-
-    fn purse(&self) -> Purse<'a> {
-        self.app.room.bodies.of(self.peer)
     }
 
     /// Reads to the end of the body, where no part may be left.
@@ -157,12 +155,12 @@ pub fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
         .of_operation(failure.operation)
 }
 
-/// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against the
-/// share of a peer.
+/// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against
+/// somebody's share.
 pub async fn upload(
     app: &App,
     head: &UploadHead,
-    (size, peer): (Option<u64>, Option<Peer>),
+    (size, counted): (Option<u64>, &Counted),
     mut digests: Digests,
     start: Bytes,
     rest: &mut dyn Chunks,
@@ -170,9 +168,9 @@ pub async fn upload(
     let failed = |error: EngineError| {
         Problem::from(error).about(&head.resource).presented(head.token).and_close()
     };
-    let _share = app.room.uploads.take(peer, upload_halves(size)).ok_or_else(|| {
-        let why = "too many uploads from your address are under way; nothing was applied";
-        Problem::new(ErrorCode::Overloaded, why).and_close()
+    let _share = app.room.uploads.take(counted, upload_halves(size)).ok_or_else(|| {
+        let why = "nothing was applied: too many uploads are under way";
+        counted.refused(Quota::Uploads, why).and_close()
     })?;
     let begun = app.engine.begin_upload(head, size).await;
     // A body of which much may still come is not waited for.

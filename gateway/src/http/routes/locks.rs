@@ -22,7 +22,7 @@ use crate::http::extract::{
     Asker, InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after,
 };
 use crate::http::middleware::Named;
-use crate::http::peers::{Counted, PLACES_MAX, Peer, Place};
+use crate::http::peers::{Counted, Place, Quota};
 use crate::http::problem::{Problem, text};
 use crate::http::receipt::Receipt;
 use crate::http::spec::{
@@ -64,7 +64,7 @@ pub async fn acquire(
     State(app): State<App>,
     asks: Asks,
     named: Named,
-    Counted(peer): Counted,
+    counted: Counted,
     _: NoQuery,
     StrictJson(request): StrictJson<wire::AcquireRequest>,
 ) -> Result<Response, Problem> {
@@ -108,7 +108,7 @@ pub async fn acquire(
     };
     let waits = match wait.is_zero() {
         true => None,
-        false => Some((app.room.long_calls.begin(peer)?, place(&app, peer, &acquire)?)),
+        false => Some((app.room.long_calls.begin(&counted)?, place(&app, &counted, &acquire)?)),
     };
     let acquired = tokio::select! {
         acquired = app.engine.acquire(acquire) => acquired,
@@ -133,14 +133,12 @@ pub async fn acquire(
     Ok(granted(&app, acquired, proposed))
 }
 
-/// A place in line for a peer.
-fn place(app: &App, peer: Option<Peer>, acquire: &Acquire) -> Result<Place, Problem> {
-    let place = app.room.places.take(peer, &acquire.resources, acquire.id);
+/// A place in line.
+fn place(app: &App, counted: &Counted, acquire: &Acquire) -> Result<Place, Problem> {
+    let place = app.room.places.take(counted, &acquire.resources, acquire.id);
     place.ok_or_else(|| {
-        let why = format!(
-            "{PLACES_MAX} callers from your address stand in this line already, or have left it a moment ago"
-        );
-        Problem::new(ErrorCode::Overloaded, why)
+        let why = "too many callers stand in this line already, or have left it a moment ago,";
+        counted.refused(Quota::LinePlaces, why)
     })
 }
 

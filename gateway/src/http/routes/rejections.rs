@@ -64,18 +64,18 @@ pub async fn list(
     State(app): State<App>,
     asks: Asks,
     Query(query): Query<Filter>,
-    Counted(peer): Counted,
+    counted: Counted,
 ) -> Result<Json<wire::RejectionList>, Problem> {
     asks.may(observing(query.resource.as_deref())).await?;
     let limit = limit(query.limit)?;
     let wait = query.wait;
     if let Some(from) = from(query.after.as_deref(), wait, query.cursor.as_deref())? {
         let filter = filter(query, limit)?;
-        let (found, cursor) = followed(&app, peer, (filter, limit), from, wait).await?;
+        let (found, cursor) = followed(&app, &counted, (filter, limit), from, wait).await?;
         let items = found.into_iter().map(views::rejection).collect();
         return Ok(Json(wire::RejectionList { items, next_cursor: Some(cursor) }));
     }
-    let engine = Asker::take(&app, peer).await?.0;
+    let engine = Asker::take(&app, &counted).await?.0;
     let mut found = engine.rejections(filter(query, limit)?).await?;
     let next_cursor = cursor_before(&mut found, limit, |(number, _)| *number);
     let items = found.into_iter().map(|(_, entry)| views::rejection(entry)).collect();

@@ -64,15 +64,15 @@ pub async fn get(
     asks: Asks,
     InResource(name): InResource,
     Query(look): Query<Look>,
-    Counted(peer): Counted,
+    counted: Counted,
 ) -> Result<Json<wire::Resource>, Problem> {
     asks.may(Want::On(Action::Read, name.clone())).await?;
     let view = match look.wait.filter(|wait| !wait.is_zero()) {
         Some(wait) => {
-            let _waits = app.room.long_calls.begin(peer)?;
+            let _waits = app.room.long_calls.begin_stream(&counted)?;
             changed(&app, name.clone(), look.since, wait).await
         }
-        None => Asker::take(&app, peer).await?.0.resource(name.clone()).await,
+        None => Asker::take(&app, &counted).await?.0.resource(name.clone()).await,
     };
     view.map(|view| Json(views::resource(view))).map_err(|error| Problem::from(error).about(&name))
 }

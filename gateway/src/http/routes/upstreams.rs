@@ -14,6 +14,7 @@ use crate::engine::error::EngineError;
 use crate::http::Ends;
 use crate::http::extract::{FenceHeaders, fence_token};
 use crate::http::middleware::RequestId;
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::proxy::{
     Passage, Upstream, check_path, forward, is_fenced, read_ahead, refuse_tricks, to_upstream,
@@ -119,7 +120,8 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     })?;
     headers.extend(own.map(|own| (header::AUTHORIZATION, own)));
     let max = upstream.body_bytes_max;
-    let purse = app.room.bodies.of(ends.and_then(|ends| ends.counted));
+    let counted = Counted::by(&parts.extensions);
+    let purse = app.room.bodies.of(&counted);
     let body = read_ahead(body, max, &app.limits, purse).await?;
     if fenced.is_none() && !body.is_empty() {
         let why = "a method that needs no token must not have a body: upstreams that act on one would \

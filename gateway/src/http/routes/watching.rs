@@ -59,12 +59,12 @@ pub async fn get(
     asks: Asks,
     InLock(id): InLock,
     Query(look): Query<Look>,
-    Counted(peer): Counted,
+    counted: Counted,
 ) -> Result<Json<serde_json::Value>, Problem> {
     asks.may(Want::Somewhere(Action::Lock)).await?;
     let permit = asks.permit();
     if let Some(wait) = look.wait.filter(|wait| !wait.is_zero()) {
-        let _waits = app.room.long_calls.begin(peer)?;
+        let _waits = app.room.long_calls.begin_stream(&counted)?;
         let mut watcher = app.engine.watch(id, &permit).await?;
         let since = look.since.map_or_else(|| word(watcher.record()), |word| word.as_str());
         let changed = async {
@@ -136,14 +136,14 @@ pub async fn events(
     asks: Asks,
     InLock(id): InLock,
     _: NoQuery,
-    Counted(peer): Counted,
+    counted: Counted,
 ) -> Result<Response, Problem> {
     if app.draining.is_cancelled() {
         return Err(EngineError::ShuttingDown.into());
     }
     asks.may(Want::Somewhere(Action::Lock)).await?;
     let permit = asks.permit();
-    let waits = app.room.long_calls.begin(peer)?;
+    let waits = app.room.long_calls.begin_stream(&counted)?;
     let watcher = app.engine.watch(id, &permit).await?;
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
     let events = Sse::new(told((app.engine.clone(), asks), (watcher, waits), app.draining.clone()));

@@ -17,7 +17,7 @@ use crate::http::extract::{
     Digests, Fenced, Gathered, InObject, InResource, Incoming, NoQuery, Payload, WriteHeaders,
     content_length, too_large,
 };
-use crate::http::peers::{Counted, Peer};
+use crate::http::peers::Counted;
 use crate::http::problem::{Problem, text};
 use crate::http::spec::{ConditionParams, DeleteProblems, DigestParams, PutProblems, WriteParams};
 use crate::http::state::App;
@@ -101,7 +101,7 @@ struct Intake<'a> {
     /// Whether the client waits to be told that its body is wanted.
     expects: bool,
     /// Whose share it counts against.
-    peer: Option<Peer>,
+    counted: Counted,
 }
 
 impl<'a> Intake<'a> {
@@ -110,7 +110,7 @@ impl<'a> Intake<'a> {
         app: &'a App,
         head: UploadHead,
         headers: &HeaderMap,
-        peer: Option<Peer>,
+        counted: Counted,
     ) -> Result<Self, Problem> {
         let declared = content_length(headers);
         if declared.is_some_and(|length| length > app.limits.object_bytes_max) {
@@ -119,7 +119,7 @@ impl<'a> Intake<'a> {
         let expects = headers
             .get(header::EXPECT)
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects, peer })
+        Ok(Self { app, head, digests: Digests::parse(headers)?, declared, expects, counted })
     }
 
     /// Reads the body.
@@ -159,7 +159,7 @@ impl<'a> Intake<'a> {
             early.map_err(|failure| refused(&self.head, failure).and_close())?;
         }
         let mut incoming = Incoming::new(body, limits, limits.body_timeout);
-        match incoming.gather(inline_max, self.app.room.bodies.of(self.peer)).await? {
+        match incoming.gather(inline_max, self.app.room.bodies.of(&self.counted)).await? {
             Gathered::Whole(bytes) => {
                 self.digests.check_whole(&bytes)?;
                 Ok(PutBody::Inline(bytes))
@@ -173,8 +173,8 @@ impl<'a> Intake<'a> {
 
     async fn upload(self, start: Bytes, mut incoming: Incoming) -> Result<PutBody, Problem> {
         // Boxed, so that the future of a put with a small body stays small.
-        let Self { app, head, declared, digests, peer, .. } = self;
-        Box::pin(upload(app, &head, (declared, peer), digests, start, &mut incoming)).await
+        let Self { app, head, declared, digests, counted, .. } = self;
+        Box::pin(upload(app, &head, (declared, &counted), digests, start, &mut incoming)).await
     }
 }
 

@@ -16,10 +16,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderValue, Request, header};
-use fence_core::ErrorCode;
+use fence_core::{ErrorCode, PrincipalName};
+use fencegate_access::Caller;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -28,7 +30,8 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::budget::Budget;
-use super::peers::{Held, Peer, Proxies, Shares};
+use super::peers::{Counted, Held, Peer, Proxies, Quota, Shares};
+use super::problem::Problem;
 use super::state::Limits;
 use super::tap::{Heads, Patience, Shared, Tap, lone_answer};
 
@@ -73,10 +76,44 @@ impl Ends {
     }
 }
 
+/// Whose share of the connections a connection counts against, beside that of its address: the principal's that has asked
+/// on it last.
+#[derive(Clone)]
+pub struct Seat(Arc<Seated>);
+
+struct Seated {
+    shares: Shares,
+    by: Mutex<Option<(PrincipalName, Held)>>,
+}
+
+impl Seat {
+    fn among(shares: Shares) -> Self {
+        Self(Arc::new(Seated { shares, by: Mutex::default() }))
+    }
+
+    /// The connection is this caller's from now on.
+    ///
+    /// # Errors
+    /// `rate-limited`: its principal has as many as may be.
+    pub fn take(&self, caller: &Arc<Caller>) -> Result<(), Problem> {
+        let mut by = self.0.by.lock();
+        if by.as_ref().is_some_and(|(name, _)| name == caller.name()) {
+            return Ok(());
+        }
+        let counted = Counted::Principal(Arc::clone(caller));
+        let held = self.0.shares.take(&counted, 1).ok_or_else(|| {
+            let why = "as many connections are open as may be";
+            counted.refused(Quota::Connections, why).and_close()
+        })?;
+        *by = Some((caller.name().clone(), held));
+        Ok(())
+    }
+}
+
 /// How many bytes of unfinished heads there are for each connection beyond those that each has for nothing, all
 /// connections together: few requests have more.
 const HEAD_BYTES_EACH: usize = 4 * 1024;
-/// The part of the connections that one peer may have.
+/// The part of the connections that one principal or peer may have.
 const PEER_SHARE: usize = 4;
 
 /// With less room for connections than this part of all, each is closed after its answer: one that waits for its
@@ -99,10 +136,10 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door with room for as many connections as the limits say, a quarter of them for one peer.
+    /// A door with room for as many connections as the limits say, a quarter of them for each principal or peer.
     pub fn new(app: Router, limits: Limits, proxies: Proxies) -> Arc<Self> {
         let room = Arc::new(Semaphore::new(limits.connections_max));
-        let shares = Shares::of((limits.connections_max / PEER_SHARE).max(1));
+        let shares = Shares::of(Quota::Connections, (limits.connections_max / PEER_SHARE).max(1));
         let one = head_bytes_max(&limits);
         let heads = (limits.connections_max * HEAD_BYTES_EACH).max(one);
         let heads = Budget::new(heads, (heads / PEER_SHARE).max(one));
@@ -167,7 +204,7 @@ async fn next<L: Listen>(
             match listener.accept().await {
                 Ok((stream, peer, local)) => {
                     let ends = Ends::of(peer, local, &door.proxies);
-                    match door.shares.take(ends.counted, 1) {
+                    match door.shares.take(&ends.counted.into(), 1) {
                         Some(held) => return (stream, ends, (permit, held)),
                         None => count_closed(Reason::PeerShare),
                     }
@@ -203,6 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         let ends = Ends { is_secured, ..ends };
         let (shared, limits) = (Arc::<Shared>::default(), door.limits);
         let heads = Heads::new(door.heads.clone(), ends.counted);
+        let seat = Seat::among(door.shares.clone());
         let service = hyper::service::service_fn({
             let shared = Arc::clone(&shared);
             move |mut request: Request<Incoming>| {
@@ -210,6 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
                 request.extensions_mut().insert(framing);
                 request.extensions_mut().insert(ends);
                 request.extensions_mut().insert(shown.clone());
+                request.extensions_mut().insert(seat.clone());
                 let response = door.app.clone().oneshot(request.map(Body::new));
                 let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
                 async move {

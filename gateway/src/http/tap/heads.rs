@@ -2,7 +2,7 @@
 //! beyond that comes from a budget that all connections of a door share.
 
 use crate::http::budget::{Budget, Share};
-use crate::http::peers::Peer;
+use crate::http::peers::{Counted, Peer};
 
 /// So much of a head hyper has room for from the beginning.
 const FREE: u64 = 8 * 1024;
@@ -10,7 +10,7 @@ const FREE: u64 = 8 * 1024;
 /// The heads of one connection, one after the other.
 pub(in crate::http) struct Heads {
     budget: Budget,
-    peer: Option<Peer>,
+    counted: Counted,
     /// Of the head that is coming in.
     bytes: u64,
     share: Option<Share>,
@@ -20,7 +20,7 @@ pub(in crate::http) struct Heads {
 impl Heads {
     /// Those of a connection that counts against the share of a peer.
     pub(in crate::http) fn new(budget: Budget, peer: Option<Peer>) -> Self {
-        Self { budget, peer, bytes: 0, share: None, ended: 0 }
+        Self { budget, counted: peer.into(), bytes: 0, share: None, ended: 0 }
     }
 
     /// So many bytes have come; after them as many heads have ended, and another one has begun or not. Says whether
@@ -38,7 +38,7 @@ impl Heads {
         if more == 0 {
             return true;
         }
-        match self.budget.of(self.peer).take(usize::try_from(more).unwrap_or(usize::MAX)) {
+        match self.budget.of(&self.counted).take(usize::try_from(more).unwrap_or(usize::MAX)) {
             Ok(more) => {
                 match &mut self.share {
                     Some(share) => share.merge(more),

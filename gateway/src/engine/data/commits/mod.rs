@@ -13,7 +13,7 @@ use fence_core::ports::{
     Applied, Attempt, CommitItem, CommitStep, CommitVerdict, Did, Ledger, LedgerError, Patience,
     UploadItem, UploadVerdict,
 };
-use fence_core::{EntityTag, LockId, OperationId, Refusal, ResourceName, Token};
+use fence_core::{EntityTag, LockId, OperationId, PrincipalName, Refusal, ResourceName, Token};
 use futures::future::join_all;
 
 use super::under_way::UnderWay;
@@ -107,6 +107,10 @@ impl Act for CommitMany {
     type Lane = Vec<ResourceName>;
 
     const NAME: &'static str = "commit_many";
+
+    fn principal(item: &CommitItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
 
     fn lane(item: &CommitItem) -> Vec<ResourceName> {
         item.resources.iter().map(|at| at.resource.clone()).collect()

@@ -36,6 +36,10 @@ impl Act for Join {
 
     const NAME: &'static str = "join";
 
+    fn principal(item: &JoinItem) -> Option<&PrincipalName> {
+        item.by.principal.as_ref()
+    }
+
     fn lane(item: &JoinItem) -> Option<ResourceName> {
         item.resources.first().cloned()
     }
