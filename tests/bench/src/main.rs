@@ -32,6 +32,7 @@ mod room;
 mod sample;
 mod series;
 mod servers;
+mod shares;
 mod table;
 mod theirs;
 mod usage;
@@ -48,6 +49,7 @@ use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::overload::Overload;
 use crate::room::Room;
+use crate::shares::Shares;
 
 /// Measures a Fencegate beside what people would use instead.
 ///
@@ -81,6 +83,9 @@ enum Command {
     /// Measures what rules of access cost, and whether a key tells by its time that its id is known; exits with 1 if it
     /// is too much, or if it does
     Access(Access),
+    /// Measures how much of its goodput a principal keeps while another asks for ten times its share; exits with 1 if it is
+    /// too little
+    Shares(Shares),
 }
 
 #[tokio::main]
@@ -94,6 +99,7 @@ async fn main() -> ExitCode {
         Some(Command::Client(client)) => client.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
         Some(Command::Access(access)) => access.run().await,
+        Some(Command::Shares(shares)) => shares.run().await,
         None => cli.compare.run().await,
     };
     match ran {

@@ -85,3 +85,64 @@ impl Rates {
         rate
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use fencegate_access::{Identity, Rules};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// A clock that goes on when the test says so.
+    #[derive(Default)]
+    struct ByHand(Mutex<Duration>);
+
+    #[async_trait]
+    impl Clock for ByHand {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn elapsed(&self) -> Duration {
+            *self.0.lock()
+        }
+
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    fn caller(quotas: &str) -> Caller {
+        let rules = format!(
+            "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n{quotas}\n\
+             [[principals]]\nname = \"ann\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 1 }}\n"
+        );
+        let rules = Rules::parse(&rules).expect("rules");
+        rules.caller(&Identity::Unix { uid: 1, gid: 1 }, Timestamp::UNIX_EPOCH).expect("ann")
+    }
+
+    #[test]
+    fn a_burst_is_let_through_and_then_the_rate() {
+        let time = Arc::new(ByHand::default());
+        let rates = Rates::new(&(Arc::clone(&time) as Arc<dyn Clock>));
+        let rate = rates.of(&caller("rate = 10\nburst = 3"));
+        for _ in 0..3 {
+            assert_eq!(rate.take(), None);
+        }
+        assert_eq!(rate.take(), Some(Duration::from_millis(100)));
+        *time.0.lock() += Duration::from_millis(100);
+        assert_eq!(rate.take(), None, "what was refused was not counted");
+        assert!(rate.take().is_some());
+        *time.0.lock() += Duration::from_secs(60);
+        assert_eq!(std::iter::from_fn(|| rate.take().is_none().then_some(())).count(), 3);
+    }
+
+    #[test]
+    fn a_rate_goes_on_under_rules_that_say_the_same() {
+        let rates = Rates::new(&(Arc::new(ByHand::default()) as Arc<dyn Clock>));
+        let few = caller("rate = 1\nburst = 1");
+        assert_eq!(rates.of(&few).take(), None);
+        assert!(rates.of(&few).take().is_some(), "by another credential, or newer rules");
+        let more = caller("rate = 1\nburst = 2");
+        assert_eq!(rates.of(&more).take(), None, "other rules begin anew");
+    }
+}
