@@ -281,6 +281,21 @@ impl Site {
         Ok(Self { gateway, good, greedy, puts, large })
     }
 
+    /// Waiters that leave at once, each under an id of its own, so that their places are kept.
+    fn ghosts(&self) -> Again {
+        let authorization = format!("Bearer {}", self.greedy.text);
+        Arc::new(move || {
+            let one = || {
+                let id = Uuid::new_v4();
+                let wish = format!(r#"{{"resource":"line","ttl":"30s","wait":"1ms","id":"{id}"}}"#);
+                let headers =
+                    [("authorization", &*authorization), ("content-type", "application/json")];
+                request("POST", "/locks", &headers, wish.as_bytes())
+            };
+            (0..10).flat_map(|_| one()).collect()
+        })
+    }
+
     /// The ways, each by what it was found as: what it takes of what all share.
     fn ways(&self) -> Vec<Way> {
         let greedy = |method: &str, path: &str, lock: Option<&Lock>, body: &[u8]| {
@@ -306,20 +321,7 @@ impl Site {
             let all = one.repeat(at_once);
             Some((Arc::new(move || all.clone()), EVERY))
         };
-        let ghosts: Again = {
-            let authorization = format!("Bearer {}", self.greedy.text);
-            Arc::new(move || {
-                let one = || {
-                    let id = Uuid::new_v4();
-                    let wish =
-                        format!(r#"{{"resource":"line","ttl":"30s","wait":"1ms","id":"{id}"}}"#);
-                    let headers =
-                        [("authorization", &*authorization), ("content-type", "application/json")];
-                    request("POST", "/locks", &headers, wish.as_bytes())
-                };
-                (0..10).flat_map(|_| one()).collect()
-            })
-        };
+        let ghosts = self.ghosts();
         let stalled = |bytes: usize, sent: usize| {
             let mut whole =
                 greedy("PUT", "/resources/large/objects/k", Some(&made_up), &body(bytes));
