@@ -20,5 +20,5 @@ pub use fencegate_wire::PrincipalName;
 pub use identity::{Identity, Unauthenticated};
 pub use key::{ApiKey, KeyDigest};
 pub use pattern::Pattern;
-pub use quotas::Quotas;
+pub use quotas::{Quota, Quotas};
 pub use rules::{Issuer, Limits, Rules, RulesError};

@@ -1,99 +1,98 @@
 //! How much one principal may have of what all share: so that nobody who is let in keeps the others out.
 
-/// Requests in a second, and at once, of whoever no role says more or less of.
-const RATE: u32 = 2_000;
-const BURST: u32 = 4_000;
-/// The same of streams, of queries at a time, and of places in one line.
-const STREAMS: usize = 100;
-const QUERIES: usize = 2;
-const LINE_PLACES: usize = 100;
-/// How many times its rate a principal may ask at once whose role says nothing of that.
-const BURST_OF_RATE: u32 = 2;
-
-/// How much one principal may have, at each gateway by itself. None: the share that the gateway gives to each.
+/// What a principal has a share of, by the name that roles use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quotas {
+pub enum Quota {
     /// Requests in a second.
-    pub rate: u32,
+    Rate,
     /// Requests at once, after a pause.
-    pub burst: u32,
+    Burst,
     /// Connections.
-    pub connections: Option<usize>,
-    /// Event streams, and calls that wait for a change.
-    pub streams: usize,
+    Connections,
+    /// Event streams, and calls that wait for news.
+    Streams,
     /// Uploads under way.
-    pub uploads: Option<usize>,
+    Uploads,
     /// Questions of the ledger at a time: lists, the audit, outcomes.
-    pub queries: usize,
+    Queries,
     /// Bytes of bodies in memory.
-    pub body_bytes: Option<usize>,
+    BodyBytes,
     /// Places in the line of one resource.
-    pub line_places: usize,
+    LinePlaces,
 }
 
-/// What a role says of it; each at least 1, since `allow` says who may do a thing at all.
+/// How many there are.
+const COUNT: usize = Quota::ALL.len();
+/// Requests in a second of whoever no role says more or less of.
+const RATE: u64 = 2_000;
+/// How many times its rate a principal may ask at once whose roles say nothing of that.
+const BURST_OF_RATE: u64 = 2;
+/// The most that any of them may be.
+const MAX: u64 = 1 << 40;
+
+impl Quota {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Rate,
+        Self::Burst,
+        Self::Connections,
+        Self::Streams,
+        Self::Uploads,
+        Self::Queries,
+        Self::BodyBytes,
+        Self::LinePlaces,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Burst => "burst",
+            Self::Connections => "connections",
+            Self::Streams => "streams",
+            Self::Uploads => "uploads",
+            Self::Queries => "queries",
+            Self::BodyBytes => "body_bytes",
+            Self::LinePlaces => "line_places",
+        }
+    }
+}
+
+/// How much one principal may have, at each gateway by itself, as far as its roles say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stated {
-    pub(crate) rate: Option<u32>,
-    pub(crate) burst: Option<u32>,
-    pub(crate) connections: Option<usize>,
-    pub(crate) streams: Option<usize>,
-    pub(crate) uploads: Option<usize>,
-    pub(crate) queries: Option<usize>,
-    pub(crate) body_bytes: Option<usize>,
-    pub(crate) line_places: Option<usize>,
-}
+pub struct Quotas([Option<u64>; COUNT]);
 
-/// The most that any of these may be.
-pub(crate) const QUOTA_MAX: usize = 1 << 40;
-
-impl Stated {
-    /// Each by its name, as far as they are stated.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let rates = [("rate", self.rate), ("burst", self.burst)];
-        let rates = rates.map(|(name, rate)| (name, rate.map(|rate| rate as usize)));
-        let others = [
-            ("connections", self.connections),
-            ("streams", self.streams),
-            ("uploads", self.uploads),
-            ("queries", self.queries),
-            ("body_bytes", self.body_bytes),
-            ("line_places", self.line_places),
-        ];
-        rates.into_iter().chain(others).filter_map(|(name, stated)| Some((name, stated?)))
+impl Quotas {
+    /// What a role says.
+    ///
+    /// # Errors
+    /// One is too small or too large, with why. Each is at least 1: `allow` says who may do a thing at all.
+    pub(crate) fn stated(stated: [(Quota, Option<u64>); COUNT]) -> Result<Self, String> {
+        let mut quotas = Self::default();
+        for (quota, amount) in stated {
+            if amount.is_some_and(|amount| !(1..=MAX).contains(&amount)) {
+                return Err(format!("`{}` is between 1 and {MAX}", quota.as_str()));
+            }
+            quotas.0[quota as usize] = amount;
+        }
+        Ok(quotas)
     }
 
     /// Of two roles the greater counts; one that is silent takes nothing away.
     pub(crate) fn or_more(self, other: Self) -> Self {
-        Self {
-            rate: self.rate.max(other.rate),
-            burst: self.burst.max(other.burst),
-            connections: self.connections.max(other.connections),
-            streams: self.streams.max(other.streams),
-            uploads: self.uploads.max(other.uploads),
-            queries: self.queries.max(other.queries),
-            body_bytes: self.body_bytes.max(other.body_bytes),
-            line_places: self.line_places.max(other.line_places),
-        }
+        Self(std::array::from_fn(|at| self.0[at].max(other.0[at])))
     }
-}
 
-impl From<Stated> for Quotas {
-    fn from(stated: Stated) -> Self {
-        let burst = match stated.rate {
-            Some(rate) => rate.saturating_mul(BURST_OF_RATE),
-            None => BURST,
+    /// How much it is; none where each principal has the share that the gateway gives.
+    pub fn get(&self, quota: Quota) -> Option<u64> {
+        let unless_stated = match quota {
+            Quota::Rate => Some(RATE),
+            Quota::Burst => self.get(Quota::Rate).map(|rate| rate * BURST_OF_RATE),
+            Quota::Streams | Quota::LinePlaces => Some(100),
+            Quota::Queries => Some(2),
+            Quota::Connections | Quota::Uploads | Quota::BodyBytes => None,
         };
-        Self {
-            rate: stated.rate.unwrap_or(RATE),
-            burst: stated.burst.unwrap_or(burst),
-            connections: stated.connections,
-            streams: stated.streams.unwrap_or(STREAMS),
-            uploads: stated.uploads,
-            queries: stated.queries.unwrap_or(QUERIES),
-            body_bytes: stated.body_bytes,
-            line_places: stated.line_places.unwrap_or(LINE_PLACES),
-        }
+        self.0[quota as usize].or(unless_stated)
     }
 }
 
@@ -101,14 +100,32 @@ impl From<Stated> for Quotas {
 mod tests {
     use super::*;
 
+    fn stated(some: &[(Quota, u64)]) -> Result<Quotas, String> {
+        let of = |quota| some.iter().find(|(of, _)| *of == quota).map(|(_, amount)| *amount);
+        Quotas::stated(Quota::ALL.map(|quota| (quota, of(quota))))
+    }
+
     #[test]
     fn the_greater_counts_and_silence_takes_nothing_away() {
-        let stated = |rate, streams| Stated { rate, streams, ..Stated::default() };
-        let quotas: Quotas = stated(None, None).into();
-        assert_eq!((quotas.rate, quotas.burst, quotas.streams), (RATE, BURST, STREAMS));
-        let quotas: Quotas = stated(Some(10), None).or_more(stated(None, Some(5))).into();
-        assert_eq!((quotas.rate, quotas.burst, quotas.streams), (10, 20, 5));
-        let quotas: Quotas = stated(Some(10), Some(5)).or_more(stated(Some(9), Some(6))).into();
-        assert_eq!((quotas.rate, quotas.streams), (10, 6));
+        let [rate, burst, streams] = [Quota::Rate, Quota::Burst, Quota::Streams];
+        let none = Quotas::default();
+        assert_eq!([rate, burst, streams].map(|it| none.get(it)), [2_000, 4_000, 100].map(Some));
+        assert_eq!(none.get(Quota::Connections), None);
+        let slow = stated(&[(rate, 10)]).unwrap();
+        let both = slow.or_more(stated(&[(streams, 5)]).unwrap());
+        assert_eq!([rate, burst, streams].map(|it| both.get(it)), [10, 20, 5].map(Some));
+        let more = both.or_more(stated(&[(rate, 9), (burst, 7), (streams, 6)]).unwrap());
+        assert_eq!([rate, burst, streams].map(|it| more.get(it)), [10, 7, 6].map(Some));
+    }
+
+    #[test]
+    fn each_is_between_one_and_a_limit() {
+        for quota in Quota::ALL {
+            assert!(stated(&[(quota, 1)]).is_ok() && stated(&[(quota, MAX)]).is_ok());
+            for amount in [0, MAX + 1, u64::MAX] {
+                let refused = stated(&[(quota, amount)]).unwrap_err();
+                assert!(refused.contains(quota.as_str()), "{refused}");
+            }
+        }
     }
 }

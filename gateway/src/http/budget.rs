@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use fence_core::ErrorCode;
+use fencegate_access::Quota;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::peers::{Counted, Held, Quota, Shares};
+use super::peers::{Counted, Held, Shares};
 use super::problem::Problem;
 
 /// Bytes for the bodies of all requests under way.
@@ -54,7 +55,7 @@ impl Purse<'_> {
     pub fn take(&self, bytes: usize) -> Result<Share, Problem> {
         let own = self.budget.shares.take(self.counted, bytes).ok_or_else(|| {
             let why = "nothing was applied: too many bytes are under way";
-            self.counted.refused(self.budget.shares.quota(), why).and_close()
+            self.counted.refused(Quota::BodyBytes.as_str(), why).and_close()
         })?;
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let all = Arc::clone(&self.budget.all).try_acquire_many_owned(permits).map_err(|_| {

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use fence_core::ErrorCode;
+use fencegate_access::Quota;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::peers::{Counted, Held, Quota, Shares};
+use super::peers::{Counted, Held, Shares};
 use super::problem::Problem;
 
 /// The part of the calls that wait that one principal or peer may have.
@@ -31,7 +32,7 @@ impl LongCalls {
     /// principal or peer.
     pub fn among(connections_max: usize) -> Self {
         let calls = (connections_max - connections_max / 5).max(1);
-        let shares = Shares::of(Quota::LongCalls, (calls / SHARE).max(1));
+        let shares = Shares::of(None, (calls / SHARE).max(1));
         let streams = Shares::of(Quota::Streams, usize::MAX);
         Self { all: Arc::new(Semaphore::new(calls)), shares, streams }
     }
@@ -52,7 +53,7 @@ impl LongCalls {
     pub fn begin_stream(&self, counted: &Counted) -> Result<LongCall, Problem> {
         let stream = self.streams.take(counted, 1).ok_or_else(|| {
             let why = "as many streams and calls that wait for news are open as may be";
-            counted.refused(Quota::Streams, why).and_close()
+            counted.refused(Quota::Streams.as_str(), why).and_close()
         })?;
         self.enter(counted, Some(stream))
     }
@@ -60,7 +61,7 @@ impl LongCalls {
     fn enter(&self, counted: &Counted, stream: Option<Held>) -> Result<LongCall, Problem> {
         let held = self.shares.take(counted, 1).ok_or_else(|| {
             let why = "ask again, or without waiting: too many calls wait at this gateway";
-            counted.refused(Quota::LongCalls, why).and_close()
+            counted.refused("long_calls", why).and_close()
         })?;
         let permit = Arc::clone(&self.all).try_acquire_owned().map_err(|_| {
             let why =

@@ -1,8 +1,10 @@
 //! What there is room for behind one door: bytes of bodies, calls that wait, uploads, queries, places in line.
 
+use fencegate_access::Quota;
+
 use super::budget::Budget;
 use super::long_calls::LongCalls;
-use super::peers::{Failures, Places, Quota, Shares, Turns};
+use super::peers::{Failures, Places, Shares, Turns};
 use super::state::Limits;
 use crate::engine::QUERIES_MAX;
 
@@ -46,7 +48,7 @@ impl Room {
             json: Budget::new(json, share(json, limits.json_bytes_max)),
             kept_bodies: Budget::new(bodies_bytes_max / 2, usize::MAX),
             long_calls: LongCalls::among(limits.connections_max),
-            uploads: Shares::of(Quota::Uploads, 2 * (uploads_max / SHARE).max(1)),
+            uploads: Shares::in_parts(Quota::Uploads, (uploads_max / SHARE).max(1), 2),
             queries: Turns::of(Quota::Queries, (QUERIES_MAX / SHARE).max(1)),
             places: Places::default(),
             failures: Failures::default(),

@@ -118,8 +118,8 @@ macro_rules! each_code {
             PayloadTooLarge, "payload-too-large", 413, false, Misuse, Json, "The body is too large";
             /// The path and query are longer than allowed.
             UriTooLong, "uri-too-long", 414, false, Misuse, Everywhere, "The path and query are too long";
-            /// The principal has its share of something already.
-            RateLimited, "rate-limited", 429, true, Unavailable, Everywhere, "The principal has used up a quota";
+            /// The caller has its share of something already.
+            RateLimited, "rate-limited", 429, true, Unavailable, Everywhere, "The caller has used up its share";
             /// The body is not of a content type that the call takes.
             UnsupportedMediaType, "unsupported-media-type", 415, false, Misuse, Json, "The content type is not supported here";
             /// The range lies outside the object.

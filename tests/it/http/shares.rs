@@ -311,6 +311,12 @@ async fn guesses() {
         assert_eq!(shows(ONE, guess).await, (429, true));
     }
     assert_eq!(shows(ONE, key.reveal()).await.0, 200);
+    let nothing = Request::get("/resources?prefix=a").body(Body::empty()).unwrap();
+    assert_eq!(
+        door.call(ONE, nothing).await.status().as_u16(),
+        401,
+        "who shows nothing does not guess"
+    );
     for from in [OTHER, None] {
         assert_eq!(shows(from, other.reveal()).await.0, 401, "{from:?}");
     }

@@ -9,7 +9,6 @@ use super::{Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules,
 use crate::action::{Action, Actions};
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
-use crate::quotas::QUOTA_MAX;
 use fencegate_wire::PrincipalName;
 
 /// Bytes of a text of rules.
@@ -206,10 +205,7 @@ fn role(role: &Role, place: &str) -> Result<RoleEntry, RulesError> {
         return Err(at(place, "limits of locks are for roles that allow `lock`"));
     }
     let infinite = role.infinite.unwrap_or(ttl_max.is_none());
-    let quotas = role.quotas();
-    if let Some((name, _)) = quotas.all().find(|(_, quota)| !(1..=QUOTA_MAX).contains(quota)) {
-        return Err(at(place, format_args!("`{name}` is between 1 and {QUOTA_MAX}")));
-    }
+    let quotas = role.quotas().map_err(|why| at(place, why))?;
     let deny = |deny: &super::file::Deny| {
         if deny.actions.contains(&Action::ForwardRead) {
             let why =

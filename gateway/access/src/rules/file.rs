@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::action::Action;
 use crate::key::KeyDigest;
-use crate::quotas::Stated;
+use crate::quotas::{Quota, Quotas};
 
 /// All of it.
 #[derive(Debug, Deserialize)]
@@ -76,22 +76,32 @@ pub(super) struct Role {
     #[serde(default, deserialize_with = "duration")]
     pub(super) wait_max: Option<Duration>,
     pub(super) infinite: Option<bool>,
-    rate: Option<u32>,
-    burst: Option<u32>,
-    connections: Option<usize>,
-    streams: Option<usize>,
-    uploads: Option<usize>,
-    queries: Option<usize>,
-    body_bytes: Option<usize>,
-    line_places: Option<usize>,
+    rate: Option<u64>,
+    burst: Option<u64>,
+    connections: Option<u64>,
+    streams: Option<u64>,
+    uploads: Option<u64>,
+    queries: Option<u64>,
+    body_bytes: Option<u64>,
+    line_places: Option<u64>,
 }
 
 impl Role {
     /// What it says of quotas.
-    pub(super) fn quotas(&self) -> Stated {
-        let Self { rate, burst, connections, streams, uploads, queries, .. } = *self;
-        let Self { body_bytes, line_places, .. } = *self;
-        Stated { rate, burst, connections, streams, uploads, queries, body_bytes, line_places }
+    pub(super) fn quotas(&self) -> Result<Quotas, String> {
+        Quotas::stated(Quota::ALL.map(|quota| {
+            let stated = match quota {
+                Quota::Rate => self.rate,
+                Quota::Burst => self.burst,
+                Quota::Connections => self.connections,
+                Quota::Streams => self.streams,
+                Quota::Uploads => self.uploads,
+                Quota::Queries => self.queries,
+                Quota::BodyBytes => self.body_bytes,
+                Quota::LinePlaces => self.line_places,
+            };
+            (quota, stated)
+        }))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::identity::{CertificateName, Identity, Unauthenticated};
 use crate::key::{ApiKey, KeyDigest};
 use crate::mutants::{self, Mutant};
 use crate::pattern::{Pattern, Scope, Variable};
-use crate::quotas::Stated;
+use crate::quotas::Quotas;
 use fencegate_wire::PrincipalName;
 
 /// Why a text is no rules. Nothing of it is in force.
@@ -78,7 +78,7 @@ struct RoleEntry {
     upstreams: Vec<Pattern>,
     deny: Vec<Deny>,
     limits: Limits,
-    quotas: Stated,
+    quotas: Quotas,
 }
 
 impl RoleEntry {
@@ -293,7 +293,7 @@ impl Rules {
         let (resources, upstreams) = self.lines(&entry.roles, &value_of);
         let roles = Arc::clone(&entry.roles);
         let stated = roles.iter().filter_map(|role| Some(self.roles.get(role)?.quotas));
-        let quotas = stated.fold(Stated::default(), Stated::or_more).into();
+        let quotas = stated.fold(Quotas::default(), Quotas::or_more);
         Caller { name, credential, expires, roles, resources, upstreams, quotas }
     }
 

@@ -368,6 +368,9 @@ fn rules_that_cannot_be_meant_are_refused_with_their_place() {
         ),
         (role("allow = [\"read\"]\nresources = [\"*\"]\nttl_max = \"5m\""), "limits of locks"),
         (role("allow = [\"lock\"]\nresources = [\"*\"]\nttl_max = \"soon\""), "is not a duration"),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nrate = 0"), "`rate` is between 1 and"),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nstreams = -1"), "line "),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nrates = 5"), "unknown field `rates`"),
         (role("allow = [\"read\"]\nresources = [\"*\"]\nlocks = 3"), "unknown field `locks`"),
         (
             format!("{0}{0}", role("allow = [\"read\"]\nresources = [\"*\"]")),

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use fence_core::PrincipalName;
 use fence_core::ports::Clock;
-use fencegate_access::{Caller, Quotas};
+use fencegate_access::{Caller, Quota};
 use governor::clock::Clock as Reading;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{InMemoryState, NotKeyed};
-use governor::{Quota, RateLimiter};
+use governor::{Quota as Pace, RateLimiter};
 use parking_lot::Mutex;
 
 /// Principals whose rates are kept. Beyond that those are forgotten that nobody has a connection of; at worst all are, and
@@ -22,17 +22,13 @@ const RATES_MAX: usize = 65_536;
 
 /// The rate of one principal.
 pub struct Rate {
-    rate: u32,
-    burst: u32,
+    pace: Pace,
     limiter: RateLimiter<NotKeyed, InMemoryState, Elapsed, NoOpMiddleware<Nanos>>,
 }
 
 impl Rate {
-    fn new(quotas: &Quotas, clock: Elapsed) -> Self {
-        let Quotas { rate, burst, .. } = *quotas;
-        let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::per_second(at_least_one(rate)).allow_burst(at_least_one(burst));
-        Self { rate, burst, limiter: RateLimiter::direct_with_clock(quota, clock) }
+    fn new(pace: Pace, clock: Elapsed) -> Self {
+        Self { pace, limiter: RateLimiter::direct_with_clock(pace, clock) }
     }
 
     /// Counts a request; if it comes too early, says how long it should have waited, and does not count it.
@@ -40,6 +36,15 @@ impl Rate {
         let early = self.limiter.check().err()?;
         Some(early.wait_time_from(self.limiter.clock().now()))
     }
+}
+
+/// How often a caller may ask, by its quotas. More than can be counted is as good as any number.
+fn pace(caller: &Caller) -> Pace {
+    let of = |quota| {
+        let stated = caller.quotas().get(quota).unwrap_or(u64::MAX);
+        NonZeroU32::new(u32::try_from(stated).unwrap_or(u32::MAX)).unwrap_or(NonZeroU32::MIN)
+    };
+    Pace::per_second(of(Quota::Rate)).allow_burst(of(Quota::Burst))
 }
 
 /// The clock of the engine, as the limiter reads it.
@@ -68,10 +73,9 @@ impl Rates {
 
     /// The rate of a caller's principal. Under rules that say the same it goes on; others begin anew.
     pub(super) fn of(&self, caller: &Caller) -> Arc<Rate> {
-        let quotas = caller.quotas();
+        let pace = pace(caller);
         let mut known = self.known.lock();
-        let is_same = |rate: &&Arc<Rate>| (rate.rate, rate.burst) == (quotas.rate, quotas.burst);
-        if let Some(rate) = known.get(caller.name()).filter(is_same) {
+        if let Some(rate) = known.get(caller.name()).filter(|rate| rate.pace == pace) {
             return Arc::clone(rate);
         }
         if known.len() >= RATES_MAX {
@@ -80,7 +84,7 @@ impl Rates {
         if known.len() >= RATES_MAX {
             known.clear();
         }
-        let rate = Arc::new(Rate::new(quotas, self.clock.clone()));
+        let rate = Arc::new(Rate::new(pace, self.clock.clone()));
         known.insert(caller.name().clone(), Arc::clone(&rate));
         rate
     }

@@ -110,11 +110,11 @@ impl Act for Granting {
     /// A lock for somebody who has left keeps others out until it is given back.
     const DROPS_ABANDONED: bool = true;
 
-    /// A lock on several resources is kept in order with others by the first of them.
     fn principal(item: &Pending) -> Option<&PrincipalName> {
         item.item.by.principal.as_ref()
     }
 
+    /// A lock on several resources is kept in order with others by the first of them.
     fn lane(item: &Pending) -> Option<ResourceName> {
         item.item.resources.first().cloned()
     }

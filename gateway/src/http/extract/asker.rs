@@ -3,10 +3,11 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use fencegate_access::Quota;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::http::peers::{Counted, Quota};
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -20,7 +21,10 @@ impl Asker {
     /// `overloaded`, `rate-limited`: too many questions of the same peer or principal are before it.
     pub async fn take(app: &App, counted: &Counted) -> Result<Self, Problem> {
         let turn = app.room.queries.take(counted).await.ok_or_else(|| {
-            counted.refused(Quota::Queries, "too many questions are under way at this gateway")
+            counted.refused(
+                Quota::Queries.as_str(),
+                "too many questions are under way at this gateway",
+            )
         })?;
         Ok(Self(app.engine.holding(Arc::new(turn))))
     }

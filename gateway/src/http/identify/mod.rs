@@ -14,14 +14,14 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
-use fencegate_access::Identity;
+use fencegate_access::{Identity, Quota};
 
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
 
 use crate::engine::access::{Asks, InForce, Known};
 use crate::engine::error::EngineError;
-use crate::http::peers::{Counted, Quota};
+use crate::http::peers::{Counted, rate_limited};
 use crate::http::problem::Problem;
 use crate::http::serve::{Ends, Seat};
 use crate::http::state::App;
@@ -85,7 +85,7 @@ fn within_quotas(asks: &Asks, parts: &Parts) -> Result<(), Problem> {
         None => Ok(()),
         Some(wait) => {
             let why = "as many requests have come as may";
-            Err(Counted::Principal(caller).refused(Quota::Rate, why).and_retry_after(wait))
+            Err(Counted::Principal(caller).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
         }
     }
 }
@@ -103,16 +103,18 @@ async fn asks(app: &App, parts: &Parts) -> Result<Asks, Problem> {
     let now = app.engine.runtime().clock.elapsed();
     let must_wait = app.room.failures.must_wait(peer, now);
     let asked = asked(app, parts, must_wait.is_some()).await;
-    let is_unknown = |problem: &Problem| problem.code() == ErrorCode::Unauthenticated;
+    // Whoever shows nothing does not guess.
+    let is_guess = |problem: &Problem| {
+        problem.code() == ErrorCode::Unauthenticated
+            && parts.headers.contains_key(header::AUTHORIZATION)
+    };
     match (asked, must_wait) {
-        (Err(problem), Some(wait)) if is_unknown(&problem) => {
-            let why = "too many unknown credentials have come";
-            Err(Counted::Peer(peer).refused(Quota::Failures, why).and_retry_after(wait))
+        (Err(problem), Some(wait)) if is_guess(&problem) => {
+            let why = "too many credentials that are nobody's have come from your address";
+            Err(rate_limited("failures", why.into()).and_retry_after(wait))
         }
-        (Err(problem), None) if is_unknown(&problem) => {
-            if parts.headers.contains_key(header::AUTHORIZATION) {
-                app.room.failures.note(peer, now);
-            }
+        (Err(problem), None) if is_guess(&problem) => {
+            app.room.failures.note(peer, now);
             Err(problem)
         }
         (asked, _) => asked,

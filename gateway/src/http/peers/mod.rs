@@ -14,7 +14,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use fence_core::{ErrorCode, PrincipalName};
-use fencegate_access::{Caller, Quotas};
+use fencegate_access::{Caller, Quota};
 use ipnet::IpNet;
 
 use super::problem::Problem;
@@ -80,29 +80,6 @@ enum Holder {
     Principal(PrincipalName),
 }
 
-/// What there is a share of for each, by the name of the quota that says how large it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quota {
-    /// Requests by time.
-    Rate,
-    /// Connections.
-    Connections,
-    /// Streams, and calls that wait for news.
-    Streams,
-    /// Calls that wait, of which there is no quota: each principal has a quarter.
-    LongCalls,
-    /// Halves of uploads.
-    Uploads,
-    /// Questions of the ledger at a time.
-    Queries,
-    /// Bytes of bodies in memory.
-    BodyBytes,
-    /// Places in the line of one resource.
-    LinePlaces,
-    /// Credentials that are nobody's, of which each peer may send some.
-    Failures,
-}
-
 /// Requests that were refused because their principal has its share already.
 const RATE_LIMITED: &str = "fencegate_rate_limited_total";
 
@@ -112,41 +89,6 @@ pub fn describe() {
         RATE_LIMITED,
         "Requests refused because their principal has its share of something already, by quota; or because their peer guesses"
     );
-}
-
-fn count(quota: Quota) {
-    metrics::counter!(RATE_LIMITED, "limit" => quota.as_str()).increment(1);
-}
-
-impl Quota {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Connections => "connections",
-            Self::Streams => "streams",
-            Self::LongCalls => "long_calls",
-            Self::Uploads => "uploads",
-            Self::Queries => "queries",
-            Self::BodyBytes => "body_bytes",
-            Self::LinePlaces => "line_places",
-            Self::Failures => "failures",
-        }
-    }
-
-    /// What a principal may have of it, if its roles say so.
-    fn of(self, quotas: &Quotas) -> Option<usize> {
-        match self {
-            // By time, not at a time.
-            Self::Rate | Self::LongCalls | Self::Failures => None,
-            Self::Connections => quotas.connections,
-            Self::Streams => Some(quotas.streams),
-            // Counted in halves.
-            Self::Uploads => quotas.uploads.map(|uploads| uploads.saturating_mul(2)),
-            Self::Queries => Some(quotas.queries),
-            Self::BodyBytes => quotas.body_bytes,
-            Self::LinePlaces => Some(quotas.line_places),
-        }
-    }
 }
 
 impl Counted {
@@ -167,31 +109,33 @@ impl Counted {
     }
 
     /// How much of something it may hold, of which each has so much if nothing else is said; `None` for any.
-    fn most(&self, quota: Quota, each: usize) -> Option<usize> {
+    fn most(&self, quota: Option<Quota>, each: usize) -> Option<usize> {
         match self {
             Self::Nobody => None,
             Self::Peer(_) => Some(each),
-            Self::Principal(caller) => Some(quota.of(caller.quotas()).unwrap_or(each)),
+            Self::Principal(caller) => {
+                let stated = quota.and_then(|quota| caller.quotas().get(quota));
+                Some(stated.map_or(each, |amount| usize::try_from(amount).unwrap_or(usize::MAX)))
+            }
         }
     }
 
-    /// What is told whoever has its share already: a principal by a code of its own, since it alone is in the way.
-    pub fn refused(&self, quota: Quota, what: &str) -> Problem {
+    /// What is told whoever has its share of something already: a principal by a code of its own, since it alone is in
+    /// the way.
+    pub fn refused(&self, of: &'static str, what: &str) -> Problem {
         match self {
-            Self::Peer(_) if quota == Quota::Failures => {
-                count(quota);
-                Problem::new(ErrorCode::RateLimited, format!("{what} from your address"))
-            }
-            Self::Principal(_) => {
-                count(quota);
-                let why = format!("{what} of your principal, by its quota `{}`", quota.as_str());
-                Problem::new(ErrorCode::RateLimited, why)
-            }
+            Self::Principal(_) => rate_limited(of, format!("{what} of your principal: `{of}`")),
             Self::Peer(_) | Self::Nobody => {
                 Problem::new(ErrorCode::Overloaded, format!("{what} from your address"))
             }
         }
     }
+}
+
+/// Counts a refusal of this kind, and makes it.
+pub fn rate_limited(of: &'static str, why: String) -> Problem {
+    metrics::counter!(RATE_LIMITED, "limit" => of).increment(1);
+    Problem::new(ErrorCode::RateLimited, why)
 }
 
 impl From<Option<Peer>> for Counted {

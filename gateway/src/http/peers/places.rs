@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::{LockId, ResourceName};
+use fencegate_access::Quota;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::{Counted, Holder, Quota};
+use super::{Counted, Holder};
 
 /// How many places of one line each may have whose roles do not say otherwise.
 pub const PLACES_MAX: usize = 100;
@@ -64,7 +65,7 @@ impl Places {
         lingers: Duration,
     ) -> Option<Place> {
         let Some(holder) = counted.holder() else { return Some(Place(None)) };
-        let most = counted.most(Quota::LinePlaces, PLACES_MAX).unwrap_or(usize::MAX);
+        let most = counted.most(Some(Quota::LinePlaces), PLACES_MAX).unwrap_or(usize::MAX);
         let mut lines = self.lines();
         let has_room = |resource: &ResourceName| {
             lines

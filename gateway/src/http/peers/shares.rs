@@ -3,16 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fencegate_access::Quota;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Counted, Holder, Quota};
+use super::{Counted, Holder};
 
 /// The shares of all in one thing.
 #[derive(Clone)]
 pub struct Shares(Arc<Inner>);
 
 struct Inner {
-    of: Quota,
+    /// By which roles say how much it is; none where they say nothing of it.
+    quota: Option<Quota>,
+    /// How many parts each one has that is counted by parts.
+    parts: usize,
     /// The most that each may hold whose roles do not say otherwise.
     each: usize,
     held: Mutex<HashMap<Holder, usize>>,
@@ -26,23 +30,24 @@ pub struct Held {
 }
 
 impl Shares {
-    /// Shares of this, of so much each.
-    pub fn of(of: Quota, each: usize) -> Self {
-        Self(Arc::new(Inner { of, each, held: Mutex::default() }))
+    /// Shares of so much each.
+    pub fn of(quota: impl Into<Option<Quota>>, each: usize) -> Self {
+        Self::in_parts(quota, each, 1)
+    }
+
+    /// The same of what is taken in parts of one.
+    pub fn in_parts(quota: impl Into<Option<Quota>>, each: usize, parts: usize) -> Self {
+        Self(Arc::new(Inner { quota: quota.into(), parts, each, held: Mutex::default() }))
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
         self.0.held.lock()
     }
 
-    /// What they are shares of.
-    pub fn quota(&self) -> Quota {
-        self.0.of
-    }
-
     /// The most that somebody may hold; who is not counted has no limit here.
     pub fn max_for(&self, counted: &Counted) -> usize {
-        counted.most(self.0.of, self.0.each).unwrap_or(usize::MAX)
+        let most = counted.most(self.0.quota, self.0.each);
+        most.map_or(usize::MAX, |most| most.saturating_mul(self.0.parts))
     }
 
     /// Takes so much; `None` if they would hold more than their share.
@@ -95,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_peer_holds_its_share_and_is_forgotten_with_nothing() {
-        let shares = Shares::of(Quota::Uploads, 10);
+        let shares = Shares::in_parts(Quota::Uploads, 5, 2);
         let [one, other] = &peers();
         let mut first = shares.take(one, 4).unwrap();
         first.merge(shares.take(one, 6).unwrap());

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencegate_access::Quota;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::{Counted, Holder, Quota};
+use super::{Counted, Holder};
 
 /// How many requests of one may wait for their turn or have it.
 const IN_LINE_MAX: usize = 32;
@@ -21,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 pub struct Turns(Arc<Inner>);
 
 struct Inner {
-    of: Quota,
+    quota: Option<Quota>,
     /// How many requests of one have their turn at a time, unless its roles say otherwise.
     at_a_time: usize,
     /// How many may wait for their turn or have it.
@@ -48,13 +49,18 @@ struct Member {
 
 impl Turns {
     /// So many turns of this at a time for each.
-    pub fn of(of: Quota, at_a_time: usize) -> Self {
-        Self::in_line(of, at_a_time, IN_LINE_MAX, WAIT_MAX)
+    pub fn of(quota: Quota, at_a_time: usize) -> Self {
+        Self::in_line(Some(quota), at_a_time, IN_LINE_MAX, WAIT_MAX)
     }
 
     /// The same for what waits in lines of this length, for this long.
-    pub fn in_line(of: Quota, at_a_time: usize, in_line_max: usize, wait_max: Duration) -> Self {
-        Self(Arc::new(Inner { of, at_a_time, in_line_max, wait_max, lines: Mutex::default() }))
+    pub fn in_line(
+        quota: Option<Quota>,
+        at_a_time: usize,
+        in_line_max: usize,
+        wait_max: Duration,
+    ) -> Self {
+        Self(Arc::new(Inner { quota, at_a_time, in_line_max, wait_max, lines: Mutex::default() }))
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Holder, Line>> {
@@ -64,7 +70,7 @@ impl Turns {
     /// Waits for a turn; who is not counted has one at once. `None` if the line is full, or does not move.
     pub async fn take(&self, counted: &Counted) -> Option<Turn> {
         let Some(holder) = counted.holder() else { return Some(Turn(None)) };
-        let at_a_time = counted.most(self.0.of, self.0.at_a_time).unwrap_or(self.0.at_a_time);
+        let at_a_time = counted.most(self.0.quota, self.0.at_a_time).unwrap_or(self.0.at_a_time);
         let (turns, member) = self.join(holder, at_a_time)?;
         let permit = timeout(self.0.wait_max, turns.acquire_owned()).await.ok()?.ok()?;
         Some(Turn(Some((permit, member))))

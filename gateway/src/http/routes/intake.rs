@@ -5,6 +5,7 @@ use axum::extract::Request;
 use bytes::Bytes;
 use fence_core::wire::CommitRequest;
 use fence_core::{ErrorCode, ObjectKey, ResourceName};
+use fencegate_access::Quota;
 
 use crate::engine::{CommitHead, EngineError, PutBody, UploadHead, WriteFailure, upload_halves};
 use crate::http::budget::Share;
@@ -12,7 +13,7 @@ use crate::http::extract::{
     Chunks, Described, Digests, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
     too_large,
 };
-use crate::http::peers::{Counted, Quota};
+use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -170,7 +171,7 @@ pub async fn upload(
     };
     let _share = app.room.uploads.take(counted, upload_halves(size)).ok_or_else(|| {
         let why = "nothing was applied: too many uploads are under way";
-        counted.refused(Quota::Uploads, why).and_close()
+        counted.refused(Quota::Uploads.as_str(), why).and_close()
     })?;
     let begun = app.engine.begin_upload(head, size).await;
     // A body of which much may still come is not waited for.

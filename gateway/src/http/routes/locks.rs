@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ports::WRITERS_MAX;
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
 use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl, WriterName};
-use fencegate_access::{Action, LockTerms};
+use fencegate_access::{Action, LockTerms, Quota};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::http::extract::{
     Asker, InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after,
 };
 use crate::http::middleware::Named;
-use crate::http::peers::{Counted, Place, Quota};
+use crate::http::peers::{Counted, Place};
 use crate::http::problem::{Problem, text};
 use crate::http::receipt::Receipt;
 use crate::http::spec::{
@@ -138,7 +138,7 @@ fn place(app: &App, counted: &Counted, acquire: &Acquire) -> Result<Place, Probl
     let place = app.room.places.take(counted, &acquire.resources, acquire.id);
     place.ok_or_else(|| {
         let why = "too many callers stand in this line already, or have left it a moment ago,";
-        counted.refused(Quota::LinePlaces, why)
+        counted.refused(Quota::LinePlaces.as_str(), why)
     })
 }
 

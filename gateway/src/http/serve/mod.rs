@@ -16,12 +16,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderValue, Request, header};
-use fence_core::{ErrorCode, PrincipalName};
-use fencegate_access::Caller;
+use fence_core::ErrorCode;
+use fencegate_access::Quota;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -30,19 +29,20 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::budget::Budget;
-use super::peers::{Counted, Held, Peer, Proxies, Quota, Shares};
-use super::problem::Problem;
+use super::peers::{Held, Peer, Proxies, Shares};
 use super::state::Limits;
 use super::tap::{Heads, Patience, Shared, Tap, lone_answer};
 
 mod closed;
 mod listen;
+mod seat;
 mod tls;
 mod tracked;
 
 pub(super) use closed::{Reason, count_closed};
 pub use listen::{Listen, listen_on};
 use listen::{Opened, Opening};
+pub use seat::Seat;
 pub use tls::{ClientFiles, Secured, Tls, TlsFiles};
 use tracked::tracked;
 
@@ -73,40 +73,6 @@ impl Ends {
         let is_trusted = peer.is_some_and(|peer| proxies.have(peer.ip()));
         let counted = peer.filter(|_| !is_trusted).and_then(|peer| Peer::of(peer.ip()));
         Self { peer, local, counted, is_trusted, is_secured: false }
-    }
-}
-
-/// Whose share of the connections a connection counts against, beside that of its address: the principal's that has asked
-/// on it last.
-#[derive(Clone)]
-pub struct Seat(Arc<Seated>);
-
-struct Seated {
-    shares: Shares,
-    by: Mutex<Option<(PrincipalName, Held)>>,
-}
-
-impl Seat {
-    fn among(shares: Shares) -> Self {
-        Self(Arc::new(Seated { shares, by: Mutex::default() }))
-    }
-
-    /// The connection is this caller's from now on.
-    ///
-    /// # Errors
-    /// `rate-limited`: its principal has as many as may be.
-    pub fn take(&self, caller: &Arc<Caller>) -> Result<(), Problem> {
-        let mut by = self.0.by.lock();
-        if by.as_ref().is_some_and(|(name, _)| name == caller.name()) {
-            return Ok(());
-        }
-        let counted = Counted::Principal(Arc::clone(caller));
-        let held = self.0.shares.take(&counted, 1).ok_or_else(|| {
-            let why = "as many connections are open as may be";
-            counted.refused(Quota::Connections, why).and_close()
-        })?;
-        *by = Some((caller.name().clone(), held));
-        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use super::credential::{Watch, refusal};
 use super::metered::Metered;
 use super::{Tls, Unsecured};
 use crate::http::identify::{Shown, shown_by_certificate};
-use crate::http::peers::{Peer, Quota, Turns};
+use crate::http::peers::{Peer, Turns};
 use crate::http::serve::listen::{Opened, Opening};
 use crate::http::serve::{LINGER, Reason, count_closed, lone_answer};
 
@@ -43,7 +43,7 @@ impl Steps {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let all = Semaphore::new((processors / PROCESSORS_SHARE).max(1));
         // Its connections are counted already, and each has a limit of time.
-        Self { peers: Turns::in_line(Quota::Connections, 1, usize::MAX, Duration::MAX), all }
+        Self { peers: Turns::in_line(None, 1, usize::MAX, Duration::MAX), all }
     }
 
     /// The next step of a handshake: ready when that has ended, pending when the network is waited for.
