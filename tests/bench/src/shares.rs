@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::callers::Same;
 use crate::http::{Connection, request};
-use crate::load::{Pace, measure};
+use crate::load::{Caller, Pace, measure};
 use crate::report::Spread;
 use crate::servers::{body, quiet, warm_up};
 use crate::usage::allow_files;
@@ -133,7 +133,7 @@ impl Shares {
         sleep(PAUSE).await;
         let lasts = Duration::from_secs(self.seconds);
         let at = site.gateway.address();
-        let writers = site.puts.iter().map(|put| Same::new(at, Arc::clone(put), 200..202));
+        let writers = site.puts.iter().map(|put| Writer::new(at, Arc::clone(put)));
         let writers = try_join_all(writers).await?;
         let answered = Arc::new(AtomicU64::new(0));
         let asks = tokio::spawn(ask_on(at, way.beside.clone(), Arc::clone(&answered)));
@@ -144,6 +144,30 @@ impl Shares {
         sleep(PAUSE).await;
         let measured = measured.context("a write of the one that asks for little")?;
         Ok((measured.per_second, answered.load(Ordering::Relaxed) as f64))
+    }
+}
+
+/// Sends the same write again and again; over a new connection where the last was closed, as HTTP lets a server do.
+struct Writer {
+    at: SocketAddr,
+    put: Arc<[u8]>,
+    now: Same,
+}
+
+impl Writer {
+    async fn new(at: SocketAddr, put: Arc<[u8]>) -> Result<Self> {
+        let now = Same::new(at, Arc::clone(&put), 200..202).await?;
+        Ok(Self { at, put, now })
+    }
+}
+
+impl Caller for Writer {
+    async fn call(&mut self) -> Result<()> {
+        if self.now.call().await.is_ok() {
+            return Ok(());
+        }
+        self.now = Same::new(self.at, Arc::clone(&self.put), 200..202).await?;
+        self.now.call().await
     }
 }
 

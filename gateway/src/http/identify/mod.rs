@@ -7,6 +7,7 @@ mod issuers;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -14,7 +15,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
-use fencegate_access::{Identity, Quota};
+use fencegate_access::{Caller, Identity, Quota};
 
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
@@ -48,20 +49,43 @@ const OPEN: [&str; 4] = ["/healthz", "/readyz", "/openapi.yaml", "/docs/errors/{
 const NOBODY: [ErrorCode; 3] =
     [ErrorCode::Unauthenticated, ErrorCode::CredentialExpired, ErrorCode::CredentialsConflict];
 
-/// Finds out who sends a request, under the rules that are in force. A read is held against them once more before a byte
-/// of its answer is sent: they may have changed since.
+/// How long whoever is beyond its share waits to hear so: a flood is slowed down at its source, since a connection brings
+/// one request at a time. Nobody else waits, and `Retry-After` says a second.
+const REFUSED_AFTER: Duration = Duration::from_millis(100);
+
+/// Finds out who sends a request, under the rules that are in force, and serves it. Whoever has a connection too many gives
+/// it back at once; what else is beyond a share is refused after a moment.
 pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let asks = match asks(&app, &parts).await {
         Ok(asks) => asks,
         Err(problem) => return problem.into_response(),
     };
-    if let Err(problem) = within_quotas(&asks, &parts) {
+    // What is open to everybody is so to whoever has used up its share, too.
+    let caller = asks.caller().filter(|_| !is_open(&parts));
+    if let (Some(caller), Some(seat)) = (&caller, parts.extensions.get::<Seat>())
+        && let Err(problem) = seat.take(caller)
+    {
         return problem.into_response();
     }
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
     parts.extensions.insert(asks.clone());
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let request = Request::from_parts(parts, body);
+    let response = match caller.map_or(Ok(()), |caller| comes_in_time(&asks, caller)) {
+        Ok(()) => served(asks, request, next).await,
+        Err(problem) => problem.into_response(),
+    };
+    let refused = response.extensions().get::<Problem>();
+    if refused.is_some_and(|problem| problem.code() == ErrorCode::RateLimited) {
+        app.engine.runtime().clock.sleep(REFUSED_AFTER).await;
+    }
+    response
+}
+
+/// Serves a request. A read is held against the rules once more before a byte of its answer is sent: they may have changed
+/// since.
+async fn served(asks: Asks, request: Request, next: Next) -> Response {
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    let response = next.run(request).await;
     // A failure of the gateway itself tells nothing of what is there; that of an upstream may.
     let own = response.extensions().get::<Problem>();
     let tells = own.is_none_or(|problem| problem.code().status() < 500);
@@ -74,20 +98,11 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     response
 }
 
-/// Whether the caller may send one more request, and have the connection that it came on. What is open to everybody is so
-/// to whoever has used up its rate.
-fn within_quotas(asks: &Asks, parts: &Parts) -> Result<(), Problem> {
-    let Some(caller) = asks.caller().filter(|_| !is_open(parts)) else { return Ok(()) };
-    if let Some(seat) = parts.extensions.get::<Seat>() {
-        seat.take(&caller)?;
-    }
-    match asks.must_wait() {
-        None => Ok(()),
-        Some(wait) => {
-            let why = "as many requests have come as may";
-            Err(Counted::Principal(caller).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
-        }
-    }
+/// Whether the caller's rate allows one more request, which is then counted.
+fn comes_in_time(asks: &Asks, caller: Arc<Caller>) -> Result<(), Problem> {
+    let Some(wait) = asks.must_wait() else { return Ok(()) };
+    let why = "as many requests have come as may";
+    Err(Counted::Principal(caller).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
 }
 
 fn is_open(parts: &Parts) -> bool {
