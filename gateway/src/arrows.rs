@@ -38,7 +38,8 @@ struct Source {
 impl Source {
     fn new(path: &str, text: &str) -> Self {
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-        let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let tests = Regex::new(r"\n#\[cfg\(test\)\]\n(pub\(\w+\) )?mod tests \{").unwrap();
+        let text = tests.split(text).next().unwrap_or_default();
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
         let text = text.lines().filter(is_code).collect::<Vec<_>>().join("\n");
         Self { module: path.split('/').map(str::to_owned).collect(), text }

@@ -100,9 +100,9 @@ impl Home {
 
     /// Sends a signal to the process and its children.
     pub fn signal_all(&self, name: &str) {
-        let mut pids = vec![self.pid()];
-        pids.extend(children_of(self.pid()));
-        signal(name, &pids);
+        // Whoever is stopped starts no more children that the list would lack.
+        signal(name, &[self.pid()]);
+        signal(name, &children_of(self.pid()));
     }
 
     /// Waits until the process has ended.

@@ -75,7 +75,7 @@ impl LongCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::peers::tests::{peers, principal};
+    use crate::http::peers::tests::{Principals, peers};
 
     #[test]
     fn a_fifth_of_the_connections_is_kept_for_others() {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_principal_has_so_many_streams_and_may_wait_for_locks_besides() {
         let calls = LongCalls::among(100);
-        let few = principal("ann", "streams = 1");
+        let few = Principals::default().caller("ann", "streams = 1");
         let stream = calls.begin_stream(&few).expect("room");
         let refused = calls.begin_stream(&few).err().map(|problem| problem.code());
         assert_eq!(refused, Some(ErrorCode::RateLimited));

@@ -29,7 +29,7 @@ pub fn renew(rows: &mut Rows, item: &RenewItem, now: Now) -> RenewVerdict {
         return RenewVerdict::Ended(LockEnd::Released);
     }
     let is_foreign = |row: &LockRow| match mutants::is(Mutant::WritersMayRenew) {
-        false => row.principal != item.by.principal,
+        false => row.principal.as_ref() != item.by.principal(),
         true => !item.by.is_it_or_writer(row.principal.as_ref(), &row.writers),
     };
     if rows.locks.get(&item.lock).is_none_or(|row| row.fence || is_foreign(row)) {
@@ -70,7 +70,7 @@ pub fn release(rows: &mut Rows, item: &ReleaseItem, now: Now) -> ReleaseVerdict 
     let id = item.lock;
     let of_lock = rows.locks.get(&id).map(|row| &row.principal);
     let whose = of_lock.or_else(|| rows.queue.get(id).map(|waiter| &waiter.principal));
-    if whose.is_some_and(|principal| *principal != item.by.principal) {
+    if whose.is_some_and(|principal| principal.as_ref() != item.by.principal()) {
         return ReleaseVerdict::NotFound;
     }
     let Some(row) = rows.locks.get(&id).cloned() else {

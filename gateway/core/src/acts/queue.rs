@@ -32,7 +32,7 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
     }
     if let Some(waiter) = rows.queue.get(item.lock) {
         let is_same = waiter.resources == item.resources && waiter.owner == item.owner;
-        if !is_same || waiter.principal != item.by.principal {
+        if !is_same || waiter.principal.as_ref() != item.by.principal() {
             return JoinVerdict::Conflict;
         }
         rows.queue.rejoin(item.lock, item.gateway);
@@ -50,7 +50,7 @@ pub fn join(rows: &mut Rows, item: &JoinItem, now: Now) -> JoinVerdict {
         ticket: 0,
         resources: item.resources.clone(),
         owner: item.owner.clone(),
-        principal: item.by.principal.clone(),
+        principal: item.by.principal().cloned(),
         since: now.wall,
         gateway: item.gateway,
         kept_until_ms: None,

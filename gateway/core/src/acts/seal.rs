@@ -101,11 +101,11 @@ fn is_told_of(rows: &Rows, item: &SealItem, known: &LockRow) -> bool {
     if known.principal != item.principal {
         return false;
     }
-    if item.principal == item.by.principal {
+    if item.principal.as_ref() == item.by.principal() {
         return true;
     }
     let former = item.from().and_then(|from| rows.locks.get(&from));
-    let former = former.filter(|row| row.principal == item.by.principal);
+    let former = former.filter(|row| row.principal.as_ref() == item.by.principal());
     former.is_some_and(|former| {
         let first = former.resources.first().map(|name| (name.clone(), former.token));
         let grant = first.and_then(|at| rows.grants.get(&at));
@@ -235,7 +235,7 @@ fn not_handed_over(
 ) -> Option<SealVerdict> {
     match rows.locks.get(&from) {
         None => return Some(SealVerdict::NotFound),
-        Some(row) if row.fence || row.principal != item.by.principal => {
+        Some(row) if row.fence || row.principal.as_ref() != item.by.principal() => {
             return Some(SealVerdict::NotFound);
         }
         Some(row) if row.resources != item.resources => return Some(SealVerdict::Conflict),

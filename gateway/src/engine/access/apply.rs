@@ -52,9 +52,7 @@ pub fn checked(text: &str, now: jiff::Timestamp) -> Result<Rules, RulesError> {
 pub fn database_roles(rules: &Rules) -> Vec<DatabaseRole> {
     let role = |(role, principal, roles): (&str, &PrincipalName, &[Arc<str>])| DatabaseRole {
         role: role.to_owned(),
-        names: By { principal: Some(principal.clone()), roles: roles.into(), rules: None }
-            .names()
-            .unwrap_or_default(),
+        names: By::of(principal.clone(), roles).names().unwrap_or_default().to_owned(),
     };
     rules.database_roles().map(role).collect()
 }
@@ -113,7 +111,7 @@ impl Lost {
             after: Duration::ZERO,
             reason: reason.to_owned(),
             request_id: request_id.to_owned(),
-            by: By { principal: by, ..By::default() },
+            by: By::gateway_for(by),
         }
     }
 }
@@ -212,7 +210,7 @@ impl Access {
                     follows: by.rules.or(follows),
                     text: text.clone(),
                     database_roles: database_roles(rules),
-                    applied_by: by.principal,
+                    applied_by: by.principal().cloned(),
                     reason: reason.clone(),
                     request_id: request_id.clone(),
                 };

@@ -1,7 +1,6 @@
 //! Who asks, under the rules that were in force when the request came, or newer ones.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::{PrincipalName, ResourceName};
@@ -23,7 +22,7 @@ pub struct Asks {
 
 impl Asks {
     /// Somebody that is known; nobody in particular where no rules are in force, or for what needs no credential.
-    pub fn new(access: &Access, in_force: Arc<InForce>, known: Option<Known>) -> Self {
+    pub fn new(access: &Access, in_force: Arc<InForce>, known: Option<Arc<Known>>) -> Self {
         let standing = Arc::new(RwLock::new(Standing { in_force, known }));
         Self { access: access.clone(), standing, wants: Arc::default() }
     }
@@ -31,8 +30,9 @@ impl Asks {
     /// Nobody, while the rules are not known: nothing is allowed that has to be.
     pub fn of_nobody(access: &Access) -> Self {
         let none = Rules::parse("").ok();
-        let rates = access.inner.rates.clone();
-        let in_force = InForce { generation: -1, rules: none, callers: Mutex::default(), rates };
+        let principals = access.inner.principals.clone();
+        let in_force =
+            InForce { generation: -1, rules: none, callers: Mutex::default(), principals };
         Self::new(access, Arc::new(in_force), None)
     }
 
@@ -61,13 +61,8 @@ impl Asks {
     }
 
     /// The caller; none where no rules are in force, or for what needs no credential.
-    pub fn caller(&self) -> Option<Arc<Caller>> {
-        self.standing.read().known.as_ref().map(|known| Arc::clone(&known.caller))
-    }
-
-    /// How long it must wait until its rate allows another request; none if it does now, and this was one.
-    pub fn must_wait(&self) -> Option<Duration> {
-        self.standing.read().known.as_ref().and_then(|known| known.rate.take())
+    pub fn known(&self) -> Option<Arc<Known>> {
+        self.standing.read().known.clone()
     }
 
     /// The principal; none where no rules are in force, or for what needs no credential.
@@ -137,7 +132,7 @@ impl Asks {
     /// What was asked for so far, and allowed, to go with it to the ledger.
     pub fn permit(&self) -> Permit {
         let wants = self.wants.lock().clone();
-        Permit::new(&self.access, &self.standing(), wants)
+        Permit::new(&self.access, &self.standing.read(), wants)
     }
 
     /// Whether all that was asked for so far is still allowed: asked of the rules that are in force now, by what the

@@ -8,6 +8,7 @@ mod apply;
 mod asks;
 mod explain;
 mod permit;
+mod principals;
 mod rate;
 mod want;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::mutants::{self, Mutant};
-use fence_core::ports::{Ledger, LedgerError, Patience, RulesInForce, Runtime};
+use fence_core::ports::{By, Ledger, LedgerError, Patience, RulesInForce, Runtime};
 use fencegate_access::jwt::TokenKeys;
 use fencegate_access::{Caller, Identity, Rules, Unauthenticated};
 use jiff::Timestamp;
@@ -28,12 +29,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Act, Batcher};
 use super::{Base, Engine, EngineError};
-use rate::Rates;
+use principals::Principals;
 
 pub use apply::{Applied, Lost, NewRules, break_lost, checked, database_roles, lost};
 pub use asks::Asks;
 pub use explain::{Explained, explain};
 pub use permit::Permit;
+pub use principals::Holdings;
 pub use rate::Rate;
 pub use want::Want;
 
@@ -56,31 +58,34 @@ pub struct InForce {
     /// Never kept beyond these rules: what a caller may do is theirs.
     callers: Mutex<Callers>,
     /// Kept from one set of rules to the next.
-    rates: Rates,
+    principals: Principals,
 }
 
 /// Callers that are kept, and how many lines these have together.
 #[derive(Clone, Default)]
 struct Callers {
-    known: HashMap<Credential, Known>,
+    known: HashMap<Credential, Arc<Known>>,
     lines: usize,
 }
 
 /// Somebody that was found to be a caller.
-#[derive(Clone)]
 pub struct Known {
     /// What was shown.
     pub identity: Arc<Identity>,
     /// Who that is, and all that the rules say of it.
-    pub caller: Arc<Caller>,
+    pub caller: Caller,
+    /// The same as ledgers take it.
+    pub by: By,
     /// The keys of its issuer that a token was verified with.
     pub keys: Option<Arc<TokenKeys>>,
     /// How often its principal may ask.
     pub rate: Arc<Rate>,
+    /// What its principal holds.
+    pub holdings: Arc<Holdings>,
 }
 
 impl InForce {
-    fn read(stored: RulesInForce, rates: Rates) -> Result<Self, EngineError> {
+    fn read(stored: RulesInForce, principals: Principals) -> Result<Self, EngineError> {
         let unreadable = |why: &dyn std::fmt::Display| {
             tracing::error!(%why, "the rules of access cannot be read; everything is refused");
             EngineError::AccessUnavailable
@@ -90,7 +95,7 @@ impl InForce {
         if rules.is_none() && stored.generation != 0 {
             return Err(unreadable(&"the ledger says that there are some, and has none"));
         }
-        Ok(Self { generation: stored.generation, rules, callers: Mutex::default(), rates })
+        Ok(Self { generation: stored.generation, rules, callers: Mutex::default(), principals })
     }
 
     /// Their generation; 0 while there are none.
@@ -104,7 +109,7 @@ impl InForce {
     }
 
     /// The caller that was kept for a credential, unless that has expired.
-    pub fn kept(&self, credential: &Credential, now: Timestamp) -> Option<Known> {
+    pub fn kept(&self, credential: &Credential, now: Timestamp) -> Option<Arc<Known>> {
         let callers = self.callers.lock();
         callers.known.get(credential).filter(|known| !known.caller.has_expired(now)).cloned()
     }
@@ -115,20 +120,21 @@ impl InForce {
         identity: Arc<Identity>,
         caller: Caller,
         keys: Option<Arc<TokenKeys>>,
-    ) -> Known {
-        let rate = self.rates.of(&caller);
-        Known { identity, caller: Arc::new(caller), keys, rate }
+    ) -> Arc<Known> {
+        let (rate, holdings) = self.principals.of(&caller);
+        let by = By::of(caller.name().clone(), Arc::clone(caller.roles()));
+        Arc::new(Known { identity, caller, by, keys, rate, holdings })
     }
 
     /// Keeps the caller of a good credential.
-    pub fn keep(&self, credential: Credential, known: &Known) {
+    pub fn keep(&self, credential: Credential, known: &Arc<Known>) {
         let mut callers = self.callers.lock();
         let lines = known.caller.lines();
         if callers.known.len() >= CALLERS_MAX || callers.lines + lines > CALLERS_LINES_MAX {
             *callers = Callers::default();
         }
         callers.lines += lines;
-        let former = callers.known.insert(credential, known.clone());
+        let former = callers.known.insert(credential, Arc::clone(known));
         callers.lines -= former.map_or(0, |former| former.caller.lines());
     }
 
@@ -140,7 +146,7 @@ impl InForce {
         &self,
         identity: Option<Arc<Identity>>,
         now: Timestamp,
-    ) -> Result<Option<Known>, EngineError> {
+    ) -> Result<Option<Arc<Known>>, EngineError> {
         let Some(rules) = &self.rules else { return Ok(None) };
         let identity = identity.ok_or(EngineError::Unauthenticated)?;
         let credential = of_connection(&identity);
@@ -188,7 +194,7 @@ struct Inner {
     loading: tokio::sync::Mutex<()>,
     looks: Batcher<Look>,
     moved: watch::Sender<i64>,
-    rates: Rates,
+    principals: Principals,
 }
 
 /// Asking for the generation, as the act of a batcher: one question for all who ask at the same time.
@@ -225,7 +231,7 @@ impl Access {
                 loading: tokio::sync::Mutex::new(()),
                 looks,
                 moved: watch::Sender::new(0),
-                rates: Rates::new(&runtime.clock),
+                principals: Principals::new(&runtime.clock),
             }),
         };
         let task = access.clone().follow(closing.clone());
@@ -293,7 +299,7 @@ impl Access {
             reloads("unavailable");
             EngineError::AccessUnavailable
         })?;
-        let in_force = InForce::read(stored, self.inner.rates.clone())
+        let in_force = InForce::read(stored, self.inner.principals.clone())
             .inspect_err(|_| reloads("unreadable"))?;
         let in_force = Arc::new(in_force);
         reloads("loaded");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fence_core::PrincipalName;
 use fence_core::ports::By;
 use fencegate_access::{Caller, Identity};
 use jiff::Timestamp;
@@ -58,6 +59,11 @@ impl Permit {
         self.0.as_ref().map(|permitted| permitted.allowed.read().by.clone()).unwrap_or_default()
     }
 
+    /// On behalf of which principal it is.
+    pub fn principal(&self) -> Option<PrincipalName> {
+        self.0.as_ref().and_then(|permitted| permitted.allowed.read().by.principal().cloned())
+    }
+
     /// The ledger found that the rules have moved, and has done nothing: asks those that are in force.
     ///
     /// # Errors
@@ -99,7 +105,7 @@ impl Permitted {
         standing.decide(&self.wants)?;
         let allowed = Allowed::of(&standing);
         // Whose a lock is to be is settled when it is asked for: what was begun as one principal does not end as another.
-        if self.allowed.read().by.principal != allowed.by.principal {
+        if self.allowed.read().by.principal() != allowed.by.principal() {
             return Err(EngineError::Unauthenticated);
         }
         Ok(allowed)

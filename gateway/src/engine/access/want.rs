@@ -98,7 +98,7 @@ impl Want {
 #[derive(Clone)]
 pub(super) struct Standing {
     pub(super) in_force: Arc<InForce>,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<Arc<Known>>,
 }
 
 impl Standing {
@@ -120,7 +120,7 @@ impl Standing {
     }
 
     pub(super) fn caller(&self) -> Option<&Caller> {
-        self.known.as_ref().map(|known| &*known.caller)
+        self.known.as_ref().map(|known| &known.caller)
     }
 
     /// Whether it is allowed.
@@ -145,11 +145,7 @@ impl Standing {
 
     /// As the ledger takes it.
     pub(super) fn by(&self) -> By {
-        let caller = self.caller();
-        By {
-            principal: caller.map(|caller| caller.name().clone()),
-            roles: caller.map(|caller| Arc::clone(caller.roles())).unwrap_or_default(),
-            rules: Some(self.in_force.generation),
-        }
+        let by = self.known.as_ref().map(|known| known.by.clone()).unwrap_or_default();
+        by.under(self.in_force.generation)
     }
 }

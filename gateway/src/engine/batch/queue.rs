@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fence_core::PrincipalName;
 use parking_lot::Mutex;
+use slab::Slab;
 use tokio::sync::Notify;
 
 use super::entry::Entry;
@@ -16,9 +17,6 @@ const SHARE: usize = 2;
 /// With no more lines than this the empty ones are kept, too: most principals come back.
 const LINES_KEPT: usize = 256;
 
-/// Whose line an item stands in: nobody's in particular is a line, too.
-type Whose = Option<PrincipalName>;
-
 /// One end for many callers, one for the task that empties it.
 pub(super) struct Queue<A: Act> {
     max: usize,
@@ -27,18 +25,57 @@ pub(super) struct Queue<A: Act> {
 }
 
 struct Lines<A: Act> {
-    of: HashMap<Whose, VecDeque<Entry<A>>>,
-    /// Those whose line has somebody in it, in the order of their turns.
-    turns: VecDeque<Whose>,
+    all: Slab<Line<A>>,
+    /// The line where nobody in particular stands.
+    nobodys: usize,
+    of: HashMap<PrincipalName, usize>,
+    /// The lines that have somebody in them, in the order of their turns.
+    turns: VecDeque<usize>,
     len: usize,
     is_closed: bool,
+}
+
+struct Line<A: Act> {
+    of: Option<PrincipalName>,
+    entries: VecDeque<Entry<A>>,
+}
+
+impl<A: Act> Lines<A> {
+    fn new() -> Self {
+        let (mut all, of, turns) = (Slab::new(), HashMap::new(), VecDeque::new());
+        let nobodys = all.insert(Line { of: None, entries: VecDeque::new() });
+        Self { all, nobodys, of, turns, len: 0, is_closed: false }
+    }
+
+    /// The line of a principal, and how much of the queue it may fill.
+    fn line(&mut self, principal: Option<&PrincipalName>, max: usize) -> (usize, usize) {
+        let Some(principal) = principal else { return (self.nobodys, max) };
+        let share = (max / SHARE).max(1);
+        if let Some(at) = self.of.get(principal) {
+            return (*at, share);
+        }
+        let line = Line { of: Some(principal.clone()), entries: VecDeque::new() };
+        let at = self.all.insert(line);
+        self.of.insert(principal.clone(), at);
+        (at, share)
+    }
+
+    /// Forgets a line that nobody stands in, if there are many.
+    fn tidy(&mut self, at: usize) {
+        if self.all.len() > LINES_KEPT
+            && self.all[at].entries.is_empty()
+            && let Some(principal) = &self.all[at].of
+        {
+            self.of.remove(principal);
+            self.all.remove(at);
+        }
+    }
 }
 
 impl<A: Act> Queue<A> {
     /// A queue that holds so many items.
     pub(super) fn new(max: usize) -> Arc<Self> {
-        let lines = Lines { of: HashMap::new(), turns: VecDeque::new(), len: 0, is_closed: false };
-        Arc::new(Self { max, lines: Mutex::new(lines), came: Notify::new() })
+        Arc::new(Self { max, lines: Mutex::new(Lines::new()), came: Notify::new() })
     }
 
     /// Hands in an item, unless it `comes_too_late` behind so many: whoever has hardly any in its line waits for as many of
@@ -51,23 +88,22 @@ impl<A: Act> Queue<A> {
         entry: Entry<A>,
         comes_too_late: impl FnOnce(usize) -> bool,
     ) -> Result<(), Failure> {
-        let whose = A::principal(&entry.item).cloned();
         let mut lines = self.lines.lock();
-        let Lines { of, turns, len, is_closed } = &mut *lines;
-        if *is_closed {
+        if lines.is_closed {
             return Err(Failure::Closed);
         }
-        let share = if whose.is_some() { (self.max / SHARE).max(1) } else { self.max };
-        let own = of.get(&whose).map_or(0, VecDeque::len);
-        let ahead = (*len).min((own + 1).saturating_mul(turns.len()));
-        if *len >= self.max || own >= share || comes_too_late(ahead) {
+        let (at, share) = lines.line(A::principal(&entry.item), self.max);
+        let own = lines.all[at].entries.len();
+        let ahead = lines.len.min((own + 1).saturating_mul(lines.turns.len()));
+        if lines.len >= self.max || own >= share || comes_too_late(ahead) {
+            lines.tidy(at);
             return Err(Failure::Full);
         }
-        *len += 1;
+        lines.len += 1;
         if own == 0 {
-            turns.push_back(whose.clone());
+            lines.turns.push_back(at);
         }
-        of.entry(whose).or_default().push_back(entry);
+        lines.all[at].entries.push_back(entry);
         drop(lines);
         self.came.notify_one();
         Ok(())
@@ -76,15 +112,12 @@ impl<A: Act> Queue<A> {
     /// The next item, if there is one: the first of whoever's turn it is.
     pub(super) fn pop(&self) -> Option<Entry<A>> {
         let mut lines = self.lines.lock();
-        let whose = lines.turns.pop_front()?;
-        let line = lines.of.get_mut(&whose)?;
+        let at = lines.turns.pop_front()?;
+        let line = &mut lines.all[at].entries;
         let entry = line.pop_front();
         match line.is_empty() {
-            false => lines.turns.push_back(whose),
-            true if lines.of.len() > LINES_KEPT => {
-                lines.of.remove(&whose);
-            }
-            true => {}
+            false => lines.turns.push_back(at),
+            true => lines.tidy(at),
         }
         lines.len -= 1;
         entry
@@ -126,7 +159,7 @@ mod tests {
 
     #[async_trait]
     impl Act for Numbers {
-        type Item = (Whose, u32);
+        type Item = (Option<PrincipalName>, u32);
         type Verdict = ();
         type Lane = ();
 
@@ -210,6 +243,19 @@ mod tests {
         assert_eq!((ahead_of(Some("ann")), ahead_of(Some("greedy"))), (1, 40));
         push(&queue, Some("ann"), 50).expect("room");
         assert_eq!((ahead_of(Some("ann")), ahead_of(Some("bob"))), (4, 2));
+    }
+
+    #[test]
+    fn lines_that_nobody_stands_in_are_forgotten_where_there_are_many() {
+        let queue = Queue::new(10);
+        for number in 0..3 * LINES_KEPT {
+            let name = format!("p{number}");
+            push(&queue, Some(&name), 0).expect("room");
+            assert!(hand_in(&queue, Some(&format!("late{number}")), 0, |_| true).is_err());
+            assert_eq!(popped(&queue), [0]);
+        }
+        let lines = queue.lines.lock();
+        assert_eq!((lines.all.len(), lines.of.len()), (LINES_KEPT, LINES_KEPT - 1));
     }
 
     #[tokio::test]

@@ -258,7 +258,7 @@ impl Engine {
     /// The same of a commit: its first resource decides what it is told.
     pub(super) async fn refuse_known_commit(&self, head: &CommitHead) -> Result<(), CommitFailure> {
         let names: Vec<_> = head.resources.keys().cloned().collect();
-        let principal = head.permit.by().principal;
+        let principal = head.permit.principal();
         let key = head.idempotency_key.as_deref();
         let known = self.known(&names, head.token, principal.as_ref(), key, true).await;
         let Some(error) = known.transpose() else { return Ok(()) };

@@ -123,7 +123,7 @@ impl Act for Commit {
     const NAME: &'static str = "commit";
 
     fn principal(item: &WriteItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &WriteItem) -> ResourceName {
@@ -189,7 +189,7 @@ impl Engine {
             key: request.effect.key(),
             token: request.token,
             request_id: &request.request_id,
-            principal: request.permit.by().principal,
+            principal: request.permit.principal(),
         };
         self.refuse_known(&record, request.idempotency_key.as_deref(), true).await?;
         let resource = request.resource.clone();
@@ -238,7 +238,6 @@ impl Writes {
                 verdict => break verdict,
             }
         };
-        let principal = permit.by().principal;
         let took = self.runtime.clock.elapsed().saturating_sub(began);
         ::metrics::histogram!(metrics::COMMIT_SECONDS).record(took);
         let outcome = match verdict {
@@ -246,6 +245,7 @@ impl Writes {
                 Ok(WriteOutcome { applied, replayed })
             }
             Ok(WriteVerdict::Refused(refusal)) => {
+                let principal = permit.principal();
                 self.refusals.keep(&resource, token, principal.as_ref(), &refusal, asked);
                 let record = Record {
                     resource: &resource,
@@ -339,7 +339,7 @@ impl<'write> Record<'write> {
             key: Some(&head.key),
             token: head.token,
             request_id: &head.request_id,
-            principal: head.permit.by().principal,
+            principal: head.permit.principal(),
         }
     }
 }

@@ -229,7 +229,7 @@ impl Engine {
     pub async fn watch(&self, id: LockId, permit: &Permit) -> Result<Watcher, EngineError> {
         let first = self.inner.locks.watches.watch(id)?;
         match self.inner.runtime.within(self.inner.settings.request_timeout, first).await {
-            Some(Some(watcher)) if watcher.record().grant.principal != permit.by().principal => {
+            Some(Some(watcher)) if watcher.record().grant.principal != permit.principal() => {
                 Err(EngineError::LockNotFound)
             }
             Some(Some(watcher)) => Ok(watcher),

@@ -47,7 +47,7 @@ impl Act for Release {
     const NAME: &'static str = "release";
 
     fn principal(item: &ReleaseItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &ReleaseItem) -> LockId {

@@ -34,7 +34,7 @@ impl Act for Renew {
     const NAME: &'static str = "renew";
 
     fn principal(item: &RenewItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &RenewItem) -> LockId {

@@ -111,7 +111,7 @@ impl Act for Granting {
     const DROPS_ABANDONED: bool = true;
 
     fn principal(item: &Pending) -> Option<&PrincipalName> {
-        item.item.by.principal.as_ref()
+        item.item.by.principal()
     }
 
     /// A lock on several resources is kept in order with others by the first of them.

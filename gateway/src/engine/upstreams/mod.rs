@@ -124,7 +124,7 @@ impl Act for OpenIntents {
     const NAME: &'static str = "open_intents";
 
     fn principal(item: &IntentItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &IntentItem) -> ResourceName {
@@ -210,7 +210,7 @@ impl Engine {
         let resource = request.resource.clone();
         let (token, request_id) = (request.token, &request.request_id);
         let permit = request.permit.clone();
-        let principal = permit.by().principal;
+        let principal = permit.principal();
         let record = Record { resource: &resource, key: None, token, request_id, principal };
         // Not held up: it has its share of what may be in flight to the upstream.
         self.refuse_known(&record, None, false).await?;

@@ -26,7 +26,7 @@ use super::{Engine, EngineError};
 impl Engine {
     /// A lock of the caller's by its id. To others it is not known.
     pub async fn lock(&self, id: LockId, permit: &Permit) -> Result<LockRecord, EngineError> {
-        let principal = permit.by().principal;
+        let principal = permit.principal();
         let ledger = Arc::clone(&self.inner.ledger);
         let record = self.call(async move { ledger.lock(id).await }).await?;
         if let Some(record) = record {

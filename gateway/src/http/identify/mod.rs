@@ -15,7 +15,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
-use fencegate_access::{Caller, Identity, Quota};
+use fencegate_access::{Identity, Quota};
 
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
@@ -62,15 +62,15 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
         Err(problem) => return problem.into_response(),
     };
     // What is open to everybody is so to whoever has used up its share, too.
-    let caller = asks.caller().filter(|_| !is_open(&parts));
-    if let (Some(caller), Some(seat)) = (&caller, parts.extensions.get::<Seat>())
-        && let Err(problem) = seat.take(caller)
+    let known = asks.known().filter(|_| !is_open(&parts));
+    if let (Some(known), Some(seat)) = (&known, parts.extensions.get::<Seat>())
+        && let Err(problem) = seat.take(known)
     {
         return problem.into_response();
     }
     parts.extensions.insert(asks.clone());
     let request = Request::from_parts(parts, body);
-    let response = match caller.map_or(Ok(()), |caller| comes_in_time(&asks, caller)) {
+    let response = match known.map_or(Ok(()), comes_in_time) {
         Ok(()) => served(asks, request, next).await,
         Err(problem) => problem.into_response(),
     };
@@ -99,10 +99,10 @@ async fn served(asks: Asks, request: Request, next: Next) -> Response {
 }
 
 /// Whether the caller's rate allows one more request, which is then counted.
-fn comes_in_time(asks: &Asks, caller: Arc<Caller>) -> Result<(), Problem> {
-    let Some(wait) = asks.must_wait() else { return Ok(()) };
+fn comes_in_time(known: Arc<Known>) -> Result<(), Problem> {
+    let Some(wait) = known.rate.take() else { return Ok(()) };
     let why = "as many requests have come as may";
-    Err(Counted::Principal(caller).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
+    Err(Counted::Principal(known).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
 }
 
 fn is_open(parts: &Parts) -> bool {
@@ -185,7 +185,7 @@ async fn found(
     bearer: Option<&str>,
     shown: Option<Arc<Identity>>,
     guesses: bool,
-) -> Result<Option<Known>, Problem> {
+) -> Result<Option<Arc<Known>>, Problem> {
     let Some(rules) = in_force.rules() else { return Ok(None) };
     let now = app.engine.runtime().clock.now();
     let (text, shown) = match (bearer, shown) {
@@ -215,7 +215,7 @@ fn method(identity: &Identity) -> &'static str {
 
 /// Counts a request by how it showed who sent it. Each thread keeps the handles that it got from the recorder, of which
 /// there are few: to ask for one again makes its key anew each time.
-fn counted(method: &'static str, found: &Result<Option<Known>, Problem>) {
+fn counted(method: &'static str, found: &Result<Option<Arc<Known>>, Problem>) {
     thread_local! {
         static HANDLES: RefCell<Vec<([&'static str; 2], metrics::Counter)>> = RefCell::default();
     }
@@ -249,4 +249,4 @@ impl<S: Sync> FromRequestParts<S> for Asks {
 }
 
 /// A credential that was found to be somebody's.
-type Found = Result<Known, EngineError>;
+type Found = Result<Arc<Known>, EngineError>;

@@ -14,12 +14,12 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use fence_core::{ErrorCode, PrincipalName};
-use fencegate_access::{Caller, Quota};
+use fencegate_access::Quota;
 use ipnet::IpNet;
 
 use super::problem::Problem;
 use super::serve::Ends;
-use crate::engine::access::Asks;
+use crate::engine::access::{Asks, Known};
 
 pub use failures::Failures;
 pub use places::{PLACES_MAX, Place, Places};
@@ -62,7 +62,7 @@ impl Proxies {
 }
 
 /// Against whose shares something counts; cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub enum Counted {
     /// Nobody's: it comes from this machine, or through a proxy that the settings name.
     #[default]
@@ -70,7 +70,7 @@ pub enum Counted {
     /// Those of an address.
     Peer(Peer),
     /// Those of a principal, wherever it calls from, as its roles have them.
-    Principal(Arc<Caller>),
+    Principal(Arc<Known>),
 }
 
 /// Who has a share.
@@ -94,8 +94,8 @@ pub fn describe() {
 impl Counted {
     /// Of whoever asks, if it is known; else as the connection tells.
     pub fn by(extensions: &Extensions) -> Self {
-        match extensions.get::<Asks>().and_then(Asks::caller) {
-            Some(caller) => Self::Principal(caller),
+        match extensions.get::<Asks>().and_then(Asks::known) {
+            Some(known) => Self::Principal(known),
             None => extensions.get::<Ends>().and_then(|ends| ends.counted).into(),
         }
     }
@@ -104,7 +104,7 @@ impl Counted {
         match self {
             Self::Nobody => None,
             Self::Peer(peer) => Some(Holder::Peer(*peer)),
-            Self::Principal(caller) => Some(Holder::Principal(caller.name().clone())),
+            Self::Principal(known) => Some(Holder::Principal(known.caller.name().clone())),
         }
     }
 
@@ -113,8 +113,8 @@ impl Counted {
         match self {
             Self::Nobody => None,
             Self::Peer(_) => Some(each),
-            Self::Principal(caller) => {
-                let stated = quota.and_then(|quota| caller.quotas().get(quota));
+            Self::Principal(known) => {
+                let stated = quota.and_then(|quota| known.caller.quotas().get(quota));
                 Some(stated.map_or(each, |amount| usize::try_from(amount).unwrap_or(usize::MAX)))
             }
         }
@@ -154,7 +154,12 @@ impl<S: Sync> FromRequestParts<S> for Counted {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::engine::access::{Holdings, Rate};
+    use crate::runtime::TokioClock;
+    use fence_core::ports::{By, Clock};
     use fencegate_access::{Identity, Rules};
     use jiff::Timestamp;
 
@@ -163,15 +168,32 @@ pub(super) mod tests {
         ["192.0.2.1", "192.0.2.2"].map(|ip| peer(ip).into())
     }
 
-    /// A principal whose one role says this beside what is needed.
-    pub(in crate::http) fn principal(name: &str, quotas: &str) -> Counted {
-        let rules = format!(
-            "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n{quotas}\n\
-             [[principals]]\nname = \"{name}\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 1 }}\n"
-        );
-        let rules = Rules::parse(&rules).expect("rules");
-        let shows = Identity::Unix { uid: 1, gid: 1 };
-        Counted::Principal(Arc::new(rules.caller(&shows, Timestamp::UNIX_EPOCH).expect("it")))
+    /// The principals of a gateway.
+    #[derive(Default)]
+    pub(in crate::http) struct Principals(HashMap<String, Arc<Holdings>>);
+
+    impl Principals {
+        /// One whose one role says this beside what is needed.
+        pub(in crate::http) fn caller(&mut self, name: &str, quotas: &str) -> Counted {
+            let rules = format!(
+                "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n{quotas}\n\
+                 [[principals]]\nname = \"{name}\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 1 }}\n"
+            );
+            let rules = Rules::parse(&rules).expect("rules");
+            let identity = Arc::new(Identity::Unix { uid: 1, gid: 1 });
+            let caller = rules.caller(&identity, Timestamp::UNIX_EPOCH).expect("it");
+            let clock: Arc<dyn Clock> = Arc::new(TokioClock::default());
+            let rate = Arc::new(Rate::of(&caller, &clock));
+            let holdings = Arc::clone(self.0.entry(name.to_owned()).or_default());
+            Counted::Principal(Arc::new(Known {
+                identity,
+                caller,
+                by: By::default(),
+                keys: None,
+                rate,
+                holdings,
+            }))
+        }
     }
 
     fn peer(address: &str) -> Option<Peer> {

@@ -128,7 +128,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::peers::tests::{peers, principal};
+    use crate::http::peers::tests::{Principals, peers};
 
     fn id(number: u128) -> LockId {
         LockId(Uuid::from_u128(number))
@@ -161,7 +161,7 @@ mod tests {
         assert!(places.lines().is_empty());
         places.take(one, &line, Some(id(8))).unwrap().granted();
         assert!(places.lines().is_empty(), "who has the lock stands in no line");
-        let few = principal("ann", "line_places = 1");
+        let few = Principals::default().caller("ann", "line_places = 1");
         let held = places.take(&few, &line, None).unwrap();
         assert!(places.take(&few, &line, None).is_none(), "as its role says");
         drop(held);

@@ -1,25 +1,30 @@
-//! Counts how much of something each principal or peer holds, up to a share, and forgets who holds nothing.
+//! Counts how much of something each principal or peer holds, up to a share. A principal's record says what it holds; of
+//! peers a map does, and forgets who holds nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencegate_access::Quota;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
-use super::{Counted, Holder};
+use super::{Counted, Peer};
+use crate::engine::access::Holdings;
 
 /// The shares of all in one thing.
 #[derive(Clone)]
 pub struct Shares(Arc<Inner>);
 
 struct Inner {
+    /// Tells them from all other shares, in the record of a principal.
+    number: usize,
     /// By which roles say how much it is; none where they say nothing of it.
     quota: Option<Quota>,
     /// How many parts each one has that is counted by parts.
     parts: usize,
     /// The most that each may hold whose roles do not say otherwise.
     each: usize,
-    held: Mutex<HashMap<Holder, usize>>,
+    peers: Mutex<HashMap<Peer, usize>>,
 }
 
 /// What was taken; given back when it is dropped.
@@ -27,6 +32,11 @@ pub struct Held {
     /// `None` if it counts against nobody's share.
     of: Option<(Shares, Holder)>,
     amount: usize,
+}
+
+enum Holder {
+    Peer(Peer),
+    Principal(Arc<Holdings>),
 }
 
 impl Shares {
@@ -37,11 +47,10 @@ impl Shares {
 
     /// The same of what is taken in parts of one.
     pub fn in_parts(quota: impl Into<Option<Quota>>, each: usize, parts: usize) -> Self {
-        Self(Arc::new(Inner { quota: quota.into(), parts, each, held: Mutex::default() }))
-    }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
-        self.0.held.lock()
+        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let (quota, peers) = (quota.into(), Mutex::default());
+        Self(Arc::new(Inner { number, quota, parts, each, peers }))
     }
 
     /// The most that somebody may hold; who is not counted has no limit here.
@@ -52,21 +61,40 @@ impl Shares {
 
     /// Takes so much; `None` if they would hold more than their share.
     pub fn take(&self, counted: &Counted, amount: usize) -> Option<Held> {
-        let Some(holder) = counted.holder().filter(|_| amount > 0) else {
-            return Some(Held { of: None, amount: 0 });
+        let holder = match counted {
+            _ if amount == 0 => return Some(Held { of: None, amount: 0 }),
+            Counted::Nobody => return Some(Held { of: None, amount: 0 }),
+            Counted::Peer(peer) => self.peer_takes(*peer, amount).then_some(Holder::Peer(*peer)),
+            Counted::Principal(known) => known
+                .holdings
+                .take(self.0.number, amount, self.max_for(counted))
+                .then(|| Holder::Principal(Arc::clone(&known.holdings))),
         };
-        let max = self.max_for(counted);
-        let mut held = self.held();
-        let now = held.get(&holder).copied().unwrap_or_default();
-        let then = now.checked_add(amount).filter(|then| *then <= max)?;
-        held.insert(holder.clone(), then);
-        Some(Held { of: Some((self.clone(), holder)), amount })
+        Some(Held { of: Some((self.clone(), holder?)), amount })
     }
 
-    /// How many hold something.
+    fn peer_takes(&self, peer: Peer, amount: usize) -> bool {
+        let max = self.max_for(&Counted::Peer(peer));
+        let mut held = self.0.peers.lock();
+        let now = held.get(&peer).copied().unwrap_or_default();
+        let then = now.checked_add(amount).filter(|then| *then <= max);
+        then.map(|then| held.insert(peer, then)).is_some()
+    }
+
+    fn peer_gives(&self, peer: Peer, amount: usize) {
+        let mut held = self.0.peers.lock();
+        if let Some(now) = held.get_mut(&peer) {
+            *now -= amount;
+            if *now == 0 {
+                held.remove(&peer);
+            }
+        }
+    }
+
+    /// How many peers hold something.
     #[cfg(test)]
     pub(in crate::http) fn holders(&self) -> usize {
-        self.held().len()
+        self.0.peers.lock().len()
     }
 }
 
@@ -82,12 +110,11 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some((shares, holder)) = self.of.as_ref().filter(|_| self.amount > 0) else { return };
-        let mut held = shares.held();
-        if let Some(now) = held.get_mut(holder) {
-            *now -= self.amount;
-            if *now == 0 {
-                held.remove(holder);
+        match self.of.as_ref().filter(|_| self.amount > 0) {
+            None => {}
+            Some((shares, Holder::Peer(peer))) => shares.peer_gives(*peer, self.amount),
+            Some((shares, Holder::Principal(holdings))) => {
+                holdings.give(shares.0.number, self.amount);
             }
         }
     }
@@ -96,7 +123,7 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::peers::tests::{peers, principal};
+    use crate::http::peers::tests::{Principals, peers};
 
     #[test]
     fn a_peer_holds_its_share_and_is_forgotten_with_nothing() {
@@ -123,13 +150,20 @@ mod tests {
     #[test]
     fn a_principal_holds_what_its_roles_say() {
         let shares = Shares::of(Quota::Connections, 10);
-        let (plain, raised) = (principal("ann", ""), principal("bob", "connections = 12"));
+        let other = Shares::of(Quota::Connections, 10);
+        let mut all = Principals::default();
+        let (plain, raised) = (all.caller("ann", ""), all.caller("bob", "connections = 12"));
         assert!(shares.take(&plain, 11).is_none(), "as everybody");
         let held = shares.take(&raised, 12).unwrap();
         assert!(shares.take(&raised, 1).is_none());
-        assert!(shares.take(&principal("bob", "connections = 13"), 1).is_some(), "newer rules");
+        assert!(other.take(&raised, 12).is_some(), "one thing is no other");
+        assert!(shares.take(&all.caller("bob", "connections = 13"), 1).is_some(), "newer rules");
         assert!(shares.take(&plain, 10).is_some(), "one principal is no other");
         drop(held);
-        assert_eq!(shares.holders(), 0);
+        let mut grown = shares.take(&raised, 0).unwrap();
+        grown.merge(shares.take(&raised, 12).unwrap());
+        assert!(shares.take(&raised, 1).is_none());
+        drop(grown);
+        assert!(shares.take(&raised, 12).is_some());
     }
 }

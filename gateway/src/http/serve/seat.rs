@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fence_core::PrincipalName;
-use fencegate_access::{Caller, Quota};
+use fencegate_access::Quota;
 use parking_lot::Mutex;
 
+use crate::engine::access::{Holdings, Known};
 use crate::http::peers::{Counted, Held, Shares};
 use crate::http::problem::Problem;
 
@@ -16,7 +16,7 @@ pub struct Seat(Arc<Seated>);
 
 struct Seated {
     shares: Shares,
-    by: Mutex<Option<(PrincipalName, Held)>>,
+    by: Mutex<Option<(Arc<Holdings>, Held)>>,
 }
 
 impl Seat {
@@ -28,17 +28,17 @@ impl Seat {
     ///
     /// # Errors
     /// `rate-limited`: its principal has as many as may be.
-    pub fn take(&self, caller: &Arc<Caller>) -> Result<(), Problem> {
+    pub fn take(&self, known: &Arc<Known>) -> Result<(), Problem> {
         let mut by = self.0.by.lock();
-        if by.as_ref().is_some_and(|(name, _)| name == caller.name()) {
+        if by.as_ref().is_some_and(|(whose, _)| Arc::ptr_eq(whose, &known.holdings)) {
             return Ok(());
         }
-        let counted = Counted::Principal(Arc::clone(caller));
+        let counted = Counted::Principal(Arc::clone(known));
         let held = self.0.shares.take(&counted, 1).ok_or_else(|| {
             let why = "as many connections are open as may be";
             counted.refused(Quota::Connections.as_str(), why).and_close()
         })?;
-        *by = Some((caller.name().clone(), held));
+        *by = Some((Arc::clone(&known.holdings), held));
         Ok(())
     }
 }

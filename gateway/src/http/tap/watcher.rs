@@ -126,7 +126,7 @@ impl Watcher {
     }
 
     fn read_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', bytes);
         let part = &bytes[..end.unwrap_or(bytes.len())];
         if self.next == Next::RequestLine && self.fragment == 0 && part.contains(&b'#') {
             self.fragment = self.heads + 1;
@@ -154,7 +154,15 @@ impl Watcher {
 
     /// Keeps the beginning of a line. White space says nothing where lengths are, and zeros before a
     /// number do not either: neither may push a number out of what is kept.
-    fn keep(&mut self, part: &[u8]) {
+    fn keep(&mut self, mut part: &[u8]) {
+        match self.next {
+            // Of these it matters whether they are empty, and of no other header what it says.
+            Next::RequestLine => part = &part[..part.len().min(2)],
+            Next::Headers if self.line.first().or(part.first()).is_some_and(says_no_length) => {
+                part = &part[..usize::from(self.line.is_empty())];
+            }
+            _ => {}
+        }
         let numbers = matches!(self.next, Next::Headers | Next::ChunkSize);
         for &byte in part {
             if numbers && (matches!(byte, b' ' | b'\t') || self.is_leading_zero(byte)) {
@@ -234,6 +242,11 @@ fn after_chunk_size(line: &[u8]) -> Next {
         Some(size) => size.checked_add(2).map_or(Next::Unknown, Next::Chunk),
         None => Next::Unknown,
     }
+}
+
+/// Whether no header whose name begins so says how long a body is.
+fn says_no_length(first: &u8) -> bool {
+    first.is_ascii_alphabetic() && !matches!(first.to_ascii_lowercase(), b'c' | b't')
 }
 
 #[cfg(test)]

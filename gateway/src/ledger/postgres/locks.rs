@@ -67,13 +67,13 @@ fn writers_text(writers: &[WriterName]) -> Option<String> {
 }
 
 /// On whose behalf each item is, by all names; nothing where no rules are in force.
-pub(super) fn names_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<String>>> {
+pub(super) fn names_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<&'a str>>> {
     sparse(all.map(By::names).collect())
 }
 
 /// On behalf of which principal each item is.
 pub(super) fn principals_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<&'a str>>> {
-    sparse(all.map(|by| by.principal.as_ref().map(PrincipalName::as_str)).collect())
+    sparse(all.map(|by| by.principal().map(PrincipalName::as_str)).collect())
 }
 
 /// Under which rules each item was allowed.
@@ -256,7 +256,7 @@ impl RenewRow {
                     resources: names(self.resources)?,
                     token: token(self.token.unwrap_or(0))?,
                     owner: self.owner.unwrap_or_default(),
-                    principal: item.by.principal.clone(),
+                    principal: item.by.principal().cloned(),
                     writers: writers(self.writers)?,
                     metadata: noted(self.metadata.as_deref())?,
                     state: state(self.remaining_ms),

@@ -102,14 +102,12 @@ impl Access {
     /// Who asks, and under which rules that was allowed.
     fn by(&self, number: u8, rules: &Rules) -> By {
         let by = self.request(number).by;
-        By {
-            principal: Some(principal(by)),
-            roles: match rules.says.in_role == Some(by) {
-                true => [ROLE.into()].into(),
-                false => [].into(),
-            },
-            rules: (!self.is(Mutant::StaleRulesAdmitted)).then_some(rules.generation),
-        }
+        let roles = match rules.says.in_role == Some(by) {
+            true => vec![ROLE.into()],
+            false => Vec::new(),
+        };
+        let rules = (!self.is(Mutant::StaleRulesAdmitted)).then_some(rules.generation);
+        By::of(principal(by), roles).under(rules)
     }
 
     /// A lock is asked for, for the first time or once more under its id.
@@ -152,7 +150,7 @@ impl Access {
         let (number, rules, sending) = message;
         let mut by = self.by(number, &rules);
         if self.is(Mutant::NoPrincipal) {
-            by.principal = Some(principal(self.lock(lock).principal));
+            by = By::of(principal(self.lock(lock).principal), []).under(by.rules);
         }
         let item = WriteItem {
             operation: operation_id(number),
@@ -191,7 +189,7 @@ impl Access {
                 && self.is(Mutant::WritersMayRenew)
                 && by.is_it_or_writer(row.principal.as_ref(), &row.writers)
             {
-                by.principal.clone_from(&row.principal);
+                by = By::gateway_for(row.principal.clone()).under(by.rules);
             }
             acts::renew(rows, &RenewItem { lock: lock_id(lock), ttl: None, by }, now(0))
         });

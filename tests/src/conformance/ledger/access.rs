@@ -46,7 +46,7 @@ async fn apply_rules(ledger: &dyn Ledger, text: &str) -> i64 {
 pub async fn a_token_is_unknown_to_everybody_else(ledger: &dyn Ledger) {
     let ann = granted(ledger, of("ann", seal(["r"], 10))).await;
     assert_eq!(ann.principal, Some(principal_name("ann")));
-    let roles = By { roles: ["ann".into()].into(), ..by("bob") };
+    let roles = By::of(principal_name("bob"), ["ann".into()]);
     for other in [by("bob"), roles, By::default()] {
         for item in [put(&ann, "k", "x"), delete(&ann, "k"), delete_all(&ann)] {
             let item = WriteItem { lock: Some(ann.lock), ..written_by(other.clone(), item) };
@@ -134,21 +134,25 @@ pub async fn writers_write_and_do_nothing_else(ledger: &dyn Ledger) {
         panic!("another lock")
     };
     assert_eq!(again.writers, writers);
-    let loader = By { roles: ["reader".into(), "loader".into()].into(), ..by("carl") };
+    let loader = By::of(principal_name("carl"), ["reader".into(), "loader".into()]);
     for (number, writer) in (1..).zip([by("ann"), by("dora"), loader.clone()]) {
         let put = written_by(writer, put(&ann, "k", &number.to_string()));
         assert_eq!(apply(ledger, put).await.version, Some(number));
     }
     // A role of that name is no principal of that name.
-    for other in [by("loader"), By { roles: ["dora".into()].into(), ..by("carl") }] {
+    for other in [by("loader"), By::of(principal_name("carl"), ["dora".into()])] {
         assert_eq!(refusal(ledger, written_by(other, put(&ann, "k", "x"))).await, Refusal::Foreign);
     }
     for writer in [by("dora"), loader] {
         assert_eq!(renewed(ledger, ann.lock, writer.clone()).await, RenewVerdict::NotFound);
         assert_eq!(released(ledger, ann.lock, writer.clone()).await, ReleaseVerdict::NotFound);
         let kind = SealKind::Transfer { from: ann.lock };
-        let item =
-            SealItem { kind, by: writer.clone(), principal: writer.principal, ..seal(["r"], 20) };
+        let item = SealItem {
+            kind,
+            principal: writer.principal().cloned(),
+            by: writer,
+            ..seal(["r"], 20)
+        };
         assert_eq!(seal_one(ledger, item).await, SealVerdict::NotFound);
     }
     let RenewVerdict::Renewed { grant, .. } = renewed(ledger, ann.lock, by("ann")).await else {

@@ -374,12 +374,12 @@ pub fn only<T>(mut all: Vec<T>) -> T {
 
 /// This principal, without roles, by rules that nobody asks for.
 pub fn by(principal: &str) -> By {
-    By { principal: Some(principal_name(principal)), ..By::default() }
+    By::of(principal_name(principal), [])
 }
 
 /// The same, allowed by the rules of this generation.
 pub fn under(principal: &str, rules: i64) -> By {
-    By { rules: Some(rules), ..by(principal) }
+    by(principal).under(rules)
 }
 
 /// A principal's name.

@@ -128,11 +128,9 @@ impl Mover {
             1..8 => Some(self.rules),
             _ => None,
         };
-        By {
-            principal: who.map(|name| PrincipalName::new(name).expect("a name")),
-            roles: roles.iter().map(|role| (*role).into()).collect(),
-            rules,
-        }
+        let who = who.map(|name| PrincipalName::new(name).expect("a name"));
+        let roles: Vec<_> = roles.iter().map(|role| (*role).into()).collect();
+        who.map(|who| By::of(who, roles)).unwrap_or_default().under(rules)
     }
 
     /// Who else may write, if anybody.
@@ -236,7 +234,7 @@ impl Mover {
                 free.retain(|name| !waiter.resources.iter().any(|other| other.as_str() == *name));
                 let item = self.seal(waiter.resources);
                 let (lock, owner) = (waiter.lock, waiter.owner);
-                let principal = waiter.by.principal.clone();
+                let principal = waiter.by.principal().cloned();
                 let turn = SealItem { lock, owner, principal, by: waiter.by, ..item };
                 self.seals.pop();
                 self.seals.push(turn.clone());
@@ -271,8 +269,8 @@ impl Mover {
         let waits = self.chance(60).then_some(GATEWAY);
         let by = self.by();
         let principal = match (kind, self.chance(20)) {
-            (SealKind::Transfer { .. }, true) => self.by().principal,
-            _ => by.principal.clone(),
+            (SealKind::Transfer { .. }, true) => self.by().principal().cloned(),
+            _ => by.principal().cloned(),
         };
         let writers = self.writers();
         let item = SealItem {

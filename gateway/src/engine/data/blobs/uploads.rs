@@ -139,7 +139,7 @@ impl Engine {
         let error = match self.call(async move { ledger.begin_upload(item).await }).await {
             Ok(UploadVerdict::Refused(refusal)) => {
                 let writes = &self.inner.writes;
-                let principal = head.permit.by().principal;
+                let principal = head.permit.principal();
                 writes.refusals.keep(
                     &head.resource,
                     head.token,

@@ -109,7 +109,7 @@ impl Act for CommitMany {
     const NAME: &'static str = "commit_many";
 
     fn principal(item: &CommitItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &CommitItem) -> Vec<ResourceName> {
@@ -203,7 +203,7 @@ impl Engine {
                     if let Some((first, asked)) = asked
                         && first == resource
                     {
-                        let principal = head.permit.by().principal;
+                        let principal = head.permit.principal();
                         refusals.keep(resource, head.token, principal.as_ref(), &refusal, asked);
                     }
                     self.reject_commit(head, resource, None, &refusal);
@@ -301,7 +301,7 @@ impl Engine {
             key: step.and_then(CommitStep::key),
             token: head.token,
             request_id: &head.request_id,
-            principal: head.permit.by().principal,
+            principal: head.permit.principal(),
         };
         self.inner.writes.reject(&record, refusal);
     }

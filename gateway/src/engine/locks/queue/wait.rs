@@ -37,7 +37,7 @@ impl Act for Join {
     const NAME: &'static str = "join";
 
     fn principal(item: &JoinItem) -> Option<&PrincipalName> {
-        item.by.principal.as_ref()
+        item.by.principal()
     }
 
     fn lane(item: &JoinItem) -> Option<ResourceName> {

@@ -175,7 +175,7 @@ pub(super) struct Batch<'a> {
     sha256: Vec<Option<&'a [u8]>>,
     body: Vec<Option<&'a [u8]>>,
     blob: Vec<Option<Uuid>>,
-    names: Vec<Option<String>>,
+    names: Vec<Option<&'a str>>,
     rules: Vec<Option<i64>>,
 }
 

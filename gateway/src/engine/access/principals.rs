@@ -1,0 +1,169 @@
+//! What a gateway knows of each principal, whichever credentials it shows and under whichever rules: how often it may ask,
+//! and what it holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fence_core::PrincipalName;
+use fence_core::ports::Clock;
+use fencegate_access::Caller;
+use parking_lot::Mutex;
+
+use super::Rate;
+
+/// Principals that are kept. Beyond that those are forgotten that nobody has a connection of; at worst all are, and each
+/// begins anew.
+const PRINCIPALS_MAX: usize = 65_536;
+
+/// How much a principal holds of all that it has a share of, by the number of the shares: of a dozen at most.
+#[derive(Default)]
+pub struct Holdings(Mutex<Vec<(usize, usize)>>);
+
+impl Holdings {
+    /// Takes so much of something; says whether that is within the most that it may hold of it.
+    pub fn take(&self, of: usize, amount: usize, most: usize) -> bool {
+        let mut held = self.0.lock();
+        let at = held.iter().position(|(number, _)| *number == of);
+        let now = at.map_or(0, |at| held[at].1);
+        let Some(then) = now.checked_add(amount).filter(|then| *then <= most) else { return false };
+        match at {
+            Some(at) => held[at].1 = then,
+            None => held.push((of, then)),
+        }
+        true
+    }
+
+    /// Gives so much of it back.
+    pub fn give(&self, of: usize, amount: usize) {
+        let mut held = self.0.lock();
+        if let Some((_, now)) = held.iter_mut().find(|(number, _)| *number == of) {
+            *now -= amount;
+        }
+    }
+}
+
+/// One principal.
+struct Principal {
+    rate: Arc<Rate>,
+    holdings: Arc<Holdings>,
+}
+
+impl Principal {
+    fn is_somewhere(&self) -> bool {
+        Arc::strong_count(&self.rate) > 1 || Arc::strong_count(&self.holdings) > 1
+    }
+}
+
+/// All of them; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Principals {
+    clock: Arc<dyn Clock>,
+    known: Arc<Mutex<HashMap<PrincipalName, Principal>>>,
+}
+
+impl Principals {
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self { clock: Arc::clone(clock), known: Arc::default() }
+    }
+
+    /// The rate and the holdings of a caller's principal. Under rules that say the same its rate goes on; others begin
+    /// anew. What it holds it holds under all.
+    pub(super) fn of(&self, caller: &Caller) -> (Arc<Rate>, Arc<Holdings>) {
+        let mut known = self.known.lock();
+        if known.len() >= PRINCIPALS_MAX && !known.contains_key(caller.name()) {
+            known.retain(|_, principal| principal.is_somewhere());
+            if known.len() >= PRINCIPALS_MAX {
+                known.clear();
+            }
+        }
+        let anew = || Arc::new(Rate::of(caller, &self.clock));
+        let principal = known
+            .entry(caller.name().clone())
+            .or_insert_with(|| Principal { rate: anew(), holdings: Arc::default() });
+        if !principal.rate.is_of(caller) {
+            principal.rate = anew();
+        }
+        (Arc::clone(&principal.rate), Arc::clone(&principal.holdings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use fencegate_access::{Identity, Rules};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// A clock that goes on when the test says so.
+    #[derive(Default)]
+    struct ByHand(Mutex<Duration>);
+
+    #[async_trait]
+    impl Clock for ByHand {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn elapsed(&self) -> Duration {
+            *self.0.lock()
+        }
+
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    impl Principals {
+        fn rate_of(&self, caller: &Caller) -> Arc<Rate> {
+            self.of(caller).0
+        }
+    }
+
+    fn caller(quotas: &str) -> Caller {
+        let rules = format!(
+            "[[roles]]\nname = \"r\"\nallow = [\"read\"]\nresources = [\"*\"]\n{quotas}\n\
+             [[principals]]\nname = \"ann\"\nroles = [\"r\"]\nmatch = {{ unix_uid = 1 }}\n"
+        );
+        let rules = Rules::parse(&rules).expect("rules");
+        rules.caller(&Identity::Unix { uid: 1, gid: 1 }, Timestamp::UNIX_EPOCH).expect("ann")
+    }
+
+    #[test]
+    fn a_burst_is_let_through_and_then_the_rate() {
+        let time = Arc::new(ByHand::default());
+        let principals = Principals::new(&(Arc::clone(&time) as Arc<dyn Clock>));
+        let rate = principals.rate_of(&caller("rate = 10\nburst = 3"));
+        for _ in 0..3 {
+            assert_eq!(rate.take(), None);
+        }
+        assert_eq!(rate.take(), Some(Duration::from_millis(100)));
+        *time.0.lock() += Duration::from_millis(100);
+        assert_eq!(rate.take(), None, "what was refused was not counted");
+        assert!(rate.take().is_some());
+        *time.0.lock() += Duration::from_secs(60);
+        assert_eq!(std::iter::from_fn(|| rate.take().is_none().then_some(())).count(), 3);
+    }
+
+    #[test]
+    fn a_rate_goes_on_under_rules_that_say_the_same() {
+        let principals = Principals::new(&(Arc::new(ByHand::default()) as Arc<dyn Clock>));
+        let few = caller("rate = 1\nburst = 1");
+        assert_eq!(principals.rate_of(&few).take(), None);
+        assert!(principals.rate_of(&few).take().is_some(), "by another credential, or newer rules");
+        let more = caller("rate = 1\nburst = 2");
+        assert_eq!(principals.rate_of(&more).take(), None, "other rules begin anew");
+    }
+
+    #[test]
+    fn what_is_held_is_held_under_all_rules() {
+        let principals = Principals::new(&(Arc::new(ByHand::default()) as Arc<dyn Clock>));
+        let (_, held) = principals.of(&caller("rate = 1"));
+        assert!(held.take(1, 5, 10) && held.take(2, 10, 10), "of each thing by itself");
+        let (_, same) = principals.of(&caller("rate = 2"));
+        assert!(!same.take(1, 6, 10) && !same.take(1, usize::MAX, 10));
+        assert!(same.take(1, 6, 11), "newer rules say how much it may be");
+        held.give(1, 11);
+        assert!(same.take(1, 10, 10));
+    }
+}
