@@ -38,11 +38,11 @@ pub fn seal(rows: &mut Rows, item: &SealItem, now: Now) -> SealVerdict {
     if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
         return SealVerdict::RulesMoved;
     }
-    if rows.locks.get(&item.lock).is_some_and(|row| !is_told_of(rows, item, row)) {
-        return SealVerdict::Conflict;
-    }
     for resource in &item.resources {
         rows.settle(resource, now);
+    }
+    if rows.locks.get(&item.lock).is_some_and(|row| !is_told_of(rows, item, row)) {
+        return SealVerdict::Conflict;
     }
     if rows.buried.contains_key(&Buried::Lock(item.lock)) {
         return SealVerdict::Ended(LockEnd::Released);

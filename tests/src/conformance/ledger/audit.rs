@@ -110,9 +110,10 @@ pub async fn a_break_that_waits_for_the_deadline_is_audited_once(ledger: &dyn Le
     assert_eq!(story(ledger).await, ["grant r ann - 10", "break r ann - 10"]);
 }
 
-/// Breaks that come due are stored, and audited, once, by whoever acts.
+/// Breaks that come due are stored, and audited, once, by whoever acts; also by somebody who names the id of a lock that is
+/// another principal's, and is told nothing of it.
 pub async fn a_due_break_is_audited_once_by_whoever_acts(ledger: &dyn Ledger) {
-    let names = ["mark", "release", "renew", "seal", "sweep", "write"];
+    let names = ["foreign", "mark", "release", "renew", "seal", "sweep", "write"];
     let mut grants = Vec::new();
     for (resource, number) in names.into_iter().zip(10..) {
         let grant = held(ledger, resource, number).await;
@@ -121,11 +122,15 @@ pub async fn a_due_break_is_audited_once_by_whoever_acts(ledger: &dyn Ledger) {
     }
     pause(40).await;
     for _ in 0..2 {
+        let foreign = SealItem { lock: grants[0].lock, number: None, ..seal(["foreign"], 0) };
+        let principal = Some(principal_name("bob"));
+        let foreign = SealItem { by: by("bob"), principal, ..foreign };
+        assert_eq!(seal_one(ledger, foreign).await, SealVerdict::Conflict);
         mark_one(ledger, "mark", Mark::Unfreeze, "x").await;
-        release_one(ledger, grants[1].lock).await;
-        renew_one(ledger, grants[2].lock).await;
+        release_one(ledger, grants[2].lock).await;
+        renew_one(ledger, grants[3].lock).await;
         seal_one(ledger, SealItem { number: None, ..seal(["seal"], 0) }).await;
-        refusal(ledger, put(&grants[5], "k", "x")).await;
+        refusal(ledger, put(&grants[6], "k", "x")).await;
     }
     let keep = std::time::Duration::from_secs(3600);
     let retention = Retention {
@@ -144,7 +149,7 @@ pub async fn a_due_break_is_audited_once_by_whoever_acts(ledger: &dyn Ledger) {
         .rev()
         .map(|(_, entry)| entry.resource.expect("of a resource").to_string())
         .collect();
-    assert_eq!(broken, ["mark", "release", "renew", "seal", "write", "sweep"]);
+    assert_eq!(broken, ["foreign", "mark", "release", "renew", "seal", "write", "sweep"]);
 }
 
 /// With reason and request; what changes nothing leaves nothing.
