@@ -62,7 +62,7 @@ pub enum BadNote {
 
 /// Why a text is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a key is NAME+HASH+BASE64, as `fencegate audit key` prints it")]
+#[error("a key is NAME+HASH+BASE64")]
 pub struct BadKey;
 
 impl Checkpoint {

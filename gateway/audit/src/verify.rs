@@ -91,7 +91,7 @@ pub struct Report {
 pub const FINDINGS_MAX: usize = 1_000;
 
 impl Finding {
-    /// The exit code of `fencegate audit verify`: 3 altered, 4 truncated, 5 forked, 6 not signed.
+    /// The exit code of a command that verifies: 3 altered, 4 truncated, 5 forked, 6 not signed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Altered { .. }
