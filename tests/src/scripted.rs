@@ -8,15 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, Clock,
-    CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch, EventCursor,
-    EventsHead, EventsPage, Garbage, InLine, Intent, IntentFilter, IntentItem, IntentVerdict,
-    Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log,
-    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
-    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
-    RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing, Tidied, UploadItem,
-    UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict, Call,
+    Clock, CloseItem, CommitItem, CommitVerdict, Commits, Doubt, DrainedUpstream, Epoch,
+    EventCursor, EventsHead, EventsPage, Garbage, InLine, Intent, IntentFilter, IntentItem,
+    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener,
+    LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
+    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
+    Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -274,6 +275,29 @@ impl Rulebook for ScriptedLedger {
 
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         self.memory.apply_rules(change).await
+    }
+}
+
+#[async_trait]
+impl AuditTree for ScriptedLedger {
+    async fn tree_head(&self) -> Result<TreeHead, LedgerError> {
+        self.memory.tree_head().await
+    }
+
+    async fn grow_tree(&self, growth: &TreeGrowth) -> Result<bool, LedgerError> {
+        self.memory.grow_tree(growth).await
+    }
+
+    async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {
+        self.memory.tree_tiles(from, limit).await
+    }
+
+    async fn tree_roots(&self) -> Result<Vec<[u8; 32]>, LedgerError> {
+        self.memory.tree_roots().await
+    }
+
+    async fn grants_let_go(&self) -> Result<i64, LedgerError> {
+        self.memory.grants_let_go().await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: what `fencegate` is asked to do, and with which exit code it ends.
 
 mod access;
+mod audit;
 mod credential;
 
 use std::io::{self, Write as _};
@@ -80,6 +81,9 @@ enum Command {
     /// See who may do what, and change it for all gateways
     #[command(subcommand)]
     Access(access::Access),
+    /// See whether anybody has changed what was recorded
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Make keys for callers
     #[command(subcommand)]
     Keys(access::Keys),
@@ -307,6 +311,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             print(&told)?;
         }
         Command::Access(command) => access::access(command)?,
+        Command::Audit(command) => audit::audit(command)?,
         Command::Keys(command) => access::keys(command)?,
         Command::Backup(Backup { directory, flags }) => {
             let config = start(&flags)?;

@@ -78,6 +78,10 @@ settings! {
         /// Which of those certificates are revoked: one list of an authority, signed by it. An open connection ends when
         /// its certificate is revoked.
         tls_client_crl_file: Option<PathBuf>, takes "a PEM file, with `tls_client_ca_file`", flag "FILE";
+        /// What checkpoints of [the audit](audit.md) are signed with: 32 secret bytes in hex, as `fencegate audit
+        /// new-key` writes them. By default the file `audit.key` in the data directory, which is made; without one, beside
+        /// a `postgres`, checkpoints are not signed.
+        audit_key_file: Option<PathBuf>, takes "a file", flag "FILE";
         /// Origins such as `https://ops.example.com` whose pages may call the gateway from a browser. Not `*`.
         cors_origin: Vec<String>, takes "list of origins", flag "ORIGIN";
     }

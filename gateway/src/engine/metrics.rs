@@ -25,6 +25,10 @@ pub(super) const ACCESS_GENERATION: &str = "fencegate_access_generation";
 pub(super) const ACCESS_RELOADS: &str = "fencegate_access_reloads_total";
 /// Calls that the rules of access refused, by action.
 pub(super) const DENIED: &str = "fencegate_denied_total";
+/// Entries of the audit that are in its tree.
+pub(super) const AUDIT_SIZE: &str = "fencegate_audit_size";
+/// How far the numbers of the audit are ahead of its tree.
+pub(super) const AUDIT_UNSEALED: &str = "fencegate_audit_unsealed";
 /// Acquisitions by outcome.
 pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
 /// Fences without a lock, by outcome.
@@ -86,8 +90,17 @@ pub(super) fn record_hold(held_ms: i64, how: LockEnd) {
     metrics::histogram!(HOLD_SECONDS, "end" => how.as_str()).record(seconds);
 }
 
+fn describe_audit() {
+    describe_gauge!(AUDIT_SIZE, "Entries of the audit that are in its tree");
+    describe_gauge!(
+        AUDIT_UNSEALED,
+        "How far the numbers of the audit, some of which no entry has, are ahead of its tree"
+    );
+}
+
 /// Tells the recorder what each metric means.
 pub fn describe() {
+    describe_audit();
     describe_histogram!(BATCH_ITEMS, Unit::Count, "Items in one batch to the ledger, by act");
     describe_counter!(WRITES, "Writes by outcome");
     describe_counter!(REJECTIONS, "Refused writes by reason (an error code)");

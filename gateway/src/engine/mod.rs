@@ -32,13 +32,14 @@ use tokio_util::sync::CancellationToken;
 use access::Access;
 use agreement::Agreement;
 use batch::{Act, Batcher, Limits};
-use data::{BlobParts, Commits, Feed, Follow, Read, Refusals, Writes};
 pub use data::{
-    COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Content, EventReader, EventsFrom,
-    Fetched, Followed, Follower, PutBody, READERS_MAX, RecordFrom, Scrub, ScrubProgress,
-    ScrubReport, Standing, Step, StepOutcome, Upload, UploadHead, Uploaded, Wanted, Write,
-    WriteEffect, WriteFailure, WriteOutcome, store_standing, upload_halves,
+    AuditKey, COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Content, EventReader,
+    EventsFrom, Exported, Fetched, Followed, Follower, Inclusion, PutBody, READERS_MAX, RecordFrom,
+    Scrub, ScrubProgress, ScrubReport, Sealed, Standing, Step, StepOutcome, Upload, UploadHead,
+    Uploaded, Wanted, Write, WriteEffect, WriteFailure, WriteOutcome, audit_page, hashed,
+    store_standing, upload_halves,
 };
+use data::{BlobParts, Commits, Feed, Follow, Read, Refusals, Writes};
 use disasters::{Epochs, Lookout};
 pub use disasters::{Refenced, Refencing, refence_now};
 pub use error::EngineError;
@@ -92,6 +93,8 @@ pub struct Settings {
     /// The upstreams whose guarantee is `drained`, so that a re-fence puts them in doubt. They are
     /// registered with the ledger before the engine starts.
     pub drained: Arc<[DrainedUpstream]>,
+    /// What checkpoints of the audit are signed with; they are not without.
+    pub audit_key: Option<AuditKey>,
 }
 
 /// The engine; cheap to clone.
@@ -186,6 +189,7 @@ impl Engine {
             drains: locks.drains(),
         };
         sweeping.start(runtime, closing.clone());
+        data::start_audit_tree(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
         let looked = CancellationToken::new();
         Lookout::start(&base, epochs, refusals, Arc::clone(&agreement), looked.clone());

@@ -232,6 +232,14 @@ fn headers() -> BTreeMap<&'static str, Header> {
         ),
         ("ETag", header(true, "The object's tag.", EntityTag::schema())),
         (
+            "Fencegate-Audit-Key",
+            header(
+                false,
+                "The key that this gateway signs with, as `NAME+HASH+BASE64`; absent if it has none.",
+                text(r"^[^+ ]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]+=*$"),
+            ),
+        ),
+        (
             "Idempotent-Replayed",
             header(false, "`true` if it took effect earlier.", schema::words(["true"])),
         ),

@@ -40,7 +40,7 @@ pub use tap::{Watched, watched};
 
 use routes::{
     access, audit, commits, feed, fences, health, intents, line, locks, objects, operations,
-    operators, rejections, resources, status, upstreams, watching, writes,
+    operators, proof, rejections, resources, status, upstreams, watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -70,6 +70,9 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(commits::commit))
         .routes(routes!(rejections::list))
         .routes(routes!(audit::list))
+        .routes(routes!(proof::checkpoint))
+        .routes(routes!(proof::proof))
+        .routes(routes!(proof::export))
         .routes(routes!(
             upstreams::get,
             upstreams::head,

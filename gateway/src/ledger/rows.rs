@@ -2,7 +2,8 @@
 
 use fence_core::OperationId;
 use fence_core::ports::{
-    AuditEntry, ForwardEnd, ForwardRecord, Intent, IntentEnd, LedgerError, Rejection,
+    AuditEntry, ForwardEnd, ForwardRecord, Intent, IntentEnd, LedgerError, Rejection, TreeLeaf,
+    roots_from,
 };
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -37,6 +38,20 @@ impl AuditRow {
         };
         Ok((self.number, entry))
     }
+}
+
+/// What the tree of the audit keeps of entries beside each other.
+pub(super) fn leaves(
+    numbers: &[i64],
+    grants: &[bool],
+    digests: &[u8],
+) -> Result<Vec<TreeLeaf>, LedgerError> {
+    let digests = roots_from(digests)?;
+    if numbers.len() != grants.len() || numbers.len() != digests.len() {
+        return Err(LedgerError::Defect("a tile of the audit is not whole".into()));
+    }
+    let all = numbers.iter().zip(grants).zip(digests);
+    Ok(all.map(|((&number, &is_grant), digest)| TreeLeaf { number, is_grant, digest }).collect())
 }
 
 /// A refused write, its time in microseconds since 1970.

@@ -133,7 +133,7 @@ pub async fn explain_rules(
     Ok(explain((generation, rules.as_ref()), principal, &want))
 }
 
-async fn on_ledger<T>(
+pub(super) async fn on_ledger<T>(
     config: &Config,
     work: impl AsyncFnOnce(&dyn Ledger) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {

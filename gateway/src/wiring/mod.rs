@@ -2,6 +2,7 @@
 
 mod access;
 mod agree;
+mod audit;
 mod backup;
 mod blobs;
 mod descriptors;
@@ -41,6 +42,7 @@ use crate::runtime;
 
 pub use access::{apply_rules, explain_rules, now, rules_in_force};
 pub use agree::agree;
+pub use audit::{audit_in_ledger, new_key};
 pub use backup::{Backup, backup};
 pub use memory::dev;
 pub use refence::refence;
@@ -128,7 +130,9 @@ async fn run(
     ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let Base { metrics, tasks, broken, runtime } = base;
-    let settings = settings(&config, parts.committers);
+    let data_dir = parts.embedded.is_some().then_some(&config.data_dir);
+    let audit_key = audit::key(&config, data_dir)?;
+    let settings = engine::Settings { audit_key, ..settings(&config, parts.committers) };
     let mint = Arc::clone(&parts.mint);
     // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
     let registered = parts.ledger.register_upstreams(&settings.drained).await;
@@ -468,6 +472,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
             RefenceMode::Manual => Refencing::Manual,
         }),
         drained: proxy::drained(&config.upstreams),
+        audit_key: None,
     }
 }
 

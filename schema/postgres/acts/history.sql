@@ -9,8 +9,9 @@
 --    is too young ends the pass, and so does the first before whose version an idempotency key still stands for an
 --    operation.
 -- 3. Operations that changed nothing have no event: they go by their time.
--- 4. Grants go in the order of their numbers: each takes those of its resource along that were before it. The highest
---    token that is let go is kept: no number up to it is ever sealed again (I15).
+-- 4. Grants go in the order of their numbers, as far as the tree over the audit has leaves of them: each takes those of its
+--    resource along that were before it. The highest token that is let go is kept: no number up to it is ever sealed
+--    again (I15).
 CREATE FUNCTION acts.prune(p_seen bigint, p_history_s double precision, p_rows bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -67,7 +68,8 @@ BEGIN
 
     -- Step 4.
     SELECT coalesce(min(g.number) FILTER (WHERE g.at >= too_young) - 1, max(g.number)) INTO upto
-    FROM (SELECT g.number, g.at FROM fencegate.grants g WHERE g.number > past.grants
+    FROM (SELECT g.number, g.at FROM fencegate.grants g
+          WHERE g.number > past.grants AND g.number <= (SELECT a.upto FROM fencegate.audit_tree a)
           ORDER BY g.number LIMIT p_rows) g;
     IF upto > past.grants THEN
         WITH gone AS (

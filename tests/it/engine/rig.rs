@@ -85,6 +85,7 @@ impl Rig {
             uploads_max: 4,
             terms: Default::default(),
             refencing: None,
+            audit_key: Some(fencegate::engine::AuditKey([7; 32])),
             drained: Arc::from([]),
         };
         let engine = Engine::new(ledger.clone(), mint.clone(), blobs, runtime, settings);

@@ -165,7 +165,7 @@ impl Site {
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT table_name FROM information_schema.tables
              WHERE table_schema = 'fencegate' AND table_type = 'BASE TABLE'
-               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'history', 'blob_garbage')
+               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
                AND table_name NOT LIKE 'events%'
              ORDER BY 1",
         )
@@ -255,6 +255,14 @@ impl Site {
             "status" => at(get("/status"), Known, &[200]),
             "metrics" => at(get("/metrics"), Everywhere("observe"), &[200]),
             "listAudit" => at(get("/audit").query("resource", "mine:1"), Action("observe"), &[200]),
+            "getAuditCheckpoint" => {
+                at(get("/audit/checkpoint"), Everywhere("observe"), &[200, 503])
+            }
+            "getAuditProof" => {
+                let between = get("/audit/proof").query("from", "1").query("to", "1");
+                at(between, Everywhere("observe"), &[200, 400])
+            }
+            "exportAudit" => at(get("/audit/export"), Everywhere("observe"), &[200, 503]),
             "listRejections" => {
                 at(get("/rejections").query("resource", "mine:1"), Action("observe"), &[200])
             }

@@ -417,6 +417,7 @@ on_every_ledger! {
         a_sweep_removes_locks_that_ended
         a_sweep_removes_buried_ids
         history_goes_but_for_the_newest
+        a_grant_goes_once_it_has_a_leaf_which_stays
         young_history_stays
         an_operation_stays_as_long_as_its_key
         tokens_of_history_are_stale

@@ -205,6 +205,7 @@ fn settings() -> Settings {
         uploads_max: 8,
         terms: Default::default(),
         refencing: Some(Refencing::Auto),
+        audit_key: Some(fencegate::engine::AuditKey([7; 32])),
         drained: Arc::from([upstream]),
     }
 }

@@ -9,6 +9,7 @@ use crate::ports::Applied;
 
 /// Lets go of history that is older than this, as `schema/postgres/acts/history.sql` does. Says how many rows.
 pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usize {
+    let upto = state.tree.upto();
     let State { rows, gone, .. } = state;
     let rows_before = rows.operations.values().flatten().count() + rows.grants.len();
 
@@ -38,12 +39,15 @@ pub(super) fn prune(state: &mut State, before: Timestamp, rows_max: i64) -> usiz
     }
     rows.operations.retain(|_, all| !all.is_empty());
 
-    // Grants that another one superseded long ago. Their tokens stay known: no number up to them is sealed again.
+    // Grants that another one superseded long ago, once the tree over the audit has leaves of them. Their tokens stay known:
+    // no number up to them is sealed again.
     let is_old = |at: Option<Timestamp>| at.is_some_and(|at| at < before);
+    let unsealed: BTreeSet<_> =
+        rows.audited.iter().skip(limit(upto)).map(|one| one.token).collect();
     let old: BTreeSet<_> = rows
         .grants
         .iter()
-        .filter(|(_, grant)| is_old(grant.at))
+        .filter(|((_, token), grant)| is_old(grant.at) && !unsealed.contains(&Some(*token)))
         .map(|(place, _)| place.clone())
         .take(limit(rows_max))
         .collect();

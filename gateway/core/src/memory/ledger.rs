@@ -388,12 +388,7 @@ impl Ledger for MemoryLedger {
                 && filter.action.is_none_or(|action| action == entry.action)
         };
         // Of grants that were let go the audit has no copy.
-        let is_kept = |(_, entry): &(i64, &AuditEntry)| match (&entry.resource, entry.token) {
-            (Some(resource), Some(token)) if entry.action.is_of_grant() => {
-                state.rows.grants.contains_key(&(resource.clone(), token))
-            }
-            _ => true,
-        };
+        let is_kept = |(_, entry): &(i64, &AuditEntry)| state.keeps(entry);
         let entries = (1..).zip(&state.rows.audited).filter(wanted).filter(is_kept);
         let mut found: Vec<_> = entries.collect();
         if filter.between.is_none() {

@@ -1,5 +1,6 @@
 //! Ledger, mint and blobs in memory: the reference for every adapter, and what a simulation runs on.
 
+mod audit_tree;
 mod blobs;
 mod history;
 mod ledger;

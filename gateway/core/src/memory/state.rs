@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::audit_tree::Tree;
 use crate::acts::{self, Guard, Now, Rows};
-use crate::ports::{BlobId, Clock, Rejection, WriteItem, WriteVerdict};
+use crate::ports::{AuditEntry, BlobId, Clock, Rejection, WriteItem, WriteVerdict};
 
 /// What the ledger holds.
 #[derive(Clone)]
@@ -23,6 +24,30 @@ pub(super) struct State {
     pub(super) refenced_at: Option<Timestamp>,
     /// The rules of access.
     pub(super) access: Option<String>,
+    /// The tree over the audit.
+    pub(super) tree: Tree,
+}
+
+impl State {
+    /// Whether an entry of the audit is kept: all are, but grants that were let go.
+    pub(super) fn keeps(&self, entry: &AuditEntry) -> bool {
+        match (&entry.resource, entry.token) {
+            (Some(resource), Some(token)) if entry.action.is_of_grant() => {
+                self.rows.grants.contains_key(&(resource.clone(), token))
+            }
+            _ => true,
+        }
+    }
+
+    /// The highest number of an entry that was let go.
+    pub(super) fn grants_let_go(&self) -> i64 {
+        let numbered = (1..).zip(&self.rows.audited);
+        numbered
+            .filter(|(_, entry)| !self.keeps(entry))
+            .map(|(number, _)| number)
+            .max()
+            .unwrap_or(0)
+    }
 }
 
 /// A ledger that forgets everything with the process.
@@ -61,6 +86,7 @@ impl MemoryLedger {
                 blobs: BlobRows::default(),
                 refenced_at: None,
                 access: None,
+                tree: Tree::default(),
             }),
         }
     }

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::act::{LedgerError, Patience};
+use super::audit_tree::AuditTree;
 use super::commits::Commits;
 use super::disasters::{Adopted, Adoption, Epoch, Line, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
@@ -59,7 +60,7 @@ impl Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Uploads + Commits + Intents + Rulebook {
+pub trait Ledger: Uploads + Commits + Intents + Rulebook + AuditTree {
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(

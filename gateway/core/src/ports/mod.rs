@@ -5,6 +5,7 @@
 //! behaviour.
 
 mod act;
+mod audit_tree;
 mod blobs;
 mod by;
 mod commits;
@@ -24,6 +25,7 @@ mod views;
 mod writes;
 
 pub use act::*;
+pub use audit_tree::*;
 pub use blobs::*;
 pub use by::*;
 pub use commits::*;

@@ -19,7 +19,7 @@ use similar::TextDiff;
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
 use first::{NewKey, first_rules, key_life, write_new};
-use place::{Place, Where};
+pub(super) use place::{Place, Where};
 
 /// Lines around each change that are shown with it.
 const CONTEXT: usize = 3;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use fence_core::wire;
 
 use super::remote::Remote;
@@ -10,7 +11,7 @@ use crate::wiring;
 
 /// What says where, beside the settings.
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct Where {
+pub(in crate::cli) struct Where {
     /// Ask this gateway, in place of the ledger: http://HOST:PORT, https://HOST:PORT or unix:PATH
     ///
     /// With the key in --auth-token-file, FENCE_AUTH_TOKEN_FILE or FENCE_AUTH_TOKEN; whom to trust beside this machine's
@@ -24,7 +25,7 @@ pub(super) struct Where {
 }
 
 /// Where the rules are.
-pub(super) enum Place {
+pub(in crate::cli) enum Place {
     /// In the ledger of these settings: whoever may use it needs no right.
     Ledger(Box<Config>),
     /// Behind a gateway, which asks who wants it.
@@ -35,7 +36,7 @@ impl Place {
     /// 1. Behind the URL that is named.
     /// 2. Behind the socket of the gateway that uses the data directory, if one does.
     /// 3. In the ledger.
-    pub(super) fn of(at: Where, config: Config) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn of(at: Where, config: Config) -> anyhow::Result<Self> {
         // Step 1.
         if let Some(url) = at.url {
             return Ok(Self::Gateway(Remote::named(&url, at.auth_token_file.as_deref())?));
@@ -53,6 +54,22 @@ impl Place {
         }
         // Step 3.
         Ok(Self::Ledger(Box::new(config)))
+    }
+
+    /// A page of the audit with its leaves, from this one on.
+    ///
+    /// # Errors
+    /// It cannot be had, or there is no checkpoint yet.
+    pub(in crate::cli) async fn audit_page(&self, from: i64) -> anyhow::Result<wire::AuditExport> {
+        match self {
+            Self::Gateway(gateway) => gateway.audit_page(from).await,
+            Self::Ledger(config) => {
+                let page = wiring::audit_in_ledger(config, from / wire::AUDIT_TILE).await?;
+                Ok(page
+                    .context("there is no checkpoint yet: a gateway makes the first one")?
+                    .into())
+            }
+        }
     }
 
     /// The rules that are in force.

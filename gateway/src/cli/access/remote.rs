@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const SOCKET: &str = "unix:";
 
 /// A running gateway.
-pub(super) struct Remote {
+pub(in crate::cli) struct Remote {
     http: Client,
     base: String,
     credential: Option<String>,
@@ -50,6 +50,14 @@ impl Remote {
     pub(super) fn at_socket(path: &Path, credential: Option<String>) -> anyhow::Result<Self> {
         let http = client().unix_socket(path).build().context("cannot make an HTTP client")?;
         Ok(Self { http, base: "http://localhost".to_owned(), credential })
+    }
+
+    /// A page of the audit with its leaves.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or refuses.
+    pub(super) async fn audit_page(&self, from: i64) -> anyhow::Result<wire::AuditExport> {
+        self.answer(self.call(Method::GET, &format!("/audit/export?from={from}"))).await
     }
 
     /// The rules that are in force.

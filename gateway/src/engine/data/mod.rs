@@ -1,6 +1,7 @@
 //! What is under the fences: writes and commits of many, reads, large payloads, the feed and the records of what was
 //! written and refused.
 
+mod audit_tree;
 mod blobs;
 mod commits;
 mod feed;
@@ -12,6 +13,8 @@ mod rejections;
 mod under_way;
 mod writes;
 
+pub(super) use audit_tree::start as start_audit_tree;
+pub use audit_tree::{AuditKey, Exported, Inclusion, Sealed, audit_page, hashed};
 pub(super) use blobs::Parts as BlobParts;
 pub use blobs::{
     Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,

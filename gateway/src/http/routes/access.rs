@@ -77,7 +77,7 @@ pub async fn put(
     Ok(Json(applied.into()))
 }
 
-fn is_at_socket(extensions: &Extensions) -> bool {
+pub(super) fn is_at_socket(extensions: &Extensions) -> bool {
     let shown = extensions.get::<Shown>().and_then(|shown| shown.0.as_deref());
     matches!(shown, Some(Identity::Unix { .. }))
 }

@@ -15,6 +15,7 @@ pub mod locks;
 pub mod objects;
 pub mod operations;
 pub mod operators;
+pub mod proof;
 pub mod rejections;
 pub mod resources;
 pub mod status;

@@ -6,6 +6,7 @@
 #[macro_use]
 pub mod acts;
 mod agreed;
+mod audit_tree;
 mod disasters;
 mod events;
 mod locks;

@@ -42,13 +42,32 @@ const TOKEN: &str = concat!(
     " g))"
 );
 
-const AUDIT: &str = concat!(
-    "DELETE FROM audit WHERE number IN (
-         SELECT a.number FROM ",
-    old_grants!(),
-    " g JOIN audit a ON a.resource = g.resource AND a.token = g.token
-                    AND a.action IN ('grant', 'transfer', 'fence'))"
+/// Their entries in the audit.
+macro_rules! entries {
+    () => {
+        concat!(
+            "SELECT a.number FROM ",
+            old_grants!(),
+            " g JOIN audit a ON a.resource = g.resource AND a.token = g.token
+                            AND a.action IN ('grant', 'transfer', 'fence')"
+        )
+    };
+}
+
+/// Whether the tree over the audit has leaves of all of them.
+const ARE_SEALED: &str = concat!(
+    "SELECT coalesce(max(e.number), 0) <= (SELECT t.upto FROM audit_tree t) FROM (",
+    entries!(),
+    ") e"
 );
+
+const ENTRIES: &str = concat!(
+    "UPDATE history SET grants = max(grants, (SELECT coalesce(max(e.number), 0) FROM (",
+    entries!(),
+    ") e))"
+);
+
+const AUDIT: &str = concat!("DELETE FROM audit WHERE number IN (", entries!(), ")");
 
 const GRANTS: &str = concat!("DELETE FROM grants WHERE (resource, token) IN ", old_grants!());
 
@@ -74,11 +93,14 @@ pub(super) async fn prune(
     }
     let unnumbered = sqlx::query(UNNUMBERED).bind(before).bind(rows);
     removed += unnumbered.execute(&mut *act).await?.rows_affected();
-    for statement in [TOKEN, AUDIT] {
-        sqlx::query(statement).bind(before).bind(rows).execute(&mut *act).await?;
+    let are_sealed = sqlx::query_scalar(ARE_SEALED).bind(before).bind(rows);
+    if are_sealed.fetch_one(&mut *act).await? {
+        for statement in [TOKEN, ENTRIES, AUDIT] {
+            sqlx::query(statement).bind(before).bind(rows).execute(&mut *act).await?;
+        }
+        let grants = sqlx::query(GRANTS).bind(before).bind(rows);
+        removed += grants.execute(&mut *act).await?.rows_affected();
     }
-    let grants = sqlx::query(GRANTS).bind(before).bind(rows);
-    removed += grants.execute(&mut *act).await?.rows_affected();
     act.commit().await?;
     Ok(removed)
 }

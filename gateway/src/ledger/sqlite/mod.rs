@@ -6,6 +6,7 @@
 //! connection is opened any more: the ledger stops, see [`disk`].
 
 mod audit;
+mod audit_tree;
 mod bulk;
 mod columns;
 mod copy;

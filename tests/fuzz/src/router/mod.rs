@@ -210,6 +210,7 @@ fn settings() -> Settings {
         uploads_max: 4,
         terms: Default::default(),
         refencing: None,
+        audit_key: Some(fencegate::engine::AuditKey([7; 32])),
         drained: Arc::from([]),
     }
 }

@@ -7,15 +7,16 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, BlobId, BlobTimes, BreakItem, BreakVerdict, Call, CloseItem,
-    CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch, EventCursor,
-    EventsHead, EventsPage, Garbage, IdempotencyKey, InLine, Intent, IntentFilter, IntentItem,
-    IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener,
-    LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place,
-    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict, Call,
+    CloseItem, CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch,
+    EventCursor, EventsHead, EventsPage, Garbage, IdempotencyKey, InLine, Intent, IntentFilter,
+    IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage,
+    Listener, LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience,
+    Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
     Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Tidied, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -333,6 +334,30 @@ impl Rulebook for SimulatedLedger {
 
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         self.act(move |memory| now(memory.apply_rules(change))).await
+    }
+}
+
+#[async_trait]
+impl AuditTree for SimulatedLedger {
+    async fn tree_head(&self) -> Result<TreeHead, LedgerError> {
+        self.look_up(|memory| now(memory.tree_head())).await
+    }
+
+    async fn grow_tree(&self, growth: &TreeGrowth) -> Result<bool, LedgerError> {
+        let growth = growth.clone();
+        self.act(move |memory| now(memory.grow_tree(&growth))).await
+    }
+
+    async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {
+        self.look_up(move |memory| now(memory.tree_tiles(from, limit))).await
+    }
+
+    async fn tree_roots(&self) -> Result<Vec<[u8; 32]>, LedgerError> {
+        self.look_up(|memory| now(memory.tree_roots())).await
+    }
+
+    async fn grants_let_go(&self) -> Result<i64, LedgerError> {
+        self.look_up(|memory| now(memory.grants_let_go())).await
     }
 }
 

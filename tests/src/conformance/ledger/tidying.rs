@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    AuditFilter, CommitItem, CommitVerdict, EventCursor, EventsPage, IdempotencyKey, Ledger,
-    OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict, Retention,
-    SealVerdict, VersionsFilter, WriteItem, WriteVerdict,
+    AuditEntry, AuditFilter, CommitItem, CommitVerdict, EventCursor, EventsPage, IdempotencyKey,
+    Ledger, Log, OperationRecord, Rejection, RejectionFilter, ReleaseVerdict, RenewVerdict,
+    Retention, SealVerdict, Settled, Span, TreeGrowth, TreeHead, TreeLeaf, TreeTile,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockEnd, LockState, Refusal, Token};
 use uuid::Uuid;
@@ -186,6 +187,56 @@ async fn grants(ledger: &dyn Ledger, resource: &str) -> Vec<Option<Token>> {
     listed.into_iter().map(|(_, entry)| entry.token).collect()
 }
 
+/// Lets the tree over the audit grow, as the gateway does: it has a leaf of each entry then.
+async fn seal_audit(ledger: &dyn Ledger) -> TreeHead {
+    let settled = ledger.settled(Log::Audit, &Settled::default()).await.expect("settled");
+    let head = ledger.tree_head().await.expect("a head");
+    let between = Some(Span { after: head.upto, upto: settled.upto });
+    let filter = AuditFilter { between, limit: 100, ..AuditFilter::default() };
+    let entries = ledger.audit(filter).await.expect("the audit is read");
+    let leaf = |(number, entry): (i64, AuditEntry)| TreeLeaf {
+        number,
+        is_grant: entry.action.is_of_grant(),
+        digest: [7; 32],
+    };
+    let mut leaves = head.last.map(|tile| tile.leaves).unwrap_or_default();
+    leaves.extend(entries.into_iter().map(leaf));
+    let growth = TreeGrowth {
+        from: head.size,
+        size: leaves.len() as i64,
+        upto: settled.upto,
+        roots: vec![[1; 32]],
+        note: "noted".into(),
+        tiles: vec![TreeTile { tile: 0, leaves, root: None }],
+    };
+    assert!(ledger.grow_tree(&growth).await.expect("a step"));
+    assert!(!ledger.grow_tree(&growth).await.expect("a step") || growth.size == growth.from);
+    ledger.tree_head().await.expect("a head")
+}
+
+/// Whoever let go of an entry keeps its leaf; what has none yet is not let go.
+pub async fn a_grant_goes_once_it_has_a_leaf_which_stays(ledger: &dyn Ledger) {
+    let (ann, ben) = succession(ledger, "r").await;
+    let retention = Retention { history: ALL_HISTORY, ..keep_all() };
+    sweep(ledger, retention.clone()).await;
+    assert_eq!(grants(ledger, "r").await, [Some(ben.token), Some(ann.token)]);
+    assert_eq!(ledger.grants_let_go().await, Ok(0));
+
+    let sealed = seal_audit(ledger).await;
+    let numbers = |head: &TreeHead| -> Vec<i64> {
+        head.last.iter().flat_map(|tile| tile.leaves.iter().map(|leaf| leaf.number)).collect()
+    };
+    assert_eq!((sealed.size, numbers(&sealed).len()), (2, 2));
+    sweep(ledger, retention).await;
+    assert_eq!(grants(ledger, "r").await, [Some(ben.token)]);
+    assert_eq!(ledger.tree_head().await, Ok(sealed.clone()));
+    let let_go = ledger.grants_let_go().await.expect("a number");
+    assert!((numbers(&sealed)[0]..=numbers(&sealed)[1]).contains(&let_go), "{let_go}");
+    assert_eq!(ledger.tree_tiles(0, 9).await.map(|tiles| tiles.len()), Ok(1));
+    assert_eq!(ledger.tree_tiles(1, 9).await, Ok(vec![]));
+    assert_eq!(ledger.tree_roots().await, Ok(vec![]));
+}
+
 /// Versions and tags go on, as often as everything is let go; whoever reads the feed behind its beginning is told so.
 pub async fn history_goes_but_for_the_newest(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
@@ -199,6 +250,7 @@ pub async fn history_goes_but_for_the_newest(ledger: &dyn Ledger) {
     let newest = apply(ledger, put(&ben, "a", "2")).await;
     assert_eq!(events(ledger, 0).await.events.len(), 4);
 
+    seal_audit(ledger).await;
     let retention = Retention { history: ALL_HISTORY, ..keep_all() };
     // Four events, two versions, one operation without, one grant.
     assert_eq!(sweep(ledger, retention.clone()).await, 8);
@@ -273,6 +325,7 @@ pub async fn tokens_of_history_are_stale(ledger: &dyn Ledger) {
     release_one(ledger, ben.lock).await;
     let cat = held(ledger, "r", 30).await;
     let alone = held(ledger, "alone", 25).await;
+    seal_audit(ledger).await;
     sweep(ledger, Retention { history: ALL_HISTORY, ..keep_all() }).await;
     for number in [5, 10, 15, 20] {
         let refused = refusal(ledger, put_at("r", number)).await;
