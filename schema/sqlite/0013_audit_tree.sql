@@ -42,3 +42,11 @@ END;
 
 -- Up to which number of the audit grants were let go that others of their resource followed.
 ALTER TABLE history ADD COLUMN grants INTEGER NOT NULL DEFAULT 0;
+
+-- Who asked for what an entry says, and how, as JSON; and what else a grant is.
+ALTER TABLE audit ADD COLUMN asked TEXT CHECK (octet_length(asked) <= 4096);
+ALTER TABLE audit ADD COLUMN lock TEXT;
+ALTER TABLE audit ADD COLUMN ordinal INTEGER;
+ALTER TABLE audit ADD COLUMN leads INTEGER;
+ALTER TABLE audit ADD COLUMN principal TEXT;
+ALTER TABLE audit ADD COLUMN writers TEXT;

@@ -6,6 +6,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::{EventCursor, Holder};
 use fence_core::{ErrorCode, OperationId, Refusal, ResourceName, Token, wire};
+use uuid::Uuid;
 
 use crate::engine::Standings;
 use crate::engine::error::EngineError;
@@ -45,6 +46,7 @@ impl Problem {
             code: code.as_str().to_owned(),
             retryable: code.retryable(),
             request_id: String::new(),
+            gateway_request_id: None,
             resource: None,
             index: None,
             presented_token: None,
@@ -203,8 +205,9 @@ impl Problem {
     }
 
     /// The document as JSON.
-    pub fn render(mut self, request_id: &str) -> Vec<u8> {
+    pub fn render(mut self, request_id: &str, own: Option<Uuid>) -> Vec<u8> {
         self.0.document.request_id = request_id.to_owned();
+        self.0.document.gateway_request_id = own.map(|own| own.to_string());
         // INVARIANT: a struct of strings and numbers always serializes.
         serde_json::to_vec(&self.0.document).expect("a problem is JSON")
     }
@@ -343,7 +346,7 @@ mod tests {
     fn every_code_round_trips_through_a_document() {
         for code in ErrorCode::ALL {
             let problem = Problem::new(*code, "what happened");
-            let bytes = problem.clone().render("r1");
+            let bytes = problem.clone().render("r1", None);
             let document: wire::Problem = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(document.code, code.as_str());
             assert_eq!(document.status, code.status());
@@ -365,7 +368,8 @@ mod tests {
             age_ms: 12,
             remaining_ms: 1_001,
         }));
-        let document: wire::Problem = serde_json::from_slice(&problem.clone().render("r")).unwrap();
+        let document: wire::Problem =
+            serde_json::from_slice(&problem.clone().render("r", None)).unwrap();
         assert_eq!(document.holder.as_deref(), Some("w1"));
         assert_eq!(document.retry_after_ms, Some(1_001));
         assert_eq!(problem.into_response().headers()["retry-after"], "2");
@@ -378,7 +382,7 @@ mod tests {
             EngineError::LedgerUnavailable("secret at 10.0.0.7".into()),
             EngineError::MintUnavailable("secret at 10.0.0.7".into()),
         ] {
-            let text = String::from_utf8(Problem::from(error).render("r")).unwrap();
+            let text = String::from_utf8(Problem::from(error).render("r", None)).unwrap();
             assert!(!text.contains("secret"), "{text}");
         }
     }

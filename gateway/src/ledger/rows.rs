@@ -1,10 +1,10 @@
 //! Rows that both ledgers read alike.
 
-use fence_core::OperationId;
 use fence_core::ports::{
-    AuditEntry, ForwardEnd, ForwardRecord, Intent, IntentEnd, LedgerError, Rejection, TreeLeaf,
-    roots_from,
+    AuditEntry, ForwardEnd, ForwardRecord, GrantEntry, Intent, IntentEnd, LedgerError, Rejection,
+    TreeLeaf, roots_from,
 };
+use fence_core::{LockId, OperationId};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -22,11 +22,32 @@ pub(super) struct AuditRow {
     token: Option<i64>,
     reason: Option<String>,
     request_id: Option<String>,
+    asked: Option<String>,
+    lock_id: Option<Uuid>,
+    lock: Option<String>,
+    ordinal: Option<i64>,
+    leads: Option<bool>,
+    principal: Option<String>,
+    writers: Option<String>,
 }
 
 impl AuditRow {
+    /// What else a grant is: Postgres has it in the grant's own row, with the id of the lock.
+    fn grant(&self) -> Option<GrantEntry> {
+        let digest = self.lock_id.map(|id| GrantEntry::digest_of(LockId(id)));
+        Some(GrantEntry {
+            lock: digest.or_else(|| self.lock.clone())?,
+            ordinal: self.ordinal.unwrap_or(0),
+            leads: self.leads.unwrap_or(false),
+            principal: self.principal.clone(),
+            writers: self.writers.clone(),
+        })
+    }
+
     pub(super) fn entry(self) -> Result<(i64, AuditEntry), LedgerError> {
         let entry = AuditEntry {
+            grant: self.grant(),
+            asked: self.asked,
             at: time(self.at_us),
             action: audit_action(&self.action)?,
             resource: self.resource.map(resource_name).transpose()?,

@@ -60,6 +60,7 @@ pub(super) async fn begin_with(ledger: &dyn Ledger, text: String) -> anyhow::Res
         applied_by: None,
         reason: "the gateway began with them".to_owned(),
         request_id: REQUEST_ID.to_owned(),
+        asked: None,
     };
     ledger.apply_rules(change).await?;
     Ok(())
@@ -84,6 +85,7 @@ pub async fn apply_rules(
         applied_by: None,
         reason: reason.to_owned(),
         request_id: REQUEST_ID.to_owned(),
+        asked: None,
     };
     on_ledger(config, async |ledger| {
         let applied = ledger.apply_rules(change).await;

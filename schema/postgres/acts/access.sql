@@ -10,7 +10,7 @@
 -- Returns the generation that is in force, and whether it is that of these rules.
 CREATE FUNCTION acts.apply_rules(
     p_seen bigint, p_follows bigint, p_rules text, p_sha256 bytea, p_role text[], p_names text[], p_by text,
-    p_reason text, p_request_id text)
+    p_reason text, p_request_id text, p_asked text)
 RETURNS TABLE (generation bigint, applied boolean, flushed bigint) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -38,7 +38,7 @@ BEGIN
     INSERT INTO fencegate.access_roles (role, names) SELECT r.role, r.names FROM unnest(p_role, p_names) r (role, names);
     UPDATE fencegate.seal_guard g SET access = apply_rules.generation;
     UPDATE fencegate.write_guard g SET access = apply_rules.generation;
-    PERFORM acts.audit(clock_timestamp(), 'access', NULL, p_by, NULL, p_reason, p_request_id);
+    PERFORM acts.audit(clock_timestamp(), 'access', NULL, p_by, NULL, p_reason, p_request_id, p_asked);
     flushed := acts.flushed();
     RETURN NEXT;
 END $$;

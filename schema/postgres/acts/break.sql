@@ -6,7 +6,7 @@
 -- 3. A second break can shorten, never extend.
 CREATE FUNCTION acts.break_locks(
     p_seen bigint, p_wait_ms int, p_resource text[], p_token bigint[], p_after_ms bigint[],
-    p_reason text[], p_request_id text[], p_rules bigint[])
+    p_reason text[], p_request_id text[], p_asked text[], p_rules bigint[])
 RETURNS TABLE (verdict text, due_ms bigint, held_ms bigint, number bigint, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -45,7 +45,7 @@ BEGIN
             IF fence.break_due IS NULL OR due <= t
                     OR fence.break_due - due >= interval '1 millisecond' THEN
                 PERFORM acts.audit(t, 'break', fence.resource, fence.owner, fence.token,
-                                        p_reason[i], p_request_id[i]);
+                                        p_reason[i], p_request_id[i], p_asked[i]);
             END IF;
             UPDATE fencegate.fences f
             SET break_due = due, hold = acts.hold_at(f.hold, due, t)

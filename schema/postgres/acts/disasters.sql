@@ -99,7 +99,7 @@ BEGIN
         SET doubt_floor = raised, doubt_since = clock_timestamp();
         PERFORM acts.skip_numbers();
         PERFORM acts.audit(clock_timestamp(), 'refence', NULL, NULL, NULL,
-                                nullif(left(p_why, 256), ''), NULL);
+                                nullif(left(p_why, 256), ''), NULL, NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
@@ -184,7 +184,7 @@ BEGIN
         INSERT INTO fencegate.adoptions (number, generation, former, timeline, left_at, adopted_at)
         VALUES (p_adoptions + 1, p_generation, p_former, p_timeline, ended, clock_timestamp());
         PERFORM acts.audit(clock_timestamp(), 'adopt', NULL, NULL, NULL,
-            format('timeline %s ended at position %s; %s was seen flushed', p_former, ended, known), NULL);
+            format('timeline %s ended at position %s; %s was seen flushed', p_former, ended, known), NULL, NULL);
     END IF;
     RETURN NEXT;
 END $$;

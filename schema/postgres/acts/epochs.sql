@@ -47,7 +47,7 @@ BEGIN
     WHERE g.epoch = p_expected;
     IF FOUND THEN
         PERFORM acts.audit(clock_timestamp(), 'epoch', NULL, NULL, NULL,
-                                nullif(left(p_why, 256), ''), NULL);
+                                nullif(left(p_why, 256), ''), NULL, NULL);
     END IF;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;

@@ -302,9 +302,9 @@ END $$;
 -- Records what an act did, in the same transaction. Acts that have many rows at once insert them.
 CREATE FUNCTION acts.audit(
     p_at timestamptz, p_action text, p_resource text, p_owner text, p_token bigint, p_reason text,
-    p_request_id text)
+    p_request_id text, p_asked text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fencegate.audit (at, action, resource, owner, token, reason, request_id)
-    VALUES (p_at, p_action, p_resource, p_owner, p_token, p_reason, p_request_id);
+    INSERT INTO fencegate.audit (at, action, resource, owner, token, reason, request_id, asked)
+    VALUES (p_at, p_action, p_resource, p_owner, p_token, p_reason, p_request_id, p_asked);
 END $$;

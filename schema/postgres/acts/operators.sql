@@ -36,14 +36,14 @@ BEGIN
     SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
     PERFORM acts.audit(clock_timestamp(), 'agree', NULL, NULL, NULL,
-                            left(p_reason || ': ' || changes, 256), NULL);
+                            left(p_reason || ': ' || changes, 256), NULL, NULL);
 END $$;
 
 -- Mark: freeze or protect a resource, or lift that, at an operator's wish. Its lock stays what it is.
 -- The latest reason counts; what is marked so already, for the same reason, stays as it is.
 CREATE FUNCTION acts.mark(
     p_seen bigint, p_wait_ms int, p_resource text[], p_mark text[], p_reason text[],
-    p_request_id text[], p_rules bigint[])
+    p_request_id text[], p_asked text[], p_rules bigint[])
 RETURNS TABLE (verdict text, flushed bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -83,7 +83,7 @@ BEGIN
                 UPDATE fencegate.fences f SET frozen = will_freeze, protected = will_protect
                 WHERE f.resource = fence.resource;
                 PERFORM acts.audit(t, p_mark[i], fence.resource, NULL, NULL,
-                                        p_reason[i], p_request_id[i]);
+                                        p_reason[i], p_request_id[i], p_asked[i]);
             END IF;
         END IF;
         flushed := acts.flushed();

@@ -10,7 +10,7 @@ CREATE FUNCTION acts.sealed_at_once(
     p_resources text[], p_item int[], p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[],
     p_from uuid[], p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
     p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[],
-    p_in_force bigint)
+    p_asked text[], p_in_force bigint)
 RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
     SELECT p_lock[r.i], r.names, p_owner[r.i], p_base + p_number[r.i], p_attempt[r.i], p_ttl_ms[r.i],
                p_from[r.i], p_force[r.i], p_order[r.i], p_gateway[r.i],
@@ -30,7 +30,8 @@ RETURNS SETOF acts.sealing LANGUAGE sql STABLE AS $$
                d.ttl_ms, d.ahead_ms, d.due, p_now, h.hold_until, fencegate.millis(d.due - p_now),
                coalesce(p_metadata[r.i]::jsonb, '{}'), d.ahead_ms <> d.ttl_ms,
                NULL::text, NULL::text, NULL::bigint, NULL::text[], NULL::bigint[],
-               split_part(p_names[r.i], ' ', 1), p_principal[r.i], string_to_array(p_writers[r.i], ' ')
+               split_part(p_names[r.i], ' ', 1), p_principal[r.i], string_to_array(p_writers[r.i], ' '),
+               p_asked[r.i]
     FROM (
         SELECT r.item AS i, array_agg(r.name ORDER BY r.name COLLATE "C") AS names,
                bool_and(f.resource IS NULL OR f.resource = ANY (p_got)) AS are_got,
@@ -52,9 +53,9 @@ $$;
 CREATE FUNCTION acts.store_seals(p_items acts.sealing[], p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO fencegate.grants (token, resource, lock_id, owner, ordinal, leads, how, at, previous_owner, principal,
-                                  writers)
+                                  writers, asked)
     SELECT d.token, n.name, d.lock, d.owner, f.grants + 1, n.name = d.names[1], acts.how(d), p_now, f.former,
-           d.principal, d.writers
+           d.principal, d.writers, d.asked
     FROM unnest(p_items) d CROSS JOIN unnest(d.names) n (name)
     CROSS JOIN LATERAL (
         SELECT f.grants, CASE WHEN acts.stands(f.hold) THEN f.owner END AS former
@@ -86,14 +87,15 @@ END $$;
 -- 3. A later statement decides what nearly all locks need (`sealed_at_once`). These locks are stored. Nothing is decided
 --    of those whose rules of access have moved (I17), unless all that is asked is what became of them.
 --    p_names: who asks, as is_yours() has it; p_principal: whose the lock will be; p_writers: who else may write under it,
---    apart by spaces.
+--    apart by spaces; p_asked: who asks and how, for the audit.
 -- 4. What is not so simple is decided one by one (`sealed_further`), each after those before it are stored.
 CREATE FUNCTION acts.seal(
     p_epoch bigint, p_seen bigint, p_wait_ms int,
     p_resources text[], p_item int[],
     p_lock uuid[], p_owner text[], p_ttl_ms bigint[], p_number bigint[], p_from uuid[],
     p_attempt int[], p_max_hold_ms bigint[], p_metadata text[], p_force boolean[],
-    p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[])
+    p_order bigint[], p_gateway uuid[], p_names text[], p_principal text[], p_writers text[], p_rules bigint[],
+    p_asked text[])
 RETURNS TABLE (
     verdict text, token bigint, acquired_us bigint, ttl_ms bigint, remaining_ms bigint,
     versions bigint[], resource text, owner text, age_ms bigint, hold_until_us bigint, metadata text,
@@ -134,7 +136,7 @@ BEGIN
     SELECT array_agg(d), bool_or(d.verdict = 'sealed') INTO items, any_sealed
     FROM acts.sealed_at_once(got, got_ids, guard.base, guard.floor, t, p_resources, p_item, p_lock, p_owner, p_ttl_ms,
                              p_number, p_from, p_attempt, p_max_hold_ms, p_metadata, p_force, p_order, p_gateway,
-                             p_names, p_principal, p_writers, p_rules, guard.access) d;
+                             p_names, p_principal, p_writers, p_rules, p_asked, guard.access) d;
     IF any_sealed THEN
         PERFORM acts.store_seals(items, t);
     END IF;

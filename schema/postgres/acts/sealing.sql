@@ -28,7 +28,8 @@ CREATE TYPE acts.sealing AS (
     taken_held_ms   bigint[],
     asker           text,                 -- the principal that asks
     principal       text,                 -- whose it will be
-    writers         text[]                -- who else may write under its token
+    writers         text[],               -- who else may write under its token
+    asked           text                  -- who asks and how, for the audit
 );
 
 -- The times of a new lock: its ttl; how far ahead its deadline is set, less than that while it is unconfirmed; when it

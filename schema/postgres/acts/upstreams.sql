@@ -246,7 +246,7 @@ END $$;
 -- Resolve: close an intent at an operator's wish, who does not know what came of it: nothing is said of that.
 -- Under the fence's lock, so that no act finds it open that is under way.
 CREATE FUNCTION acts.resolve_intent(
-    p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text, p_rules bigint)
+    p_seen bigint, p_wait_ms int, p_operation uuid, p_reason text, p_request_id text, p_asked text, p_rules bigint)
 RETURNS TABLE (verdict text, resource text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -270,7 +270,7 @@ BEGIN
             THEN 'before' ELSE 'not_found' END;
     ELSE
         PERFORM acts.audit(t, 'resolve', known.resource, known.owner, known.token, p_reason,
-                                p_request_id);
+                                p_request_id, p_asked);
         verdict := 'now';
         resource := known.resource;
     END IF;
@@ -280,7 +280,7 @@ END $$;
 -- Ends the doubts of an upstream at an operator's wish. Returns how many there were; NULL if no upstream of
 -- this name was ever registered.
 CREATE FUNCTION acts.resolve_doubts(
-    p_seen bigint, p_upstream text, p_reason text, p_request_id text, p_rules bigint)
+    p_seen bigint, p_upstream text, p_reason text, p_request_id text, p_asked text, p_rules bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
@@ -296,7 +296,7 @@ BEGIN
     GET DIAGNOSTICS ended = ROW_COUNT;
     IF ended > 0 THEN
         PERFORM acts.audit(clock_timestamp(), 'resolve', NULL, NULL, NULL, p_reason,
-                                p_request_id);
+                                p_request_id, p_asked);
     END IF;
     RETURN ended;
 END $$;

@@ -51,3 +51,9 @@ CREATE TRIGGER audit_tiles_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.
 
 CREATE TRIGGER audit_tree_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.audit_tree
     FOR EACH STATEMENT EXECUTE FUNCTION fencegate.refuse_removal();
+
+-- Who asked for what an entry says, and how, as JSON: principal, credential, peer, ids of the request. NULL for what a
+-- gateway did by itself.
+CREATE DOMAIN fencegate.asked AS text CONSTRAINT asked_short CHECK (octet_length(VALUE) <= 4096);
+ALTER TABLE fencegate.audit ADD asked fencegate.asked, DROP act;
+ALTER TABLE fencegate.grants ADD asked fencegate.asked, DROP act;

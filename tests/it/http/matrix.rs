@@ -549,6 +549,12 @@ async fn everybody_gets_what_the_rules_say_and_nothing_else() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    // The audit says who did it, and by which credential.
+    let audit = client.get("/audit").query("resource", "mine:1");
+    let audit = site.answered(Some("operator"), audit).await.expect(200).json();
+    let by: Vec<_> = audit["items"].as_array().unwrap().iter().map(|it| &it["principal"]).collect();
+    assert!(by.iter().any(|by| by.is_string()), "{audit}");
+    assert!(audit.to_string().contains("\"credential\":\"key:"), "{audit}");
     let log = site.gateway.log();
     for said in ["a credential was not accepted", "it is revoked", "permission-denied"] {
         assert!(log.contains(said), "the log does not say: {said}");

@@ -384,6 +384,7 @@ on_every_ledger! {
         grants_are_audited
         a_grant_of_several_resources_is_audited_on_each
         breaks_are_audited
+        the_audit_has_who_asked
         a_break_that_waits_for_the_deadline_is_audited_once
         a_due_break_is_audited_once_by_whoever_acts
         marks_are_audited

@@ -56,7 +56,7 @@ fn acts(resource: &str, number: i64) -> Vec<String> {
         format!(
             "SELECT * FROM acts.seal(0, 0, 0, '{{{resource}}}', '{{1}}', '{{{}}}', '{{o}}', '{{{ttl_ms}}}',
                  '{{{number}}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}',
-                 '{{p}}', '{{p}}', NULL, '{{0}}')",
+                 '{{p}}', '{{p}}', NULL, '{{0}}', NULL)",
             id(number)
         )
     };

@@ -205,13 +205,14 @@ async fn the_audit_tells_who_held_what_and_what_operators_did(setup: SetUp) {
         .map(|entry| {
             assert_eq!(entry.resource.as_deref(), Some("job:1"));
             let AuditEntry { action, owner, previous_owner, reason, request_id, .. } = entry;
-            (
-                action.as_str(),
-                owner.as_deref(),
-                previous_owner.as_deref(),
-                reason.as_deref(),
-                request_id.as_deref(),
-            )
+            // Who asked from where; what came due by itself nobody asked for.
+            let is_asked = action != "broken";
+            assert_eq!(entry.peer.as_deref(), is_asked.then_some("127.0.0.1"), "{entry:?}");
+            // The gateway has an id of its own where the caller named one.
+            let named = request_id.as_deref().filter(|id| id.starts_with("to-"));
+            assert_eq!(entry.gateway_request_id.is_some(), named.is_some(), "{entry:?}");
+            assert_eq!(request_id.is_some(), is_asked, "{entry:?}");
+            (action.as_str(), owner.as_deref(), previous_owner.as_deref(), reason.as_deref(), named)
         })
         .collect();
     assert_eq!(

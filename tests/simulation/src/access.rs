@@ -57,6 +57,7 @@ fn rules(denied: &[u32]) -> RulesChange {
         applied_by: None,
         reason: "a run".into(),
         request_id: "sim".into(),
+        asked: None,
     }
 }
 

@@ -159,6 +159,7 @@ pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
         token: Some(fence.token),
         reason: Some(item.reason.clone()),
         request_id: Some(item.request_id.clone()),
+        asked: item.by.asked(),
         ..AuditEntry::about(&item.resource, AuditAction::Break, now.wall)
     };
     let verdict = if due <= now.wall {

@@ -31,6 +31,7 @@ pub fn mark(rows: &mut Rows, item: &MarkItem, now: Now) -> MarkVerdict {
     rows.audit(AuditEntry {
         reason: Some(item.reason.clone()),
         request_id: Some(item.request_id.clone()),
+        asked: item.by.asked(),
         ..AuditEntry::about(&item.resource, item.mark.action(), now.wall)
     });
     MarkVerdict::Marked { changed: true }

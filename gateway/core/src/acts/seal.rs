@@ -8,7 +8,10 @@ use super::upstreams::{complete, drains};
 use crate::lock::{LockEnd, LockId, Supersession, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::names::ResourceName;
-use crate::ports::{Attempt, AuditAction, AuditEntry, SealItem, SealKind, SealVerdict, TakenOver};
+use crate::ports::{
+    Attempt, AuditAction, AuditEntry, GrantEntry, SealItem, SealKind, SealVerdict, TakenOver,
+    writers_text,
+};
 use crate::rule::Hold;
 use crate::token::Token;
 
@@ -340,6 +343,7 @@ fn raise(
         taken_over = (before.hold == Hold::Held && was_lock)
             .then(|| TakenOver { resource: resource.clone(), held_ms: before.held_ms(now) });
     }
+    let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     let action = match item.kind {
         SealKind::Lock => AuditAction::Grant,
         SealKind::Transfer { .. } => AuditAction::Transfer,
@@ -350,9 +354,16 @@ fn raise(
         owner: Some(item.owner.clone()),
         previous_owner: ended.map(|fence| fence.owner.clone()),
         token: Some(token),
+        asked: item.by.asked(),
+        grant: Some(GrantEntry {
+            lock: GrantEntry::digest_of(item.lock),
+            ordinal,
+            leads: item.resources.first() == Some(resource),
+            principal: item.principal.as_ref().map(ToString::to_string),
+            writers: writers_text(&item.writers),
+        }),
         ..AuditEntry::about(resource, action, now.wall)
     });
-    let ordinal = before.as_ref().map_or(0, |fence| fence.grants) + 1;
     rows.grants.insert(
         (resource.clone(), token),
         GrantRow {

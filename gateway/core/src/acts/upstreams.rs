@@ -261,6 +261,7 @@ fn resolved(entry: AuditEntry, resolution: &Resolution) -> AuditEntry {
     AuditEntry {
         reason: Some(resolution.reason.clone()),
         request_id: Some(resolution.request_id.clone()),
+        asked: resolution.by.asked(),
         ..entry
     }
 }

@@ -31,6 +31,7 @@ impl Rulebook for MemoryLedger {
         state.rows.audited.push(AuditEntry {
             owner: change.applied_by.map(String::from),
             request_id: Some(change.request_id),
+            asked: change.asked,
             ..AuditEntry::because(AuditAction::Access, at, &change.reason)
         });
         Ok(RulesChanged::InForce(next))

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::principal::{PrincipalName, WriterName};
 
 /// The most writers of one lock.
@@ -16,7 +18,44 @@ pub struct By {
     /// The generation of the rules under which it was allowed. Under any other nothing is decided (I17). None for what
     /// the gateway does by itself, which nobody has to allow.
     pub rules: Option<i64>,
+    /// How it was asked for, where the audit is to have that.
+    request: Option<Arc<Request>>,
 }
+
+/// Where a request came from, and how to find it in logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Who sent it: an address, or `unix`.
+    pub peer: Option<String>,
+    /// Its id: the caller's, or else the gateway's.
+    pub request_id: String,
+    /// The gateway's, where the caller named one.
+    pub gateway_request_id: Option<String>,
+}
+
+/// Who asked for what an entry of the audit says, and how. The ledgers keep it as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The principal; none where no rules are in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// By which name its credential can be revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// As in [`Request`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// As in [`Request`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// As in [`Request`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_request_id: Option<String>,
+}
+
+/// More of a credential's name is not kept: an issuer may give its tokens ids of any length.
+const CREDENTIAL_CHARS_MAX: usize = 256;
 
 /// A principal by all its names. There is one for all that a caller asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +64,7 @@ struct Who {
     roles: Arc<[Arc<str>]>,
     /// All of them as text.
     names: String,
+    credential: Option<String>,
 }
 
 impl By {
@@ -32,7 +72,38 @@ impl By {
     pub fn of(principal: PrincipalName, roles: impl Into<Arc<[Arc<str>]>>) -> Self {
         let roles = roles.into();
         let names = roles.iter().fold(principal.to_string(), |names, role| names + " role:" + role);
-        Self { who: Some(Arc::new(Who { principal, roles, names })), rules: None }
+        let who = Who { principal, roles, names, credential: None };
+        Self { who: Some(Arc::new(who)), ..Self::default() }
+    }
+
+    /// The same, by a credential of this name.
+    #[must_use]
+    pub fn showing(mut self, credential: &str) -> Self {
+        if let Some(who) = self.who.as_mut().and_then(Arc::get_mut) {
+            who.credential = Some(credential.chars().take(CREDENTIAL_CHARS_MAX).collect());
+        }
+        self
+    }
+
+    /// The same, asked for by this request, which the audit is to have.
+    #[must_use]
+    pub fn asked_by(self, request: Option<Arc<Request>>) -> Self {
+        Self { request, ..self }
+    }
+
+    /// What the audit is to have, as JSON.
+    pub fn asked(&self) -> Option<String> {
+        let request = self.request.as_deref()?;
+        let who = self.who.as_deref();
+        let asked = Asked {
+            principal: who.map(|who| who.principal.to_string()),
+            credential: who.and_then(|who| who.credential.clone()),
+            peer: request.peer.clone(),
+            request_id: Some(request.request_id.clone()),
+            gateway_request_id: request.gateway_request_id.clone(),
+        };
+        // INVARIANT: a struct of strings always serializes.
+        Some(serde_json::to_string(&asked).expect("who asked is JSON"))
     }
 
     /// What the gateway does by itself for this principal.
@@ -71,6 +142,12 @@ impl By {
             None => who.principal.as_str() == writer.as_str(),
         })
     }
+}
+
+/// Writers in a row, with a space between them, which no name has; nothing if there are none.
+pub fn writers_text(writers: &[WriterName]) -> Option<String> {
+    let names: Vec<_> = writers.iter().map(WriterName::as_str).collect();
+    (!names.is_empty()).then(|| names.join(" "))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What operators do to resources besides breaking locks, and the record of it: marks and the audit.
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use super::By;
 use super::records::Span;
+use crate::lock::LockId;
 use crate::names::ResourceName;
 use crate::token::Token;
 use crate::wire::REASON_BYTES_MAX;
@@ -94,6 +96,32 @@ pub struct AuditEntry {
     pub reason: Option<String>,
     /// The request that asked for it.
     pub request_id: Option<String>,
+    /// Who asked for it, and how: [`super::Asked`] as JSON. None for what the gateway did by itself.
+    pub asked: Option<String>,
+    /// What else a grant is.
+    pub grant: Option<GrantEntry>,
+}
+
+/// What the audit says of a grant beyond other entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantEntry {
+    /// The first 16 bytes of the SHA-256 of the lock's id, in hex: the id itself is its holder's key to it.
+    pub lock: String,
+    /// 1 for the first grant of the resource, 2 for the next.
+    pub ordinal: i64,
+    /// Whether the resource is the first of its lock.
+    pub leads: bool,
+    /// Whose the lock is; none where no rules were in force.
+    pub principal: Option<String>,
+    /// Who else may write under it, with a space between them.
+    pub writers: Option<String>,
+}
+
+impl GrantEntry {
+    /// The digest of a lock's id.
+    pub fn digest_of(lock: LockId) -> String {
+        hex::encode(&Sha256::digest(lock.0.as_bytes())[..16])
+    }
 }
 
 impl AuditEntry {
@@ -113,6 +141,8 @@ impl AuditEntry {
             token: None,
             reason: None,
             request_id: None,
+            asked: None,
+            grant: None,
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct RulesChange {
     pub reason: String,
     /// The request that asks for it, for the record.
     pub request_id: String,
+    /// Who asks, and how: [`super::Asked`] as JSON.
+    pub asked: Option<String>,
 }
 
 /// What became of such a wish.

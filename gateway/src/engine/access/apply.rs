@@ -104,14 +104,14 @@ pub async fn lost(ledger: &dyn Ledger, rules: &Rules) -> Result<Vec<Lost>, Ledge
 impl Lost {
     /// The break of this lock. It names the token, so that nobody is hit who has taken the resource since; and it goes
     /// with rules that are in force already, so it is not held against any.
-    pub fn to_break(&self, by: Option<PrincipalName>, reason: &str, request_id: &str) -> BreakItem {
+    pub fn to_break(&self, by: By, reason: &str, request_id: &str) -> BreakItem {
         BreakItem {
             resource: self.resource.clone(),
             token: self.token,
             after: Duration::ZERO,
             reason: reason.to_owned(),
             request_id: request_id.to_owned(),
-            by: By::gateway_for(by),
+            by: by.under(None),
         }
     }
 }
@@ -131,7 +131,7 @@ pub async fn break_lost(
     request_id: &str,
 ) -> Result<(), LedgerError> {
     for some in lost.chunks_mut(BREAKS) {
-        let item = |one: &Lost| one.to_break(None, reason, request_id);
+        let item = |one: &Lost| one.to_break(By::default(), reason, request_id);
         // Step 1.
         let all = some.iter().map(item).collect();
         let verdicts = ledger.break_locks(all, Patience::Skip).await?;
@@ -142,7 +142,7 @@ pub async fn break_lost(
     // Step 2.
     let rest = lost.iter_mut().filter(|one| !one.is_broken).take(BREAKS);
     let broken = rest.map(async |one| {
-        let item = Arc::from([one.to_break(None, reason, request_id)]);
+        let item = Arc::from([one.to_break(By::default(), reason, request_id)]);
         let verdicts = ledger.break_locks(item, PATIENCE).await?;
         one.is_broken = verdicts.iter().all(is_broken);
         Ok(())
@@ -213,6 +213,7 @@ impl Access {
                     applied_by: by.principal().cloned(),
                     reason: reason.clone(),
                     request_id: request_id.clone(),
+                    asked: by.asked(),
                 };
                 match self.inner.ledger.apply_rules(stored).await? {
                     RulesChanged::InForce(generation) => return Ok(generation),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fence_core::mutants::{self, Mutant};
+use fence_core::ports::Request;
 use fence_core::{PrincipalName, ResourceName};
 use fencegate_access::{Action, Caller, Rules};
 use parking_lot::{Mutex, RwLock};
@@ -18,13 +19,21 @@ pub struct Asks {
     standing: Arc<RwLock<Standing>>,
     /// All that was asked for so far.
     wants: Arc<Mutex<Vec<Want>>>,
+    /// By which request, where the audit is to have that.
+    request: Option<Arc<Request>>,
 }
 
 impl Asks {
     /// Somebody that is known; nobody in particular where no rules are in force, or for what needs no credential.
     pub fn new(access: &Access, in_force: Arc<InForce>, known: Option<Arc<Known>>) -> Self {
         let standing = Arc::new(RwLock::new(Standing { in_force, known }));
-        Self { access: access.clone(), standing, wants: Arc::default() }
+        Self { access: access.clone(), standing, wants: Arc::default(), request: None }
+    }
+
+    /// The same, by a request that the audit is to have.
+    #[must_use]
+    pub fn by_request(self, request: Request) -> Self {
+        Self { request: Some(Arc::new(request)), ..self }
     }
 
     /// Nobody, while the rules are not known: nothing is allowed that has to be.
@@ -132,7 +141,7 @@ impl Asks {
     /// What was asked for so far, and allowed, to go with it to the ledger.
     pub fn permit(&self) -> Permit {
         let wants = self.wants.lock().clone();
-        Permit::new(&self.access, &self.standing.read(), wants)
+        Permit::new(&self.access, &self.standing.read(), wants, self.request.clone())
     }
 
     /// Whether all that was asked for so far is still allowed: asked of the rules that are in force now, by what the

@@ -123,6 +123,7 @@ impl InForce {
     ) -> Arc<Known> {
         let (rate, holdings) = self.principals.of(&caller);
         let by = By::of(caller.name().clone(), Arc::clone(caller.roles()));
+        let by = by.showing(&identity.credential());
         Arc::new(Known { identity, caller, by, keys, rate, holdings })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fence_core::PrincipalName;
-use fence_core::ports::By;
+use fence_core::ports::{By, Request};
 use fencegate_access::{Caller, Identity};
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -20,6 +20,7 @@ struct Permitted {
     access: Access,
     identity: Option<Arc<Identity>>,
     wants: Vec<Want>,
+    request: Option<Arc<Request>>,
     allowed: RwLock<Allowed>,
 }
 
@@ -44,19 +45,27 @@ impl std::fmt::Debug for Permit {
 
 impl Permit {
     /// What somebody wants, who may have all of it.
-    pub(super) fn new(access: &Access, standing: &Standing, wants: Vec<Want>) -> Self {
+    pub(super) fn new(
+        access: &Access,
+        standing: &Standing,
+        wants: Vec<Want>,
+        request: Option<Arc<Request>>,
+    ) -> Self {
         debug_assert!(!wants.is_empty(), "nothing was asked for");
         Self(Some(Arc::new(Permitted {
             access: access.clone(),
             identity: standing.identity(),
             wants,
+            request,
             allowed: RwLock::new(Allowed::of(standing)),
         })))
     }
 
     /// As the ledger takes it.
     pub fn by(&self) -> By {
-        self.0.as_ref().map(|permitted| permitted.allowed.read().by.clone()).unwrap_or_default()
+        let Some(permitted) = &self.0 else { return By::default() };
+        let by = permitted.allowed.read().by.clone();
+        by.asked_by(permitted.request.clone())
     }
 
     /// On behalf of which principal it is.

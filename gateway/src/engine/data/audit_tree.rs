@@ -46,6 +46,7 @@ fn origin(head: &TreeHead) -> String {
 
 /// An entry, as it is hashed.
 pub fn hashed(entry: &AuditEntry) -> Entry {
+    let grant = entry.grant.as_ref();
     Entry::default()
         .with("at", Some(entry.at))
         .with("action", Some(entry.action.as_str()))
@@ -55,6 +56,12 @@ pub fn hashed(entry: &AuditEntry) -> Entry {
         .with("token", entry.token)
         .with("reason", entry.reason.as_ref())
         .with("request_id", entry.request_id.as_ref())
+        .with("asked", entry.asked.as_ref())
+        .with("lock", grant.map(|grant| &grant.lock))
+        .with("ordinal", grant.map(|grant| grant.ordinal))
+        .with("leads", grant.map(|grant| grant.leads))
+        .with("principal", grant.and_then(|grant| grant.principal.as_ref()))
+        .with("writers", grant.and_then(|grant| grant.writers.as_ref()))
 }
 
 fn leaf(number: i64, entry: &AuditEntry) -> TreeLeaf {

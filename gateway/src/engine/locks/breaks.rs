@@ -131,7 +131,7 @@ impl Engine {
     ) -> Result<Applied, EngineError> {
         let (reason, request_id) = (change.reason.clone(), change.request_id.clone());
         let mut applied = self.inner.access.apply(permit, change).await?;
-        let by = permit.principal();
+        let by = permit.by();
         let lost = applied.lost.as_mut().filter(|_| breaks).map(Vec::as_mut_slice);
         for some in lost.unwrap_or_default().chunks_mut(BREAKS_TOGETHER) {
             let item = |lost: &Lost| lost.to_break(by.clone(), &reason, &request_id);

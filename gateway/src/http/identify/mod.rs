@@ -15,6 +15,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
+use fence_core::ports::Request as Asking;
 use fencegate_access::{Identity, Quota};
 
 pub use certificate::shown_by_certificate;
@@ -22,6 +23,7 @@ pub use issuers::Issuers;
 
 use crate::engine::access::{Asks, InForce, Known};
 use crate::engine::error::EngineError;
+use crate::http::middleware::RequestId;
 use crate::http::peers::{Counted, rate_limited};
 use crate::http::problem::Problem;
 use crate::http::serve::{Ends, Seat};
@@ -60,6 +62,10 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     let asks = match asks(&app, &parts).await {
         Ok(asks) => asks,
         Err(problem) => return problem.into_response(),
+    };
+    let asks = match is_recorded(&parts) {
+        true => asks.by_request(request_of(&parts)),
+        false => asks,
     };
     // What is open to everybody is so to whoever has used up its share, too.
     let known = asks.known().filter(|_| !is_open(&parts));
@@ -103,6 +109,25 @@ fn comes_in_time(known: Arc<Known>) -> Result<(), Problem> {
     let Some(wait) = known.rate.take() else { return Ok(()) };
     let why = "as many requests have come as may";
     Err(Counted::Principal(known).refused(Quota::Rate.as_str(), why).and_retry_after(wait))
+}
+
+/// Whether the audit may have an entry of it: of whatever changes something, but the data.
+fn is_recorded(parts: &Parts) -> bool {
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&parts.method);
+    let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let is_data = ["/resources/{resource}/objects", "/commit", "/upstreams/"];
+    !reads && !is_data.iter().any(|data| route.starts_with(data))
+}
+
+/// What the audit is to have of it.
+fn request_of(parts: &Parts) -> Asking {
+    let peer = parts.extensions.get::<Ends>().map(|ends| ends.peer);
+    let id = parts.extensions.get::<RequestId>();
+    Asking {
+        peer: peer.map(|peer| peer.map_or_else(|| "unix".into(), |peer| peer.ip().to_string())),
+        request_id: id.map_or_else(String::new, |id| id.as_str().to_owned()),
+        gateway_request_id: id.and_then(RequestId::own).map(|own| own.to_string()),
+    }
 }
 
 fn is_open(parts: &Parts) -> bool {

@@ -54,7 +54,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
             &line,
             if problem.outcome_unknown() { "unknown" } else { "refused" },
         );
-        *response.body_mut() = Body::from(problem.render(id.as_str()));
+        *response.body_mut() = Body::from(problem.render(id.as_str(), id.own()));
     } else {
         verdict(&mut response, &line, "admitted");
     }
@@ -160,6 +160,7 @@ impl Drop for Line {
                 code = self.code,
                 duration_ms = elapsed.as_secs_f64() * 1e3,
                 request_id = self.id.as_str(),
+                gateway_request_id = self.id.own().map(tracing::field::display),
                 "request"
             );
         }

@@ -1,8 +1,8 @@
 //! How the engine's values look as JSON.
 
 use fence_core::ports::{
-    Applied, AuditEntry, Doubt, ForwardEnd, ForwardRecord, Grant, Intent, IntentEnd, LockRecord,
-    Object, OperationRecord, Rejection, ResourceView,
+    Applied, Asked, AuditEntry, Doubt, ForwardEnd, ForwardRecord, Grant, Intent, IntentEnd,
+    LockRecord, Object, OperationRecord, Rejection, ResourceView,
 };
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
 use sha2::{Digest as _, Sha256};
@@ -247,14 +247,24 @@ pub(super) fn rejection(rejection: Rejection) -> wire::RejectionEntry {
 
 /// Without the token: operators will see it once there is access control.
 pub(super) fn audit(entry: AuditEntry) -> wire::AuditEntry {
+    // What somebody else has put there is not told as if it were ours: the audit's proofs tell that.
+    let asked: Asked = entry
+        .asked
+        .as_deref()
+        .and_then(|asked| serde_json::from_str(asked).ok())
+        .unwrap_or_default();
     wire::AuditEntry {
+        gateway_request_id: asked.gateway_request_id,
+        principal: asked.principal,
+        credential: asked.credential,
+        peer: asked.peer,
         at: entry.at,
         action: entry.action.as_str().to_owned(),
         resource: entry.resource.map(|name| name.to_string()),
         owner: entry.owner,
         previous_owner: entry.previous_owner,
         reason: entry.reason,
-        request_id: entry.request_id,
+        request_id: entry.request_id.or(asked.request_id),
     }
 }
 

@@ -3,7 +3,7 @@
 use fence_core::ports::{
     BreakItem, BreakVerdict, By, Ended, Epoch, Grant, Holder, LedgerError, Patience, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Retention, SealItem, SealKind, SealVerdict, TakenOver,
-    unknown_max,
+    unknown_max, writers_text,
 };
 use fence_core::{
     LockEnd, LockState, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName,
@@ -60,12 +60,6 @@ pub(super) fn writers(names: Option<Vec<String>>) -> Result<Vec<WriterName>, Led
     names.unwrap_or_default().iter().map(|name| writer(name)).collect()
 }
 
-/// Writers as the functions take them, which have no lists of lists.
-fn writers_text(writers: &[WriterName]) -> Option<String> {
-    let names: Vec<_> = writers.iter().map(WriterName::as_str).collect();
-    (!names.is_empty()).then(|| names.join(" "))
-}
-
 /// On whose behalf each item is, by all names; nothing where no rules are in force.
 pub(super) fn names_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<&'a str>>> {
     sparse(all.map(By::names).collect())
@@ -74,6 +68,11 @@ pub(super) fn names_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Opti
 /// On behalf of which principal each item is.
 pub(super) fn principals_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<&'a str>>> {
     sparse(all.map(|by| by.principal().map(PrincipalName::as_str)).collect())
+}
+
+/// What the audit is to have of whoever asks for each item.
+pub(super) fn asked_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Option<String>>> {
+    sparse(all.map(By::asked).collect())
 }
 
 /// Under which rules each item was allowed.
@@ -196,7 +195,7 @@ pub(super) async fn seal(
         "SELECT * FROM ",
         acts!(),
         ".seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-                                      $15, $16, $17, $18, $19, $20)"
+                                      $15, $16, $17, $18, $19, $20, $21)"
     ))
     .bind(epoch)
     .bind(session.seen)
@@ -220,6 +219,7 @@ pub(super) async fn seal(
     ))
     .bind(sparse(items.iter().map(|item| writers_text(&item.writers)).collect()))
     .bind(rules_of(items.iter().map(|item| &item.by)))
+    .bind(asked_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
     let Some(rows) = sessions.settle_seen(session, answer, |row| row.flushed).await? else {
@@ -393,7 +393,7 @@ pub(super) async fn break_locks(
     let call = sqlx::query_as::<_, BreakRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".break_locks($1, $2, $3, $4, $5, $6, $7, $8)"
+        ".break_locks($1, $2, $3, $4, $5, $6, $7, $8, $9)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -402,6 +402,7 @@ pub(super) async fn break_locks(
     .bind(items.iter().map(after).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .bind(asked_of(items.iter().map(|item| &item.by)))
     .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;

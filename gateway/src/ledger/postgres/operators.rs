@@ -5,7 +5,7 @@ use fence_core::ports::{
 };
 use sqlx::{FromRow, Postgres, QueryBuilder};
 
-use super::locks::rules_of;
+use super::locks::{asked_of, rules_of};
 use super::session::{Sessions, harmless, unreadable};
 use super::wait_ms;
 use crate::ledger::rows::AuditRow;
@@ -26,7 +26,7 @@ pub(super) async fn mark(
     let call = sqlx::query_as::<_, MarkRow>(concat!(
         "SELECT * FROM ",
         acts!(),
-        ".mark($1, $2, $3, $4, $5, $6, $7)"
+        ".mark($1, $2, $3, $4, $5, $6, $7, $8)"
     ))
     .bind(session.seen)
     .bind(wait_ms(patience))
@@ -34,6 +34,7 @@ pub(super) async fn mark(
     .bind(items.iter().map(|item| item.mark.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.reason.as_str()).collect::<Vec<_>>())
     .bind(items.iter().map(|item| item.request_id.as_str()).collect::<Vec<_>>())
+    .bind(asked_of(items.iter().map(|item| &item.by)))
     .bind(rules_of(items.iter().map(|item| &item.by)))
     .fetch_all(&mut session.connection);
     let answer = sessions.answer(call).await;
@@ -57,13 +58,16 @@ pub(super) async fn mark(
 const GRANTS: (&str, &str) = (
     "how",
     "(SELECT number, at, how::text AS action, resource, owner, previous_owner, token::bigint AS token,
-             NULL::text AS reason, NULL::text AS request_id FROM fencegate.grants WHERE number < ",
+             NULL::text AS reason, NULL::text AS request_id, asked::text, lock_id, NULL::text AS lock, ordinal, leads,
+             principal::text, array_to_string(writers, ' ') AS writers FROM fencegate.grants WHERE number < ",
 );
 
 /// All other entries.
 const OTHERS: (&str, &str) = (
     "action",
-    "(SELECT number, at, action::text, resource, owner, NULL::text AS previous_owner, token, reason::text, request_id::text
+    "(SELECT number, at, action::text, resource, owner, NULL::text AS previous_owner, token, reason::text, request_id::text,
+             asked::text, NULL::uuid AS lock_id, NULL::text AS lock, NULL::bigint AS ordinal, NULL::boolean AS leads,
+             NULL::text AS principal, NULL::text AS writers
       FROM fencegate.audit WHERE number < ",
 );
 

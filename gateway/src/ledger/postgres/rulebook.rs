@@ -50,7 +50,7 @@ impl Rulebook for PgLedger {
         let call = sqlx::query_as::<_, AppliedRow>(concat!(
             "SELECT * FROM ",
             acts!(),
-            ".apply_rules($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            ".apply_rules($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
         ))
         .bind(session.seen)
         .bind(change.follows)
@@ -61,6 +61,7 @@ impl Rulebook for PgLedger {
         .bind(change.applied_by.as_ref().map(PrincipalName::as_str))
         .bind(&change.reason)
         .bind(&change.request_id)
+        .bind(&change.asked)
         .fetch_all(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         let rows = self.sessions.settle_seen(session, answer, |row| row.flushed).await;

@@ -236,13 +236,14 @@ impl Intents for PgLedger {
         let call = sqlx::query_as::<_, (String, Option<String>)>(concat!(
             "SELECT * FROM ",
             acts!(),
-            ".resolve_intent($1, $2, $3, $4, $5, $6)"
+            ".resolve_intent($1, $2, $3, $4, $5, $6, $7)"
         ))
         .bind(session.seen)
         .bind(WAIT_MS)
         .bind(id.0)
         .bind(resolution.reason)
         .bind(resolution.request_id)
+        .bind(resolution.by.asked())
         .bind(resolution.by.rules)
         .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
@@ -265,12 +266,13 @@ impl Intents for PgLedger {
         let call = sqlx::query_scalar::<_, Option<i64>>(concat!(
             "SELECT ",
             acts!(),
-            ".resolve_doubts($1, $2, $3, $4, $5)"
+            ".resolve_doubts($1, $2, $3, $4, $5, $6)"
         ))
         .bind(session.seen)
         .bind(upstream)
         .bind(resolution.reason)
         .bind(resolution.request_id)
+        .bind(resolution.by.asked())
         .bind(resolution.by.rules)
         .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;

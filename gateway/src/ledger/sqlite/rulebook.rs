@@ -68,6 +68,7 @@ impl Rulebook for SqliteLedger {
         let entry = AuditEntry {
             owner: change.applied_by.as_ref().map(ToString::to_string),
             request_id: Some(change.request_id.clone()),
+            asked: change.asked.clone(),
             ..AuditEntry::because(AuditAction::Access, at, &change.reason)
         };
         let mut script = Script::new(0);

@@ -75,9 +75,21 @@ pub struct AuditEntry {
     /// Why, in the operator's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The request of the operator, as in `X-Request-Id` and the log.
+    /// The request that asked for it, as in `X-Request-Id` and the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The gateway's own id of it, as in the log; only if the caller named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_request_id: Option<String>,
+    /// The principal that asked for it; absent where no rules of access were in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// By which name its credential can be revoked: never a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// The address that it came from, or `unix` for a socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
 }
 
 /// A page of the audit: newest first, or oldest first if it is followed.
@@ -136,6 +148,9 @@ pub struct Problem {
     pub retryable: bool,
     /// The request, as in `X-Request-Id` and the log.
     pub request_id: String,
+    /// The gateway's own id of it, as in the log; only if the caller named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_request_id: Option<String>,
     /// The resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,

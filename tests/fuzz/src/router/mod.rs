@@ -99,6 +99,7 @@ impl World {
                 applied_by: None,
                 reason: "a script".into(),
                 request_id: "fuzz".into(),
+                asked: None,
             };
             ledger.apply_rules(change).now_or_never().unwrap().unwrap();
         }

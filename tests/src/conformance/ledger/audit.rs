@@ -1,7 +1,12 @@
 //! The audit: what each act leaves in it, and that nothing changes it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::WriterName;
 use fence_core::ports::{
-    AuditAction, AuditEntry, AuditFilter, Ledger, Mark, Retention, SealItem, SealKind, SealVerdict,
+    Asked, AuditAction, AuditEntry, AuditFilter, BreakItem, GrantEntry, Ledger, Mark, Patience,
+    ReleaseItem, Request, Retention, SealItem, SealKind, SealVerdict,
 };
 
 use super::build::*;
@@ -98,6 +103,67 @@ pub async fn breaks_are_audited(ledger: &dyn Ledger) {
             _ => assert_eq!(asked, (None, None)),
         }
     }
+}
+
+/// Who asked, by what, from where and by which request; nothing of what the gateway does by itself. And of a grant whose it
+/// is, and all else that must not be changed without anybody's noticing.
+pub async fn the_audit_has_who_asked(ledger: &dyn Ledger) {
+    let request = |id: &str| Request {
+        peer: Some("192.0.2.1".into()),
+        request_id: id.into(),
+        gateway_request_id: Some("own".into()),
+    };
+    let asks = |id: &str| by("ann").showing("key:a1").asked_by(Some(Arc::new(request(id))));
+    let writers: Vec<_> =
+        ["bob", "role:loader"].map(|name| WriterName::new(name).expect("a name")).into();
+    let item = SealItem { by: asks("seal"), writers, ..seal(["a", "r"], 10) };
+    let item = SealItem { principal: Some(principal_name("ann")), ..item };
+    let lock = item.lock;
+    granted(ledger, item).await;
+    let (reason, request_id) = ("test".to_owned(), "break".to_owned());
+    let item = BreakItem {
+        resource: name("r"),
+        token: token(10),
+        after: Duration::ZERO,
+        reason,
+        request_id,
+        by: asks("break"),
+    };
+    ledger.break_locks(Arc::from([item]), Patience::Skip).await.expect("decided");
+    let item = ReleaseItem { by: by("ann"), ..lock.into() };
+    ledger.release(Arc::from([item]), Patience::Skip).await.expect("decided");
+    held(ledger, "r", 20).await;
+
+    let entries = found(ledger, all()).await;
+    let asked = |entry: &AuditEntry| -> Option<Asked> {
+        entry.asked.as_deref().map(|asked| serde_json::from_str(asked).expect("who asked"))
+    };
+    let expected = |id: &str| {
+        Some(Asked {
+            principal: Some("ann".into()),
+            credential: Some("key:a1".into()),
+            peer: Some("192.0.2.1".into()),
+            request_id: Some(id.into()),
+            gateway_request_id: Some("own".into()),
+        })
+    };
+    let told: Vec<_> = entries.iter().map(|(_, entry)| asked(entry)).collect();
+    assert_eq!(told, [None, expected("break"), expected("seal"), expected("seal")]);
+    let grant = |ordinal, leads, lock, is_anns: bool| {
+        Some(GrantEntry {
+            lock: GrantEntry::digest_of(lock),
+            ordinal,
+            leads,
+            principal: is_anns.then(|| "ann".into()),
+            writers: is_anns.then(|| "bob role:loader".into()),
+        })
+    };
+    let [last, broken, on_r, on_a] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(on_a.1.grant, grant(1, true, lock, true));
+    assert_eq!(on_r.1.grant, grant(1, false, lock, true));
+    assert_eq!(broken.1.grant, None);
+    let last = last.1.grant.as_ref().expect("a grant");
+    assert_eq!((last.ordinal, last.leads, last.principal.as_deref()), (2, true, None));
 }
 
 /// However often a break is asked for that comes after the deadline: the deadline counts.

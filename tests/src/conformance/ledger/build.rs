@@ -396,5 +396,6 @@ pub fn rules_change(text: &str) -> RulesChange {
         applied_by: None,
         reason: "test".into(),
         request_id: "test-request".into(),
+        asked: None,
     }
 }
