@@ -12,7 +12,7 @@ use regex::Regex;
 const USES: &str = "
     cli -> config dev drill http telemetry wiring
     dev -> config wiring
-    wiring -> blobs config data_dir engine http ledger mint runtime
+    wiring -> blobs config data_dir engine http ledger mint runtime witness
     http -> config engine seen
     engine ->
     drill -> runtime
@@ -24,7 +24,8 @@ const USES: &str = "
     data_dir ->
     runtime ->
     seen ->
-    this_machine ->";
+    this_machine ->
+    witness ->";
 
 /// Who uses whom.
 type Arrows = BTreeMap<String, BTreeSet<String>>;

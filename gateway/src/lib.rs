@@ -20,3 +20,4 @@ mod seen;
 pub mod telemetry;
 mod this_machine;
 pub mod wiring;
+mod witness;

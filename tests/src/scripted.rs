@@ -288,6 +288,10 @@ impl AuditTree for ScriptedLedger {
         self.memory.grow_tree(growth).await
     }
 
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError> {
+        self.memory.keep_witnessed(note).await
+    }
+
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {
         self.memory.tree_tiles(from, limit).await
     }

@@ -17,6 +17,7 @@
 
 mod checkpoint;
 mod entry;
+mod fork;
 mod tiles;
 mod tree;
 mod verify;
@@ -25,6 +26,7 @@ pub use checkpoint::{
     BadKey, BadNote, Checkpoint, NOTE_BYTES_MAX, SignedNote, SigningKey, VerifierKey,
 };
 pub use entry::{Entry, Leaf};
+pub use fork::{Fork, Former, NoFork};
 pub use tiles::{TILE_LEAVES, Tiles};
 pub use tree::{
     Frontier, Hash, consistency_proof, inclusion_proof, is_beginning, is_included, root, roots_of,

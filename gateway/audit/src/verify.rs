@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, SignedNote, VerifierKey};
 use crate::entry::{Entry, Leaf};
+use crate::fork::Fork;
 use crate::tree::{Frontier, Hash};
 
 /// One leaf of an export, and the entry that it is of.
@@ -83,6 +84,8 @@ pub struct Report {
     pub entries: u64,
     /// How many grants were let go as history, of which the leaves are kept.
     pub pruned: u64,
+    /// Where the tree went on after a re-fence, as the audit says, and what was lost by that.
+    pub forks: Vec<Fork>,
     /// What is wrong, in the order of the entries, at most [`FINDINGS_MAX`] of them.
     pub findings: Vec<Finding>,
 }
@@ -161,7 +164,11 @@ impl Verifier {
         }
         self.last = number;
         match &line.entry {
-            Some(entry) if entry.digest() == digest => self.report.entries += 1,
+            Some(entry) if entry.digest() == digest => {
+                self.report.entries += 1;
+                let fork = entry.get("reason").filter(|_| entry.get("action") == Some("fork"));
+                self.report.forks.extend(fork.and_then(|why| why.parse::<Fork>().ok()));
+            }
             Some(_) => self.report.find(Finding::Altered { number }),
             None if line.is_grant && number <= self.let_go => self.report.pruned += 1,
             None => self.report.find(Finding::Removed { number }),
@@ -198,11 +205,13 @@ impl Verifier {
                 _ if other.origin != own.origin => {
                     self.report.find(Finding::Foreign { origin: other.origin.clone() });
                 }
+                Some(root) if root == other.root => {}
+                // It is not of this tree, which says so itself.
+                _ if self.report.forks.iter().any(|fork| fork.explains(other)) => {}
                 None => self.report.find(Finding::Truncated { size, seen }),
-                Some(root) if root != other.root => {
+                Some(_) => {
                     self.report.find(Finding::Forked { size: seen, generation });
                 }
-                Some(_) => {}
             }
         }
         for (note, checkpoint) in self.others.iter().chain([&self.own]) {
@@ -318,6 +327,28 @@ mod tests {
                 assert_eq!(said(&flipped, &all, &all, 0).exit_code(), 3, "bit {bit} of {at}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_lost_by_a_refence_is_told_and_no_finding() {
+        let (all, key) = (lines(64), key(1));
+        let of = |size: usize| noted(&all[..size], &key).1;
+        let mut goes_on = all[..60].to_vec();
+        let fork = Fork { generation: 2, size: 60, former: Some((&of(64)).into()) };
+        let entry = Entry::default().with("action", Some("fork")).with("reason", Some(fork));
+        let digest = Some(hex::encode(entry.digest()));
+        goes_on.push(Line { number: 1_000, is_grant: false, digest, entry: Some(entry) });
+        for seen in [0, 30, 60, 61, 62, 63, 64] {
+            let report = said(&goes_on, &goes_on, &all[..seen], 0);
+            assert_eq!((report.exit_code(), &*report.forks), (0, &[fork][..]), "{seen}");
+        }
+        // Others than were lost.
+        let mut others = all.clone();
+        others[63] = line(5_000);
+        assert_eq!(said(&goes_on, &goes_on, &others, 0).exit_code(), 4);
+        assert_eq!(said(&goes_on, &goes_on, &lines(65), 0).exit_code(), 4);
+        others[10] = line(31);
+        assert_eq!(said(&goes_on, &goes_on, &others[..30], 0).exit_code(), 5);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Blobs in an object store: a folder, S3 and its relatives, Azure.
 //!
 //! Below the prefix of its URL a store has `blobs/<2 digits>/<uuid>`, the mark `fencegate-store` that
-//! tells which store it is, and `probe/` for a moment at each start.
+//! tells which store it is, `audit/checkpoint/<generation>-<size>`, and `probe/` for a moment at each start.
 
+mod checkpoints;
 mod late;
 mod open;
 mod probe;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Place, Where};
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
-use crate::wiring;
+use crate::wiring::{self, KeptCheckpoint};
 
 /// Findings that are shown; of further ones their number is told.
 const SHOWN_MAX: usize = 20;
@@ -25,8 +25,9 @@ pub(super) enum Audit {
     /// Show whether anybody has changed, removed or added what was recorded
     ///
     /// Reads the whole audit, holds each entry against its leaf in the tree, the tree against its checkpoint, and that
-    /// against those that others have kept (--checkpoint). Without one of these it cannot tell a ledger that was cut off
-    /// or made anew, by somebody who has the key, from one that is whole.
+    /// against those that were kept elsewhere: in etcd and the blob store, as the settings name them, and in files
+    /// (--checkpoint). Without one of these it cannot tell a ledger that was cut off or made anew, by somebody who has the
+    /// key, from one that is whole. Where the ledger went back and was re-fenced, it says what was lost, and goes on.
     ///
     /// Ends with 0 if all is sound, 3 if something was altered, removed or added, 4 if there is less than a checkpoint has
     /// seen, 5 if it is another audit than a checkpoint has seen, 6 if a checkpoint is not signed by a trusted key, and 1
@@ -141,20 +142,52 @@ fn verify(given: Verify) -> Result<(), Failure> {
         read_note(&text).with_context(|| file.display().to_string())
     });
     let others = others.collect::<anyhow::Result<Vec<_>>>()?;
-    let report = match export {
-        Some(file) => of_file(&file, others, keys)
-            .with_context(|| format!("cannot read the export {}", file.display()))?,
+    let (report, kept) = match export {
+        Some(file) => {
+            let report = of_file(&file, others, keys)
+                .with_context(|| format!("cannot read the export {}", file.display()))?;
+            (report, Vec::new())
+        }
         None => {
-            let place = Place::of(at, start(&flags)?)?;
-            block_on(of_place(place, others, keys))?
+            let config = start(&flags)?;
+            let is_here = at.url.is_none();
+            block_on(async move {
+                let kept = match is_here {
+                    true => wiring::kept_checkpoints(&config).await?,
+                    false => Vec::new(),
+                };
+                let place = Place::of(at, config)?;
+                let all = others.into_iter().chain(kept.iter().filter_map(read_kept)).collect();
+                anyhow::Ok((of_place(place, all, keys).await?, kept))
+            })?
         }
     };
+    print(&kept.iter().map(told_of_place).collect::<String>())?;
     print(&told(&report))?;
     match report.exit_code() {
         0 => Ok(()),
         code => {
             let error = anyhow::anyhow!("the audit is not what it was, or not signed");
             Err(Failure { error, code })
+        }
+    }
+}
+
+fn read_kept(kept: &KeptCheckpoint) -> Option<(SignedNote, Checkpoint)> {
+    read_note(kept.note.as_ref().ok()?.as_deref()?).ok()
+}
+
+/// What a place outside of the ledger has, for people.
+fn told_of_place(kept: &KeptCheckpoint) -> String {
+    let place = &kept.place;
+    match (&kept.note, read_kept(kept)) {
+        (Err(why), _) => format!("{place} cannot be asked: {why}\n"),
+        (Ok(None), _) => {
+            format!("{place} has no checkpoint: none was kept there yet, or it was wiped\n")
+        }
+        (Ok(Some(_)), None) => format!("{place} has something else than a checkpoint\n"),
+        (Ok(Some(_)), Some((_, Checkpoint { size, generation, .. }))) => {
+            format!("{place} has a checkpoint of {size} leaves, generation {generation}\n")
         }
     }
 }
@@ -269,12 +302,18 @@ fn limited(file: &Path) -> anyhow::Result<String> {
 
 /// What was found, for people.
 fn told(report: &Report) -> String {
-    let Report { size, entries, pruned, findings } = report;
+    let Report { size, entries, pruned, forks, findings } = report;
     let mut told = format!("{size} leaves, {entries} entries as they were hashed");
     if *pruned > 0 {
         told += &format!(", {pruned} grants let go as history");
     }
     told.push('\n');
+    for fork in forks {
+        told += &match fork.lost() {
+            Some(lost) => format!("forked: {fork}; {lost} entries are lost\n"),
+            None => format!("forked: {fork}\n"),
+        };
+    }
     for finding in findings.iter().take(SHOWN_MAX) {
         told += &format!("{}\n", told_of(finding));
     }

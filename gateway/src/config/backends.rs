@@ -40,6 +40,14 @@ impl Config {
                 found.push(("upstreams", why));
             }
         }
+        for witness in &self.audit_witness {
+            let url = witness.parse::<Url>().ok().filter(|url| url.scheme() == "http");
+            if url.is_some_and(|url| !is_this_machine(url.host_str().unwrap_or_default())) {
+                let why =
+                    format!("{witness:?} is reached over a network without TLS: use https://");
+                found.push(("audit_witness", why));
+            }
+        }
         if let Some(host) = self.blobs_url().plain_host(std::env::vars_os()) {
             let why = format!(
                 "{host:?} is reached over a network without TLS: use https:// for its endpoint"

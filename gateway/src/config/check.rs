@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use figment::Figment;
+use reqwest::Url;
 use tracing_subscriber::EnvFilter;
 
 use super::layers::{from_file, place};
@@ -134,6 +135,15 @@ impl Config {
                          : @ # + = ,"
                     ),
                 ));
+            }
+        }
+        for witness in &self.audit_witness {
+            let is_url = witness.parse::<Url>().is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none()
+            });
+            if !is_url {
+                let why = format!("{witness:?} is not a URL as https://witness.example.org");
+                return Err(check.refuse("audit_witness", why));
             }
         }
         for origin in &self.cors_origin {

@@ -82,6 +82,9 @@ settings! {
         /// new-key` writes them. By default the file `audit.key` in the data directory, which is made; without one, beside
         /// a `postgres`, checkpoints are not signed.
         audit_key_file: Option<PathBuf>, takes "a file", flag "FILE";
+        /// Witnesses that are shown every checkpoint of [the audit](audit.md#outside-of-the-ledger), and sign it: URLs under which
+        /// each has `add-checkpoint`, as C2SP tlog-witness says. Best run by somebody else.
+        audit_witness: Vec<String>, takes "list of URLs", flag "URL,...";
         /// Origins such as `https://ops.example.com` whose pages may call the gateway from a browser. Not `*`.
         cors_origin: Vec<String>, takes "list of origins", flag "ORIGIN";
     }

@@ -29,6 +29,10 @@ pub(super) const DENIED: &str = "fencegate_denied_total";
 pub(super) const AUDIT_SIZE: &str = "fencegate_audit_size";
 /// How far the numbers of the audit are ahead of its tree.
 pub(super) const AUDIT_UNSEALED: &str = "fencegate_audit_unsealed";
+/// How often a checkpoint could not be kept at a place outside of the ledger.
+pub(super) const AUDIT_KEEP_FAILURES: &str = "fencegate_audit_witness_failures_total";
+/// How long such a place has not had the newest one.
+pub(super) const AUDIT_CHECKPOINT_AGE: &str = "fencegate_audit_checkpoint_age_seconds";
 /// Acquisitions by outcome.
 pub(super) const ACQUISITIONS: &str = "fencegate_acquisitions_total";
 /// Fences without a lock, by outcome.
@@ -91,6 +95,15 @@ pub(super) fn record_hold(held_ms: i64, how: LockEnd) {
 }
 
 fn describe_audit() {
+    describe_counter!(
+        AUDIT_KEEP_FAILURES,
+        "How often a checkpoint of the audit could not be kept outside of the ledger, by place"
+    );
+    describe_gauge!(
+        AUDIT_CHECKPOINT_AGE,
+        Unit::Seconds,
+        "How long a place outside of the ledger has not had the newest checkpoint of the audit"
+    );
     describe_gauge!(AUDIT_SIZE, "Entries of the audit that are in its tree");
     describe_gauge!(
         AUDIT_UNSEALED,

@@ -33,11 +33,11 @@ use access::Access;
 use agreement::Agreement;
 use batch::{Act, Batcher, Limits};
 pub use data::{
-    AuditKey, COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Content, EventReader,
-    EventsFrom, Exported, Fetched, Followed, Follower, Inclusion, PutBody, READERS_MAX, RecordFrom,
-    Scrub, ScrubProgress, ScrubReport, Sealed, Standing, Step, StepOutcome, Upload, UploadHead,
-    Uploaded, Wanted, Write, WriteEffect, WriteFailure, WriteOutcome, audit_page, hashed,
-    store_standing, upload_halves,
+    AuditKey, AuditPlaces, COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Content,
+    EventReader, EventsFrom, Exported, Fetched, Followed, Follower, Inclusion, PutBody,
+    READERS_MAX, RecordFrom, Scrub, ScrubProgress, ScrubReport, Sealed, Standing, Step,
+    StepOutcome, Upload, UploadHead, Uploaded, Wanted, Write, WriteEffect, WriteFailure,
+    WriteOutcome, audit_page, hashed, store_standing, upload_halves,
 };
 use data::{BlobParts, Commits, Feed, Follow, Read, Refusals, Writes};
 use disasters::{Epochs, Lookout};
@@ -95,6 +95,8 @@ pub struct Settings {
     pub drained: Arc<[DrainedUpstream]>,
     /// What checkpoints of the audit are signed with; they are not without.
     pub audit_key: Option<AuditKey>,
+    /// Where they are kept outside of the ledger.
+    pub audit_places: AuditPlaces,
 }
 
 /// The engine; cheap to clone.
@@ -190,6 +192,7 @@ impl Engine {
         };
         sweeping.start(runtime, closing.clone());
         data::start_audit_tree(&base);
+        data::start_audit_keep(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
         let looked = CancellationToken::new();
         Lookout::start(&base, epochs, refusals, Arc::clone(&agreement), looked.clone());

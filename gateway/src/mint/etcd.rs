@@ -4,8 +4,8 @@
 //! have the same number: `mod_revision * 128 + place`.
 //!
 //! Keys: `<prefix>/incarnation` carries the nonce, `<prefix>/ledger` says which ledger this mint
-//! serves, `<prefix>/witness` how far that has been, and `<prefix>/locks/<resource>` says to people
-//! who holds what. No code decides on the last.
+//! serves, `<prefix>/witness` how far that has been, `<prefix>/audit` the newest checkpoint of its audit, and
+//! `<prefix>/locks/<resource>` says to people who holds what. No code decides on the last.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -78,6 +78,7 @@ pub struct EtcdMint {
     incarnation: String,
     ledger: String,
     witness: String,
+    pub(super) audit: String,
     locks: String,
 }
 
@@ -110,6 +111,7 @@ impl EtcdMint {
             incarnation: format!("{}/incarnation", settings.prefix),
             ledger: format!("{}/ledger", settings.prefix),
             witness: format!("{}/witness", settings.prefix),
+            audit: format!("{}/audit", settings.prefix),
             locks: format!("{}/locks/", settings.prefix),
         })
     }
@@ -150,7 +152,7 @@ impl EtcdMint {
         operations
     }
 
-    async fn transact(&self, transaction: Txn) -> Result<TxnResponse, MintError> {
+    pub(super) async fn transact(&self, transaction: Txn) -> Result<TxnResponse, MintError> {
         self.members
             .call(|mut kv| {
                 let transaction = transaction.clone();

@@ -2,6 +2,7 @@
 //!
 //! A mint only proposes numbers; the ledger refuses what does not rise.
 
+mod checkpoints;
 mod embedded;
 mod etcd;
 mod members;

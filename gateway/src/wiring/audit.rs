@@ -4,11 +4,18 @@ use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
-use fence_core::ports::Ledger;
+use std::sync::Arc;
 
+use anyhow::{Context as _, bail, ensure};
+use fence_core::ports::{CheckpointPlace, Ledger};
+use tokio_util::task::TaskTracker;
+
+use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::engine::{AuditKey, Exported, audit_page};
+use crate::mint::EtcdMint;
+use crate::runtime;
+use crate::witness::Witness;
 
 /// The file of the key in a data directory.
 const KEY_FILE: &str = "audit.key";
@@ -64,4 +71,45 @@ pub async fn audit_in_ledger(config: &Config, tile: i64) -> anyhow::Result<Optio
     let key = key(config, config.postgres.is_none().then_some(&config.data_dir))?;
     let page = async |ledger: &dyn Ledger| Ok(audit_page(ledger, key.as_ref(), tile).await?);
     super::access::on_ledger(config, page).await
+}
+
+/// The witnesses of these settings.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub(super) fn witnesses(config: &Config) -> anyhow::Result<Vec<Arc<dyn CheckpointPlace>>> {
+    let witness = |url: &String| -> anyhow::Result<Arc<dyn CheckpointPlace>> {
+        Ok(Arc::new(Witness::at(url.parse()?)?))
+    };
+    config.audit_witness.iter().map(witness).collect()
+}
+
+/// What a place outside of the ledger says of the audit.
+#[derive(Debug)]
+pub struct KeptCheckpoint {
+    /// What people call the place.
+    pub place: String,
+    /// The newest checkpoint that it has, or why that is not known.
+    pub note: Result<Option<String>, String>,
+}
+
+/// The newest checkpoints that etcd and the blob store of these settings have.
+///
+/// # Errors
+/// The settings name a place that cannot be.
+pub async fn kept_checkpoints(config: &Config) -> anyhow::Result<Vec<KeptCheckpoint>> {
+    let mut places: Vec<Arc<dyn CheckpointPlace>> = Vec::new();
+    if config.postgres.is_some() {
+        let clock = runtime::runtime(TaskTracker::new()).clock;
+        places.push(Arc::new(EtcdMint::connect(&super::etcd_settings(config), clock)?));
+    }
+    // A folder beside other gateways is no place that all of them use.
+    if config.blobs.is_some() || config.postgres.is_none() {
+        places.push(Arc::new(ObjectBlobs::open(&config.blobs_url())?));
+    }
+    let mut all = Vec::new();
+    for place in places {
+        all.push(KeptCheckpoint { place: place.name(), note: place.newest().await });
+    }
+    Ok(all)
 }

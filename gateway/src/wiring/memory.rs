@@ -46,5 +46,6 @@ fn open(config: &Config, runtime: &Runtime) -> Parts {
         // One mutex: a second committer would only halve the batches.
         committers: 1,
         embedded: None,
+        audit_places: Vec::new(),
     }
 }

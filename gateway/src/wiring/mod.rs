@@ -20,17 +20,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use fence_core::ports::{Blobs, Ledger, Mint, Retention, Runtime};
+use fence_core::ports::{Blobs, CheckpointPlace, Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::blobs::BlobsUrl;
+use crate::blobs::{BlobsUrl, ObjectBlobs};
 use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
 use crate::data_dir::DataDir;
-use crate::engine::{self, Engine, Refencing};
+use crate::engine::{self, AuditPlaces, Engine, Refencing};
 use crate::http;
 use crate::http::proxy;
 use crate::http::routes::Ground;
@@ -42,7 +42,7 @@ use crate::runtime;
 
 pub use access::{apply_rules, explain_rules, now, rules_in_force};
 pub use agree::agree;
-pub use audit::{audit_in_ledger, new_key};
+pub use audit::{KeptCheckpoint, audit_in_ledger, kept_checkpoints, new_key};
 pub use backup::{Backup, backup};
 pub use memory::dev;
 pub use refence::refence;
@@ -69,6 +69,8 @@ struct Parts {
     blobs: Option<Arc<dyn Blobs>>,
     committers: usize,
     embedded: Option<Arc<Embedded>>,
+    /// Where checkpoints of the audit are kept, beside the blob store and the witnesses of the settings.
+    audit_places: Vec<Arc<dyn CheckpointPlace>>,
     /// The ledger, if gateways of other versions may work on it.
     shared: Option<Arc<PgLedger>>,
 }
@@ -132,16 +134,23 @@ async fn run(
     let Base { metrics, tasks, broken, runtime } = base;
     let data_dir = parts.embedded.is_some().then_some(&config.data_dir);
     let audit_key = audit::key(&config, data_dir)?;
-    let settings = engine::Settings { audit_key, ..settings(&config, parts.committers) };
     let mint = Arc::clone(&parts.mint);
     // Before anything is sealed: what the ledger does not know it would not doubt after a re-fence.
-    let registered = parts.ledger.register_upstreams(&settings.drained).await;
+    let registered = parts.ledger.register_upstreams(&proxy::drained(&config.upstreams)).await;
     registered.context("cannot register upstreams")?;
     access::hold_to(&config, &*parts.ledger).await?;
     let blobs = match &parts.blobs {
         Some(blobs) => Some(Arc::clone(blobs)),
         None => blobs::open(&config, &parts.ledger, &runtime, &soft).await?,
     };
+    let mut places = parts.audit_places.clone();
+    if blobs.is_some() && parts.blobs.is_none() {
+        places.push(Arc::new(ObjectBlobs::open(&config.blobs_url())?));
+    }
+    places.extend(audit::witnesses(&config)?);
+    let audit_places = AuditPlaces(places);
+    let settings =
+        engine::Settings { audit_key, audit_places, ..settings(&config, parts.committers) };
     let ground = ground(&config, &parts, blobs.is_some());
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
@@ -269,6 +278,7 @@ async fn open_shared(
     let mint = Arc::new(mint);
     watch_etcd(Arc::clone(&mint), runtime, soft.clone());
     let ledger = Arc::new(ledger);
+    let checkpoints: Arc<dyn CheckpointPlace> = Arc::<EtcdMint>::clone(&mint);
     Ok(Parts {
         kinds: ["postgres", "etcd"],
         shared: Some(Arc::clone(&ledger)),
@@ -277,6 +287,7 @@ async fn open_shared(
         blobs: None,
         committers: config.committers,
         embedded: None,
+        audit_places: vec![checkpoints],
     })
 }
 
@@ -372,6 +383,7 @@ async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Par
         blobs: None,
         // One writer: a second committer would only halve the batches.
         committers: 1,
+        audit_places: Vec::new(),
         embedded: Some(Arc::new(Embedded { ledger, mint, _data_dir: data_dir })),
     })
 }
@@ -473,6 +485,7 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         }),
         drained: proxy::drained(&config.upstreams),
         audit_key: None,
+        audit_places: AuditPlaces::default(),
     }
 }
 

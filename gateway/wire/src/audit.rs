@@ -51,6 +51,8 @@ actions! {
     Agree, "agree";
     /// An operator put other rules of access in force.
     Access, "access";
+    /// The tree over the audit goes on, after a re-fence, from where the ledger has gone back to.
+    Fork, "fork";
 }
 
 impl AuditAction {

@@ -2,10 +2,11 @@
 
 -- Takes a step from p_from leaves, unless another gateway has taken it: then nothing changes. The leaves are those of
 -- the tiles that are new or have more than before, each tile whole; p_full says which of them are full, and p_root their
--- roots. Returns whether it did.
+-- roots; p_fork is what the audit is to say of the first step of a generation. Returns whether it did.
 CREATE FUNCTION acts.grow_audit_tree(
     p_seen bigint, p_from bigint, p_size bigint, p_upto bigint, p_roots bytea, p_note text,
-    p_tile bigint[], p_number bigint[], p_grant boolean[], p_digest bytea[], p_full bigint[], p_root bytea[])
+    p_tile bigint[], p_number bigint[], p_grant boolean[], p_digest bytea[], p_full bigint[], p_root bytea[],
+    p_fork text)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     -- Not on a ledger that may have lost commits.
@@ -24,5 +25,15 @@ BEGIN
     LEFT JOIN unnest(p_full, p_root) f (tile, root) ON f.tile = l.tile
     ON CONFLICT (tile) DO UPDATE
     SET numbers = excluded.numbers, grants = excluded.grants, digests = excluded.digests, root = excluded.root;
+    IF p_fork IS NOT NULL THEN
+        PERFORM acts.audit(clock_timestamp(), 'fork', NULL, NULL, NULL, p_fork, NULL, NULL);
+    END IF;
     RETURN true;
+END $$;
+
+-- Keeps the newest checkpoint that a witness has signed.
+CREATE FUNCTION acts.keep_witnessed(p_seen bigint, p_note text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen) FROM fencegate.write_guard g;
+    UPDATE fencegate.audit_tree t SET witnessed = p_note;
 END $$;

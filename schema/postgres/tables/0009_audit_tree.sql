@@ -6,7 +6,8 @@ CREATE TABLE fencegate.audit_tree (
     size     bigint NOT NULL DEFAULT 0,   -- how many leaves it has
     upto     bigint NOT NULL DEFAULT 0,   -- all entries up to this number are in it
     roots    bytea  NOT NULL DEFAULT '',  -- of its complete subtrees, the largest first
-    note     text CONSTRAINT audit_note_short CHECK (octet_length(note) <= 16384) -- its checkpoint, signed
+    note     text CONSTRAINT audit_note_short CHECK (octet_length(note) <= 16384), -- its checkpoint, signed
+    witnessed text CONSTRAINT audit_witnessed_short CHECK (octet_length(witnessed) <= 16384) -- the newest that a witness signed
 ) WITH (fillfactor = 50);
 
 INSERT INTO fencegate.audit_tree DEFAULT VALUES;
@@ -57,3 +58,8 @@ CREATE TRIGGER audit_tree_never_removed BEFORE DELETE OR TRUNCATE ON fencegate.a
 CREATE DOMAIN fencegate.asked AS text CONSTRAINT asked_short CHECK (octet_length(VALUE) <= 4096);
 ALTER TABLE fencegate.audit ADD asked fencegate.asked, DROP act;
 ALTER TABLE fencegate.grants ADD asked fencegate.asked, DROP act;
+
+ALTER DOMAIN fencegate.audit_action DROP CONSTRAINT audit_action_known;
+ALTER DOMAIN fencegate.audit_action ADD CONSTRAINT audit_action_known CHECK (VALUE IN (
+    'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'resolve', 'refence', 'epoch', 'adopt', 'agree',
+    'access', 'fork'));

@@ -86,6 +86,7 @@ impl Rig {
             terms: Default::default(),
             refencing: None,
             audit_key: Some(fencegate::engine::AuditKey([7; 32])),
+            audit_places: fencegate::engine::AuditPlaces::default(),
             drained: Arc::from([]),
         };
         let engine = Engine::new(ledger.clone(), mint.clone(), blobs, runtime, settings);

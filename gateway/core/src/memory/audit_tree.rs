@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use super::state::MemoryLedger;
-use crate::ports::{AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile};
+use crate::ports::{
+    AuditAction, AuditEntry, AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile,
+};
 
 /// The tree.
 #[derive(Clone, Default)]
@@ -14,6 +16,7 @@ pub(super) struct Tree {
     upto: i64,
     roots: Vec<[u8; 32]>,
     note: Option<String>,
+    witnessed: Option<String>,
     tiles: BTreeMap<i64, TreeTile>,
 }
 
@@ -37,12 +40,15 @@ impl AuditTree for MemoryLedger {
             upto: tree.upto,
             roots: tree.roots.clone(),
             note: tree.note.clone(),
+            witnessed: tree.witnessed.clone(),
             last: last.filter(|tile| tile.leaves.len() < TILE_LEAVES).cloned(),
         })
     }
 
     async fn grow_tree(&self, growth: &TreeGrowth) -> Result<bool, LedgerError> {
-        let tree = &mut self.state().tree;
+        let at = self.now().wall;
+        let state = &mut *self.state();
+        let tree = &mut state.tree;
         if tree.size != growth.from {
             return Ok(false);
         }
@@ -50,7 +56,15 @@ impl AuditTree for MemoryLedger {
         tree.roots.clone_from(&growth.roots);
         tree.note = Some(growth.note.clone());
         tree.tiles.extend(growth.tiles.iter().map(|tile| (tile.tile, tile.clone())));
+        let fork = growth.fork.iter();
+        let entry = fork.map(|why| AuditEntry::because(AuditAction::Fork, at, why));
+        state.rows.audited.extend(entry);
         Ok(true)
+    }
+
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError> {
+        self.state().tree.witnessed = Some(note.to_owned());
+        Ok(())
     }
 
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {

@@ -1,5 +1,7 @@
 //! The Merkle tree over the audit as the ledger keeps it: how far it has come, and what it keeps of each entry.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
@@ -45,6 +47,8 @@ pub struct TreeHead {
     pub roots: Vec<[u8; 32]>,
     /// The checkpoint of this size; none before the first step.
     pub note: Option<String>,
+    /// The newest one that an outside witness has signed, too.
+    pub witnessed: Option<String>,
     /// The last tile, if it is not full.
     pub last: Option<TreeTile>,
 }
@@ -64,6 +68,51 @@ pub struct TreeGrowth {
     pub note: String,
     /// The tiles that are new, or have more leaves than before.
     pub tiles: Vec<TreeTile>,
+    /// With the first step of a generation: what the audit is to say of it.
+    pub fork: Option<String>,
+}
+
+/// A checkpoint that is to be kept outside of the ledger.
+#[derive(Debug, Clone)]
+pub struct KeepCheckpoint {
+    /// The note.
+    pub note: String,
+    /// How many leaves it has.
+    pub size: i64,
+    /// Of which generation of the ledger it is.
+    pub generation: i64,
+    /// The size that the place was said to have last; 0 for none.
+    pub from: i64,
+    /// That those are the beginning of these.
+    pub proof: Vec<[u8; 32]>,
+}
+
+/// What a place says to that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointKept {
+    /// It has it, or a newer one.
+    Kept,
+    /// A witness has it, and has signed it: the lines that it adds to the note.
+    Signed(String),
+    /// It has seen so many leaves, and wants a proof from there.
+    Behind(i64),
+}
+
+/// A place outside of the ledger that keeps checkpoints of its audit, so that whoever changes the ledger is found out.
+#[async_trait]
+pub trait CheckpointPlace: Send + Sync {
+    /// What people call it.
+    fn name(&self) -> String;
+
+    /// How often it is to be told at most.
+    fn interval(&self) -> Duration;
+
+    /// Keeps a checkpoint, unless it has one of a higher generation, or of the same with as many leaves. The error says why
+    /// that could not be done, or that it is not known.
+    async fn keep(&self, checkpoint: &KeepCheckpoint) -> Result<CheckpointKept, String>;
+
+    /// The newest that it has; none for a place that only signs, too.
+    async fn newest(&self) -> Result<Option<String>, String>;
 }
 
 /// The part of the ledger that is about the tree.
@@ -74,6 +123,9 @@ pub trait AuditTree: Send + Sync {
 
     /// Takes a step, unless it has grown since from another size; says whether it did.
     async fn grow_tree(&self, growth: &TreeGrowth) -> Result<bool, LedgerError>;
+
+    /// Keeps a checkpoint that a witness has signed.
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError>;
 
     /// At most so many tiles from this one on, in order.
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError>;

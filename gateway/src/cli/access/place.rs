@@ -17,7 +17,7 @@ pub(in crate::cli) struct Where {
     /// With the key in --auth-token-file, FENCE_AUTH_TOKEN_FILE or FENCE_AUTH_TOKEN; whom to trust beside this machine's
     /// own authorities says FENCE_CA_FILE.
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    pub(in crate::cli) url: Option<String>,
 
     /// A file with the key to show to the gateway of --url
     #[arg(long, value_name = "FILE", requires = "url")]

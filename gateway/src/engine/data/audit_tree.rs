@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{
-    AuditEntry, AuditFilter, Ledger, Log, Settled, Span, TILE_LEAVES, TreeGrowth, TreeHead,
-    TreeLeaf, TreeTile,
+    AuditEntry, AuditFilter, Ledger, LedgerError, Log, Settled, Span, TILE_LEAVES, TreeGrowth,
+    TreeHead, TreeLeaf, TreeTile,
 };
-use fencegate_audit::{Checkpoint, Entry, Frontier, Leaf, SignedNote, SigningKey, Tiles, root};
+use fencegate_audit::{
+    Checkpoint, Entry, Fork, Frontier, Leaf, SignedNote, SigningKey, Tiles, root,
+};
 
+use super::audit_keep::AuditPlaces;
 use crate::engine::{Base, Engine, EngineError, metrics};
 
 /// How often it grows.
@@ -40,7 +43,7 @@ impl AuditKey {
 }
 
 /// What the audit of a ledger is called.
-fn origin(head: &TreeHead) -> String {
+pub(super) fn origin(head: &TreeHead) -> String {
     format!("fencegate/{}/audit", head.ledger)
 }
 
@@ -76,10 +79,11 @@ fn hash(leaf: &TreeLeaf) -> [u8; 32] {
 pub(in crate::engine) fn start(base: &Base) {
     let (ledger, closing) = (Arc::clone(&base.ledger), base.closing.clone());
     let (clock, key) = (Arc::clone(&base.runtime.clock), base.settings.audit_key.clone());
+    let places = base.settings.audit_places.clone();
     let task = async move {
         let mut settled = Settled::default();
         loop {
-            let more = match step(&*ledger, key.as_ref(), &mut settled).await {
+            let more = match step(&*ledger, (key.as_ref(), &places), &mut settled).await {
                 Ok(more) => more,
                 Err(error) => {
                     tracing::debug!(%error, "the tree of the audit does not grow now");
@@ -99,10 +103,11 @@ pub(in crate::engine) fn start(base: &Base) {
 /// 1. How far the audit is settled: nothing up to there is still to come.
 /// 2. How far the tree has come. If that is as far, only a checkpoint that is missing, or was not signed, is made.
 /// 3. What is between, in order: a leaf of each.
-/// 4. The step is stored if the tree is still as it was; else another gateway has taken it.
+/// 4. If it is the first of a generation, the audit says from where the tree goes on, and what is known of what was lost.
+/// 5. The step is stored if the tree is still as it was; else another gateway has taken it.
 async fn step(
     ledger: &dyn Ledger,
-    key: Option<&AuditKey>,
+    (key, places): (Option<&AuditKey>, &AuditPlaces),
     settled: &mut Settled,
 ) -> Result<bool, EngineError> {
     // Step 1.
@@ -129,6 +134,16 @@ async fn step(
     let leaves = entries.iter().map(|(number, entry)| leaf(*number, entry)).collect();
     let growth = grown(&head, leaves, upto, key)?;
     // Step 4.
+    let is_fork = head.note.as_deref().is_some_and(|note| is_of_former(note, &head));
+    let fork = match is_fork {
+        true => {
+            let former = places.former(&head).await?;
+            Some(Fork { generation: head.generation, size: head.size as u64, former }.to_string())
+        }
+        false => None,
+    };
+    let growth = TreeGrowth { fork, ..growth };
+    // Step 5.
     let took = ledger.grow_tree(&growth).await?;
     Ok(took && has_more)
 }
@@ -140,6 +155,11 @@ fn is_by(note: &str, head: &TreeHead, key: Option<&AuditKey>) -> bool {
         note.checkpoint().is_ok_and(|checkpoint| checkpoint.generation == head.generation);
     let key = key.and_then(|key| key.of(head).ok());
     is_of_now && key.is_none_or(|key| note.is_signed_by(key.public()))
+}
+
+fn is_of_former(note: &str, head: &TreeHead) -> bool {
+    let checkpoint = note.parse::<SignedNote>().ok().and_then(|note| note.checkpoint().ok());
+    checkpoint.is_some_and(|checkpoint| checkpoint.generation < head.generation)
 }
 
 fn between(span: Span, limit: i64) -> AuditFilter {
@@ -189,6 +209,7 @@ fn grown(
         roots: tree.roots().to_vec(),
         note: note.to_string(),
         tiles,
+        fork: None,
     })
 }
 
@@ -197,6 +218,8 @@ fn grown(
 pub struct Sealed {
     /// The checkpoint, as a note.
     pub note: String,
+    /// The newest one that an outside witness has signed, too.
+    pub witnessed: Option<String>,
     /// The key that this gateway signs with, as others know it.
     pub key: Option<String>,
     /// How many leaves there are.
@@ -257,7 +280,7 @@ impl Engine {
         };
         let index = tile.tile * TILE_LEAVES as i64 + at as i64;
         let leaf = tile.leaves[at];
-        let tiles = self.tiles(&head, [tile.tile, last_tile(head.size)]).await?;
+        let tiles = tiles(&**ledger, &head, [tile.tile, last_tile(head.size)]).await?;
         let hashes =
             fencegate_audit::inclusion_proof(head.size as usize, index as usize, |range| {
                 tiles.root_of(range)
@@ -274,31 +297,9 @@ impl Engine {
         from: i64,
         to: i64,
     ) -> Result<Option<Vec<[u8; 32]>>, EngineError> {
-        let head = self.inner.ledger.tree_head().await?;
-        if from < 1 || from > to || to > head.size {
-            return Ok(None);
-        }
-        let tiles = self.tiles(&head, [last_tile(from), last_tile(to)]).await?;
-        let root_of = |range| tiles.root_of(range);
-        Ok(fencegate_audit::consistency_proof(to as usize, from as usize, root_of))
-    }
-
-    /// What is known of the tiles: the roots of all, and the leaves of these.
-    async fn tiles(&self, head: &TreeHead, wanted: [i64; 2]) -> Result<Tiles, EngineError> {
-        let ledger = &self.inner.ledger;
-        let mut open = BTreeMap::new();
-        for tile in wanted {
-            for found in ledger.tree_tiles(tile, 1).await?.into_iter().filter(|it| it.tile == tile)
-            {
-                // It may have grown since.
-                let most = head.size - tile * TILE_LEAVES as i64;
-                let leaves = found.leaves.iter().take(usize::try_from(most).unwrap_or_default());
-                open.insert(tile as usize, leaves.map(hash).collect());
-            }
-        }
-        let mut roots = ledger.tree_roots().await?;
-        roots.truncate(head.size as usize / TILE_LEAVES);
-        Ok(Tiles { roots, open })
+        let ledger = &*self.inner.ledger;
+        let head = ledger.tree_head().await?;
+        Ok(consistency(ledger, &head, from, to).await?)
     }
 
     /// The tile that has the leaf of an entry, if one has: their numbers rise.
@@ -370,9 +371,49 @@ pub async fn audit_page(
 fn sealed(head: &TreeHead, key: Option<&AuditKey>) -> Result<Option<Sealed>, EngineError> {
     let key = key.map(|key| key.of(head)).transpose()?;
     let key = key.map(|key| key.public().to_string());
-    Ok(head.note.clone().map(|note| Sealed { note, key, size: head.size }))
+    Ok(head.note.clone().map(|note| Sealed {
+        note,
+        witnessed: head.witnessed.clone(),
+        key,
+        size: head.size,
+    }))
 }
 
 fn last_tile(size: i64) -> i64 {
     (size - 1).max(0) / TILE_LEAVES as i64
+}
+
+/// The proof that the tree of so many leaves is the beginning of that of so many; none if there are not so many.
+pub(super) async fn consistency(
+    ledger: &dyn Ledger,
+    head: &TreeHead,
+    from: i64,
+    to: i64,
+) -> Result<Option<Vec<[u8; 32]>>, LedgerError> {
+    if from < 1 || from > to || to > head.size {
+        return Ok(None);
+    }
+    let tiles = tiles(ledger, head, [last_tile(from), last_tile(to)]).await?;
+    let root_of = |range| tiles.root_of(range);
+    Ok(fencegate_audit::consistency_proof(to as usize, from as usize, root_of))
+}
+
+/// What is known of the tiles: the roots of all, and the leaves of these.
+async fn tiles(
+    ledger: &dyn Ledger,
+    head: &TreeHead,
+    wanted: [i64; 2],
+) -> Result<Tiles, LedgerError> {
+    let mut open = BTreeMap::new();
+    for tile in wanted {
+        for found in ledger.tree_tiles(tile, 1).await?.into_iter().filter(|it| it.tile == tile) {
+            // It may have grown since.
+            let most = head.size - tile * TILE_LEAVES as i64;
+            let leaves = found.leaves.iter().take(usize::try_from(most).unwrap_or_default());
+            open.insert(tile as usize, leaves.map(hash).collect());
+        }
+    }
+    let mut roots = ledger.tree_roots().await?;
+    roots.truncate(head.size as usize / TILE_LEAVES);
+    Ok(Tiles { roots, open })
 }

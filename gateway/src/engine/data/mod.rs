@@ -1,6 +1,7 @@
 //! What is under the fences: writes and commits of many, reads, large payloads, the feed and the records of what was
 //! written and refused.
 
+mod audit_keep;
 mod audit_tree;
 mod blobs;
 mod commits;
@@ -13,6 +14,8 @@ mod rejections;
 mod under_way;
 mod writes;
 
+pub use audit_keep::AuditPlaces;
+pub(super) use audit_keep::start as start_audit_keep;
 pub(super) use audit_tree::start as start_audit_tree;
 pub use audit_tree::{AuditKey, Exported, Inclusion, Sealed, audit_page, hashed};
 pub(super) use blobs::Parts as BlobParts;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::access::is_at_socket;
 use crate::engine::access::{Asks, Want};
 use crate::engine::{Exported, Inclusion, hashed};
-use crate::http::extract::{Asker, NoQuery, Query};
+use crate::http::extract::{Asker, Query};
 use crate::http::peers::Counted;
 use crate::http::problem::Problem;
 use crate::http::spec::ListProblems;
@@ -29,13 +29,22 @@ fn none_yet() -> Problem {
     Problem::new(ErrorCode::LedgerUnavailable, why)
 }
 
+/// Which checkpoint.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Which {
+    /// `true`: the newest that an outside witness has signed, too, if one has.
+    witnessed: Option<bool>,
+}
+
 /// Read the checkpoint of the audit
 ///
 /// A signed note, as C2SP `tlog-checkpoint` has it: which audit it is, how many entries it has, and the root of the Merkle
 /// tree over them. Whoever keeps one can tell ever after whether an entry before it was changed or removed. It grows
 /// within two seconds of an entry. `Fencegate-Audit-Key` has the key that this gateway signs with.
 #[utoipa::path(
-    get, path = "/audit/checkpoint", operation_id = "getAuditCheckpoint", tag = "seeing",
+    get, path = "/audit/checkpoint", operation_id = "getAuditCheckpoint", tag = "seeing", params(Which),
     responses(
         (
             status = 200, description = "The note.", body = String, content_type = "text/plain",
@@ -47,12 +56,14 @@ fn none_yet() -> Problem {
 pub async fn checkpoint(
     State(app): State<App>,
     asks: Asks,
-    _: NoQuery,
+    Query(query): Query<Which>,
 ) -> Result<impl IntoResponse, Problem> {
     asks.may(observe()).await?;
     let sealed = app.engine.audit_sealed().await?.ok_or_else(none_yet)?;
+    let witnessed = sealed.witnessed.filter(|_| query.witnessed == Some(true));
+    let note = witnessed.unwrap_or(sealed.note);
     let key = sealed.key.map(|key| [(KEY, key)]);
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], key.into_iter().next(), sealed.note))
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], key.into_iter().next(), note))
 }
 
 /// What is to be proven: `number`, or `from` and `to`.
@@ -172,6 +183,7 @@ impl std::convert::From<Exported> for wire::AuditExport {
             };
         Self {
             checkpoint: page.sealed.note,
+            witnessed: page.sealed.witnessed,
             key: page.sealed.key,
             let_go: page.let_go,
             lines: page.lines.into_iter().map(line).collect(),

@@ -20,6 +20,7 @@ struct HeadRow {
     upto: i64,
     roots: Vec<u8>,
     note: Option<String>,
+    witnessed: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -43,7 +44,7 @@ impl TileRow {
 impl AuditTree for PgLedger {
     async fn tree_head(&self) -> Result<TreeHead, LedgerError> {
         let query = sqlx::query_as::<_, HeadRow>(
-            "SELECT s.ledger, g.generation, t.size, t.upto, t.roots, t.note
+            "SELECT s.ledger, g.generation, t.size, t.upto, t.roots, t.note, t.witnessed
              FROM fencegate.audit_tree t CROSS JOIN fencegate.write_guard g CROSS JOIN fencegate.seal_guard s",
         );
         let head: HeadRow = fetch_anyway!(self.sessions, fetch_one, query)?;
@@ -56,6 +57,7 @@ impl AuditTree for PgLedger {
             upto: head.upto,
             roots: roots_from(&head.roots)?,
             note: head.note,
+            witnessed: head.witnessed,
             last: last.filter(|tile| tile.leaves.len() < TILE_LEAVES),
         })
     }
@@ -70,7 +72,7 @@ impl AuditTree for PgLedger {
         let call = sqlx::query_scalar::<_, bool>(concat!(
             "SELECT ",
             acts!(),
-            ".grow_audit_tree($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+            ".grow_audit_tree($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
         ))
         .bind(session.seen)
         .bind(growth.from)
@@ -84,9 +86,20 @@ impl AuditTree for PgLedger {
         .bind(leaves().map(|(_, leaf)| leaf.digest.to_vec()).collect::<Vec<_>>())
         .bind(full().map(|(tile, _)| tile).collect::<Vec<_>>())
         .bind(full().map(|(_, root)| root.to_vec()).collect::<Vec<_>>())
+        .bind(&growth.fork)
         .fetch_one(&mut session.connection);
         let answer = self.sessions.answer(call).await;
         self.sessions.settle(session, answer)
+    }
+
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError> {
+        let mut session = self.sessions.take_for_act().await?;
+        let call = sqlx::query(concat!("SELECT ", acts!(), ".keep_witnessed($1, $2)"))
+            .bind(session.seen)
+            .bind(note)
+            .execute(&mut session.connection);
+        let answer = self.sessions.answer(call).await;
+        self.sessions.settle(session, answer).map(|_| ())
     }
 
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {

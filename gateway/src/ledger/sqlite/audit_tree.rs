@@ -2,11 +2,13 @@
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile, roots_from,
+    AuditAction, AuditEntry, AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile,
+    roots_from,
 };
 use sqlx::{Connection as _, FromRow};
 use uuid::Uuid;
 
+use super::bulk::Script;
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::rows::leaves;
 
@@ -18,6 +20,7 @@ struct HeadRow {
     upto: i64,
     roots: Vec<u8>,
     note: Option<String>,
+    witnessed: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -45,7 +48,7 @@ impl AuditTree for SqliteLedger {
     async fn tree_head(&self) -> Result<TreeHead, LedgerError> {
         let mut reader = self.reader().await?;
         let head = sqlx::query_as::<_, HeadRow>(
-            "SELECT g.ledger, g.generation, t.size, t.upto, t.roots, t.note FROM audit_tree t, guard g",
+            "SELECT g.ledger, g.generation, t.size, t.upto, t.roots, t.note, t.witnessed FROM audit_tree t, guard g",
         )
         .fetch_one(&mut *reader)
         .await;
@@ -59,6 +62,7 @@ impl AuditTree for SqliteLedger {
             upto: head.upto,
             roots: roots_from(&head.roots)?,
             note: head.note,
+            witnessed: head.witnessed,
             last: last.filter(|tile| tile.leaves.len() < TILE_LEAVES),
         })
     }
@@ -97,8 +101,22 @@ impl AuditTree for SqliteLedger {
             .await
             .map_err(unwritten)?;
         }
+        if let Some(why) = &growth.fork {
+            let at = self.clock.now();
+            let mut script = Script::new(0);
+            super::audit::append(&mut script, &[AuditEntry::because(AuditAction::Fork, at, why)]);
+            script.run(&mut transaction).await.map_err(unwritten)?;
+        }
         transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
         Ok(true)
+    }
+
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let statement = "UPDATE audit_tree SET witnessed = ?1";
+        let kept = sqlx::query(statement).bind(note).execute(connection).await;
+        kept.map(|_| ()).map_err(|error| self.unwritten(error))
     }
 
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {

@@ -61,6 +61,9 @@ pub struct AuditLine {
 pub struct AuditExport {
     /// The checkpoint of the ledger, a signed note. Lines beyond its size may follow.
     pub checkpoint: String,
+    /// The newest checkpoint that an outside witness has signed, too; absent if none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witnessed: Option<String>,
     /// The key that this gateway signs with, as `NAME+HASH+BASE64`; `null` if it has none.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub key: Option<String>,

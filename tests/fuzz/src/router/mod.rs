@@ -212,6 +212,7 @@ fn settings() -> Settings {
         terms: Default::default(),
         refencing: None,
         audit_key: Some(fencegate::engine::AuditKey([7; 32])),
+        audit_places: fencegate::engine::AuditPlaces::default(),
         drained: Arc::from([]),
     }
 }

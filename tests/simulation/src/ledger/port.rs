@@ -348,6 +348,11 @@ impl AuditTree for SimulatedLedger {
         self.act(move |memory| now(memory.grow_tree(&growth))).await
     }
 
+    async fn keep_witnessed(&self, note: &str) -> Result<(), LedgerError> {
+        let note = note.to_owned();
+        self.act(move |memory| now(memory.keep_witnessed(&note))).await
+    }
+
     async fn tree_tiles(&self, from: i64, limit: i64) -> Result<Vec<TreeTile>, LedgerError> {
         self.look_up(move |memory| now(memory.tree_tiles(from, limit))).await
     }

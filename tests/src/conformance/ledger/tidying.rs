@@ -208,6 +208,7 @@ async fn seal_audit(ledger: &dyn Ledger) -> TreeHead {
         roots: vec![[1; 32]],
         note: "noted".into(),
         tiles: vec![TreeTile { tile: 0, leaves, root: None }],
+        fork: None,
     };
     assert!(ledger.grow_tree(&growth).await.expect("a step"));
     assert!(!ledger.grow_tree(&growth).await.expect("a step") || growth.size == growth.from);
