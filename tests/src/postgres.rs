@@ -41,6 +41,12 @@ pub struct Postgres {
 const SMALL: [&str; 6] =
     ["-c", "max_wal_size=128MB", "-c", "min_wal_size=32MB", "-c", "checkpoint_timeout=30s"];
 
+/// The role with which gateways serve: it owns nothing.
+const SERVING: &str = "serving";
+
+/// What gives it its rights in a database.
+const ROLES: &str = include_str!("../../schema/postgres/roles.sql");
+
 static SHARED: OnceCell<Postgres> = OnceCell::const_new();
 
 impl Postgres {
@@ -82,6 +88,12 @@ impl Postgres {
             .arg("--pgdata")
             .arg(&server.data));
         server.start().await;
+        // Gateways serve with a role that owns nothing.
+        let roles = format!(
+            "CREATE ROLE fencegate_gateway NOLOGIN; GRANT pg_monitor TO fencegate_gateway;
+             CREATE ROLE {SERVING} LOGIN IN ROLE fencegate_gateway"
+        );
+        server.execute("postgres", &roles).await;
         server
     }
 
@@ -174,7 +186,7 @@ impl Postgres {
     /// Starts the server again, on the same port, and waits until it takes connections.
     pub async fn start(&self) {
         self.spawn();
-        let url = self.url("postgres");
+        let url = self.owner_url("postgres");
         let what = format!("Postgres takes connections; its log is {}", self.log.display());
         eventually(&what, async || {
             assert!(self.home().running(), "Postgres does not start:\n{}", tail_of(&self.log));
@@ -251,14 +263,19 @@ impl Postgres {
         self.port
     }
 
-    /// The URL of a database.
+    /// The URL of a database, for whoever owns what is in it.
+    pub fn owner_url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The URL of a database, for gateways.
     pub fn url(&self, database: &str) -> String {
         self.url_through(self.port, database)
     }
 
     /// The URL of a database through another port: that of a proxy.
     pub fn url_through(&self, port: u16, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{port}/{database}")
+        format!("postgres://{SERVING}@127.0.0.1:{port}/{database}")
     }
 
     /// Creates a fresh database; returns its URL.
@@ -267,8 +284,17 @@ impl Postgres {
         self.url(&name)
     }
 
-    /// Creates a fresh database; returns its name.
+    /// Creates a fresh database with a ledger in it that gateways may use, but not change; returns its name.
     pub async fn database_name(&self) -> String {
+        let name = self.empty_database_name().await;
+        let options = self.owner_url(&name).parse().expect("options");
+        fencegate::ledger::postgres::migrate(&options).await.expect("the ledger is made");
+        self.execute(&name, ROLES).await;
+        name
+    }
+
+    /// Creates a fresh database with nothing in it; returns its name.
+    pub async fn empty_database_name(&self) -> String {
         let name = format!("t_{}", Uuid::new_v4().simple());
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
         name
@@ -285,7 +311,7 @@ impl Postgres {
 
     /// The same without that.
     pub async fn connect_bare(&self, database: &str) -> PgConnection {
-        PgConnection::connect(&self.url(database)).await.expect("Postgres takes a connection")
+        PgConnection::connect(&self.owner_url(database)).await.expect("Postgres takes a connection")
     }
 
     /// Runs statements in a database.

@@ -40,7 +40,7 @@ pub use tap::{Watched, watched};
 
 use routes::{
     access, audit, commits, feed, fences, health, intents, line, locks, objects, operations,
-    operators, proof, rejections, resources, status, upstreams, watching, writes,
+    operators, proof, rejections, resources, status, upstreams, usage, watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -73,6 +73,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(proof::checkpoint))
         .routes(routes!(proof::proof))
         .routes(routes!(proof::export))
+        .routes(routes!(usage::get))
         .routes(routes!(
             upstreams::get,
             upstreams::head,

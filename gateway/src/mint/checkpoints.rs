@@ -17,6 +17,22 @@ fn parsed(note: &str) -> Option<Checkpoint> {
     note.parse::<SignedNote>().ok()?.checkpoint().ok()
 }
 
+/// A checkpoint that goes along with the next witness.
+pub(super) struct ToKeep {
+    note: String,
+    /// The revision of what it is to replace; 0 for nothing.
+    over: i64,
+}
+
+impl ToKeep {
+    /// Puts it there, unless somebody else has put something there meanwhile.
+    pub(super) fn operation(&self, key: &str) -> TxnOp {
+        let unchanged = Compare::mod_revision(key, CompareOp::Equal, self.over);
+        let put = TxnOp::put(key, self.note.as_str(), None);
+        TxnOp::txn(Txn::new().when([unchanged]).and_then([put]))
+    }
+}
+
 impl EtcdMint {
     /// What is there, and the revision of it; 0 for nothing.
     async fn checkpoint(&self) -> Result<(Option<String>, i64), String> {
@@ -42,9 +58,10 @@ impl CheckpointPlace for EtcdMint {
     }
 
     /// 1. What is there, if it is of this audit and as new, stays.
-    /// 2. It is replaced, unless somebody else has replaced it meanwhile: then with something as new, or else the next call
-    ///    does it.
+    /// 2. Else it goes along with the witness when that is raised next: only after the gateway has looked whether the mint
+    ///    is the one that it was. A write of its own would move the revision, by which a mint is found out that went back.
     async fn keep(&self, checkpoint: &KeepCheckpoint) -> Result<CheckpointKept, String> {
+        // Step 1.
         let (there, revision) = self.checkpoint().await?;
         let ours = parsed(&checkpoint.note).ok_or("it is no checkpoint")?;
         let rank = |one: &Checkpoint| (one.generation, one.size);
@@ -53,16 +70,13 @@ impl CheckpointPlace for EtcdMint {
                 return Err(format!("it has a checkpoint of another audit, {}", there.origin));
             }
             if rank(&there) >= rank(&ours) {
+                self.to_keep.lock().take();
                 return Ok(CheckpointKept::Kept);
             }
         }
-        let unchanged = Compare::mod_revision(self.audit.as_str(), CompareOp::Equal, revision);
-        let put = TxnOp::put(self.audit.as_str(), checkpoint.note.as_str(), None);
-        let transaction = Txn::new().when([unchanged]).and_then([put]);
-        match self.transact(transaction).await.map_err(|error| error.to_string())?.succeeded() {
-            true => Ok(CheckpointKept::Kept),
-            false => Err("somebody else has just written there".into()),
-        }
+        // Step 2.
+        *self.to_keep.lock() = Some(ToKeep { note: checkpoint.note.clone(), over: revision });
+        Ok(CheckpointKept::Underway)
     }
 
     async fn newest(&self) -> Result<Option<String>, String> {

@@ -22,8 +22,10 @@ use fence_core::ResourceName;
 use fence_core::ports::{
     Carry, Clock, Ended, Head, MINT_RESOURCES_MAX, Mint, MintError, MintItem, Witness,
 };
+use parking_lot::Mutex;
 use uuid::Uuid;
 
+use super::checkpoints::ToKeep;
 use super::members::Members;
 
 /// Operations in one transaction. etcd allows 128 unless told otherwise, and counts the operations
@@ -79,6 +81,7 @@ pub struct EtcdMint {
     ledger: String,
     witness: String,
     pub(super) audit: String,
+    pub(super) to_keep: Mutex<Option<ToKeep>>,
     locks: String,
 }
 
@@ -112,6 +115,7 @@ impl EtcdMint {
             ledger: format!("{}/ledger", settings.prefix),
             witness: format!("{}/witness", settings.prefix),
             audit: format!("{}/audit", settings.prefix),
+            to_keep: Mutex::default(),
             locks: format!("{}/locks/", settings.prefix),
         })
     }
@@ -152,7 +156,7 @@ impl EtcdMint {
         operations
     }
 
-    pub(super) async fn transact(&self, transaction: Txn) -> Result<TxnResponse, MintError> {
+    async fn transact(&self, transaction: Txn) -> Result<TxnResponse, MintError> {
         self.members
             .call(|mut kv| {
                 let transaction = transaction.clone();
@@ -313,7 +317,9 @@ impl Mint for EtcdMint {
     async fn raise(&self, seen: &Head, ledger: Uuid, witness: &Witness) -> Result<bool, MintError> {
         let conditions =
             [Self::unchanged(&self.ledger, Some(ledger)), self.witness_unchanged(seen)];
-        let puts = [self.put_witness(witness)?];
+        let mut puts = vec![self.put_witness(witness)?];
+        let to_keep = self.to_keep.lock().take();
+        puts.extend(to_keep.map(|checkpoint| checkpoint.operation(&self.audit)));
         Ok(self.transact(Txn::new().when(conditions).and_then(puts)).await?.succeeded())
     }
 

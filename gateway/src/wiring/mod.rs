@@ -272,6 +272,12 @@ async fn open_shared(
         );
     }
     let version = postgres::migrate(&options).await?;
+    if ledger.owns_its_tables().await? {
+        tracing::warn!(
+            "this gateway's role owns the tables, and so may change what was recorded: let it serve with a role of \
+             its own (schema/postgres/roles.sql)"
+        );
+    }
     agree::hold_to(&ledger, &agree::terms(config)).await?;
     tracing::info!(version, "ledger on Postgres, mint on etcd");
     let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;

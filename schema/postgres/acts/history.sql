@@ -1,9 +1,34 @@
 -- History: what is let go once it is older than `history_kept`.
 
+-- How long something is kept by agreement, in seconds: infinity for ever, NULL where nothing is agreed.
+CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql STABLE AS $$
+    SELECT CASE a.value WHEN 'for ever' THEN 'infinity'::double precision
+                        ELSE extract(epoch FROM regexp_replace(a.value, '\d+ns', '')::interval) END
+    FROM fencegate.agreed a WHERE a.name = p_name
+$$;
+
+-- Forgets burials of operations that are older than p_buried_s seconds, at most p_rows. With the owner's rights, as above, and
+-- never what is kept by agreement.
+CREATE FUNCTION acts.forget_burials(p_buried_s double precision, p_rows bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kept_s  double precision := greatest(p_buried_s, acts.agreed_s('buried_kept'));
+    removed bigint;
+BEGIN
+    DELETE FROM fencegate.operations b WHERE b.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM fencegate.operations o
+        WHERE o.kind = 'buried' AND o.committed_at < clock_timestamp() - kept_s * interval '1 second'
+        ORDER BY o.committed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
 -- Lets go of history that is older than p_history_s seconds, at most p_rows events and p_rows grants in a pass; returns how
 -- many rows were removed. The newest operation of a resource stays, whose version the next one follows; so does its newest
--- grant. An act of its own: what it holds it holds briefly, and the sweeper goes on if this fails.
+-- grant. An act of its own: what it holds it holds briefly, and the sweeper goes on if this fails. It has the owner's rights:
+-- the role that serves may remove no history by itself.
 --
+-- 0. Never what is kept by agreement, whatever the caller says.
 -- 1. One gateway at a time: whoever comes second does nothing.
 -- 2. Events go from the first on, and with the event of a version the operation before that version. The first event that
 --    is too young ends the pass, and so does the first before whose version an idempotency key still stands for an
@@ -13,16 +38,24 @@
 --    resource along that were before it. The highest token that is let go is kept: no number up to it is ever sealed
 --    again (I15).
 CREATE FUNCTION acts.prune(p_seen bigint, p_history_s double precision, p_rows bigint)
-RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     guard     fencegate.write_guard;
     past      fencegate.history;
-    too_young timestamptz := clock_timestamp() - p_history_s * interval '1 second';
+    kept_s    double precision;
+    too_young timestamptz;
     upto      bigint;
     highest   bigint;
     removed   bigint;
     total     bigint := 0;
 BEGIN
+    -- Step 0.
+    kept_s := acts.agreed_s('history_kept');
+    IF kept_s = 'infinity' THEN
+        RETURN 0;
+    END IF;
+    too_young := clock_timestamp() - greatest(p_history_s, kept_s) * interval '1 second';
+
     -- Step 1.
     guard := acts.begin_write(p_seen);
     SELECT * INTO past FROM fencegate.history FOR UPDATE SKIP LOCKED;

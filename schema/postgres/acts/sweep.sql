@@ -56,12 +56,7 @@ BEGIN
     GET DIAGNOSTICS removed = ROW_COUNT;
     total := total + removed;
 
-    DELETE FROM fencegate.operations b WHERE b.ctid = ANY (ARRAY(
-        SELECT o.ctid FROM fencegate.operations o
-        WHERE o.kind = 'buried' AND o.committed_at < t - p_buried_s * interval '1 second'
-        ORDER BY o.committed_at LIMIT p_rows FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS removed = ROW_COUNT;
-    total := total + removed;
+    total := total + acts.forget_burials(p_buried_s, p_rows);
 
     DELETE FROM fencegate.rejections r WHERE r.number IN (
         SELECT o.number FROM fencegate.rejections o

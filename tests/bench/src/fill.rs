@@ -96,7 +96,7 @@ pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u
     let chunks: Vec<u64> = (0..resources).step_by(CHUNK as usize).collect();
     let done = AtomicU64::new(0);
     let workers = (0..SIDE_BY_SIDE).map(async |worker| {
-        let mut connection = PgConnection::connect(&postgres.url(database)).await?;
+        let mut connection = PgConnection::connect(&postgres.owner_url(database)).await?;
         connection.execute("SET synchronous_commit = off").await?;
         for from in chunks.iter().skip(worker as usize).step_by(SIDE_BY_SIDE as usize) {
             let to = (from + CHUNK).min(resources) - 1;

@@ -33,7 +33,7 @@ async fn a_standby_whose_progress_is_not_seen_counts_as_not_there_yet() {
     );
     primary.execute(&database, &rights).await;
     let plain = PgLedger::new(PgSettings {
-        options: url.replace("postgres@", "plain@").parse().unwrap(),
+        options: url.replace("serving@", "plain@").parse().unwrap(),
         connections_max: 2,
         timeout: Duration::from_secs(20),
     });

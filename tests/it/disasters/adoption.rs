@@ -328,10 +328,11 @@ async fn the_old_primary_of_an_adoption_is_refused_and_disturbs_nobody() {
 #[tokio::test]
 async fn a_role_that_may_not_read_the_history_re_fences_until_it_may() {
     let mut site = Site::new().await;
-    let database = database_in(&site.url).to_owned();
+    let database = site.primary.empty_database_name().await;
+    site.url = site.url.replace(database_in(&site.url), &database);
     let sql = format!("CREATE ROLE gate LOGIN; GRANT CREATE ON DATABASE {database} TO gate");
     site.primary.execute("postgres", &sql).await;
-    let url = site.url.replace("postgres@", "gate@");
+    let url = site.url.replace("serving@", "gate@");
     assert_ne!(url, site.url);
     let settings = Gateway::clustered(&url, &site.etcd.endpoint(), &site.prefix);
     let gateway = settings.flag("--failover", "lossless").start().await;

@@ -275,6 +275,7 @@ impl Site {
                 let body = json!({ "upstream": "up", "reason": "the matrix" });
                 at(client.post("/admin/intents/resolve", &body), Everywhere("resolve"), &[200])
             }
+            "getUsage" => at(get("/admin/usage"), Everywhere("observe"), &[200]),
             "getAccess" => at(get("/admin/access"), Everywhere("admin"), &[200]),
             "putAccess" => {
                 let body = json!({ "rules": "no rules", "reason": "the matrix" });

@@ -20,15 +20,15 @@ struct Ledger {
 impl Ledger {
     async fn new() -> Self {
         let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
-        let database = postgres.database_name().await;
-        let url = postgres.url(&database);
+        let database = postgres.empty_database_name().await;
+        let url = postgres.owner_url(&database);
         migrate(&url.parse().unwrap()).await.unwrap();
         let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
         Self { postgres, database, settings }
     }
 
     fn options(&self) -> sqlx::postgres::PgConnectOptions {
-        self.postgres.url(&self.database).parse().unwrap()
+        self.postgres.owner_url(&self.database).parse().unwrap()
     }
 
     async fn execute(&self, sql: &str) {
@@ -141,7 +141,7 @@ async fn whoever_does_not_own_the_schema_says_who_is_to_bring_it_up_to_date() {
          GRANT SELECT ON ALL TABLES IN SCHEMA fencegate TO {role}"
     );
     ledger.execute(&rights).await;
-    let url = ledger.postgres.url(&ledger.database);
+    let url = ledger.postgres.owner_url(&ledger.database);
     let options: sqlx::postgres::PgConnectOptions =
         url.replace("postgres@", &format!("{role}@")).parse().unwrap();
     let refused = migrate(&options).await.unwrap_err().to_string();
@@ -190,7 +190,8 @@ async fn acts_belong_to_whom_the_tables_belong_to_whoever_installs_them() {
     // The owner itself may install them, too.
     ledger.execute("UPDATE fencegate.act_sets SET digest = 'another'").await;
     ledger.execute(&format!("GRANT CREATE ON DATABASE {} TO {owner}", ledger.database)).await;
-    let url = ledger.postgres.url(&ledger.database).replace("postgres@", &format!("{owner}@"));
+    let url =
+        ledger.postgres.owner_url(&ledger.database).replace("postgres@", &format!("{owner}@"));
     migrate(&url.parse().unwrap()).await.unwrap();
 }
 

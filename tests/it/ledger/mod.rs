@@ -10,5 +10,6 @@ pub mod guard_tables;
 pub mod history;
 pub mod plans;
 pub mod poolers;
+pub mod roles;
 pub mod rule_table;
 pub mod sql_mutants;

@@ -33,7 +33,7 @@ impl House {
         let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
         let mark = random_id().simple().to_string();
         let (keeper, mallory) = (format!("keeper_{mark}"), format!("mallory_{mark}"));
-        let database = postgres.database_name().await;
+        let database = postgres.empty_database_name().await;
         let roles = format!("CREATE ROLE {keeper} LOGIN; CREATE ROLE {mallory} LOGIN");
         postgres.execute("postgres", &roles).await;
         let owner = format!("ALTER DATABASE {database} OWNER TO {keeper}");
@@ -43,7 +43,7 @@ impl House {
     }
 
     fn url_of(&self, role: &str) -> String {
-        self.postgres.url(&self.database).replace("postgres@", &format!("{role}@"))
+        self.postgres.url(&self.database).replace("serving@", &format!("{role}@"))
     }
 
     fn settings(&self) -> Settings {

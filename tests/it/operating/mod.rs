@@ -6,6 +6,7 @@ pub mod access_open;
 pub mod access_stopped;
 pub mod agreed;
 pub mod asvs;
+pub mod audit_places;
 pub mod audit_tree;
 pub mod commands;
 pub mod dev;

@@ -13,7 +13,6 @@ use fence_core::ports::{
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::acts::named;
-use fencegate::ledger::postgres::migrate;
 use uuid::Uuid;
 
 use crate::schedules::commits::item;
@@ -113,9 +112,7 @@ pub async fn a_write_that_skips_an_intent_is_busy_and_not_expired() {
 pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was() {
     let primary = Postgres::dedicated().await;
     let database = primary.database_name().await;
-    let url = primary.url(&database);
-    migrate(&url.parse().unwrap()).await.unwrap();
-    fence_tests::mutants::apply(&url).await;
+    fence_tests::mutants::apply(&primary.owner_url(&database)).await;
     let _standby = primary.standby().await;
     let mut operator = primary.connect(&database).await;
     let replaced = "INSERT INTO fencegate.replaced_versions (resource, key, version, generation,

@@ -15,7 +15,7 @@ use fence_core::{LockId, Metadata, ObjectKey, OperationId, Refusal, ResourceName
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use fencegate::ledger::postgres::acts::named;
-use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
+use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Executor, PgConnection};
 use tokio::task::JoinHandle;
@@ -38,8 +38,7 @@ impl Ground {
         let server = Postgres::shared().await;
         let database = server.database_name().await;
         let options: PgConnectOptions = server.url(&database).parse().expect("a URL");
-        migrate(&options).await.expect("the schema is made");
-        fence_tests::mutants::apply(&server.url(&database)).await;
+        fence_tests::mutants::apply(&server.owner_url(&database)).await;
         Self { server, ledger: Arc::new(ledger(options)), database }
     }
 

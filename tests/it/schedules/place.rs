@@ -81,7 +81,7 @@ pub async fn a_promoted_standby_that_missed_a_seal_takes_nothing() {
     let database = primary.database_name().await;
     let options: PgConnectOptions = primary.url(&database).parse().unwrap();
     migrate(&options).await.unwrap();
-    fence_tests::mutants::apply(&primary.url(&database)).await;
+    fence_tests::mutants::apply(&primary.owner_url(&database)).await;
     let before = ledger(&primary, &database);
     assert!(matches!(seal(&before, sealing(R, 1)).await, Ok(SealVerdict::Sealed(..))));
     let standby = primary.standby().await;

@@ -31,6 +31,10 @@ fn options(server: &Postgres, database: &str) -> PgConnectOptions {
     server.url(database).parse().unwrap()
 }
 
+fn owner_options(server: &Postgres, database: &str) -> PgConnectOptions {
+    server.owner_url(database).parse().unwrap()
+}
+
 fn lasting(item: SealItem) -> SealItem {
     SealItem { ttl: Some(Ttl::DEFAULT), ..item }
 }
@@ -188,8 +192,8 @@ async fn a_database_that_is_not_utf8_is_refused_with_the_reason() {
         "CREATE DATABASE {database} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
     );
     server.execute("postgres", &create).await;
-    migrate(&options(server, &database)).await.unwrap();
-    let ledger = ledger(options(server, &database), 2);
+    migrate(&owner_options(server, &database)).await.unwrap();
+    let ledger = ledger(owner_options(server, &database), 2);
     let (first, second) = tokio::join!(ledger.epoch(), ledger.epoch());
     for answer in [first, second, ledger.epoch().await] {
         let Err(LedgerError::Unavailable(why)) = answer else { panic!("{answer:?}") };
@@ -202,9 +206,9 @@ async fn a_change_of_synchronous_commit_does_not_reach_a_session_that_has_begun(
     let server = Postgres::dedicated().await;
     let url = server.database().await;
     let database = database_in(&url);
-    migrate(&options(&server, database)).await.unwrap();
     let mut operator = server.connect(database).await;
     run(&mut operator, "CREATE TABLE seen (number serial, setting text)").await;
+    run(&mut operator, "GRANT ALL ON seen, seen_number_seq TO PUBLIC").await;
     let note = "INSERT INTO public.seen (setting) VALUES (current_setting('synchronous_commit'));";
     after_locking(&mut operator, note).await;
 

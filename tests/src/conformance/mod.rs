@@ -14,7 +14,7 @@ use std::time::Duration;
 use fence_core::memory::MemoryLedger;
 use fence_core::ports::{BlobTimes, Clock};
 use fencegate::ledger::postgres::acts::named;
-use fencegate::ledger::postgres::{PgLedger, PgSettings, migrate};
+use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use fencegate::ledger::sqlite::SqliteLedger;
 use fencegate::runtime::TokioClock;
 use sqlx::postgres::PgConnectOptions;
@@ -105,14 +105,11 @@ pub async fn postgres_ledger() -> Opened<PgLedger> {
     let name = server.database_name().await;
     let url = server.url(&name);
     let options: PgConnectOptions = url.parse().expect("the harness gives good URLs");
-    migrate(&options).await.expect("the schema is made");
-    crate::mutants::apply(&url).await;
-    let settings = PgSettings {
-        options: options.clone(),
-        connections_max: 4,
-        timeout: Duration::from_secs(20),
-    };
-    let operator = Operator::Postgres(Box::new(options.options([("search_path", "fencegate")])));
+    let owner_url = server.owner_url(&name);
+    let owner: PgConnectOptions = owner_url.parse().expect("the harness gives good URLs");
+    crate::mutants::apply(&owner_url).await;
+    let settings = PgSettings { options, connections_max: 4, timeout: Duration::from_secs(20) };
+    let operator = Operator::Postgres(Box::new(owner.options([("search_path", "fencegate")])));
     Opened { ledger: PgLedger::new(settings), operator, _home: Home::Database(name) }
 }
 

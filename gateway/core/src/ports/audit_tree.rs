@@ -92,6 +92,8 @@ pub struct KeepCheckpoint {
 pub enum CheckpointKept {
     /// It has it, or a newer one.
     Kept,
+    /// It goes there with something else that is written there now and then.
+    Underway,
     /// A witness has it, and has signed it: the lines that it adds to the note.
     Signed(String),
     /// It has seen so many leaves, and wants a proof from there.

@@ -10,6 +10,7 @@ mod explain;
 mod permit;
 mod principals;
 mod rate;
+mod spent;
 mod want;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fence_core::PrincipalName;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{By, Ledger, LedgerError, Patience, RulesInForce, Runtime};
 use fencegate_access::jwt::TokenKeys;
@@ -35,7 +37,7 @@ pub use apply::{Applied, Lost, NewRules, break_lost, checked, database_roles, lo
 pub use asks::Asks;
 pub use explain::{Explained, explain};
 pub use permit::Permit;
-pub use principals::Holdings;
+pub use principals::{Holdings, Share, Usage};
 pub use rate::Rate;
 pub use want::Want;
 
@@ -221,6 +223,11 @@ impl Act for Look {
 }
 
 impl Access {
+    /// What the next principals after this one hold at this gateway, and how often they have come.
+    pub fn usage(&self, after: Option<&PrincipalName>, limit: usize) -> Vec<Usage> {
+        self.inner.principals.usage(after, limit)
+    }
+
     pub(super) fn start(base: &Base) -> Self {
         let Base { ledger, runtime, closing, .. } = base;
         let looks = base.batcher(Look { ledger: Arc::clone(ledger) });

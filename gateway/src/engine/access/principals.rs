@@ -1,29 +1,84 @@
 //! What a gateway knows of each principal, whichever credentials it shows and under whichever rules: how often it may ask,
 //! and what it holds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fence_core::PrincipalName;
 use fence_core::ports::Clock;
-use fencegate_access::Caller;
+use fencegate_access::{Caller, Quota};
 use parking_lot::Mutex;
 
 use super::Rate;
+use super::spent::Spent;
 
 /// Principals that are kept. Beyond that those are forgotten that nobody has a connection of; at worst all are, and each
 /// begins anew.
 const PRINCIPALS_MAX: usize = 65_536;
 
-/// How much a principal holds of all that it has a share of, by the number of the shares: of a dozen at most.
+/// Something that all have shares of.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Tells it from all others.
+    pub number: usize,
+    /// By which roles say how much it is; none where they say nothing of it.
+    pub quota: Option<Quota>,
+    /// How many parts each one has that is counted by parts.
+    pub parts: usize,
+}
+
+/// What a principal holds of all that it has a share of, a dozen at most, and how often it has come.
 #[derive(Default)]
-pub struct Holdings(Mutex<Vec<(usize, usize)>>);
+pub struct Holdings {
+    held: Mutex<Vec<(Share, usize)>>,
+    requests: AtomicU64,
+    refused: AtomicU64,
+    /// The time of its questions of the ledger.
+    pub questions: Spent,
+    /// The events of its streams.
+    pub events: Spent,
+}
+
+/// What a principal holds, and how often it has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Who.
+    pub principal: PrincipalName,
+    /// How many requests have come.
+    pub requests: u64,
+    /// How many were beyond a share.
+    pub refused: u64,
+    /// How much it holds of what.
+    pub held: BTreeMap<&'static str, u64>,
+}
 
 impl Holdings {
+    /// Counts a request.
+    pub fn comes(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one that is beyond a share.
+    pub fn is_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How much it holds of what roles say something of.
+    fn held(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = BTreeMap::new();
+        for (share, held) in self.held.lock().iter().filter(|(_, held)| *held > 0) {
+            if let Some(quota) = share.quota {
+                *all.entry(quota.as_str()).or_default() += held.div_ceil(share.parts) as u64;
+            }
+        }
+        all
+    }
+
     /// Takes so much of something; says whether that is within the most that it may hold of it.
-    pub fn take(&self, of: usize, amount: usize, most: usize) -> bool {
-        let mut held = self.0.lock();
-        let at = held.iter().position(|(number, _)| *number == of);
+    pub fn take(&self, of: Share, amount: usize, most: usize) -> bool {
+        let mut held = self.held.lock();
+        let at = held.iter().position(|(share, _)| share.number == of.number);
         let now = at.map_or(0, |at| held[at].1);
         let Some(then) = now.checked_add(amount).filter(|then| *then <= most) else { return false };
         match at {
@@ -34,9 +89,10 @@ impl Holdings {
     }
 
     /// Gives so much of it back.
-    pub fn give(&self, of: usize, amount: usize) {
-        let mut held = self.0.lock();
-        if let Some((_, now)) = held.iter_mut().find(|(number, _)| *number == of) {
+    pub fn give(&self, of: Share, amount: usize) {
+        let mut held = self.held.lock();
+        let mut all = held.iter_mut();
+        if let Some((_, now)) = all.find(|(share, _)| share.number == of.number) {
             *now -= amount;
         }
     }
@@ -84,6 +140,25 @@ impl Principals {
             principal.rate = anew();
         }
         (Arc::clone(&principal.rate), Arc::clone(&principal.holdings))
+    }
+
+    /// What the next of them hold, in the order of their names.
+    pub(super) fn usage(&self, after: Option<&PrincipalName>, limit: usize) -> Vec<Usage> {
+        let known = self.known.lock();
+        let mut names: Vec<_> =
+            known.keys().filter(|name| after.is_none_or(|it| *name > it)).collect();
+        names.sort_unstable();
+        names.truncate(limit);
+        let usage = |name: &PrincipalName| {
+            let holdings = &known[name].holdings;
+            Usage {
+                principal: name.clone(),
+                requests: holdings.requests.load(Ordering::Relaxed),
+                refused: holdings.refused.load(Ordering::Relaxed),
+                held: holdings.held(),
+            }
+        };
+        names.into_iter().map(usage).collect()
     }
 }
 
@@ -159,11 +234,16 @@ mod tests {
     fn what_is_held_is_held_under_all_rules() {
         let principals = Principals::new(&(Arc::new(ByHand::default()) as Arc<dyn Clock>));
         let (_, held) = principals.of(&caller("rate = 1"));
-        assert!(held.take(1, 5, 10) && held.take(2, 10, 10), "of each thing by itself");
+        let share = |number| Share { number, quota: Some(Quota::Uploads), parts: 2 };
+        let (one, two) = (share(1), share(2));
+        assert!(held.take(one, 5, 10) && held.take(two, 10, 10), "of each thing by itself");
         let (_, same) = principals.of(&caller("rate = 2"));
-        assert!(!same.take(1, 6, 10) && !same.take(1, usize::MAX, 10));
-        assert!(same.take(1, 6, 11), "newer rules say how much it may be");
-        held.give(1, 11);
-        assert!(same.take(1, 10, 10));
+        assert!(!same.take(one, 6, 10) && !same.take(one, usize::MAX, 10));
+        assert!(same.take(one, 6, 11), "newer rules say how much it may be");
+        let usage = principals.usage(None, 9);
+        assert_eq!(usage[0].held, BTreeMap::from([("uploads", 11)]), "11 and 10 halves, up");
+        assert!(principals.usage(Some(&usage[0].principal), 9).is_empty());
+        held.give(one, 11);
+        assert!(same.take(one, 10, 10));
     }
 }

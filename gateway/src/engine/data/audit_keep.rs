@@ -84,7 +84,8 @@ impl Keeper {
     async fn keep(&mut self, ledger: &dyn Ledger) -> bool {
         let name = self.place.name();
         match self.step(ledger).await {
-            Ok(()) => {
+            Ok(false) => false,
+            Ok(true) => {
                 if std::mem::take(&mut self.is_away) {
                     tracing::info!(place = name, "it has the newest checkpoint of the audit again");
                 }
@@ -110,16 +111,18 @@ impl Keeper {
             .set(age.as_secs_f64());
     }
 
-    async fn step(&mut self, ledger: &dyn Ledger) -> Result<(), String> {
+    /// Says whether the place has it by now.
+    async fn step(&mut self, ledger: &dyn Ledger) -> Result<bool, String> {
         let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
-        let Some(note) = head.note.clone() else { return Ok(()) };
+        let Some(note) = head.note.clone() else { return Ok(true) };
         if self.kept == Some((head.generation, head.size)) {
-            return Ok(());
+            return Ok(true);
         }
         for _ in 0..TRIES {
             let checkpoint = self.offer(ledger, &head, note.clone()).await?;
             match self.place.keep(&checkpoint).await? {
                 CheckpointKept::Kept => {}
+                CheckpointKept::Underway => return Ok(false),
                 CheckpointKept::Signed(lines) => keep_signed(ledger, &note, &lines).await?,
                 CheckpointKept::Behind(seen) if seen <= head.size && seen != self.from => {
                     self.from = seen;
@@ -130,7 +133,7 @@ impl Keeper {
                 }
             }
             (self.kept, self.from) = (Some((head.generation, head.size)), head.size);
-            return Ok(());
+            return Ok(true);
         }
         Err("it says something else each time of what it has seen".into())
     }

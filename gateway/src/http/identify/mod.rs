@@ -106,6 +106,7 @@ async fn served(asks: Asks, request: Request, next: Next) -> Response {
 
 /// Whether the caller's rate allows one more request, which is then counted.
 fn comes_in_time(known: Arc<Known>) -> Result<(), Problem> {
+    known.holdings.comes();
     let Some(wait) = known.rate.take() else { return Ok(()) };
     let why = "as many requests have come as may";
     Err(Counted::Principal(known).refused(Quota::Rate.as_str(), why).and_retry_after(wait))

@@ -124,7 +124,10 @@ impl Counted {
     /// the way.
     pub fn refused(&self, of: &'static str, what: &str) -> Problem {
         match self {
-            Self::Principal(_) => rate_limited(of, format!("{what} of your principal: `{of}`")),
+            Self::Principal(known) => {
+                known.holdings.is_refused();
+                rate_limited(of, format!("{what} of your principal: `{of}`"))
+            }
             Self::Peer(_) | Self::Nobody => {
                 Problem::new(ErrorCode::Overloaded, format!("{what} from your address"))
             }

@@ -9,19 +9,15 @@ use fencegate_access::Quota;
 use parking_lot::Mutex;
 
 use super::{Counted, Peer};
-use crate::engine::access::Holdings;
+use crate::engine::access::{Holdings, Share};
 
 /// The shares of all in one thing.
 #[derive(Clone)]
 pub struct Shares(Arc<Inner>);
 
 struct Inner {
-    /// Tells them from all other shares, in the record of a principal.
-    number: usize,
-    /// By which roles say how much it is; none where they say nothing of it.
-    quota: Option<Quota>,
-    /// How many parts each one has that is counted by parts.
-    parts: usize,
+    /// What it is, in the record of a principal.
+    share: Share,
     /// The most that each may hold whose roles do not say otherwise.
     each: usize,
     peers: Mutex<HashMap<Peer, usize>>,
@@ -49,14 +45,14 @@ impl Shares {
     pub fn in_parts(quota: impl Into<Option<Quota>>, each: usize, parts: usize) -> Self {
         static NUMBERS: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (quota, peers) = (quota.into(), Mutex::default());
-        Self(Arc::new(Inner { number, quota, parts, each, peers }))
+        let share = Share { number, quota: quota.into(), parts };
+        Self(Arc::new(Inner { share, each, peers: Mutex::default() }))
     }
 
     /// The most that somebody may hold; who is not counted has no limit here.
     pub fn max_for(&self, counted: &Counted) -> usize {
-        let most = counted.most(self.0.quota, self.0.each);
-        most.map_or(usize::MAX, |most| most.saturating_mul(self.0.parts))
+        let most = counted.most(self.0.share.quota, self.0.each);
+        most.map_or(usize::MAX, |most| most.saturating_mul(self.0.share.parts))
     }
 
     /// Takes so much; `None` if they would hold more than their share.
@@ -67,7 +63,7 @@ impl Shares {
             Counted::Peer(peer) => self.peer_takes(*peer, amount).then_some(Holder::Peer(*peer)),
             Counted::Principal(known) => known
                 .holdings
-                .take(self.0.number, amount, self.max_for(counted))
+                .take(self.0.share, amount, self.max_for(counted))
                 .then(|| Holder::Principal(Arc::clone(&known.holdings))),
         };
         Some(Held { of: Some((self.clone(), holder?)), amount })
@@ -114,7 +110,7 @@ impl Drop for Held {
             None => {}
             Some((shares, Holder::Peer(peer))) => shares.peer_gives(*peer, self.amount),
             Some((shares, Holder::Principal(holdings))) => {
-                holdings.give(shares.0.number, self.amount);
+                holdings.give(shares.0.share, self.amount);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,9 +11,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
-use fence_core::ports::{Applied, EventCursor, VersionsFilter};
+use fence_core::ports::{Applied, Clock, EventCursor, VersionsFilter};
 use fence_core::wire;
-use fencegate_access::Action;
+use fencegate_access::{Action, Quota};
 use futures::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -21,9 +22,7 @@ use super::watching::COMMENT_INTERVAL;
 use crate::engine::access::{Asks, Want};
 use crate::engine::error::EngineError;
 use crate::engine::{EventReader, EventsFrom};
-use crate::http::extract::{
-    Asker, InResource, LIST_LIMIT_DEFAULT, Query, before, cursor_before, limit, prefix, wait,
-};
+use crate::http::extract::{Asker, InResource, Query, before, cursor_before, limit, prefix, wait};
 use crate::http::long_calls::LongCall;
 use crate::http::peers::Counted;
 use crate::http::problem::Problem;
@@ -172,7 +171,8 @@ pub async fn events(
     // Also for a stream: a void cursor is an answer of its own.
     let mut found = reader.page(limit).await?;
     if streamed {
-        return Ok(stream_of((reader, waits), asks, found, app.draining.clone()));
+        let until = (app.draining.clone(), Arc::clone(&app.engine.runtime().clock));
+        return Ok(stream_of((reader, waits), asks, found, until));
     }
     if let Some(wait) = wait.filter(|_| found.is_empty()) {
         let next = async {
@@ -252,7 +252,7 @@ fn stream_of(
     (reader, waits): (EventReader, Option<LongCall>),
     asks: Asks,
     found: Found,
-    draining: CancellationToken,
+    (draining, clock): (CancellationToken, Arc<dyn Clock>),
 ) -> Response {
     // Where it begins, so that a stream on which nothing came yet is resumed there, too.
     let begin = found
@@ -260,7 +260,7 @@ fn stream_of(
         .map_or(reader.at(), |(first, _)| EventCursor { number: first.number - 1, ..*first });
     let begin = stream::iter([Ok(Event::default().id(begin.to_string()))]);
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = begin.chain(following((reader, waits), asks, found, draining));
+    let events = begin.chain(following((reader, waits), asks, found, (draining, clock)));
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -268,16 +268,35 @@ fn stream_of(
     response
 }
 
+/// Events at a time: whoever is behind reads many at once.
+const STREAM_PAGE_MAX: i64 = 250;
+/// Events that the streams of a principal are sent for each request that its rate allows.
+const EVENTS_OF_RATE: u64 = 5;
+/// As many as in this time may come at once.
+const EVENTS_AT_FIRST: Duration = Duration::from_secs(1);
+
+/// Waits until a principal's streams may be sent so many events more. Who is no principal is not counted.
+async fn at_its_pace(asks: &Asks, events: usize, clock: &dyn Clock) {
+    let Some(known) = asks.known() else { return };
+    let rate = known.caller.quotas().get(Quota::Rate).unwrap_or(u64::MAX);
+    let a_second = rate.saturating_mul(EVENTS_OF_RATE).max(1);
+    let takes = Duration::from_secs_f64(events as f64 / a_second as f64);
+    let (spent, now) = (&known.holdings.events, clock.elapsed());
+    // Before the wait, so that its streams come one after the other.
+    spent.spend(now, takes);
+    clock.sleep(spent.must_wait(now, EVENTS_AT_FIRST)).await;
+}
+
 /// What was found, and what comes then, until the gateway drains or the ledger cannot be read.
 fn following(
     reader: (EventReader, Option<LongCall>),
     asks: Asks,
     found: Found,
-    draining: CancellationToken,
+    (draining, clock): (CancellationToken, Arc<dyn Clock>),
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let pages = stream::unfold(
-        (reader, Some(found), asks, draining),
-        |((mut reader, waits), found, asks, draining)| async move {
+        (reader, Some(found), asks, draining, clock),
+        |((mut reader, waits), found, asks, draining, clock)| async move {
             let page = match found {
                 Some(found) => found,
                 None => tokio::select! {
@@ -285,14 +304,20 @@ fn following(
                     () = draining.cancelled() => return None,
                     // Under other rules, or with another credential, it begins anew, if it may.
                     () = asks.moved() => return None,
-                    page = reader.next(LIST_LIMIT_DEFAULT) => page.ok()?,
+                    page = reader.next(STREAM_PAGE_MAX) => page.ok()?,
                 },
             };
+            tokio::select! {
+                biased;
+                () = draining.cancelled() => return None,
+                () = asks.moved() => return None,
+                () = at_its_pace(&asks, page.len(), &*clock) => {}
+            }
             // What was read under older rules is not sent.
             asks.confirm().await.ok()?;
             let seen: Found =
                 page.into_iter().filter(|(_, applied)| may_see(&asks, applied)).collect();
-            Some((stream::iter(seen), ((reader, waits), None, asks, draining)))
+            Some((stream::iter(seen), ((reader, waits), None, asks, draining, clock)))
         },
     );
     pages.flatten().map(|(at, applied)| {

@@ -20,6 +20,7 @@ pub mod rejections;
 pub mod resources;
 pub mod status;
 pub mod upstreams;
+pub mod usage;
 mod views;
 pub mod watching;
 pub mod writes;

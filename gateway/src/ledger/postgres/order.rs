@@ -93,4 +93,15 @@ impl PgLedger {
         );
         fetch_anyway!(self.sessions, fetch_all, query)
     }
+
+    /// Whether this role owns the ledger's tables, or is a superuser, and so may change what nobody should.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn owns_its_tables(&self) -> Result<bool, LedgerError> {
+        let query = sqlx::query_scalar::<_, bool>(
+            "SELECT pg_has_role(n.nspowner, 'MEMBER') FROM pg_namespace n WHERE n.nspname = 'fencegate'",
+        );
+        fetch_anyway!(self.sessions, fetch_one, query)
+    }
 }

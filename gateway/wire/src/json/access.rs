@@ -1,5 +1,7 @@
 //! Rules of access as JSON: seeing them, putting others in force, and asking what they say.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::names::ResourceName;
@@ -102,4 +104,31 @@ pub struct Explanation {
     /// The generation of the rules that say so.
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
     pub generation: i64,
+}
+
+/// What a principal holds at one gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PrincipalUsage {
+    /// The principal.
+    pub principal: PrincipalName,
+    /// How many requests of it have come.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    pub requests: u64,
+    /// How many were refused as `rate-limited`.
+    #[cfg_attr(feature = "openapi", schema(minimum = 0))]
+    pub refused: u64,
+    /// How much it holds of what, by the names of quotas, such as `connections`; what it holds nothing of is absent.
+    pub held: BTreeMap<String, u64>,
+}
+
+/// A page of that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UsageList {
+    /// In the order of their names.
+    pub items: Vec<PrincipalUsage>,
+    /// Pass it as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<PrincipalName>,
 }

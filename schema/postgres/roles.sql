@@ -1,0 +1,49 @@
+-- The role that gateways serve with, where they are not to own what they write: it changes no history, and removes none but
+-- through acts.prune and acts.forget_burials, which keep to what is agreed. Run this after each `fencegate migrate`, as the
+-- owner of the schema or, better, as a superuser, who can also let it read what failovers need:
+--
+--     psql "$OWNER_URL" -v ON_ERROR_STOP=1 -f schema/postgres/roles.sql
+--     psql "$OWNER_URL" -c "CREATE ROLE gateway LOGIN PASSWORD '...' IN ROLE fencegate_gateway"
+--
+-- docs/audit.md says what this is good for.
+
+DO $$
+DECLARE
+    place record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'fencegate_gateway') THEN
+        CREATE ROLE fencegate_gateway NOLOGIN;
+    END IF;
+    FOR place IN SELECT n.nspname FROM pg_namespace n
+                 WHERE n.nspname = 'fencegate' OR n.nspname ~ '^fencegate_acts_[0-9]+$' LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO fencegate_gateway', place.nspname);
+        EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %I TO fencegate_gateway', place.nspname);
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO fencegate_gateway', place.nspname);
+    END LOOP;
+    -- Reads the file in which Postgres keeps where a timeline began, and how far the server and its standbys are.
+    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
+        ALTER FUNCTION fencegate.timeline_history() OWNER TO CURRENT_USER;
+        ALTER FUNCTION fencegate.timeline_history() SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+        IF NOT pg_has_role('fencegate_gateway', 'pg_monitor', 'MEMBER') THEN
+            GRANT pg_monitor TO fencegate_gateway;
+        END IF;
+    END IF;
+END $$;
+
+GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
+
+-- What is only ever added to: grants, writes, the audit, its leaves, events, rules. So is the fence, which rises.
+GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.audit, fencegate.events, fencegate.events_rewound,
+    fencegate.grants, fencegate.operations TO fencegate_gateway;
+GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.agreed, fencegate.drained_upstreams
+    TO fencegate_gateway;
+
+-- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)
+GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tree, fencegate.events_mark,
+    fencegate.events_turn, fencegate.gates, fencegate.lock_id_slots TO fencegate_gateway;
+
+-- What comes and goes: no history.
+GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,
+    fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
+    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.upstream_intents, fencegate.waiters,
+    fencegate.waiter_resources TO fencegate_gateway;

@@ -1,0 +1,98 @@
+//! The role that gateways serve with: it owns nothing, changes no history and removes none but through what keeps to the
+//! agreement. All other tests on Postgres serve with it, too.
+
+use fence_tests::gateway::Gateway;
+use fence_tests::postgres::Postgres;
+use sqlx::{Connection as _, Executor as _, PgConnection};
+
+/// A ledger with something in it, and a session of the role on it.
+async fn used() -> (String, PgConnection) {
+    let postgres = Postgres::shared().await;
+    let database = postgres.database_name().await;
+    let etcd = fence_tests::etcd::Etcd::shared().await;
+    let url = postgres.url(&database);
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let client = gateway.client();
+    for _ in 0..2 {
+        let lock = client.acquire("r", "10m").await;
+        client.put("r", "k", "x").under(&lock).unchecked().send().await;
+        client.release(&lock).send().await.expect(204);
+    }
+    let mut session = PgConnection::connect(&url).await.expect("the role may connect");
+    let prepare = "SELECT pg_catalog.set_config(
+                       'fencegate.session', pg_catalog.current_setting('synchronous_commit'), false)";
+    session.execute(prepare).await.expect("a setting");
+    (database, session)
+}
+
+#[tokio::test]
+async fn it_changes_no_history_and_removes_none() {
+    let (_, mut session) = used().await;
+    let denied = [
+        "DELETE FROM fencegate.grants",
+        "UPDATE fencegate.grants SET owner = 'eve'",
+        "DELETE FROM fencegate.operations",
+        "UPDATE fencegate.operations SET owner = 'eve'",
+        "DELETE FROM fencegate.audit",
+        "UPDATE fencegate.audit SET reason = 'another'",
+        "DELETE FROM fencegate.audit_tiles",
+        "DELETE FROM fencegate.audit_tree",
+        "DELETE FROM fencegate.fences",
+        "DELETE FROM fencegate.events",
+        "UPDATE fencegate.events SET number = 0",
+        "UPDATE fencegate.history SET token = 0",
+        "UPDATE fencegate.access SET rules = ''",
+        "DELETE FROM fencegate.access",
+        "TRUNCATE fencegate.grants",
+        "ALTER TABLE fencegate.grants DISABLE TRIGGER ALL",
+        "DROP TRIGGER grants_only_grow ON fencegate.grants",
+        "CREATE TRIGGER mine BEFORE INSERT ON fencegate.grants FOR EACH ROW EXECUTE FUNCTION fencegate.refuse_change()",
+        "SET session_replication_role = replica",
+        "CREATE TABLE fencegate.mine (a int)",
+        "CREATE OR REPLACE FUNCTION fencegate_acts_1.flushed() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+    ];
+    for statement in denied {
+        let refused = session.execute(statement).await.expect_err(statement);
+        let code = refused.as_database_error().and_then(|error| error.code());
+        assert_eq!(code.as_deref(), Some("42501"), "{statement}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_let_go_that_is_kept_by_agreement() {
+    let (database, mut session) = used().await;
+    let postgres = Postgres::shared().await;
+    let count = async |session: &mut PgConnection| -> i64 {
+        let prune = "SELECT fencegate_acts_1.prune(0, 0, 1000)";
+        let burials = "SELECT fencegate_acts_1.forget_burials(0, 1000)";
+        for statement in [prune, burials] {
+            session.execute(statement).await.expect("it is done");
+        }
+        let left = "SELECT (SELECT count(*) FROM fencegate.grants) + (SELECT count(*) FROM fencegate.operations)";
+        sqlx::query_scalar(left).fetch_one(session).await.expect("a count")
+    };
+    let sealed = "UPDATE fencegate.audit_tree SET upto = 1000";
+    let numbered = format!("{sealed}; SELECT fencegate_acts_1.number_events(0)");
+    postgres.execute(&database, &numbered).await;
+    // Started without history_kept: all is kept for ever.
+    assert_eq!(count(&mut session).await, 4);
+    for (kept, left) in [("1month 15days", 4), ("1day", 4), ("0s", 2)] {
+        let agree =
+            format!("UPDATE fencegate.agreed SET value = '{kept}' WHERE name = 'history_kept'");
+        postgres.execute(&database, &agree).await;
+        assert_eq!(count(&mut session).await, left, "{kept}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_owns_its_tables_says_so() {
+    let postgres = Postgres::shared().await;
+    let etcd = fence_tests::etcd::Etcd::shared().await;
+    let database = postgres.empty_database_name().await;
+    let (url, says) = (postgres.owner_url(&database), "this gateway's role owns the tables");
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    assert!(gateway.log().contains(says));
+    let url = postgres.url(&postgres.database_name().await);
+    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    assert!(!gateway.log().contains(says));
+}
