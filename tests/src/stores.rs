@@ -181,6 +181,8 @@ impl Store {
             for entry in entries.flatten() {
                 let path = entry.path();
                 match path.is_dir() {
+                    // Those of the audit stay for ever.
+                    true if path.ends_with("audit/checkpoint") => {}
                     true => open.push(path),
                     false => found.push(path),
                 }

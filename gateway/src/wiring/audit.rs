@@ -1,5 +1,6 @@
 //! `fencegate audit`: the key that checkpoints are signed with, and the audit in the ledger itself.
 
+use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,11 @@ pub(super) fn key(config: &Config, data_dir: Option<&PathBuf>) -> anyhow::Result
         return read(file).map(Some).with_context(|| format!("audit_key_file {}", file.display()));
     }
     let Some(file) = data_dir.map(|dir| dir.join(KEY_FILE)) else { return Ok(None) };
-    if !file.exists() {
-        new_key(&file)?;
+    match file.exists() {
+        false => new_key(&file)?,
+        // A directory that was put back from a backup may have lost it; nobody else may enter the directory.
+        true => std::fs::set_permissions(&file, Permissions::from_mode(0o600))
+            .with_context(|| file.display().to_string())?,
     }
     read(&file).map(Some).with_context(|| file.display().to_string())
 }

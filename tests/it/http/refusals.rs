@@ -150,7 +150,9 @@ async fn a_commit_is_told_what_its_first_resource_comes_to() {
 /// What an answer says of itself, apart from which request it was.
 fn document(answer: &Answer) -> serde_json::Value {
     let mut document = answer.json();
-    document.as_object_mut().unwrap().remove("request_id");
+    for id in ["request_id", "gateway_request_id"] {
+        document.as_object_mut().unwrap().remove(id);
+    }
     document
 }
 

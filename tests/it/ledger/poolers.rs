@@ -43,7 +43,7 @@ async fn through_a_pooler_in_session_mode_everything_works() {
 async fn a_pooler_that_moves_sessions_is_refused_when_a_gateway_starts() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::shared());
     for mode in ["transaction", "statement"] {
-        let database = postgres.database_name().await;
+        let database = postgres.empty_database_name().await;
         let pooler = PgBouncer::start(postgres.port(), mode).await;
         let url = postgres.url_through(pooler.port(), &database);
         let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());

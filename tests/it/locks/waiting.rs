@@ -424,6 +424,7 @@ struct Held {
 /// Keeps which ticket each lock had: the queue forgets them.
 const KEEP_TICKETS: &str = "
     CREATE TABLE tickets_kept (ticket bigint PRIMARY KEY, lock_id uuid NOT NULL);
+    GRANT ALL ON tickets_kept TO PUBLIC;
     CREATE FUNCTION keep_ticket() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN INSERT INTO public.tickets_kept VALUES (NEW.ticket, NEW.lock_id); RETURN NEW; END $$;
     CREATE TRIGGER keep_ticket AFTER INSERT ON fencegate.waiters

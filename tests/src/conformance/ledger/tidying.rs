@@ -289,6 +289,7 @@ pub async fn young_history_stays(ledger: &dyn Ledger) {
     apply(ledger, put(&ben, "k", "1")).await;
     apply(ledger, put(&ben, "k", "2")).await;
     events(ledger, 0).await;
+    seal_audit(ledger).await;
     for history in [Some(KEEP), None] {
         assert_eq!(sweep(ledger, Retention { history, ..keep_all() }).await, 0);
     }
