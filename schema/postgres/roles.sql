@@ -1,5 +1,5 @@
 -- The role that gateways serve with, where they are not to own what they write: it changes no history, and removes none but
--- through acts.prune and acts.forget_burials, which keep to what is agreed. Run this after each `fencegate migrate`, as the
+-- through acts.prune and acts.forget_burials, which keep to what is agreed, nor changes that but through acts.agree. Run this after each `fencegate migrate`, as the
 -- owner of the schema or, better, as a superuser, who can also let it read what failovers need:
 --
 --     psql "$OWNER_URL" -v ON_ERROR_STOP=1 -f schema/postgres/roles.sql
@@ -35,7 +35,7 @@ GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_ga
 -- What is only ever added to: grants, writes, the audit, its leaves, events, rules. So is the fence, which rises.
 GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.audit, fencegate.events, fencegate.events_rewound,
     fencegate.grants, fencegate.operations TO fencegate_gateway;
-GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.agreed, fencegate.drained_upstreams
+GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drained_upstreams
     TO fencegate_gateway;
 
 -- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)

@@ -1,5 +1,6 @@
 //! `fencegate audit`: whether anybody has changed what was recorded, and what others need to find that out.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -106,16 +107,11 @@ pub(super) fn audit(command: Audit) -> Result<(), Failure> {
         Audit::Export(Export { at, flags }) => {
             let place = Place::of(at, start(&flags)?)?;
             Ok(block_on(async move {
-                let mut out = BufWriter::new(io::stdout().lock());
-                let head = |head: &Head| Ok(writeln!(out, "{}", serde_json::to_string(head)?)?);
-                let mut lines = Vec::new();
-                each(&place, head, |line| {
-                    lines.push(serde_json::to_string(line)?);
-                    Ok(())
-                })
-                .await?;
-                lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-                Ok(out.flush()?)
+                let out = RefCell::new(BufWriter::new(io::stdout().lock()));
+                let write = |text: String| Ok(writeln!(out.borrow_mut(), "{text}")?);
+                let head = |head: &Head| write(serde_json::to_string(head)?);
+                each(&place, head, |line| write(serde_json::to_string(line)?)).await?;
+                Ok(out.borrow_mut().flush()?)
             })?)
         }
         Audit::Checkpoint(Export { at, flags }) => {
@@ -220,7 +216,7 @@ async fn of_place(
     others: Vec<(SignedNote, Checkpoint)>,
     keys: Vec<VerifierKey>,
 ) -> anyhow::Result<Report> {
-    let verifying = std::cell::RefCell::new(None);
+    let verifying = RefCell::new(None);
     let mut begin = Some((others, keys));
     each(
         &place,

@@ -1,18 +1,20 @@
 -- The tree over the audit: one step of its growth.
 
--- Takes a step from p_from leaves, unless another gateway has taken it: then nothing changes. The leaves are those of
+-- Takes a step from p_from leaves of p_generation, unless another gateway has taken it: then nothing changes. The leaves are those of
 -- the tiles that are new or have more than before, each tile whole; p_full says which of them are full, and p_root their
 -- roots; p_fork is what the audit is to say of the first step of a generation. Returns whether it did.
 CREATE FUNCTION acts.grow_audit_tree(
-    p_seen bigint, p_from bigint, p_size bigint, p_upto bigint, p_roots bytea, p_note text,
+    p_seen bigint, p_from bigint, p_generation bigint, p_size bigint, p_upto bigint, p_roots bytea, p_note text,
     p_tile bigint[], p_number bigint[], p_grant boolean[], p_digest bytea[], p_full bigint[], p_root bytea[],
     p_fork text)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    guard fencegate.write_guard;
 BEGIN
-    -- Not on a ledger that may have lost commits.
-    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen) FROM fencegate.write_guard g;
+    -- Not on a ledger that may have lost commits; nor once it was re-fenced, since the entries may be among those lost.
+    guard := acts.begin_write(p_seen);
     UPDATE fencegate.audit_tree t SET size = p_size, upto = p_upto, roots = p_roots, note = p_note
-    WHERE t.size = p_from;
+    WHERE t.size = p_from AND guard.generation = p_generation;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

@@ -1,9 +1,13 @@
 -- What operators do to resources besides breaking locks, and what they agree on.
 
+-- What keeps history is agreed: the role that serves changes nothing of it but through these two, of which the second leaves
+-- an entry in the audit.
+
 -- Returns what is agreed. A setting that is not agreed yet is from now on as the caller has it; if several callers
 -- come at once, one of them is first.
 CREATE FUNCTION acts.agree_first(p_names text[], p_values text[])
-RETURNS TABLE (name text, value text) LANGUAGE plpgsql VOLATILE AS $$
+RETURNS TABLE (name text, value text) LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF (SELECT count(*) FROM fencegate.agreed a WHERE a.name = ANY (p_names)) < cardinality(p_names) THEN
@@ -16,7 +20,8 @@ END $$;
 
 -- Sets what is agreed, at an operator's wish; returns what changed by that.
 CREATE FUNCTION acts.agree(p_names text[], p_values text[], p_reason text)
-RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE AS $$
+RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     changes text;

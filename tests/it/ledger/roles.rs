@@ -41,6 +41,8 @@ async fn it_changes_no_history_and_removes_none() {
         "DELETE FROM fencegate.events",
         "UPDATE fencegate.events SET number = 0",
         "UPDATE fencegate.history SET token = 0",
+        "UPDATE fencegate.agreed SET value = '0s'",
+        "INSERT INTO fencegate.agreed (name, value) VALUES ('x', 'y')",
         "UPDATE fencegate.access SET rules = ''",
         "DELETE FROM fencegate.access",
         "TRUNCATE fencegate.grants",

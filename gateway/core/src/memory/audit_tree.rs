@@ -49,7 +49,7 @@ impl AuditTree for MemoryLedger {
         let at = self.now().wall;
         let state = &mut *self.state();
         let tree = &mut state.tree;
-        if tree.size != growth.from {
+        if tree.size != growth.from || state.rows.guard.generation != growth.generation {
             return Ok(false);
         }
         (tree.size, tree.upto) = (growth.size, growth.upto);

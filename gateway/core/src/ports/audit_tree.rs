@@ -58,6 +58,8 @@ pub struct TreeHead {
 pub struct TreeGrowth {
     /// The size that it grows from.
     pub from: i64,
+    /// The generation of the ledger that its entries were read from.
+    pub generation: i64,
     /// How many leaves it has then.
     pub size: i64,
     /// All entries up to this number are in it then.
@@ -123,7 +125,8 @@ pub trait AuditTree: Send + Sync {
     /// How far it has come.
     async fn tree_head(&self) -> Result<TreeHead, LedgerError>;
 
-    /// Takes a step, unless it has grown since from another size; says whether it did.
+    /// Takes a step, unless the tree has another size by now, or the ledger another generation: it may have gone back to
+    /// before the entries of this step. Says whether it did.
     async fn grow_tree(&self, growth: &TreeGrowth) -> Result<bool, LedgerError>;
 
     /// Keeps a checkpoint that a witness has signed.

@@ -15,10 +15,11 @@ impl Spent {
         self.0.lock().saturating_sub(now + credit)
     }
 
-    /// What was used takes so long to be paid back.
-    pub fn spend(&self, now: Duration, takes: Duration) {
+    /// What was used takes so long to be paid back. Nobody owes more than takes `most`: one that used much at once, because the
+    /// ledger was slow, say, is not kept out for long.
+    pub fn spend(&self, now: Duration, takes: Duration, most: Duration) {
         let mut until = self.0.lock();
-        *until = (*until).max(now).saturating_add(takes);
+        *until = (*until).max(now).saturating_add(takes).min(now + most);
     }
 }
 
@@ -31,12 +32,14 @@ mod tests {
         let (spent, second) = (Spent::default(), Duration::from_secs(1));
         let wait = |now: u32| spent.must_wait(second * now, second * 10);
         assert_eq!(wait(0), Duration::ZERO);
-        spent.spend(Duration::ZERO, second * 10);
+        spent.spend(Duration::ZERO, second * 10, second * 60);
         assert_eq!(wait(0), Duration::ZERO, "within the credit");
-        spent.spend(second, second * 5);
+        spent.spend(second, second * 5, second * 60);
         assert_eq!((wait(1), wait(3), wait(5)), (second * 4, second * 2, Duration::ZERO));
         // What is paid back long ago is no credit for more.
-        spent.spend(second * 100, second * 12);
+        spent.spend(second * 100, second * 12, second * 60);
         assert_eq!(wait(100), second * 2);
+        spent.spend(second * 100, second * 1_000, second * 15);
+        assert_eq!(wait(100), second * 5, "no more than that");
     }
 }

@@ -12,6 +12,8 @@ use fencegate_audit::{Former, SignedNote};
 use super::audit_tree::{consistency, origin};
 use crate::engine::{Base, EngineError, metrics};
 
+/// How soon a place is told again that could not be told.
+const RETRY: Duration = Duration::from_secs(10);
 /// How often a witness may say that it has seen something else than it was said to have.
 const TRIES: usize = 3;
 
@@ -55,11 +57,13 @@ pub(in crate::engine) fn start(base: &Base) {
             let mut keeper = Keeper { place, kept: None, from: 0, is_away: false };
             let mut kept_at = clock.elapsed();
             loop {
-                if keeper.keep(&*ledger).await {
+                let is_kept = keeper.keep(&*ledger).await;
+                if is_kept {
                     kept_at = clock.elapsed();
                 }
                 keeper.tell_age(clock.elapsed().saturating_sub(kept_at));
-                let pause = clock.sleep(keeper.place.interval());
+                let interval = keeper.place.interval();
+                let pause = clock.sleep(if is_kept { interval } else { interval.min(RETRY) });
                 if closing.run_until_cancelled(pause).await.is_none() {
                     return;
                 }
@@ -111,25 +115,26 @@ impl Keeper {
             .set(age.as_secs_f64());
     }
 
-    /// Says whether the place has it by now.
+    /// Says whether the place has it by now. Another gateway may tell it of more meanwhile: each try looks anew.
     async fn step(&mut self, ledger: &dyn Ledger) -> Result<bool, String> {
-        let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
-        let Some(note) = head.note.clone() else { return Ok(true) };
-        if self.kept == Some((head.generation, head.size)) {
-            return Ok(true);
-        }
         for _ in 0..TRIES {
+            let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
+            let Some(note) = head.note.clone() else { return Ok(true) };
+            if self.kept == Some((head.generation, head.size)) {
+                return Ok(true);
+            }
+            if self.from > head.size {
+                let (seen, size) = (std::mem::take(&mut self.from), head.size);
+                return Err(format!("it has seen {seen} leaves, and there are {size}"));
+            }
             let checkpoint = self.offer(ledger, &head, note.clone()).await?;
             match self.place.keep(&checkpoint).await? {
                 CheckpointKept::Kept => {}
                 CheckpointKept::Underway => return Ok(false),
                 CheckpointKept::Signed(lines) => keep_signed(ledger, &note, &lines).await?,
-                CheckpointKept::Behind(seen) if seen <= head.size && seen != self.from => {
+                CheckpointKept::Behind(seen) => {
                     self.from = seen;
                     continue;
-                }
-                CheckpointKept::Behind(seen) => {
-                    return Err(format!("it has seen {seen} leaves, and there are {}", head.size));
                 }
             }
             (self.kept, self.from) = (Some((head.generation, head.size)), head.size);
@@ -161,9 +166,20 @@ impl Keeper {
     }
 }
 
-/// Keeps what a witness has signed, if those are signatures.
+/// Keeps what a witness has signed, if those are signatures, and nothing newer is kept.
 async fn keep_signed(ledger: &dyn Ledger, note: &str, lines: &str) -> Result<(), String> {
     let note: SignedNote = note.parse().map_err(|error| format!("the ledger's own: {error}"))?;
     let signed = note.and_signed(lines).map_err(|error| format!("what it signs: {error}"))?;
+    let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
+    let kept = head.witnessed.as_deref().and_then(rank);
+    if kept >= rank(&signed.to_string()) {
+        return Ok(());
+    }
     ledger.keep_witnessed(&signed.to_string()).await.map_err(|error| error.to_string())
+}
+
+/// Generation and size of a checkpoint, by which the newest is known.
+fn rank(note: &str) -> Option<(i64, u64)> {
+    let checkpoint = note.parse::<SignedNote>().ok()?.checkpoint().ok()?;
+    Some((checkpoint.generation, checkpoint.size))
 }

@@ -204,6 +204,7 @@ fn grown(
     };
     Ok(TreeGrowth {
         from: head.size,
+        generation: head.generation,
         size: i64::try_from(tree.size()).map_err(|_| torn())?,
         upto,
         roots: tree.roots().to_vec(),

@@ -22,6 +22,9 @@ const AT_FIRST: Duration = Duration::from_secs(1);
 /// The longest that a question waits for that.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// How long a principal waits at most that asks for nothing more.
+const OWED_MAX: Duration = Duration::from_secs(5);
+
 /// A caller whose turn has come. The turn lasts until its queries have ended, whether it is still there or not.
 pub struct Asker(pub Engine);
 
@@ -74,7 +77,8 @@ impl Drop for Asking {
     fn drop(&mut self) {
         let now = self.clock.elapsed();
         let took = now.saturating_sub(self.began);
-        self.known.holdings.questions.spend(now, paid_back_in(took, self.turns));
+        let most = paid_back_in(AT_FIRST, self.turns) + OWED_MAX;
+        self.known.holdings.questions.spend(now, paid_back_in(took, self.turns), most);
     }
 }
 

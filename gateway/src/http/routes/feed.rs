@@ -274,6 +274,8 @@ const STREAM_PAGE_MAX: i64 = 250;
 const EVENTS_OF_RATE: u64 = 5;
 /// As many as in this time may come at once.
 const EVENTS_AT_FIRST: Duration = Duration::from_secs(1);
+/// How long a stream waits at most.
+const EVENTS_OWED_MAX: Duration = Duration::from_secs(30);
 
 /// Waits until a principal's streams may be sent so many events more. Who is no principal is not counted.
 async fn at_its_pace(asks: &Asks, events: usize, clock: &dyn Clock) {
@@ -283,7 +285,7 @@ async fn at_its_pace(asks: &Asks, events: usize, clock: &dyn Clock) {
     let takes = Duration::from_secs_f64(events as f64 / a_second as f64);
     let (spent, now) = (&known.holdings.events, clock.elapsed());
     // Before the wait, so that its streams come one after the other.
-    spent.spend(now, takes);
+    spent.spend(now, takes, EVENTS_AT_FIRST + EVENTS_OWED_MAX);
     clock.sleep(spent.must_wait(now, EVENTS_AT_FIRST)).await;
 }
 

@@ -72,10 +72,11 @@ impl AuditTree for PgLedger {
         let call = sqlx::query_scalar::<_, bool>(concat!(
             "SELECT ",
             acts!(),
-            ".grow_audit_tree($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+            ".grow_audit_tree($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
         ))
         .bind(session.seen)
         .bind(growth.from)
+        .bind(growth.generation)
         .bind(growth.size)
         .bind(growth.upto)
         .bind(growth.roots.concat())

@@ -73,13 +73,15 @@ impl AuditTree for SqliteLedger {
         let unwritten = |error| self.unwritten(error);
         let mut transaction = connection.begin().await.map_err(rolled_back)?;
         let head = sqlx::query(
-            "UPDATE audit_tree SET size = ?1, upto = ?2, roots = ?3, note = ?4 WHERE size = ?5",
+            "UPDATE audit_tree SET size = ?1, upto = ?2, roots = ?3, note = ?4
+             WHERE size = ?5 AND (SELECT g.generation FROM guard g) = ?6",
         )
         .bind(growth.size)
         .bind(growth.upto)
         .bind(growth.roots.concat())
         .bind(&growth.note)
-        .bind(growth.from);
+        .bind(growth.from)
+        .bind(growth.generation);
         if head.execute(&mut *transaction).await.map_err(unwritten)?.rows_affected() == 0 {
             return Ok(false);
         }

@@ -203,6 +203,7 @@ async fn seal_audit(ledger: &dyn Ledger) -> TreeHead {
     leaves.extend(entries.into_iter().map(leaf));
     let growth = TreeGrowth {
         from: head.size,
+        generation: head.generation,
         size: leaves.len() as i64,
         upto: settled.upto,
         roots: vec![[1; 32]],
@@ -210,6 +211,8 @@ async fn seal_audit(ledger: &dyn Ledger) -> TreeHead {
         tiles: vec![TreeTile { tile: 0, leaves, root: None }],
         fork: None,
     };
+    let lost = TreeGrowth { generation: head.generation + 1, ..growth.clone() };
+    assert!(!ledger.grow_tree(&lost).await.expect("a step"), "its entries may be lost");
     assert!(ledger.grow_tree(&growth).await.expect("a step"));
     assert!(!ledger.grow_tree(&growth).await.expect("a step") || growth.size == growth.from);
     ledger.tree_head().await.expect("a head")
