@@ -119,7 +119,7 @@ impl Keeper {
     async fn step(&mut self, ledger: &dyn Ledger) -> Result<bool, String> {
         for _ in 0..TRIES {
             let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
-            let Some(note) = head.note.clone() else { return Ok(true) };
+            let Some(note) = head.note.clone() else { return Ok(false) };
             if self.kept == Some((head.generation, head.size)) {
                 return Ok(true);
             }
