@@ -40,10 +40,10 @@ GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drain
 
 -- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)
 GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tree, fencegate.events_mark,
-    fencegate.events_turn, fencegate.gates, fencegate.lock_id_slots TO fencegate_gateway;
+    fencegate.events_turn, fencegate.gates, fencegate.lock_id_slots, fencegate.stocks_counted TO fencegate_gateway;
 
 -- What comes and goes: no history.
 GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,
     fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
-    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.upstream_intents, fencegate.waiters,
-    fencegate.waiter_resources TO fencegate_gateway;
+    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stock_changes, fencegate.stocks,
+    fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;

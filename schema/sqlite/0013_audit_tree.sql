@@ -50,7 +50,8 @@ CREATE TABLE audit_with_asked (
     at             INTEGER NOT NULL,
     action         TEXT    NOT NULL CHECK (action IN (
                        'grant', 'transfer', 'break', 'broken', 'freeze', 'unfreeze', 'protect',
-                       'unprotect', 'fence', 'resolve', 'refence', 'epoch', 'adopt', 'agree', 'access', 'fork')),
+                       'unprotect', 'fence', 'resolve', 'refence', 'epoch', 'adopt', 'agree', 'access', 'denied',
+                       'auth-failed', 'fork')),
     resource       TEXT,
     owner          TEXT,
     previous_owner TEXT,

@@ -1,6 +1,7 @@
 //! A ledger in memory whose acts on locks and data go as a test says: answers get lost, rows stay
 //! locked, calls are rolled back, and somebody else acts in between.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,8 +17,8 @@ use fence_core::ports::{
     Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
     Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter,
-    WriteItem, WriteVerdict,
+    Stock, Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -275,6 +276,17 @@ impl Rulebook for ScriptedLedger {
 
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         self.memory.apply_rules(change).await
+    }
+
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError> {
+        self.memory.record_refused(entries).await
+    }
+
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError> {
+        self.memory.stocks(of).await
     }
 }
 

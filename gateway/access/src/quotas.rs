@@ -19,6 +19,14 @@ pub enum Quota {
     BodyBytes,
     /// Places in the line of one resource.
     LinePlaces,
+    /// Locks in force.
+    Locks,
+    /// Resources that it was the first to lock.
+    NewResources,
+    /// Objects that it put.
+    Keys,
+    /// Their bytes.
+    Bytes,
 }
 
 /// How many there are.
@@ -28,11 +36,11 @@ const RATE: u64 = 2_000;
 /// How many times its rate a principal may ask at once whose roles say nothing of that.
 const BURST_OF_RATE: u64 = 2;
 /// The most that any of them may be.
-const MAX: u64 = 1 << 40;
+const MAX: u64 = 1 << 53;
 
 impl Quota {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Rate,
         Self::Burst,
         Self::Connections,
@@ -41,6 +49,10 @@ impl Quota {
         Self::Queries,
         Self::BodyBytes,
         Self::LinePlaces,
+        Self::Locks,
+        Self::NewResources,
+        Self::Keys,
+        Self::Bytes,
     ];
 
     /// Its name.
@@ -54,11 +66,15 @@ impl Quota {
             Self::Queries => "queries",
             Self::BodyBytes => "body_bytes",
             Self::LinePlaces => "line_places",
+            Self::Locks => "locks",
+            Self::NewResources => "new_resources",
+            Self::Keys => "keys",
+            Self::Bytes => "bytes",
         }
     }
 }
 
-/// How much one principal may have, at each gateway by itself, as far as its roles say.
+/// How much one principal may have, as far as its roles say: at each gateway by itself, or in the ledger, through all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quotas([Option<u64>; COUNT]);
 
@@ -83,14 +99,17 @@ impl Quotas {
         Self(std::array::from_fn(|at| self.0[at].max(other.0[at])))
     }
 
-    /// How much it is; none where each principal has the share that the gateway gives.
+    /// How much it is; none where each principal has the share that the gateway gives, or as much as there is.
     pub fn get(&self, quota: Quota) -> Option<u64> {
         let unless_stated = match quota {
             Quota::Rate => Some(RATE),
             Quota::Burst => self.get(Quota::Rate).map(|rate| rate * BURST_OF_RATE),
             Quota::Streams | Quota::LinePlaces => Some(100),
             Quota::Queries => Some(2),
-            Quota::Connections | Quota::Uploads | Quota::BodyBytes => None,
+            Quota::Locks => Some(10_000),
+            Quota::NewResources => Some(100_000),
+            Quota::Keys => Some(1_000_000),
+            Quota::Connections | Quota::Uploads | Quota::BodyBytes | Quota::Bytes => None,
         };
         self.0[quota as usize].or(unless_stated)
     }

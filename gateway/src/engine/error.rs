@@ -126,6 +126,18 @@ pub enum EngineError {
         /// Of a list: where the caller may do that.
         scopes: Vec<String>,
     },
+    /// The principal has as much in the ledger as its roles allow.
+    #[error("{principal} has {has} of at most {most}: `{quota}`")]
+    QuotaExhausted {
+        /// Who asks.
+        principal: PrincipalName,
+        /// The quota.
+        quota: &'static str,
+        /// How much it is.
+        most: u64,
+        /// How much of that it had when it was counted last.
+        has: i64,
+    },
     /// The rules of access are not known.
     #[error("the rules of access cannot be loaded: nothing is allowed meanwhile")]
     AccessUnavailable,
@@ -232,6 +244,7 @@ impl EngineError {
             Self::Unauthenticated => ErrorCode::Unauthenticated,
             Self::CredentialExpired => ErrorCode::CredentialExpired,
             Self::PermissionDenied { .. } => ErrorCode::PermissionDenied,
+            Self::QuotaExhausted { .. } => ErrorCode::QuotaExhausted,
             Self::AccessUnavailable => ErrorCode::AccessUnavailable,
             Self::RulesInvalid(_) => ErrorCode::BodyMalformed,
             Self::RulesOvertaken(_) => ErrorCode::VersionMismatch,

@@ -25,6 +25,8 @@ pub(super) const ACCESS_GENERATION: &str = "fencegate_access_generation";
 pub(super) const ACCESS_RELOADS: &str = "fencegate_access_reloads_total";
 /// Calls that the rules of access refused, by action.
 pub(super) const DENIED: &str = "fencegate_denied_total";
+/// Refused callers who are not in the audit.
+pub(super) const AUDIT_REFUSALS_DROPPED: &str = "fencegate_audit_refusals_dropped_total";
 /// Entries of the audit that are in its tree.
 pub(super) const AUDIT_SIZE: &str = "fencegate_audit_size";
 /// How far the numbers of the audit are ahead of its tree.
@@ -140,6 +142,7 @@ pub fn describe() {
         ACCESS_RELOADS,
         "How often this gateway read the rules of access anew, and what came of it"
     );
+    describe_counter!(AUDIT_REFUSALS_DROPPED, "Refused callers who are not in the audit");
     describe_counter!(DENIED, "Calls that the rules of access refused, by action");
     describe_counter!(ACQUISITIONS, "Acquisitions by outcome; held means contention");
     describe_counter!(FENCES, "Fences set without a lock, by outcome");

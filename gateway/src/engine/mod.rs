@@ -50,7 +50,7 @@ pub use locks::{
 use upstreams::Upstreams;
 pub use upstreams::{Admitted, Forward, count_forward};
 use views::Health;
-pub use views::{About, Readiness, Standings};
+pub use views::{About, More, Readiness, Standings};
 
 /// Bytes in one batch of writes.
 const BATCH_BYTES_MAX: usize = 4 << 20;

@@ -77,6 +77,11 @@ impl Problem {
         self.0.code
     }
 
+    /// What happened, in words.
+    pub fn detail(&self) -> &str {
+        &self.0.document.detail
+    }
+
     /// Whether the request may have taken effect or not.
     pub fn outcome_unknown(&self) -> bool {
         self.0.document.outcome.is_some()

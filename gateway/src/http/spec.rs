@@ -92,12 +92,12 @@ problems! {
     /// `POST /locks`
     AcquireProblems = [Ledger, Json, Ended;
         LockHeld, LockWaitElapsed, QueueFull, LockIdConflict, ResourceFrozen, ResourceNotFound,
-        ResourceDraining, ResourceNameInvalid, MintUnavailable, MintRegressed
+        ResourceDraining, ResourceNameInvalid, MintUnavailable, MintRegressed, QuotaExhausted
     ];
     /// A fence without a lock.
     FenceProblems = [Ledger, Json;
         ResourceNameInvalid, LockHeld, LockIdConflict, LockSuperseded, LockReleased, LockBroken, LockVoid,
-        FenceOrderStale, ResourceFrozen, ResourceDraining, MintUnavailable, MintRegressed
+        FenceOrderStale, ResourceFrozen, ResourceDraining, MintUnavailable, MintRegressed, QuotaExhausted
     ];
     /// A transfer.
     TransferProblems = [Ledger, Json, Ended;
@@ -121,10 +121,10 @@ problems! {
     BreakProblems = [Ledger, Json; ResourceNameInvalid, ResourceNotFound];
     /// A put.
     PutProblems = [Ledger, Name, Write;
-        PayloadTooLarge, UnsupportedMediaType, DigestMismatch, UploadExpired, BlobsUnavailable
+        PayloadTooLarge, UnsupportedMediaType, DigestMismatch, UploadExpired, BlobsUnavailable, QuotaExhausted
     ];
     /// A commit.
-    CommitProblems = [Ledger, Name, Write, Json; UploadExpired, BlobsUnavailable];
+    CommitProblems = [Ledger, Name, Write, Json; UploadExpired, BlobsUnavailable, QuotaExhausted];
     /// A delete.
     DeleteProblems = [Ledger, Name, Write];
     /// A read of an object.

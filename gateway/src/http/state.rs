@@ -42,6 +42,8 @@ pub struct Limits {
     pub uri_bytes_max: usize,
     /// The most connections at a time; more wait to be accepted.
     pub connections_max: usize,
+    /// Connections beyond those that wait a moment to hear that their principal has too many.
+    pub refused_max: usize,
 }
 
 impl Default for Limits {
@@ -60,6 +62,7 @@ impl Default for Limits {
             headers_max: 100,
             uri_bytes_max: 8 * 1024,
             connections_max: 10_000,
+            refused_max: 10_000,
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use fence_core::ports::{
     AuditEntry, ForwardEnd, ForwardRecord, GrantEntry, Intent, IntentEnd, LedgerError, Rejection,
-    TreeLeaf, roots_from,
+    Stock, TreeLeaf, roots_from,
 };
-use fence_core::{LockId, OperationId};
+use fence_core::{LockId, OperationId, PrincipalName};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::{audit_action, object_key, resource_name, time, token};
+use super::{audit_action, object_key, principal, resource_name, time, token};
 
 /// An entry of the audit, its time in microseconds since 1970.
 #[derive(FromRow)]
@@ -58,6 +58,23 @@ impl AuditRow {
             request_id: self.request_id,
         };
         Ok((self.number, entry))
+    }
+}
+
+/// What a principal has.
+#[derive(FromRow)]
+pub(super) struct StockRow {
+    principal: String,
+    locks: i64,
+    resources: i64,
+    keys: i64,
+    bytes: i64,
+}
+
+impl StockRow {
+    pub(super) fn stock(self) -> Result<(PrincipalName, Stock), LedgerError> {
+        let Self { locks, resources, keys, bytes, .. } = self;
+        Ok((principal(&self.principal)?, Stock { locks, resources, keys, bytes }))
     }
 }
 

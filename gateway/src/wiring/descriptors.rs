@@ -26,6 +26,11 @@ pub(super) fn connections(wanted: usize, others: usize) -> usize {
     room
 }
 
+/// How many connections there is room for beside those, at most as many again: no more than a reserve for the moment.
+pub(super) fn beside(connections: usize, others: usize) -> usize {
+    room(getrlimit(Resource::Nofile).current, 2 * connections, others) - connections
+}
+
 /// How many connections so many descriptors have room for, beside others; without a limit, all that are wanted.
 fn room(descriptors: Option<u64>, wanted: usize, others: usize) -> usize {
     let Some(descriptors) = descriptors else { return wanted };

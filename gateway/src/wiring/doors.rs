@@ -164,7 +164,7 @@ pub(super) fn build(
         Door::new(app, limits, proxies.clone())
     };
     let limits = limits(config);
-    let admin = Limits { connections_max: ADMIN_CONNECTIONS, ..limits };
+    let admin = Limits { connections_max: ADMIN_CONNECTIONS, refused_max: 0, ..limits };
     Ok(Served {
         main: door(limits, config.bodies_bytes_max),
         admin: door(admin, config.bodies_bytes_max / ADMIN_BODIES_SHARE),
@@ -230,6 +230,7 @@ pub(super) async fn serve(
 
 fn limits(config: &Config) -> Limits {
     let admin = if config.admin_listen.is_empty() { 0 } else { ADMIN_CONNECTIONS };
+    let connections_max = descriptors::connections(config.connections_max, admin);
     Limits {
         inline_bytes_max: usize::try_from(config.inline_bytes_max).unwrap_or(usize::MAX),
         object_bytes_max: config.object_bytes_max,
@@ -237,7 +238,8 @@ fn limits(config: &Config) -> Limits {
         upload_rate_min: config.upload_rate_min,
         body_idle_timeout: config.body_idle_timeout,
         body_timeout: config.body_timeout,
-        connections_max: descriptors::connections(config.connections_max, admin),
+        connections_max,
+        refused_max: descriptors::beside(connections_max, admin),
         ..Limits::default()
     }
 }

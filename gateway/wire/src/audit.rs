@@ -51,6 +51,10 @@ actions! {
     Agree, "agree";
     /// An operator put other rules of access in force.
     Access, "access";
+    /// A principal was refused what its rules do not allow.
+    Denied, "denied";
+    /// A credential was shown that is nobody's, or has ended.
+    AuthFailed, "auth-failed";
     /// The tree over the audit goes on, after a re-fence, from where the ledger has gone back to.
     Fork, "fork";
 }

@@ -98,6 +98,8 @@ macro_rules! each_code {
             CredentialsConflict, "credentials-conflict", 400, false, Misuse, Everywhere, "The request has more than one credential";
             /// The rules of access do not allow it.
             PermissionDenied, "permission-denied", 403, false, Denied, Everywhere, "The rules of access do not allow this";
+            /// The principal has as much in the ledger as it may.
+            QuotaExhausted, "quota-exhausted", 403, false, Denied, Named, "The caller has as much as it may have";
             /// The body is not the JSON that the call takes.
             BodyMalformed, "body-malformed", 400, false, Misuse, Json, "The body is not what this call takes";
             /// A query parameter is unknown or has a bad value.

@@ -47,3 +47,12 @@ END $$;
 CREATE FUNCTION acts.rules() RETURNS TABLE (generation bigint, rules text) LANGUAGE sql STABLE AS $$
     SELECT g.access, a.rules FROM fencegate.write_guard g LEFT JOIN fencegate.access a ON a.generation = g.access
 $$;
+
+-- Writes down who was refused what, by the rules or because nobody knows them.
+CREATE FUNCTION acts.record_refused(
+    p_action text[], p_owner text[], p_reason text[], p_request_id text[], p_asked text[])
+RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO fencegate.audit (at, action, owner, reason, request_id, asked)
+    SELECT clock_timestamp(), r.action, r.owner, r.reason, r.request_id, r.asked
+    FROM unnest(p_action, p_owner, p_reason, p_request_id, p_asked) r (action, owner, reason, request_id, asked)
+$$;

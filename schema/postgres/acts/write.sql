@@ -169,15 +169,15 @@ BEGIN
         PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object);
     END IF;
     INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size, sha256, written_at,
-                                   body, blob)
+                                   body, blob, principal)
     SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], t,
-           p_body[i], p_blob[i]
+           p_body[i], p_blob[i], split_part(p_names[i], ' ', 1)
     FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r
     WHERE p_kind[i] = 'put' AND r_why[i] IS NULL AND p_last[i] IS NOT FALSE
     ON CONFLICT (resource, key) DO UPDATE
     SET version = excluded.version, generation = excluded.generation, content_type = excluded.content_type,
         size = excluded.size, sha256 = excluded.sha256, written_at = excluded.written_at,
-        body = excluded.body, blob = excluded.blob;
+        body = excluded.body, blob = excluded.blob, principal = excluded.principal;
     IF counts THEN
         UPDATE fencegate.fences f SET objects = f.objects + x.objects, last_seq = coalesce(x.seq, f.last_seq)
         FROM (SELECT r.resource, sum(r.objects) AS objects, CASE WHEN count(r.version) = 0 THEN max(r.seq) END AS seq

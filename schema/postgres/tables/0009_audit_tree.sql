@@ -62,4 +62,4 @@ ALTER TABLE fencegate.grants ADD asked fencegate.asked, DROP act;
 ALTER DOMAIN fencegate.audit_action DROP CONSTRAINT audit_action_known;
 ALTER DOMAIN fencegate.audit_action ADD CONSTRAINT audit_action_known CHECK (VALUE IN (
     'break', 'broken', 'freeze', 'unfreeze', 'protect', 'unprotect', 'resolve', 'refence', 'epoch', 'adopt', 'agree',
-    'access', 'fork'));
+    'access', 'denied', 'auth-failed', 'fork'));

@@ -34,9 +34,12 @@ const KEPT: [(&str, &str); 8] = [
     ("garbage", "SELECT count(*) FROM fencegate.blob_garbage"),
     ("replaced versions", "SELECT count(*) FROM fencegate.replaced_versions"),
 ];
-/// What is kept for ever, for each lock and for each write.
-const HISTORY: [(&str, &[&str]); 2] =
-    [("lock", &["grants", "audit"]), ("write", &["operations", "events"])];
+/// What is kept for ever, for each lock and for each write. The tree over the audit has a leaf for each lock.
+const HISTORY: [(&str, &[&str]); 3] = [
+    ("lock", &["grants", "audit"]),
+    ("lock, in the tree,", &["audit_tiles"]),
+    ("write", &["operations", "events"]),
+];
 /// From the middle to the end it may grow so many times, and by so many rows that come and go.
 const GROWTH_MAX: f64 = 1.1;
 const ROWS_MORE: f64 = 200.0;
@@ -305,7 +308,8 @@ fn judged(looks: &[Look]) -> bool {
     }
     judge("bytes in use of etcd", &|look| look.etcd_bytes, 0.0);
     if let (Some(first), Some(last)) = (looks.first(), looks.last()) {
-        let done = [last.locks - first.locks, last.writes - first.writes];
+        let locks = last.locks - first.locks;
+        let done = [locks, locks, last.writes - first.writes];
         for (number, (what, tables)) in HISTORY.iter().enumerate() {
             let grown = last.history_bytes[number] - first.history_bytes[number];
             let each = grown / done[number].max(1) as f64;

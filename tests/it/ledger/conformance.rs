@@ -96,6 +96,8 @@ on_every_ledger! {
         nothing_is_decided_under_older_rules
         each_of_a_batch_is_held_to_its_own_rules
         rules_follow_those_that_were_meant
+        what_principals_have_is_counted
+        who_was_refused_is_on_record
     }
     blobs {
         a_put_makes_a_blob_an_objects

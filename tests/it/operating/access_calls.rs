@@ -1,10 +1,11 @@
 //! Rules of access through a running gateway: at its socket, over HTTP, and what holders lose by new ones.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
-use fence_core::wire::{AccessApplied, AccessRules, Explanation, Lock};
-use fence_tests::access::{Key, Rules};
+use fence_core::wire::{AccessApplied, AccessRules, AuditEntry, AuditList, Explanation, Lock};
+use fence_tests::access::{Key, Rules, principal, role};
 use fence_tests::client::{Call, Client};
 use fence_tests::gateway::{Gateway, Settings};
+use fence_tests::process::eventually;
 use fence_tests::raw::exchange;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -174,7 +175,7 @@ async fn locks_that_are_lost_are_told_and_broken(setup: SetUp) {
     assert!(!out.contains("job:"), "{out}");
 }
 
-crate::setup::on_both!(locks_that_are_lost_are_told_and_broken);
+crate::setup::on_both!(locks_that_are_lost_are_told_and_broken, who_was_refused_is_in_the_audit);
 
 #[tokio::test]
 async fn the_line_that_decides_is_told() {
@@ -231,4 +232,49 @@ async fn who_is_reached_from_the_network_has_tls_and_rules_or_says_that_it_is_op
     assert!(code == Some(2) && log.contains("rules of access are in force"), "{log}");
     let gateway = proxied().start().await;
     gateway.client().get("/locks").send().await.refused(401, "unauthenticated");
+}
+
+/// A denied call, and a credential that is nobody's, are in the audit a moment later: the first of each, then their number.
+async fn who_was_refused_is_in_the_audit(set_up: SetUp) {
+    let rules = Rules::new().await;
+    let (ann, stranger) = (Key::new().await, Key::new().await);
+    let mut gateway = set_up.settings().await.start().await;
+    let client = gateway.client();
+    let watches = role("watch", "allow = [\"observe\"]\nresources = [\"*\"]");
+    let eve = Key::new().await;
+    let text = rules.text(WORKS, &[("ann", &ann)]) + &watches + &principal("eve", "watch", &[&eve]);
+    rules.put_in_force(&gateway, &text).await;
+    let denied = || ann.by(client.get("/resources/other")).header("x-request-id", "mine");
+    denied().send().await.refused(403, "permission-denied");
+    stranger.by(client.get("/resources/job:1")).send().await.refused(401, "unauthenticated");
+    // Nothing was shown: nobody has failed.
+    client.get("/resources/job:1").send().await.refused(401, "unauthenticated");
+    let entries = async |action: &str| -> Vec<AuditEntry> {
+        let all: AuditList =
+            eve.by(client.get("/audit").query("action", action)).send().await.expect(200).parse();
+        all.items
+    };
+    let first = eventually("it is on record", async || entries("denied").await.pop()).await;
+    assert_eq!(first.reason.as_deref(), Some("ann may not read other"));
+    assert_eq!((first.owner.as_deref(), first.principal.as_deref()), (Some("ann"), Some("ann")));
+    assert_eq!(
+        (first.peer.as_deref(), first.request_id.as_deref()),
+        (Some("127.0.0.1"), Some("mine"))
+    );
+    assert!(first.gateway_request_id.is_some() && first.credential.is_some());
+    let failed = eventually("it is on record", async || entries("auth-failed").await.pop()).await;
+    assert_eq!((failed.principal, failed.peer.as_deref()), (None, Some("127.0.0.1")));
+    for _ in 0..3 {
+        denied().send().await.refused(403, "permission-denied");
+    }
+    // A gateway that ends says at once what it would have said later.
+    gateway.term();
+    gateway.wait_for_exit().await;
+    gateway.restart().await;
+    let client = gateway.client();
+    let all = eve.by(client.get("/audit").query("action", "denied")).send().await.expect(200);
+    let all: AuditList = all.parse();
+    let reasons: Vec<_> = all.items.iter().filter_map(|entry| entry.reason.as_deref()).collect();
+    let more = "ann may not read other; 3 times more within a minute";
+    assert_eq!(reasons, [more, "ann may not read other"]);
 }

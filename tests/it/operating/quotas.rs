@@ -1,6 +1,6 @@
 //! Quotas: what a principal has its share of, it is refused beyond that, and nobody else is.
 
-use fence_core::wire::{Lock, Problem};
+use fence_core::wire::{Lock, Problem, UsageList};
 use fence_tests::access::{Key, Rules, principal, role};
 use fence_tests::client::Call;
 use fence_tests::gateway::Gateway;
@@ -8,7 +8,7 @@ use fence_tests::process::eventually;
 use reqwest::StatusCode;
 use serde_json::json;
 
-use crate::setup::SetUp;
+use crate::setup::{SetUp, on_both};
 
 /// A gateway with two principals: `few`, who has these quotas, and `plain`, who has what everybody has.
 struct Site {
@@ -19,9 +19,13 @@ struct Site {
 
 impl Site {
     async fn new(quotas: &str) -> Self {
+        Self::on(SetUp::Embedded, quotas).await
+    }
+
+    async fn on(set_up: SetUp, quotas: &str) -> Self {
         let rules = Rules::new().await;
         let (few, plain) = (Key::new().await, Key::new().await);
-        let gateway = SetUp::Embedded.settings().await.start().await;
+        let gateway = set_up.settings().await.start().await;
         let may =
             "allow = [\"lock\", \"write\", \"read\", \"list\", \"observe\"]\nresources = [\"*\"]";
         let text = rules.admin()
@@ -135,3 +139,75 @@ async fn a_principal_has_so_many_places_in_a_line() {
     let (first, ()) = tokio::join!(waits(&site.few).send(), others);
     first.expect(201);
 }
+
+/// What `few` has in the ledger counts within two seconds or so.
+async fn has(site: &Site, expected: &[(&str, u64)]) {
+    eventually("it is counted", async || {
+        let all: UsageList = site.get(&site.plain, "/admin/usage").send().await.expect(200).parse();
+        // A principal that does not ask is not counted.
+        site.get(&site.few, "/resources/a").send().await;
+        let ann = all.items.into_iter().find(|usage| usage.principal.as_str() == "ann")?;
+        expected.iter().all(|(of, held)| ann.held.get(*of) == Some(held)).then_some(())
+    })
+    .await;
+}
+
+async fn locks_and_resources_are_so_many(set_up: SetUp) {
+    let site = Site::on(set_up, "locks = 2\nnew_resources = 3").await;
+    let client = site.gateway.client();
+    let lock = |by: &Key, wish: serde_json::Value| by.by(client.lock(&wish));
+    let id = "0b0e7a3c-4f5d-4c39-9a55-0c1f5a2b3c4d";
+    let first: Lock = lock(&site.few, json!({ "resources": ["a", "b"], "ttl": "1h", "id": id }))
+        .send()
+        .await
+        .expect(201)
+        .parse();
+    let second: Lock =
+        lock(&site.few, json!({ "resource": "c", "ttl": "1h" })).send().await.expect(201).parse();
+    has(&site, &[("locks", 2), ("new_resources", 3)]).await;
+    let refused = lock(&site.few, json!({ "resource": "a", "ttl": "1h" })).send().await;
+    let problem: Problem = refused.refused(403, "quota-exhausted").parse();
+    assert!(
+        problem.detail.contains("2 of at most 2: `locks`") && !problem.retryable,
+        "{}",
+        problem.detail
+    );
+    // What it has it is told again.
+    let again = json!({ "resources": ["a", "b"], "ttl": "1h", "id": id });
+    let again: Lock = lock(&site.few, again).send().await.expect(200).parse();
+    assert_eq!(again.token, first.token);
+    lock(&site.plain, json!({ "resource": "d", "ttl": "1h" })).send().await.expect(201);
+    site.few.by(client.release(&second)).send().await.expect(204);
+    has(&site, &[("locks", 1)]).await;
+    let refused = lock(&site.few, json!({ "resources": ["c", "e"], "ttl": "1h" })).send().await;
+    let problem: Problem = refused.refused(403, "quota-exhausted").parse();
+    assert!(problem.detail.contains("`new_resources`"), "{}", problem.detail);
+    lock(&site.few, json!({ "resource": "c", "ttl": "1h" })).send().await.expect(201);
+}
+
+async fn objects_are_so_many_and_so_large(set_up: SetUp) {
+    let site = Site::on(set_up, "keys = 2\nbytes = 1000").await;
+    let client = site.gateway.client();
+    let wish = json!({ "resource": "a", "ttl": "1h" });
+    let lock: Lock = site.few.by(client.lock(&wish)).send().await.expect(201).parse();
+    let put =
+        |key: &str, bytes: usize| site.few.by(client.put("a", key, vec![7; bytes]).under(&lock));
+    put("k", 100).send().await.expect(201);
+    let keyed = || put("l", 100).header("idempotency-key", "once");
+    keyed().send().await.expect(201);
+    has(&site, &[("keys", 2), ("bytes", 200)]).await;
+    let refused = put("m", 100).send().await;
+    let problem: Problem = refused.refused(403, "quota-exhausted").parse();
+    assert!(problem.detail.contains("2 of at most 2: `keys`"), "{}", problem.detail);
+    // In place of another, or written before.
+    put("k", 300).send().await.expect(200);
+    assert!(keyed().send().await.expect(201).header("idempotent-replayed").is_some());
+    has(&site, &[("keys", 2), ("bytes", 400)]).await;
+    let problem: Problem = put("k", 701).send().await.refused(403, "quota-exhausted").parse();
+    assert!(problem.detail.contains("`bytes`"), "{}", problem.detail);
+    site.few.by(client.delete("a", "k").under(&lock)).send().await.expect(204);
+    has(&site, &[("keys", 1), ("bytes", 100)]).await;
+    put("m", 800).send().await.expect(201);
+}
+
+on_both!(locks_and_resources_are_so_many, objects_are_so_many_and_so_large);

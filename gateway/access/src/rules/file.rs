@@ -84,6 +84,10 @@ pub(super) struct Role {
     queries: Option<u64>,
     body_bytes: Option<u64>,
     line_places: Option<u64>,
+    locks: Option<u64>,
+    new_resources: Option<u64>,
+    keys: Option<u64>,
+    bytes: Option<u64>,
 }
 
 impl Role {
@@ -99,6 +103,10 @@ impl Role {
                 Quota::Queries => self.queries,
                 Quota::BodyBytes => self.body_bytes,
                 Quota::LinePlaces => self.line_places,
+                Quota::Locks => self.locks,
+                Quota::NewResources => self.new_resources,
+                Quota::Keys => self.keys,
+                Quota::Bytes => self.bytes,
             };
             (quota, stated)
         }))

@@ -150,7 +150,7 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
     let (version, objects) = before.as_ref().map_or((0, 0), |f| (f.version, f.objects));
     let owner = before.map(|fence| fence.owner).unwrap_or_default();
     let tag = EntityTag { generation, version: version + 1 };
-    let done = carry_out(rows, &item.resource, &item.effect, tag, objects, now);
+    let done = carry_out(rows, &item.resource, &item.effect, (tag, &item.by), objects, now);
 
     if let Some(fence) = rows.fences.get_mut(&item.resource) {
         fence.objects = done.objects;
@@ -209,12 +209,12 @@ pub(super) struct Done {
     pub(super) sha256: Option<[u8; 32]>,
 }
 
-/// Changes the objects of a resource that has so many of them; what it puts carries this tag.
+/// Changes the objects of a resource that has so many of them; what it puts carries this tag, and is whose it says.
 pub(super) fn carry_out(
     rows: &mut Rows,
     resource: &ResourceName,
     effect: &Effect,
-    tag: EntityTag,
+    (tag, by): (EntityTag, &By),
     objects: i64,
     now: Now,
 ) -> Done {
@@ -230,7 +230,8 @@ pub(super) fn carry_out(
                 payload: payload.clone(),
             };
             let at = (resource.clone(), key.clone());
-            let before = rows.objects.insert(at, ObjectRow { object });
+            let before =
+                rows.objects.insert(at, ObjectRow { object, principal: by.principal().cloned() });
             let created = before.is_none();
             if let Some(before) = before {
                 rows.replaced(resource, before.object, now);

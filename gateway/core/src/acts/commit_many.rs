@@ -123,7 +123,8 @@ fn apply(rows: &mut Rows, item: &CommitItem, now: Now) -> Vec<Applied> {
         item.resources.iter().map(|at| part(rows, &at.resource)).collect();
     for step in item.steps.iter() {
         let Some(part) = parts.get_mut(&step.resource) else { continue };
-        let done = carry_out(rows, &step.resource, &step.effect, part.tag, part.objects, now);
+        let done =
+            carry_out(rows, &step.resource, &step.effect, (part.tag, &item.by), part.objects, now);
         part.objects = done.objects;
         part.did.push(match (done.created, done.sha256.is_some(), done.changed) {
             (true, ..) => Did::Created,

@@ -313,6 +313,8 @@ impl LockRow {
 pub struct ObjectRow {
     /// The object; without its bytes where an act only needs its tag.
     pub object: Object,
+    /// Who put it.
+    pub principal: Option<PrincipalName>,
 }
 
 /// The intent of a blob.
@@ -434,6 +436,8 @@ pub struct Rows {
     pub forwards: BTreeMap<OperationId, ForwardRow>,
     /// Registered upstreams by name and prefix.
     pub upstreams: BTreeMap<(String, String), UpstreamRow>,
+    /// How many resources each principal was the first to lock.
+    pub first_locked: BTreeMap<PrincipalName, i64>,
     /// The audit, oldest first.
     pub audited: Vec<AuditEntry>,
     /// The writes that have a version, in the order in which they were made.
@@ -463,6 +467,7 @@ impl Rows {
             keeps_versions: false,
             forwards: BTreeMap::new(),
             upstreams: BTreeMap::new(),
+            first_locked: BTreeMap::new(),
             audited: Vec::new(),
             written: Vec::new(),
             queue: Queue::default(),

@@ -384,6 +384,9 @@ fn raise(
         SealKind::Lock | SealKind::Transfer { .. } => last,
     };
     let ttl = unconfirmed(lock.ttl);
+    if let (None, Some(principal)) = (&before, &item.principal) {
+        *rows.first_locked.entry(principal.clone()).or_default() += 1;
+    }
     let fence = FenceRow {
         token,
         lock: item.lock,

@@ -1,11 +1,15 @@
 //! The rules of access of the ledger in memory.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::state::MemoryLedger;
 use crate::ports::{
-    AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce,
+    AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce, Stock,
 };
+use crate::principal::PrincipalName;
 
 #[async_trait]
 impl Rulebook for MemoryLedger {
@@ -35,5 +39,33 @@ impl Rulebook for MemoryLedger {
             ..AuditEntry::because(AuditAction::Access, at, &change.reason)
         });
         Ok(RulesChanged::InForce(next))
+    }
+
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError> {
+        self.state().rows.audited.extend(entries.iter().cloned());
+        Ok(())
+    }
+
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError> {
+        let now = self.now();
+        let rows = &self.state().rows;
+        let stock = |principal: &PrincipalName| {
+            let is_its = |whose: &Option<PrincipalName>| whose.as_ref() == Some(principal);
+            let fences = rows.fences.values();
+            let locks = fences.filter(|fence| is_its(&fence.principal) && fence.is_held(now));
+            let locks: BTreeSet<_> = locks.map(|fence| fence.lock).collect();
+            let objects = || rows.objects.values().filter(|row| is_its(&row.principal));
+            Stock {
+                locks: locks.len() as i64,
+                resources: rows.first_locked.get(principal).copied().unwrap_or_default(),
+                keys: objects().count() as i64,
+                bytes: objects().map(|row| row.object.size).sum(),
+            }
+        };
+        let all = of.iter().map(|principal| (principal.clone(), stock(principal)));
+        Ok(all.filter(|(_, stock)| *stock != Stock::default()).collect())
     }
 }

@@ -1,8 +1,12 @@
 //! The rules of access as the ledger keeps them: which are in force, and putting others in their place.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 
-use super::LedgerError;
+use super::{AuditEntry, LedgerError};
 use crate::principal::PrincipalName;
 
 /// The rules that are in force.
@@ -51,6 +55,22 @@ pub enum RulesChanged {
     Overtaken(i64),
 }
 
+/// What a principal has in the ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stock {
+    /// Locks that are in force.
+    pub locks: i64,
+    /// Resources that it was the first to lock, under rules: a fence is for ever.
+    pub resources: i64,
+    /// Objects that are as it put them.
+    pub keys: i64,
+    /// How large those are together.
+    pub bytes: i64,
+}
+
+/// How long a count of what principals have is good enough.
+pub const STOCKS_WITHIN: Duration = Duration::from_millis(800);
+
 /// The part of the ledger that is about rules.
 #[async_trait]
 pub trait Rulebook: Send + Sync {
@@ -68,4 +88,14 @@ pub trait Rulebook: Send + Sync {
     /// Puts rules in force (I17). Waits for all acts under way; every act that comes later is held against them. So once
     /// this has returned, nothing takes effect that was allowed under older rules, through whichever gateway.
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError>;
+
+    /// Adds to the audit who was refused what, by the rules or because nobody knows them.
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError>;
+
+    /// What these principals have, as it was no longer ago than [`STOCKS_WITHIN`], beside acts under way. Of a principal that
+    /// has nothing there is none.
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError>;
 }

@@ -74,6 +74,11 @@ impl Asks {
         self.standing.read().known.clone()
     }
 
+    /// The same for a moment.
+    pub fn with_known<T>(&self, look: impl FnOnce(&Known) -> T) -> Option<T> {
+        self.standing.read().known.as_deref().map(look)
+    }
+
     /// The principal; none where no rules are in force, or for what needs no credential.
     pub fn principal(&self) -> Option<PrincipalName> {
         self.standing.read().caller().map(Caller::name).cloned()

@@ -10,7 +10,9 @@ mod explain;
 mod permit;
 mod principals;
 mod rate;
+mod refused;
 mod spent;
+mod stocks;
 mod want;
 
 use std::collections::HashMap;
@@ -39,6 +41,7 @@ pub use explain::{Explained, explain};
 pub use permit::Permit;
 pub use principals::{Holdings, Share, Usage};
 pub use rate::Rate;
+pub use refused::Refused;
 pub use want::Want;
 
 /// How often the generation is looked at while nobody asks.
@@ -198,6 +201,7 @@ struct Inner {
     looks: Batcher<Look>,
     moved: watch::Sender<i64>,
     principals: Principals,
+    refusals: Arc<refused::Refusals>,
 }
 
 /// Asking for the generation, as the act of a batcher: one question for all who ask at the same time.
@@ -228,6 +232,11 @@ impl Access {
         self.inner.principals.usage(after, limit)
     }
 
+    /// Somebody was refused: the audit will say so.
+    pub fn refused(&self, refused: Refused) {
+        self.inner.refusals.note(refused, &self.inner.runtime);
+    }
+
     pub(super) fn start(base: &Base) -> Self {
         let Base { ledger, runtime, closing, .. } = base;
         let looks = base.batcher(Look { ledger: Arc::clone(ledger) });
@@ -240,10 +249,16 @@ impl Access {
                 looks,
                 moved: watch::Sender::new(0),
                 principals: Principals::new(&runtime.clock),
+                refusals: Arc::default(),
             }),
         };
         let task = access.clone().follow(closing.clone());
         runtime.spawn.spawn_lasting("access", Box::pin(task));
+        let refusals = Arc::clone(&access.inner.refusals);
+        let task = refusals.write_down(Arc::clone(ledger), runtime.clone(), closing.clone());
+        runtime.spawn.spawn_lasting("refused", Box::pin(task));
+        let task = access.clone().count_stocks(closing.clone());
+        runtime.spawn.spawn_lasting("stocks", Box::pin(task));
         access
     }
 

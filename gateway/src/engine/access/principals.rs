@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use fence_core::PrincipalName;
-use fence_core::ports::Clock;
+use fence_core::ports::{Clock, Stock};
 use fencegate_access::{Caller, Quota};
 use parking_lot::Mutex;
 
@@ -34,10 +34,17 @@ pub struct Holdings {
     held: Mutex<Vec<(Share, usize)>>,
     requests: AtomicU64,
     refused: AtomicU64,
+    /// How many requests had come when its stock was counted last.
+    counted_at: AtomicU64,
+    stock: [AtomicI64; STOCKS.len()],
     /// The time of its questions of the ledger.
     pub questions: Spent,
     /// The events of its streams.
     pub events: Spent,
+    /// One of its streams at a time reads on: all others would keep the ledger from everybody else.
+    pub reading: tokio::sync::Mutex<()>,
+    /// What it was refused of what asking again does not help.
+    pub refusals: Spent,
 }
 
 /// What a principal holds, and how often it has come.
@@ -64,6 +71,26 @@ impl Holdings {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How much it has in the ledger of what is under this quota, as it was counted last; 0 until then, and of what is not of
+    /// the ledger.
+    pub fn stock(&self, quota: Quota) -> i64 {
+        let at = STOCKS.iter().position(|of| *of == quota);
+        at.map_or(0, |at| self.stock[at].load(Ordering::Relaxed))
+    }
+
+    /// What it has was counted.
+    pub(super) fn has(&self, Stock { locks, resources, keys, bytes }: Stock) {
+        for (of, amount) in self.stock.iter().zip([locks, resources, keys, bytes]) {
+            of.store(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether requests have come since this was asked last.
+    fn came(&self) -> bool {
+        let requests = self.requests.load(Ordering::Relaxed);
+        self.counted_at.swap(requests, Ordering::Relaxed) != requests
+    }
+
     /// How much it holds of what roles say something of.
     fn held(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
@@ -72,6 +99,9 @@ impl Holdings {
                 *all.entry(quota.as_str()).or_default() += held.div_ceil(share.parts) as u64;
             }
         }
+        let stock = |quota: Quota| self.stock(quota).max(0).unsigned_abs();
+        let stocks = STOCKS.map(|quota| (quota.as_str(), stock(quota)));
+        all.extend(stocks.into_iter().filter(|(_, amount)| *amount > 0));
         all
     }
 
@@ -97,6 +127,9 @@ impl Holdings {
         }
     }
 }
+
+/// The quotas of what is in the ledger, in the order of [`Stock`].
+const STOCKS: [Quota; 4] = [Quota::Locks, Quota::NewResources, Quota::Keys, Quota::Bytes];
 
 /// One principal.
 struct Principal {
@@ -140,6 +173,13 @@ impl Principals {
             principal.rate = anew();
         }
         (Arc::clone(&principal.rate), Arc::clone(&principal.holdings))
+    }
+
+    /// Those of whom requests have come since this was asked last.
+    pub(super) fn came(&self) -> Vec<(PrincipalName, Arc<Holdings>)> {
+        let known = self.known.lock();
+        let came = known.iter().filter(|(_, principal)| principal.holdings.came());
+        came.map(|(name, principal)| (name.clone(), Arc::clone(&principal.holdings))).collect()
     }
 
     /// What the next of them hold, in the order of their names.

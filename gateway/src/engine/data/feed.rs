@@ -1,8 +1,8 @@
 //! The feed of committed writes: one task per gateway has them numbered, and tells readers that there
 //! is more.
 //!
-//! While somebody reads it takes a step about every 300 ms, which reaches every gateway whatever was
-//! written through which one, and at once after writes of this very gateway. While nobody reads it goes
+//! While somebody waits for news it takes a step about every 300 ms, which reaches every gateway whatever was
+//! written through which one, and at once after writes of this very gateway. While nobody does it goes
 //! on slowly, so that what is left to number stays little. What is new is read once for all readers that
 //! are waiting for it; whoever is further back reads for itself.
 
@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fence_core::ResourceName;
-use fence_core::ports::{Applied, EventCursor, EventsPage, Ledger, Runtime, VersionsFilter};
+use fence_core::ports::{
+    Applied, EventCursor, EventsHead, EventsPage, Ledger, Runtime, VersionsFilter,
+};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,12 +22,14 @@ use crate::engine::{Engine, EngineError};
 
 /// The most readers of one gateway that wait for events; more are turned away.
 pub const READERS_MAX: usize = 4_000;
-/// How often a step is taken while somebody reads.
+/// How often a step is taken while somebody waits.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// How often while nobody does.
 const IDLE_INTERVAL: Duration = Duration::from_secs(2);
-/// Between two steps at least, however much is written.
-const PAUSE: Duration = Duration::from_millis(30);
+/// Between two steps at least, however much is written: each is a commit, which the writes share the disk with. For somebody
+/// who has just come, less.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_FOR_NEWCOMERS: Duration = Duration::from_millis(10);
 /// How often a newcomer asks for a step that another gateway's does not come in the way of.
 const TRIES_MAX: u32 = 5;
 
@@ -44,7 +48,11 @@ pub(in crate::engine) struct Feed {
 
 struct Inner {
     readers: AtomicUsize,
+    /// Those of them that have read all there is.
+    waiting: AtomicUsize,
+    is_awaited: Notify,
     poked: Notify,
+    has_newcomers: Notify,
     newcomers: Mutex<Vec<oneshot::Sender<()>>>,
     recent: Mutex<Recent>,
     /// How far the numbering has come, as far as this gateway knows.
@@ -60,7 +68,10 @@ impl Feed {
     ) -> Self {
         let inner = Arc::new(Inner {
             readers: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            is_awaited: Notify::new(),
             poked: Notify::new(),
+            has_newcomers: Notify::new(),
             newcomers: Mutex::default(),
             recent: Mutex::default(),
             head: watch::Sender::new(None),
@@ -72,7 +83,7 @@ impl Feed {
 
     /// This gateway has written something.
     pub(in crate::engine) fn poke(&self) {
-        if self.inner.readers.load(Ordering::Acquire) > 0 {
+        if self.inner.waiting.load(Ordering::Acquire) > 0 {
             self.inner.poked.notify_one();
         }
     }
@@ -81,7 +92,7 @@ impl Feed {
     fn step(&self) -> oneshot::Receiver<()> {
         let (done, step) = oneshot::channel();
         self.inner.newcomers().push(done);
-        self.inner.poked.notify_one();
+        self.inner.has_newcomers.notify_one();
         step
     }
 
@@ -114,7 +125,7 @@ impl Inner {
     async fn remember(&self, ledger: &dyn Ledger, last: EventCursor) {
         let known = *self.head.borrow();
         let Some(known) = known.filter(|known| known.generation == last.generation) else { return };
-        if known == last || self.readers.load(Ordering::Acquire) == 0 {
+        if known == last || self.waiting.load(Ordering::Acquire) == 0 {
             return;
         }
         if let Ok(page) = ledger.events(known, NEWS_MAX).await
@@ -135,23 +146,22 @@ impl Inner {
         loop {
             let newcomers =
                 std::mem::take(&mut *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner));
-            let whole = match ledger.number_events().await {
+            let numbered = match ledger.number_events().await {
                 Ok(head) => {
                     if std::mem::take(&mut failed) {
                         tracing::info!("events are numbered again");
                     }
-                    self.remember(&*ledger, head.last).await;
-                    self.head.send_if_modified(|known| known.replace(head.last) != Some(head.last));
-                    head.whole
+                    Some(head)
                 }
                 // The page that a reader asks for next says why, if it cannot be read either.
                 Err(error) => {
                     if !std::mem::replace(&mut failed, true) {
                         tracing::warn!(%error, "events are not numbered; readers wait");
                     }
-                    true
+                    None
                 }
             };
+            let whole = numbered.as_ref().is_none_or(|head| head.whole);
             if whole || newcomers.is_empty() || tries == TRIES_MAX {
                 tries = 0;
                 drop(newcomers);
@@ -159,20 +169,41 @@ impl Inner {
                 // Another gateway's step may have begun before what they want to see.
                 tries += 1;
                 self.newcomers().extend(newcomers);
-                self.poked.notify_one();
+                self.has_newcomers.notify_one();
+            }
+            if let Some(EventsHead { last, .. }) = numbered {
+                self.remember(&*ledger, last).await;
+                self.head.send_if_modified(|known| known.replace(last) != Some(last));
+            }
+            if closing.run_until_cancelled(self.rest(&runtime)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Until the next step is due.
+    async fn rest(&self, runtime: &Runtime) {
+        let clock = &runtime.clock;
+        clock.sleep(PAUSE_FOR_NEWCOMERS).await;
+        let due = async {
+            clock.sleep(PAUSE).await;
+            if self.waiting.load(Ordering::Acquire) == 0 {
+                tokio::select! {
+                    biased;
+                    () = self.is_awaited.notified() => {}
+                    () = clock.sleep(IDLE_INTERVAL) => return,
+                }
             }
             tokio::select! {
                 biased;
-                () = closing.cancelled() => return,
-                () = runtime.clock.sleep(PAUSE) => {}
-            }
-            let reading = self.readers.load(Ordering::Acquire) > 0;
-            tokio::select! {
-                biased;
-                () = closing.cancelled() => return,
-                () = runtime.clock.sleep(if reading { INTERVAL } else { IDLE_INTERVAL }) => {}
                 () = self.poked.notified() => {}
+                () = clock.sleep(INTERVAL) => {}
             }
+        };
+        tokio::select! {
+            biased;
+            () = self.has_newcomers.notified() => {}
+            () = due => {}
         }
     }
 }
@@ -221,6 +252,24 @@ impl Drop for Place {
     }
 }
 
+/// Somebody who waits for news, until it is dropped.
+struct Waiting<'a>(&'a Inner);
+
+impl<'a> Waiting<'a> {
+    fn among(inner: &'a Inner) -> Self {
+        if inner.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
+            inner.is_awaited.notify_one();
+        }
+        Self(inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsFrom {
@@ -264,37 +313,57 @@ impl EventReader {
         Ok(events)
     }
 
+    /// The events behind where it is, as far as they are kept here, or else from the ledger; none if there are none yet.
+    ///
+    /// # Errors
+    /// As of [`page`](Self::page).
+    pub async fn behind(&mut self, limit: i64) -> Result<Vec<(EventCursor, Applied)>, EngineError> {
+        self.news.borrow_and_update();
+        let events = self.place.inner.recent().after(self.at, limit);
+        let Some((last, _)) = events.last() else { return self.page(limit).await };
+        self.at = *last;
+        Ok(events)
+    }
+
+    /// Waits until there may be more than [`behind`](Self::behind) has found.
+    ///
+    /// # Errors
+    /// `ShuttingDown`.
+    pub async fn news(&mut self) -> Result<(), EngineError> {
+        let _waiting = Waiting::among(&self.place.inner);
+        self.news.changed().await.map_err(|_| EngineError::ShuttingDown)
+    }
+
     /// The events behind where it is, once there are any.
+    ///
+    /// # Errors
+    /// As of both.
     pub async fn next(&mut self, limit: i64) -> Result<Vec<(EventCursor, Applied)>, EngineError> {
         loop {
-            self.news.borrow_and_update();
-            let events = self.place.inner.recent().after(self.at, limit);
-            if let Some((last, _)) = events.last() {
-                self.at = *last;
-                return Ok(events);
-            }
-            let events = self.page(limit).await?;
+            let events = self.behind(limit).await?;
             if !events.is_empty() {
                 return Ok(events);
             }
-            if self.news.changed().await.is_err() {
-                return Err(EngineError::ShuttingDown);
-            }
+            self.news().await?;
         }
     }
 }
 
 impl Engine {
-    /// Begins to read the feed. Whatever was committed before this call is seen by it.
+    /// Waits until whatever was committed before this call has its number, if that can be done. Others wait for the same.
+    pub async fn number_events(&self) {
+        let step = self.inner.feed.step();
+        // Whether it came or not: what there is can be read without.
+        let _ = self.inner.runtime.within(self.inner.settings.request_timeout, step).await;
+    }
+
+    /// Begins to read the feed. Whatever has a number by now is seen by it.
     ///
     /// # Errors
     /// `Overloaded` with [`READERS_MAX`] readers.
     pub async fn read_events(&self, from: EventsFrom) -> Result<EventReader, EngineError> {
         let place = self.inner.feed.enter()?;
         let news = self.inner.feed.inner.head.subscribe();
-        let step = self.inner.feed.step();
-        // Whether it came or not: what there is can be read without.
-        let _ = self.inner.runtime.within(self.inner.settings.request_timeout, step).await;
         let at = match from {
             EventsFrom::After(at) => at,
             EventsFrom::Beginning | EventsFrom::Now => {

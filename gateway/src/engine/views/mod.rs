@@ -4,6 +4,7 @@
 mod about;
 mod health;
 mod reasons;
+mod stocks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use about::About;
 pub(super) use health::Health;
 pub use health::Readiness;
 pub use reasons::Standings;
+pub use stocks::More;
 
 use super::access::Permit;
 use super::{Engine, EngineError};

@@ -15,13 +15,13 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ErrorCode;
-use fence_core::ports::Request as Asking;
+use fence_core::ports::{AuditAction, By, Clock, Request as Asking};
 use fencegate_access::{Identity, Quota};
 
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
 
-use crate::engine::access::{Asks, InForce, Known};
+use crate::engine::access::{Asks, InForce, Known, Refused};
 use crate::engine::error::EngineError;
 use crate::http::middleware::RequestId;
 use crate::http::peers::{Counted, rate_limited};
@@ -54,37 +54,105 @@ const NOBODY: [ErrorCode; 3] =
 /// How long whoever is beyond its share waits to hear so: a flood is slowed down at its source, since a connection brings
 /// one request at a time. Nobody else waits, and `Retry-After` says a second.
 const REFUSED_AFTER: Duration = Duration::from_millis(100);
+/// How many refusals of a principal a second are answered no later than that, and how many at once after a pause; it waits
+/// for more of them, at most so long.
+const REFUSALS_PER_SECOND: u32 = 100;
+const REFUSALS_AT_ONCE: Duration = Duration::from_secs(1);
+const REFUSED_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Finds out who sends a request, under the rules that are in force, and serves it. Whoever has a connection too many gives
-/// it back at once; what else is beyond a share is refused after a moment.
+/// The refusals that cost the ledger something and that no sender needs twice: the token is no good.
+const FENCED_OFF: [ErrorCode; 6] = [
+    ErrorCode::FenceTokenUnknown,
+    ErrorCode::FenceTokenStale,
+    ErrorCode::FenceTokenVoid,
+    ErrorCode::FenceTokenReleased,
+    ErrorCode::FenceTokenBroken,
+    ErrorCode::LockIdMismatch,
+];
+
+/// Finds out who sends a request, under the rules that are in force, and serves it. What is beyond a share is refused after a
+/// moment, and so is who was refused again and again.
 pub async fn identify(State(app): State<App>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let asks = match asks(&app, &parts).await {
         Ok(asks) => asks,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => {
+            let is_shown = parts.extensions.get::<Shown>().is_some_and(|shown| shown.0.is_some());
+            if is_shown || parts.headers.contains_key(header::AUTHORIZATION) {
+                note_refused(&app, None, &problem, &Sender::of(&parts));
+            }
+            return problem.into_response();
+        }
     };
     let asks = match is_recorded(&parts) {
-        true => asks.by_request(request_of(&parts)),
+        true => asks.by_request(Sender::of(&parts).request()),
         false => asks,
     };
     // What is open to everybody is so to whoever has used up its share, too.
     let known = asks.known().filter(|_| !is_open(&parts));
+    let clock = &*app.engine.runtime().clock;
     if let (Some(known), Some(seat)) = (&known, parts.extensions.get::<Seat>())
         && let Err(problem) = seat.take(known)
     {
+        if seat.waits_outside() {
+            wait_refused(known, problem.code(), clock).await;
+        }
         return problem.into_response();
     }
     parts.extensions.insert(asks.clone());
+    let sender = Sender::of(&parts);
     let request = Request::from_parts(parts, body);
-    let response = match known.map_or(Ok(()), comes_in_time) {
+    let response = match known.clone().map_or(Ok(()), comes_in_time) {
         Ok(()) => served(asks, request, next).await,
         Err(problem) => problem.into_response(),
     };
-    let refused = response.extensions().get::<Problem>();
-    if refused.is_some_and(|problem| problem.code() == ErrorCode::RateLimited) {
-        app.engine.runtime().clock.sleep(REFUSED_AFTER).await;
+    if let (Some(known), Some(refused)) = (&known, response.extensions().get::<Problem>()) {
+        note_refused(&app, Some(known), refused, &sender);
+        wait_refused(known, refused.code(), clock).await;
     }
     response
+}
+
+/// Tells the audit who was refused what its rules do not allow, or showed a credential that is not good.
+fn note_refused(app: &App, known: Option<&Known>, problem: &Problem, sender: &Sender) {
+    let refused = match (known, problem.code()) {
+        (Some(known), ErrorCode::PermissionDenied) => Refused {
+            action: AuditAction::Denied,
+            who: known.caller.name().to_string(),
+            detail: problem.detail().to_owned(),
+            by: known.by.clone(),
+            request: sender.request(),
+        },
+        (None, code) if NOBODY.contains(&code) => {
+            let request = sender.request();
+            Refused {
+                action: AuditAction::AuthFailed,
+                who: request.peer.clone().unwrap_or_default(),
+                detail: problem.detail().to_owned(),
+                by: By::default(),
+                request,
+            }
+        }
+        _ => return,
+    };
+    app.engine.access().refused(refused);
+}
+
+/// Waits before a principal is told that it is refused, if that is for what it is better not to repeat: longer, the more of
+/// that there was.
+async fn wait_refused(known: &Known, code: ErrorCode, clock: &dyn Clock) {
+    let at_least = match code {
+        ErrorCode::RateLimited => REFUSED_AFTER,
+        code if FENCED_OFF.contains(&code) => Duration::ZERO,
+        _ => return,
+    };
+    let (refusals, now) = (&known.holdings.refusals, clock.elapsed());
+    let each = Duration::from_secs(1) / REFUSALS_PER_SECOND;
+    refusals.spend(now, each, REFUSALS_AT_ONCE + REFUSED_AFTER_MAX);
+    let wait = refusals.must_wait(now, REFUSALS_AT_ONCE).max(at_least);
+    if !wait.is_zero() {
+        clock.sleep(wait).await;
+    }
 }
 
 /// Serves a request. A read is held against the rules once more before a byte of its answer is sent: they may have changed
@@ -120,14 +188,29 @@ fn is_recorded(parts: &Parts) -> bool {
     !reads && !is_data.iter().any(|data| route.starts_with(data))
 }
 
-/// What the audit is to have of it.
-fn request_of(parts: &Parts) -> Asking {
-    let peer = parts.extensions.get::<Ends>().map(|ends| ends.peer);
-    let id = parts.extensions.get::<RequestId>();
-    Asking {
-        peer: peer.map(|peer| peer.map_or_else(|| "unix".into(), |peer| peer.ip().to_string())),
-        request_id: id.map_or_else(String::new, |id| id.as_str().to_owned()),
-        gateway_request_id: id.and_then(RequestId::own).map(|own| own.to_string()),
+/// Where a request comes from.
+struct Sender {
+    ends: Option<Ends>,
+    id: Option<RequestId>,
+}
+
+impl Sender {
+    fn of(parts: &Parts) -> Self {
+        Self {
+            ends: parts.extensions.get::<Ends>().copied(),
+            id: parts.extensions.get::<RequestId>().cloned(),
+        }
+    }
+
+    /// What the audit is to have of it.
+    fn request(&self) -> Asking {
+        let peer = self.ends.map(|ends| ends.peer);
+        let id = self.id.as_ref();
+        Asking {
+            peer: peer.map(|peer| peer.map_or_else(|| "unix".into(), |peer| peer.ip().to_string())),
+            request_id: id.map_or_else(String::new, |id| id.as_str().to_owned()),
+            gateway_request_id: id.and_then(RequestId::own).map(|own| own.to_string()),
+        }
     }
 }
 

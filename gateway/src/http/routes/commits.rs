@@ -15,7 +15,7 @@ use super::intake::Bodies;
 use super::views;
 use crate::engine::access::{Asks, Want};
 use crate::engine::{
-    COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Standings, Step, StepOutcome,
+    COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, More, Standings, Step, StepOutcome,
     WriteEffect,
 };
 use crate::http::extract::{
@@ -82,6 +82,12 @@ pub async fn commit(
     for name in &names {
         let allowed = asks.may(Want::On(Action::Write, name.clone())).await;
         allowed.map_err(|error| Problem::from(error).about(name).and_close())?;
+    }
+    let puts = list.operations.iter().filter(|operation| operation.op == CommitVerb::Put);
+    let puts: Vec<_> = puts.map(|put| (&put.resource, &put.key)).collect();
+    if !puts.is_empty() {
+        let more = More::Objects(&puts, 1, headers.idempotency_key.as_deref());
+        app.engine.has_room(&asks, more).await.map_err(|error| Problem::from(error).and_close())?;
     }
     let head = CommitHead {
         resources,

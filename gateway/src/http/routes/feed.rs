@@ -162,18 +162,21 @@ pub async fn events(
         true => Some(app.room.long_calls.begin_stream(&counted)?),
         false => None,
     };
+    // Before its turn, which is paid for by its time: the wait is nobody's work.
+    app.engine.number_events().await;
     // One that waits is counted by that: its turn would last as long.
     let engine = match waits {
         Some(_) => app.engine.clone(),
         None => Asker::take(&app, &counted).await?.0,
     };
     let mut reader = engine.read_events(from).await?;
-    // Also for a stream: a void cursor is an answer of its own.
-    let mut found = reader.page(limit).await?;
     if streamed {
+        // A void cursor is an answer of its own. What there is comes later, at the pace of the principal.
+        reader.page(0).await?;
         let until = (app.draining.clone(), Arc::clone(&app.engine.runtime().clock));
-        return Ok(stream_of((reader, waits), asks, found, until));
+        return Ok(stream_of((reader, waits), asks, until));
     }
+    let mut found = reader.page(limit).await?;
     if let Some(wait) = wait.filter(|_| found.is_empty()) {
         let next = async {
             tokio::select! {
@@ -251,16 +254,12 @@ type Found = Vec<(EventCursor, Applied)>;
 fn stream_of(
     (reader, waits): (EventReader, Option<LongCall>),
     asks: Asks,
-    found: Found,
     (draining, clock): (CancellationToken, Arc<dyn Clock>),
 ) -> Response {
     // Where it begins, so that a stream on which nothing came yet is resumed there, too.
-    let begin = found
-        .first()
-        .map_or(reader.at(), |(first, _)| EventCursor { number: first.number - 1, ..*first });
-    let begin = stream::iter([Ok(Event::default().id(begin.to_string()))]);
+    let begin = stream::iter([Ok(Event::default().id(reader.at().to_string()))]);
     let alive = KeepAlive::new().interval(COMMENT_INTERVAL).text("alive");
-    let events = begin.chain(following((reader, waits), asks, found, (draining, clock)));
+    let events = begin.chain(following((reader, waits), asks, (draining, clock)));
     let mut response = Sse::new(events).keep_alive(alive).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -271,55 +270,61 @@ fn stream_of(
 /// Events at a time: whoever is behind reads many at once.
 const STREAM_PAGE_MAX: i64 = 250;
 /// Events that the streams of a principal are sent for each request that its rate allows.
-const EVENTS_OF_RATE: u64 = 5;
+const EVENTS_OF_RATE: u64 = 2;
 /// As many as in this time may come at once.
 const EVENTS_AT_FIRST: Duration = Duration::from_secs(1);
 /// How long a stream waits at most.
 const EVENTS_OWED_MAX: Duration = Duration::from_secs(30);
 
-/// Waits until a principal's streams may be sent so many events more. Who is no principal is not counted.
-async fn at_its_pace(asks: &Asks, events: usize, clock: &dyn Clock) {
-    let Some(known) = asks.known() else { return };
+/// The next events of a stream, once there are any. The streams of a principal read one after the other, and no more than so
+/// many events a second together. Who is no principal is not counted.
+async fn at_its_pace(
+    reader: &mut EventReader,
+    asks: &Asks,
+    clock: &dyn Clock,
+) -> Result<Found, EngineError> {
+    let Some(known) = asks.known() else { return reader.next(STREAM_PAGE_MAX).await };
     let rate = known.caller.quotas().get(Quota::Rate).unwrap_or(u64::MAX);
     let a_second = rate.saturating_mul(EVENTS_OF_RATE).max(1);
-    let takes = Duration::from_secs_f64(events as f64 / a_second as f64);
-    let (spent, now) = (&known.holdings.events, clock.elapsed());
-    // Before the wait, so that its streams come one after the other.
-    spent.spend(now, takes, EVENTS_AT_FIRST + EVENTS_OWED_MAX);
-    clock.sleep(spent.must_wait(now, EVENTS_AT_FIRST)).await;
+    let spent = &known.holdings.events;
+    loop {
+        let turn = known.holdings.reading.lock().await;
+        let wait = spent.must_wait(clock.elapsed(), EVENTS_AT_FIRST);
+        if !wait.is_zero() {
+            clock.sleep(wait).await;
+        }
+        let events = reader.behind(STREAM_PAGE_MAX).await?;
+        let takes = Duration::from_secs_f64(events.len() as f64 / a_second as f64);
+        spent.spend(clock.elapsed(), takes, EVENTS_AT_FIRST + EVENTS_OWED_MAX);
+        drop(turn);
+        if !events.is_empty() {
+            return Ok(events);
+        }
+        reader.news().await?;
+    }
 }
 
 /// What was found, and what comes then, until the gateway drains or the ledger cannot be read.
 fn following(
     reader: (EventReader, Option<LongCall>),
     asks: Asks,
-    found: Found,
     (draining, clock): (CancellationToken, Arc<dyn Clock>),
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let pages = stream::unfold(
-        (reader, Some(found), asks, draining, clock),
-        |((mut reader, waits), found, asks, draining, clock)| async move {
-            let page = match found {
-                Some(found) => found,
-                None => tokio::select! {
-                    biased;
-                    () = draining.cancelled() => return None,
-                    // Under other rules, or with another credential, it begins anew, if it may.
-                    () = asks.moved() => return None,
-                    page = reader.next(STREAM_PAGE_MAX) => page.ok()?,
-                },
-            };
-            tokio::select! {
+        (reader, asks, draining, clock),
+        |((mut reader, waits), asks, draining, clock)| async move {
+            let page = tokio::select! {
                 biased;
                 () = draining.cancelled() => return None,
+                // Under other rules, or with another credential, it begins anew, if it may.
                 () = asks.moved() => return None,
-                () = at_its_pace(&asks, page.len(), &*clock) => {}
-            }
+                page = at_its_pace(&mut reader, &asks, &*clock) => page.ok()?,
+            };
             // What was read under older rules is not sent.
             asks.confirm().await.ok()?;
             let seen: Found =
                 page.into_iter().filter(|(_, applied)| may_see(&asks, applied)).collect();
-            Some((stream::iter(seen), ((reader, waits), None, asks, draining, clock)))
+            Some((stream::iter(seen), ((reader, waits), asks, draining, clock)))
         },
     );
     pages.flatten().map(|(at, applied)| {

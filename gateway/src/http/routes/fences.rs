@@ -6,8 +6,8 @@ use fence_core::wire;
 use fencegate_access::Action;
 
 use super::locks;
-use crate::engine::Fence;
 use crate::engine::access::{Asks, Want};
+use crate::engine::{Fence, More};
 use crate::http::extract::{InResource, NoQuery, StrictJson};
 use crate::http::middleware::Named;
 use crate::http::problem::Problem;
@@ -58,6 +58,7 @@ pub async fn fence(
     if force || order.is_none() {
         asks.may(Want::On(Action::FenceForce, resource.clone())).await?;
     }
+    app.engine.has_room(&asks, More::Fence(&resource)).await?;
     let permit = asks.permit();
     let fence =
         Fence { resource: resource.clone(), id, owner, order, force, permit: permit.clone() };

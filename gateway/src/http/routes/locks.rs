@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::views;
 use crate::engine::access::{Asks, Permit, Want};
 use crate::engine::error::EngineError;
-use crate::engine::{Acquire, Acquired, Engine, Released, Renewed, Transfer};
+use crate::engine::{Acquire, Acquired, Engine, More, Released, Renewed, Transfer};
 use crate::http::extract::{
     Asker, InLock, List, NoQuery, OptionalJson, Query, StrictJson, cursor_after,
 };
@@ -93,6 +93,7 @@ pub async fn acquire(
         asks.may(Want::Lock(resource.clone(), terms)).await?;
     }
     let writers = writers(request.writers, &asks, &resources).await?;
+    app.engine.has_room(&asks, More::Lock(&resources, id)).await?;
     let permit = asks.permit();
     let acquire = Acquire {
         resources,

@@ -31,8 +31,8 @@ pub struct Page {
 
 /// See what each principal holds
 ///
-/// Of what all have shares of, at this gateway alone, and how often each has asked and was refused since the gateway first
-/// heard of it. In the order of their names; a principal that holds nothing may be forgotten.
+/// Of what all have shares of, at this gateway alone; what each has in the ledger, as it was counted last; and how often each
+/// has asked and was refused since the gateway first heard of it. In the order of their names; a principal that holds nothing may be forgotten.
 #[utoipa::path(
     get, path = "/admin/usage", operation_id = "getUsage", tag = "access", params(Page),
     responses((status = 200, description = "A page.", body = wire::UsageList), PlainProblems)

@@ -12,7 +12,7 @@ use fencegate_access::Action;
 
 use super::intake::{refused, upload};
 use crate::engine::access::{Asks, Permit};
-use crate::engine::{PutBody, UploadHead, Write, WriteEffect, WriteOutcome};
+use crate::engine::{More, PutBody, UploadHead, Write, WriteEffect, WriteOutcome};
 use crate::http::extract::{
     Digests, Fenced, Gathered, InObject, InResource, Incoming, NoQuery, Payload, WriteHeaders,
     content_length, too_large,
@@ -68,6 +68,10 @@ pub async fn put(
     request: Request,
 ) -> Result<Response, Problem> {
     let permit = asks.may_on(Action::Write, &resource).await?;
+    let bytes = content_length(request.headers()).unwrap_or_default().max(1);
+    let more = More::Objects(&[(&resource, &key)], bytes, headers.idempotency_key.as_deref());
+    let room = app.engine.has_room(&asks, more).await;
+    room.map_err(|error| Problem::from(error).about(&resource).and_close())?;
     let head = UploadHead {
         resource: resource.clone(),
         key: key.clone(),

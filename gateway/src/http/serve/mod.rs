@@ -96,6 +96,8 @@ pub struct Door {
     app: Router,
     limits: Limits,
     room: Arc<Semaphore>,
+    /// Room for connections that are refused, where they wait to hear so.
+    outside: Arc<Semaphore>,
     shares: Shares,
     heads: Budget,
     proxies: Proxies,
@@ -109,7 +111,8 @@ impl Door {
         let one = head_bytes_max(&limits);
         let heads = (limits.connections_max * HEAD_BYTES_EACH).max(one);
         let heads = Budget::new(heads, (heads / PEER_SHARE).max(one));
-        Arc::new(Self { app, limits, room, shares, heads, proxies })
+        let outside = Arc::new(Semaphore::new(limits.refused_max));
+        Arc::new(Self { app, limits, room, outside, shares, heads, proxies })
     }
 
     /// Hardly any room is left.
@@ -130,10 +133,14 @@ pub async fn serve<L: Listen>(
     hard: CancellationToken,
 ) -> io::Result<()> {
     let connections = TaskTracker::new();
-    while let Some((accepted, ends, held)) = next(&mut listener, &door, &soft, &hard).await {
+    while let Some((accepted, ends, (place, held))) = next(&mut listener, &door, &soft, &hard).await
+    {
         let (door, soft, hard) = (Arc::clone(&door), soft.clone(), hard.clone());
         connections.spawn(async move {
             let _held = held;
+            let seat = Seat::among(door.shares.clone(), place, Arc::clone(&door.outside));
+            // Its place is taken until the last byte has gone, which is after all that is served.
+            let _seat = seat.clone();
             let opened = tokio::select! {
                 biased;
                 opened = accepted.open(ends.counted, door.limits.head_timeout) => opened,
@@ -142,7 +149,7 @@ pub async fn serve<L: Listen>(
             };
             let Some(opened) = opened else { return };
             tokio::select! {
-                () = Connection { opened, ends, door }.run(soft) => {}
+                () = Connection { opened, ends, seat, door }.run(soft) => {}
                 () = hard.cancelled() => {}
             }
         });
@@ -196,17 +203,17 @@ async fn next<L: Listen>(
 struct Connection<S> {
     opened: Opened<S>,
     ends: Ends,
+    seat: Seat,
     door: Arc<Door>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
     async fn run(self, soft: CancellationToken) {
-        let Self { opened, ends, door } = self;
+        let Self { opened, ends, seat, door } = self;
         let Opened { stream, shown, is_secured, mut refused } = opened;
         let ends = Ends { is_secured, ..ends };
         let (shared, limits) = (Arc::<Shared>::default(), door.limits);
         let heads = Heads::new(door.heads.clone(), ends.counted);
-        let seat = Seat::among(door.shares.clone());
         let service = hyper::service::service_fn({
             let shared = Arc::clone(&shared);
             move |mut request: Request<Incoming>| {

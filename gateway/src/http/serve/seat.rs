@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencegate_access::Quota;
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::engine::access::{Holdings, Known};
 use crate::http::peers::{Counted, Held, Shares};
@@ -17,11 +18,27 @@ pub struct Seat(Arc<Seated>);
 struct Seated {
     shares: Shares,
     by: Mutex<Option<(Arc<Holdings>, Held)>>,
+    /// Its place among the connections that are served, or among those that wait to hear that they are not.
+    place: Mutex<OwnedSemaphorePermit>,
+    outside: Arc<Semaphore>,
 }
 
 impl Seat {
-    pub(super) fn among(shares: Shares) -> Self {
-        Self(Arc::new(Seated { shares, by: Mutex::default() }))
+    /// Of a connection that has this place.
+    pub(super) fn among(
+        shares: Shares,
+        place: OwnedSemaphorePermit,
+        outside: Arc<Semaphore>,
+    ) -> Self {
+        let place = Mutex::new(place);
+        Self(Arc::new(Seated { shares, by: Mutex::default(), place, outside }))
+    }
+
+    /// Gives the place of a connection that is refused to others, if there is room for it to wait elsewhere: whoever opens
+    /// many has to wait for each before it opens the next. Says whether there is.
+    pub fn waits_outside(&self) -> bool {
+        let outside = Arc::clone(&self.0.outside).try_acquire_owned();
+        outside.map(|place| *self.0.place.lock() = place).is_ok()
     }
 
     /// The connection is this caller's from now on.

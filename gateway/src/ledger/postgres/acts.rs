@@ -16,7 +16,7 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 23] = [
+const FILES: [&str; 24] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
@@ -33,6 +33,7 @@ const FILES: [&str; 23] = [
     include_str!("../../../../schema/postgres/acts/events.sql"),
     include_str!("../../../../schema/postgres/acts/operators.sql"),
     include_str!("../../../../schema/postgres/acts/access.sql"),
+    include_str!("../../../../schema/postgres/acts/stocks.sql"),
     include_str!("../../../../schema/postgres/acts/records.sql"),
     include_str!("../../../../schema/postgres/acts/audit_tree.sql"),
     include_str!("../../../../schema/postgres/acts/epochs.sql"),

@@ -1,9 +1,13 @@
 //! The rules of access, as calls of `schema/postgres/acts/access.sql`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fence_core::PrincipalName;
 use fence_core::ports::{
-    DatabaseRole, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce,
+    AuditEntry, DatabaseRole, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce,
+    STOCKS_WITHIN, Stock,
 };
 use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
@@ -12,6 +16,7 @@ use super::PgLedger;
 use super::locks::busy;
 use super::reads::fetch_anyway;
 use super::session::harmless;
+use crate::ledger::rows::StockRow;
 
 #[derive(FromRow)]
 struct AppliedRow {
@@ -70,5 +75,35 @@ impl Rulebook for PgLedger {
             true => RulesChanged::InForce(row.generation),
             false => RulesChanged::Overtaken(row.generation),
         })
+    }
+
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError> {
+        let column = |of: fn(&AuditEntry) -> Option<&str>| -> Vec<Option<&str>> {
+            entries.iter().map(of).collect()
+        };
+        let query = sqlx::query(concat!("SELECT ", acts!(), ".record_refused($1, $2, $3, $4, $5)"))
+            .bind(column(|entry| Some(entry.action.as_str())))
+            .bind(column(|entry| entry.owner.as_deref()))
+            .bind(column(|entry| entry.reason.as_deref()))
+            .bind(column(|entry| entry.request_id.as_deref()))
+            .bind(column(|entry| entry.asked.as_deref()));
+        fetch_anyway!(self.sessions, execute, query).map(drop)
+    }
+
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError> {
+        let within_ms = i32::try_from(STOCKS_WITHIN.as_millis()).unwrap_or(i32::MAX);
+        let query = sqlx::query(concat!("SELECT ", acts!(), ".count_stocks($1)")).bind(within_ms);
+        fetch_anyway!(self.sessions, execute, query)?;
+        let names: Vec<&str> = of.iter().map(PrincipalName::as_str).collect();
+        let query = sqlx::query_as::<_, StockRow>(
+            "SELECT s.* FROM fencegate.stocks s
+             WHERE s.principal = ANY ($1) AND (s.locks, s.resources, s.keys, s.bytes) <> (0, 0, 0, 0)",
+        )
+        .bind(names);
+        let rows = fetch_anyway!(self.sessions, fetch_all, query)?;
+        rows.into_iter().map(StockRow::stock).collect()
     }
 }

@@ -229,6 +229,7 @@ pub(super) struct HeadColumns {
     sha256: String,
     written_at: i64,
     blob: Option<Uuid>,
+    principal: Option<String>,
 }
 
 impl HeadColumns {
@@ -246,7 +247,8 @@ impl HeadColumns {
                 None => Payload::Inline(Bytes::new()),
             },
         };
-        Ok(((resource_name(self.resource)?, key), ObjectRow { object }))
+        let principal = self.principal.as_deref().map(principal).transpose()?;
+        Ok(((resource_name(self.resource)?, key), ObjectRow { object, principal }))
     }
 }
 

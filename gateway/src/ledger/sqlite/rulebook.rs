@@ -1,15 +1,19 @@
 //! The rules of access: which are in force, and putting others in their place.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fence_core::PrincipalName;
 use fence_core::ports::{
-    AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce,
+    AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce, Stock,
 };
 use sha2::{Digest as _, Sha256};
 use sqlx::Connection as _;
 
 use super::bulk::Script;
 use super::{SqliteLedger, load, rolled_back};
+use crate::ledger::rows::StockRow;
 
 #[async_trait]
 impl Rulebook for SqliteLedger {
@@ -76,5 +80,40 @@ impl Rulebook for SqliteLedger {
         script.run(&mut transaction).await.map_err(unwritten)?;
         transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
         Ok(RulesChanged::InForce(generation))
+    }
+
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError> {
+        let mut writer = self.writer.lock().await;
+        let connection = self.connected(&mut writer).await?;
+        let mut transaction = connection.begin().await.map_err(rolled_back)?;
+        let mut script = Script::new(0);
+        super::audit::append(&mut script, &entries);
+        script.run(&mut transaction).await.map_err(|error| self.unwritten(error))?;
+        transaction.commit().await.map_err(|error| self.uncommitted(&error))
+    }
+
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError> {
+        let now = self.now();
+        let mut reader = self.reader().await?;
+        let rows = sqlx::query_as::<_, StockRow>(
+            "WITH live AS (
+                 SELECT f.principal, count(DISTINCT f.lock_id) AS locks FROM fences f
+                 WHERE f.hold <> 'released' AND f.hold IN ('held', 'draining') AND f.deadline_ms > ?2
+                   AND (f.break_due IS NULL OR f.break_due > ?3)
+                 GROUP BY f.principal)
+             SELECT n.value AS principal, coalesce(l.locks, 0) AS locks, coalesce(s.resources, 0) AS resources,
+                    coalesce(s.keys, 0) AS keys, coalesce(s.bytes, 0) AS bytes
+             FROM json_each(?1) n LEFT JOIN stocks s ON s.principal = n.value LEFT JOIN live l ON l.principal = n.value
+             WHERE l.locks > 0 OR (s.resources, s.keys, s.bytes) <> (0, 0, 0)",
+        )
+        .bind(load::json(of))
+        .bind(now.elapsed_ms)
+        .bind(now.wall.as_microsecond())
+        .fetch_all(&mut *reader)
+        .await;
+        self.keep(reader, rows)?.into_iter().map(StockRow::stock).collect()
     }
 }

@@ -111,18 +111,18 @@ pub(super) fn key(
 pub(super) const OBJECTS: Bulk = Bulk {
     into:
         "objects (resource, key, version, generation, content_type, size, sha256, written_at, body,
-                    blob)",
-    columns: 10,
+                    blob, principal)",
+    columns: 11,
     conflict: "ON CONFLICT (resource, key) DO UPDATE
                SET version = excluded.version, generation = excluded.generation,
                    content_type = excluded.content_type, size = excluded.size,
                    sha256 = excluded.sha256, written_at = excluded.written_at,
-                   body = excluded.body, blob = excluded.blob",
+                   body = excluded.body, blob = excluded.blob, principal = excluded.principal",
 };
 
 pub(super) fn object(
     script: &mut Script,
-    ((resource, key), ObjectRow { object }): &(&(ResourceName, ObjectKey), &ObjectRow),
+    ((resource, key), ObjectRow { object, principal }): &(&(ResourceName, ObjectKey), &ObjectRow),
 ) {
     script
         .bind(resource.as_str())
@@ -134,7 +134,8 @@ pub(super) fn object(
         .bind(object.sha256.as_slice())
         .bind(object.written_at.as_microsecond())
         .bind(body(&object.payload))
-        .bind(object.payload.blob().map(|blob| blob.to_string()));
+        .bind(object.payload.blob().map(|blob| blob.to_string()))
+        .bind(principal.as_ref().map(PrincipalName::as_str));
 }
 
 pub(super) const FENCES: Bulk = Bulk {

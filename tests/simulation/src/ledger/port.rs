@@ -1,5 +1,6 @@
 //! The ledger as one gateway reaches it: the acts of the ledger in memory, over an edge that loses answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use fence_core::ports::{
     Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
     Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter,
-    WriteItem, WriteVerdict,
+    Stock, Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads,
+    VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -334,6 +335,20 @@ impl Rulebook for SimulatedLedger {
 
     async fn apply_rules(&self, change: RulesChange) -> Result<RulesChanged, LedgerError> {
         self.act(move |memory| now(memory.apply_rules(change))).await
+    }
+
+    async fn record_refused(&self, entries: Arc<[AuditEntry]>) -> Result<(), LedgerError> {
+        self.act(move |memory| now(memory.record_refused(entries))).await
+    }
+
+    async fn stocks(
+        &self,
+        of: &[PrincipalName],
+    ) -> Result<BTreeMap<PrincipalName, Stock>, LedgerError> {
+        {
+            let of = of.to_vec();
+            self.look_up(move |memory| now(memory.stocks(&of))).await
+        }
     }
 }
 

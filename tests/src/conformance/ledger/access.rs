@@ -1,12 +1,15 @@
 //! Whose a token is, and under which rules something was allowed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::ports::{
-    Attempt, AuditAction, AuditFilter, BreakVerdict, By, CommitVerdict, IntentItem, IntentVerdict,
-    JoinItem, JoinVerdict, Ledger, LedgerError, Mark, MarkVerdict, Patience, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange, RulesChanged, RulesInForce,
-    SealItem, SealKind, SealVerdict, UploadItem, UploadVerdict, WriteItem, WriteVerdict,
+    Attempt, AuditAction, AuditEntry, AuditFilter, BreakVerdict, By, CommitVerdict, IntentItem,
+    IntentVerdict, JoinItem, JoinVerdict, Ledger, LedgerError, Mark, MarkVerdict, Patience,
+    ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution, RulesChange, RulesChanged,
+    RulesInForce, SealItem, SealKind, SealVerdict, Stock, UploadItem, UploadVerdict, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, Refusal, Ttl, WriterName};
 
@@ -371,4 +374,75 @@ pub async fn rules_follow_those_that_were_meant(ledger: &dyn Ledger) {
         })
         .collect();
     assert_eq!(seen, [(Some("root"), Some("test"), Some("test-request")); 2]);
+}
+
+/// Who was refused is on record, with all that is known of it.
+pub async fn who_was_refused_is_on_record(ledger: &dyn Ledger) {
+    let at = jiff::Timestamp::from_second(1_000_000).expect("a time");
+    let denied = AuditEntry {
+        owner: Some("ann".into()),
+        request_id: Some("r1".into()),
+        asked: Some(r#"{"principal":"ann"}"#.into()),
+        ..AuditEntry::because(AuditAction::Denied, at, "ann may not write r")
+    };
+    let unknown = AuditEntry::because(AuditAction::AuthFailed, at, "nobody's");
+    ledger.record_refused(Arc::from([denied.clone(), unknown.clone()])).await.expect("recorded");
+    for expected in [denied, unknown] {
+        let action = Some(expected.action);
+        let filter = AuditFilter { resource: None, action, before: None, between: None, limit: 10 };
+        let (_, found) = only(ledger.audit(filter).await.expect("read"));
+        assert_eq!(AuditEntry { at, ..found }, expected);
+    }
+}
+
+/// Waits until these have so much: locks, resources, keys, bytes.
+async fn have(ledger: &dyn Ledger, expected: &[(&str, [i64; 4])]) {
+    let names: Vec<_> = ["ann", "bob", "dora"].map(principal_name).into();
+    let expected: BTreeMap<_, _> = expected
+        .iter()
+        .map(|(name, [locks, resources, keys, bytes])| {
+            let (locks, resources, keys, bytes) = (*locks, *resources, *keys, *bytes);
+            (principal_name(name), Stock { locks, resources, keys, bytes })
+        })
+        .collect();
+    let mut found = BTreeMap::new();
+    for _ in 0..100 {
+        found = ledger.stocks(&names).await.expect("counted");
+        if found == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(found, expected);
+}
+
+/// Locks count while they are in force, resources for who was the first to lock them, objects for who put what is there.
+pub async fn what_principals_have_is_counted(ledger: &dyn Ledger) {
+    have(ledger, &[]).await;
+    let writers = vec![WriterName::new("dora").expect("a name")];
+    let ann = granted(ledger, SealItem { writers, ..of("ann", seal(["r"], 10)) }).await;
+    for (key, text) in [("k", "hello"), ("l", "xyz"), ("k", "hi")] {
+        apply(ledger, written_by(by("ann"), put(&ann, key, text))).await;
+    }
+    have(ledger, &[("ann", [1, 1, 2, 5])]).await;
+    // In one batch, and again the same object.
+    let both = ["12345", "123456"].map(|text| written_by(by("dora"), put(&ann, "l", text)));
+    commit(ledger, both).await;
+    have(ledger, &[("ann", [1, 1, 1, 2]), ("dora", [0, 0, 1, 6])]).await;
+    let item = many(&ann, &[("r", "k", None), ("r", "m", Some("abc")), ("r", "n", Some(""))]);
+    let item = fence_core::ports::CommitItem { by: by("ann"), ..item };
+    let verdict = ledger.commit_many(item, SKIP).await.expect("decided");
+    assert!(matches!(verdict, CommitVerdict::Applied { .. }), "{verdict:?}");
+    let bob = granted(ledger, of("bob", seal(["s", "t"], 20))).await;
+    let ours = [("ann", [1, 1, 2, 3]), ("dora", [0, 0, 1, 6])];
+    have(ledger, &[ours[0], ours[1], ("bob", [1, 2, 0, 0])]).await;
+    // Who is second to lock a resource has a lock, and no resource more. Whoever is nobody has nothing.
+    released(ledger, bob.lock, by("bob")).await;
+    let nobodys = granted(ledger, seal(["s", "u"], 30)).await;
+    apply(ledger, put(&nobodys, "k", "x")).await;
+    let next = granted(ledger, of("ann", seal(["t"], 40))).await;
+    have(ledger, &[("ann", [2, 1, 2, 3]), ours[1], ("bob", [0, 2, 0, 0])]).await;
+    break_one(ledger, &next, 0).await;
+    apply(ledger, written_by(by("ann"), delete_all(&ann))).await;
+    have(ledger, &[("ann", [1, 1, 0, 0]), ("bob", [0, 2, 0, 0])]).await;
 }

@@ -1,0 +1,160 @@
+//! Who was refused what, for the audit: the first refusal of each within a second, and all others of the same minute as one
+//! entry. So whoever asks for what it may not have cannot fill the ledger.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fence_core::ports::{AuditAction, AuditEntry, By, Ledger, Request, Runtime};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::metrics;
+
+/// How often what is new is written down.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// For how long further refusals of the same are only counted.
+const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// How many are counted apart; whoever comes beyond them is not written down.
+const COUNTED_MAX: usize = 256;
+/// More of an explanation is not kept.
+const DETAIL_CHARS_MAX: usize = 200;
+
+/// Who was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// `Denied` or `AuthFailed`.
+    pub action: AuditAction,
+    /// The principal; of somebody unknown, the address.
+    pub who: String,
+    /// What they were told.
+    pub detail: String,
+    /// On whose behalf.
+    pub by: By,
+    /// The request.
+    pub request: Request,
+}
+
+struct Counted {
+    entry: AuditEntry,
+    since: Duration,
+    is_written: bool,
+    /// How many were not written down yet.
+    times: u64,
+}
+
+impl Counted {
+    /// What is to be written down of it, which it then is.
+    fn entry(&mut self) -> AuditEntry {
+        let detail = self.entry.reason.as_deref().unwrap_or_default();
+        let reason = match (self.is_written, self.times) {
+            (false, 1) => detail.to_owned(),
+            (false, times) => format!("{detail}; {times} times"),
+            (true, times) => format!("{detail}; {times} times more within a minute"),
+        };
+        (self.is_written, self.times) = (true, 0);
+        AuditEntry { reason: Some(reason), ..self.entry.clone() }
+    }
+}
+
+/// Those of the last minute.
+#[derive(Default)]
+pub(super) struct Refusals(Mutex<BTreeMap<(&'static str, String), Counted>>);
+
+impl Refusals {
+    pub(super) fn note(&self, refused: Refused, runtime: &Runtime) {
+        let Refused { action, who, detail, by, request } = refused;
+        let mut all = self.0.lock();
+        let key = (action.as_str(), who);
+        if let Some(counted) = all.get_mut(&key) {
+            counted.times += 1;
+            return;
+        }
+        if all.len() >= COUNTED_MAX {
+            ::metrics::counter!(metrics::AUDIT_REFUSALS_DROPPED).increment(1);
+            return;
+        }
+        let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
+        let request_id = request.request_id.clone();
+        let entry = AuditEntry {
+            owner: by.principal().map(ToString::to_string),
+            request_id: Some(request_id),
+            asked: by.asked_by(Some(Arc::new(request))).asked(),
+            ..AuditEntry::because(action, runtime.clock.now(), &detail)
+        };
+        let since = runtime.clock.elapsed();
+        all.insert(key, Counted { entry, since, is_written: false, times: 1 });
+    }
+
+    /// What is to be written down now. With `all`, all that was counted.
+    fn due(&self, now: Duration, all: bool) -> Vec<AuditEntry> {
+        let mut due = Vec::new();
+        self.0.lock().retain(|_, counted| {
+            let is_over = all || now.saturating_sub(counted.since) >= COUNTED_FOR;
+            if counted.times > 0 && (is_over || !counted.is_written) {
+                due.push(counted.entry());
+            }
+            !is_over
+        });
+        due
+    }
+
+    /// Has them written down, until the gateway closes.
+    pub(super) async fn write_down(
+        self: Arc<Self>,
+        ledger: Arc<dyn Ledger>,
+        runtime: Runtime,
+        closing: CancellationToken,
+    ) {
+        loop {
+            let pause = runtime.clock.sleep(INTERVAL);
+            let is_last = closing.run_until_cancelled(pause).await.is_none();
+            let due = self.due(runtime.clock.elapsed(), is_last);
+            let count = due.len() as u64;
+            if count > 0
+                && let Err(error) = ledger.record_refused(due.into()).await
+            {
+                tracing::warn!(%error, count, "who was refused is not in the audit");
+                ::metrics::counter!(metrics::AUDIT_REFUSALS_DROPPED).increment(count);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::runtime;
+    use tokio_util::task::TaskTracker;
+
+    #[tokio::test]
+    async fn the_first_is_written_at_once_and_the_rest_of_its_minute_together() {
+        let (refusals, runtime) = (Refusals::default(), runtime(TaskTracker::new()));
+        let refuse = |who: &str| {
+            let (who, detail) = (who.to_owned(), format!("{who} may not"));
+            let request = Request { peer: None, request_id: "r".into(), gateway_request_id: None };
+            let (action, by) = (AuditAction::Denied, By::default());
+            refusals.note(Refused { action, who, detail, by, request }, &runtime);
+        };
+        let due = |seconds: u64, all: bool| -> Vec<String> {
+            let now = runtime.clock.elapsed() + Duration::from_secs(seconds);
+            refusals.due(now, all).into_iter().filter_map(|entry| entry.reason).collect()
+        };
+        refuse("ann");
+        refuse("bob");
+        refuse("bob");
+        assert_eq!(due(0, false), ["ann may not", "bob may not; 2 times"]);
+        refuse("ann");
+        assert!(due(30, false).is_empty(), "it is only counted");
+        assert_eq!(due(61, false), ["ann may not; 1 times more within a minute"]);
+        refuse("ann");
+        assert_eq!(due(0, true), ["ann may not"], "anew, and at the end all");
+        for number in 0..=COUNTED_MAX {
+            refuse(&number.to_string());
+        }
+        assert_eq!(due(0, true).len(), COUNTED_MAX);
+    }
+}
