@@ -30,7 +30,9 @@ CREATE TABLE fencegate.stocks_counted (
 
 INSERT INTO fencegate.stocks_counted (at) VALUES (timestamptz 'epoch');
 
-CREATE FUNCTION fencegate.note_object() RETURNS trigger LANGUAGE plpgsql AS $$
+-- With the rights of the owner: whoever may change the one may not be granted the other yet.
+CREATE FUNCTION fencegate.note_object() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO fencegate.stock_changes (principal, keys, bytes)
     SELECT c.principal, sum(c.keys), sum(c.bytes)
@@ -53,7 +55,8 @@ CREATE TRIGGER objects_replaced AFTER UPDATE ON fencegate.objects FOR EACH ROW
 CREATE TRIGGER objects_deleted AFTER DELETE ON fencegate.objects FOR EACH ROW
     WHEN (OLD.principal IS NOT NULL) EXECUTE FUNCTION fencegate.note_object();
 
-CREATE FUNCTION fencegate.note_resource() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION fencegate.note_resource() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO fencegate.stock_changes (principal, resources) VALUES (NEW.principal, 1);
     RETURN NULL;
