@@ -104,6 +104,11 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_hold IN ('held', 'draining') AND p_break_due <= p_now THEN 'broken' ELSE p_hold END
 $$;
 
+-- Whether somebody had its lock and has not given it back: the condition of an index.
+CREATE FUNCTION acts.is_taken(p_hold text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_hold <> 'released' AND p_hold <> 'none'
+$$;
+
 -- Whether it keeps others out.
 CREATE FUNCTION acts.keeps_out(
     p_hold text, p_token bigint, p_deadline timestamptz, p_floor bigint, p_now timestamptz)

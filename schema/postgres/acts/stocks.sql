@@ -16,11 +16,11 @@ BEGIN
     SELECT c.principal, sum(c.resources), sum(c.keys), sum(c.bytes) FROM taken c GROUP BY c.principal
     ON CONFLICT (principal) DO UPDATE
     SET resources = s.resources + excluded.resources, keys = s.keys + excluded.keys, bytes = s.bytes + excluded.bytes;
-    -- The two conditions on hold are those of an index.
     WITH live AS (
-        SELECT f.principal, count(DISTINCT f.lock_id) AS locks FROM fencegate.fences f
-        WHERE f.hold <> 'released' AND f.hold <> 'none' AND f.principal IS NOT NULL AND f.deadline > t
-          AND acts.hold_at(f.hold, f.break_due, t) IN ('held', 'draining')
+        SELECT f.principal, count(DISTINCT f.lock_id) AS locks
+        FROM fencegate.fences f CROSS JOIN fencegate.seal_guard g
+        WHERE acts.is_taken(f.hold) AND f.principal IS NOT NULL
+          AND acts.keeps_out(acts.hold_at(f.hold, f.break_due, t), f.token, f.deadline, g.floor, t)
         GROUP BY f.principal),
     counted AS (
         SELECT coalesce(l.principal, s.principal) AS principal, coalesce(l.locks, 0) AS locks

@@ -166,7 +166,7 @@ impl Site {
             "SELECT table_name FROM information_schema.tables
              WHERE table_schema = 'fencegate' AND table_type = 'BASE TABLE'
                AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
-               AND table_name NOT LIKE 'events%'
+               AND table_name NOT LIKE 'events%' AND table_name NOT LIKE 'stock%'
              ORDER BY 1",
         )
         .fetch_all(&mut connection)
@@ -174,8 +174,13 @@ impl Site {
         .unwrap();
         let mut all = String::new();
         for table in tables {
+            // That somebody was refused is on record.
+            let but = match table.as_str() {
+                "audit" => "WHERE t.action NOT IN ('denied', 'auth-failed')",
+                _ => "",
+            };
             let rows = format!(
-                "SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM fencegate.{table} t"
+                "SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM fencegate.{table} t {but}"
             );
             let rows: String = sqlx::query_scalar(sqlx::AssertSqlSafe(rows))
                 .fetch_one(&mut connection)

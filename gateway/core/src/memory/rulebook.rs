@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::state::MemoryLedger;
+use crate::acts::FenceRow;
 use crate::ports::{
     AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce, Stock,
 };
@@ -55,7 +56,9 @@ impl Rulebook for MemoryLedger {
         let stock = |principal: &PrincipalName| {
             let is_its = |whose: &Option<PrincipalName>| whose.as_ref() == Some(principal);
             let fences = rows.fences.values();
-            let locks = fences.filter(|fence| is_its(&fence.principal) && fence.is_held(now));
+            let is_void = |fence: &FenceRow| fence.token.get() <= rows.guard.floor;
+            let locks = fences
+                .filter(|fence| is_its(&fence.principal) && fence.is_held(now) && !is_void(fence));
             let locks: BTreeSet<_> = locks.map(|fence| fence.lock).collect();
             let objects = || rows.objects.values().filter(|row| is_its(&row.principal));
             Stock {

@@ -100,8 +100,9 @@ impl Rulebook for SqliteLedger {
         let mut reader = self.reader().await?;
         let rows = sqlx::query_as::<_, StockRow>(
             "WITH live AS (
-                 SELECT f.principal, count(DISTINCT f.lock_id) AS locks FROM fences f
+                 SELECT f.principal, count(DISTINCT f.lock_id) AS locks FROM fences f, guard g
                  WHERE f.hold <> 'released' AND f.hold IN ('held', 'draining') AND f.deadline_ms > ?2
+                   AND f.token > g.floor
                    AND (f.break_due IS NULL OR f.break_due > ?3)
                  GROUP BY f.principal)
              SELECT n.value AS principal, coalesce(l.locks, 0) AS locks, coalesce(s.resources, 0) AS resources,
