@@ -114,3 +114,26 @@ async fn rows_read(session: &mut PgConnection, act: &str) -> (String, i64) {
     assert!(read.1 > 0, "nothing was read: {act}");
     read
 }
+
+/// Locks that are in force are few beside resources that are free, and are counted each second.
+#[tokio::test]
+async fn locks_are_counted_without_the_resources_that_are_free() {
+    let ground = Ground::new().await;
+    let mut session = ground.connect().await;
+    run(&mut session, PLANNING).await;
+    run(&mut session, UNTOLD).await;
+    for act in acts("r", 1_000_000) {
+        run(&mut session, &act).await;
+    }
+    run(&mut session, FILL).await;
+    let released =
+        "UPDATE fencegate.fences SET hold = 'released' WHERE resource LIKE 'x%' AND token > 20";
+    run(&mut session, released).await;
+    for _ in 0..2 {
+        let mut later = ground.connect().await;
+        run(&mut later, PLANNING).await;
+        let (table, read) = rows_read(&mut later, "SELECT acts.count_stocks(-1)").await;
+        assert!(read < MANY / 20, "{read} rows of {table}");
+        run(&mut session, "VACUUM ANALYZE fencegate.fences").await;
+    }
+}

@@ -371,7 +371,7 @@ fn rules_that_cannot_be_meant_are_refused_with_their_place() {
         (role("allow = [\"read\"]\nresources = [\"*\"]\nrate = 0"), "`rate` is between 1 and"),
         (role("allow = [\"read\"]\nresources = [\"*\"]\nstreams = -1"), "line "),
         (role("allow = [\"read\"]\nresources = [\"*\"]\nrates = 5"), "unknown field `rates`"),
-        (role("allow = [\"read\"]\nresources = [\"*\"]\nlocks = 3"), "unknown field `locks`"),
+        (role("allow = [\"read\"]\nresources = [\"*\"]\nlock = 3"), "unknown field `lock`"),
         (
             format!("{0}{0}", role("allow = [\"read\"]\nresources = [\"*\"]")),
             "another one with this name",

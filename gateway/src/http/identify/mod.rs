@@ -56,9 +56,9 @@ const NOBODY: [ErrorCode; 3] =
 const REFUSED_AFTER: Duration = Duration::from_millis(100);
 /// How many refusals of a principal a second are answered no later than that, and how many at once after a pause; it waits
 /// for more of them, at most so long.
-const REFUSALS_PER_SECOND: u32 = 100;
+const REFUSALS_PER_SECOND: u32 = 50;
 const REFUSALS_AT_ONCE: Duration = Duration::from_secs(1);
-const REFUSED_AFTER_MAX: Duration = Duration::from_secs(2);
+const REFUSED_AFTER_MAX: Duration = Duration::from_secs(3);
 
 /// The refusals that cost the ledger something and that no sender needs twice: the token is no good.
 const FENCED_OFF: [ErrorCode; 6] = [
