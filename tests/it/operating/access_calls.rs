@@ -275,6 +275,6 @@ async fn who_was_refused_is_in_the_audit(set_up: SetUp) {
     let all = eve.by(client.get("/audit").query("action", "denied")).send().await.expect(200);
     let all: AuditList = all.parse();
     let reasons: Vec<_> = all.items.iter().filter_map(|entry| entry.reason.as_deref()).collect();
-    let more = "ann may not read other; 3 times more within a minute";
+    let more = "refused 3 times more within a minute of: ann may not read other";
     assert_eq!(reasons, [more, "ann may not read other"]);
 }

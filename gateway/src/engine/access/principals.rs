@@ -79,7 +79,7 @@ impl Holdings {
     }
 
     /// What it has was counted.
-    pub(super) fn has(&self, Stock { locks, resources, keys, bytes }: Stock) {
+    pub fn has(&self, Stock { locks, resources, keys, bytes }: Stock) {
         for (of, amount) in self.stock.iter().zip([locks, resources, keys, bytes]) {
             of.store(amount, Ordering::Relaxed);
         }

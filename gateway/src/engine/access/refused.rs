@@ -49,8 +49,8 @@ impl Counted {
         let detail = self.entry.reason.as_deref().unwrap_or_default();
         let reason = match (self.is_written, self.times) {
             (false, 1) => detail.to_owned(),
-            (false, times) => format!("{detail}; {times} times"),
-            (true, times) => format!("{detail}; {times} times more within a minute"),
+            (false, times) => format!("{detail}; refused {times} times, for this first"),
+            (true, times) => format!("refused {times} times more within a minute of: {detail}"),
         };
         (self.is_written, self.times) = (true, 0);
         AuditEntry { reason: Some(reason), ..self.entry.clone() }
@@ -146,10 +146,10 @@ mod tests {
         refuse("ann");
         refuse("bob");
         refuse("bob");
-        assert_eq!(due(0, false), ["ann may not", "bob may not; 2 times"]);
+        assert_eq!(due(0, false), ["ann may not", "bob may not; refused 2 times, for this first"]);
         refuse("ann");
         assert!(due(30, false).is_empty(), "it is only counted");
-        assert_eq!(due(61, false), ["ann may not; 1 times more within a minute"]);
+        assert_eq!(due(61, false), ["refused 1 times more within a minute of: ann may not"]);
         refuse("ann");
         assert_eq!(due(0, true), ["ann may not"], "anew, and at the end all");
         for number in 0..=COUNTED_MAX {

@@ -23,7 +23,7 @@ pub enum More<'a> {
 }
 
 impl Engine {
-    /// Refuses what goes beyond a quota, by the last count. Only then is the ledger asked whether it is anything new at all: what
+    /// Refuses what goes beyond a quota, by a count that is a second old at most. Only then is the ledger asked whether it is anything new at all: what
     /// was granted or written before is not refused when it is asked for again, nor is an object in place of another.
     ///
     /// # Errors
@@ -33,6 +33,10 @@ impl Engine {
             return Ok(());
         }
         let Some(known) = asks.known() else { return Ok(()) };
+        // Who has not asked for a while was not counted for as long.
+        let (ledger, name) = (Arc::clone(&self.inner.ledger), known.caller.name().clone());
+        let stocks = self.call(async move { ledger.stocks(&[name]).await }).await?;
+        known.holdings.has(stocks.into_values().next().unwrap_or_default());
         match more {
             More::Lock(resources, id) => {
                 if let Some(full) = full(&known, Quota::Locks, 1)
