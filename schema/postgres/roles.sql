@@ -45,5 +45,8 @@ GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tre
 -- What comes and goes: no history.
 GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,
     fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
-    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stock_changes, fencegate.stocks,
+    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks,
     fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;
+
+-- What triggers note with the owner's rights, and is taken away once it is added up.
+GRANT DELETE ON fencegate.stock_changes TO fencegate_gateway;

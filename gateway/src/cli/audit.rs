@@ -299,7 +299,7 @@ fn limited(file: &Path) -> anyhow::Result<String> {
 /// What was found, for people.
 fn told(report: &Report) -> String {
     let Report { size, entries, pruned, forks, findings } = report;
-    let mut told = format!("{size} leaves, {entries} entries as they were hashed");
+    let mut told = format!("leaves: {size}; entries as they were hashed: {entries}");
     if *pruned > 0 {
         told += &format!(", {pruned} grants let go as history");
     }

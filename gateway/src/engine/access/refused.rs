@@ -50,6 +50,7 @@ impl Counted {
         let reason = match (self.is_written, self.times) {
             (false, 1) => detail.to_owned(),
             (false, times) => format!("{detail}; refused {times} times, for this first"),
+            (true, 1) => format!("refused once more within a minute of: {detail}"),
             (true, times) => format!("refused {times} times more within a minute of: {detail}"),
         };
         (self.is_written, self.times) = (true, 0);
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(due(0, false), ["ann may not", "bob may not; refused 2 times, for this first"]);
         refuse("ann");
         assert!(due(30, false).is_empty(), "it is only counted");
-        assert_eq!(due(61, false), ["refused 1 times more within a minute of: ann may not"]);
+        assert_eq!(due(61, false), ["refused once more within a minute of: ann may not"]);
         refuse("ann");
         assert_eq!(due(0, true), ["ann may not"], "anew, and at the end all");
         for number in 0..=COUNTED_MAX {
