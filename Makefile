@@ -32,6 +32,7 @@ long:
 	cargo build --release --locked -p fencegate -p fence-chaos -p fence-bench -p fencegate-conformance
 	target/release/fence-chaos run --minutes 20 --out target/chaos
 	target/release/fence-chaos run --minutes 20 --out target/chaos --client target/release/rust-driver
+	tests/clients.sh
 	target/release/fence-chaos newer-gateway --release
 	target/release/fence-chaos run --minutes 3 --out target/chaos-upgrade --newer-gateway target/release/fencegate-newer
 	target/release/fence-chaos schedules --minutes 20 --out target/schedules

@@ -25,7 +25,7 @@ needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx pgbouncer:pgbouncer
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
 libfaketime:libfaketime python3:python3 venv:python3-venv
-zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils'
+zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils chromium:chromium'
 
 missing() {
     for need in $needs; do
@@ -103,9 +103,23 @@ threads=${FENCE_TEST_THREADS:-4}
 say "tests: cargo test, $threads at a time"
 cargo test --workspace --locked --no-fail-fast -- --test-threads "$threads"
 
+cargo build --locked -p fencegate-conformance --bins
+FENCE_TEST_CONFORMANCE=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/fencegate-conformance
+export FENCE_TEST_CONFORMANCE
+say 'clients: Python'
+./clients/python/check.sh "$(cd "$tools" && pwd)/python"
+say 'clients: TypeScript'
+./clients/typescript/check.sh "$(cd "$tools" && pwd)/typescript"
+
 say 'chaos: fence-chaos run, 3 minutes'
 cargo build --locked -p fence-chaos
 "${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 3 --out "${CARGO_TARGET_DIR:-target}/chaos"
+
+say 'chaos with the Python client, and with that for Node: fence-chaos run, a minute each'
+"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 1 --out "${CARGO_TARGET_DIR:-target}/chaos-python" \
+    --client "$(cd "$tools" && pwd)/python/bin/python -m fencegate.testing.driver"
+"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 1 --out "${CARGO_TARGET_DIR:-target}/chaos-node" \
+    --client 'node clients/typescript/dist/testing/driver.js'
 
 say 'schedules: fence-chaos schedules, 2 minutes'
 "${CARGO_TARGET_DIR:-target}/debug/fence-chaos" schedules --minutes 2 --out "${CARGO_TARGET_DIR:-target}/schedules"

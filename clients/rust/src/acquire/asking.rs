@@ -30,8 +30,6 @@ pub(super) struct Acquisition {
     wish: Wish,
     id: LockId,
     machine: Acquiring,
-    /// How many attempts were made under this id.
-    under_id: u32,
     began_ms: u64,
     until_ms: u64,
     /// Where a burial goes on, wherever the acquire is dropped.
@@ -67,7 +65,7 @@ impl Acquisition {
         };
         let (id, machine) = (LockId(Uuid::now_v7()), Acquiring::new(wish.patience));
         let runtime = Handle::current();
-        Self { inner, wish, id, machine, under_id: 0, began_ms, until_ms, runtime }
+        Self { inner, wish, id, machine, began_ms, until_ms, runtime }
     }
 
     pub(super) async fn go(mut self) -> Result<Lock, Error> {
@@ -81,7 +79,6 @@ impl Acquisition {
             let wait_ms = self.machine.wait_ms(left_ms);
             let sent_ms = now_ms();
             self.machine.sent();
-            self.under_id += 1;
             let request = self.request(wait_ms);
             let id = ids.next();
             let reply = tokio::select! {
@@ -93,7 +90,7 @@ impl Acquisition {
             }
             let heard = Heard::of(reply).await;
             // 2. What it says.
-            let next = self.machine.judge(heard.said(), self.under_id == 1);
+            let next = self.machine.judge(heard.said());
             // 3. What follows.
             let now = now_ms();
             let left_ms = self.until_ms.saturating_sub(now);
@@ -165,7 +162,6 @@ impl Acquisition {
         }
         self.id = LockId(Uuid::now_v7());
         self.machine.forget();
-        self.under_id = 0;
         backoff.next(draw(), None, left_ms.max(1)).filter(|_| left_ms > 0)
     }
 

@@ -72,12 +72,14 @@ pub enum Next {
 pub struct Acquiring {
     patience: Patience,
     may_be_left: bool,
+    /// The same, before the attempt that is under way.
+    was_left: bool,
 }
 
 impl Acquiring {
     /// An acquire of which nothing was sent.
     pub fn new(patience: Patience) -> Self {
-        Self { patience, may_be_left: false }
+        Self { patience, may_be_left: false, was_left: false }
     }
 
     /// Whether something of the id may be left at the gateway, so that giving up has to bury it (CC18).
@@ -96,6 +98,7 @@ impl Acquiring {
 
     /// An attempt goes out.
     pub fn sent(&mut self) {
+        self.was_left = self.may_be_left;
         self.may_be_left = true;
     }
 
@@ -104,29 +107,29 @@ impl Acquiring {
         self.may_be_left = false;
     }
 
-    /// Judges the answer to an attempt. `first`: the only one under its id.
-    pub fn judge(&mut self, said: Said<'_>, first: bool) -> Next {
+    /// Judges the answer to an attempt.
+    pub fn judge(&mut self, said: Said<'_>) -> Next {
         match said {
             Said::Granted => Next::Take,
             Said::Draining if self.patience == Patience::None => Next::GiveUp,
             Said::Draining => Next::WaitOn,
             Said::Unsent => {
-                self.may_be_left &= !first;
+                self.may_be_left = self.was_left;
                 Next::Again { floor_ms: None }
             }
             Said::Unanswered => Next::Again { floor_ms: None },
-            Said::Unsendable => self.refused(first),
+            Said::Unsendable => self.refused(),
             Said::Foreign { status } if status >= 500 || status == 429 => {
                 Next::Again { floor_ms: None }
             }
             Said::Foreign { .. } => Next::GiveUp,
             Said::Problem { code, class, retry_after_ms } => {
-                self.problem(code, class, retry_after_ms, first)
+                self.problem(code, class, retry_after_ms)
             }
         }
     }
 
-    fn problem(&mut self, code: &str, class: Class, floor_ms: Option<u64>, first: bool) -> Next {
+    fn problem(&mut self, code: &str, class: Class, floor_ms: Option<u64>) -> Next {
         use ErrorCode as C;
         match (ErrorCode::parse(code), class) {
             // The place in line is kept for a while: giving up frees it.
@@ -157,12 +160,13 @@ impl Acquiring {
             (_, Class::Unavailable | Class::OutcomeUnknown) => Next::Again { floor_ms },
             // It failed somewhere, and nobody says where.
             (_, Class::GatewayFault) => Next::GiveUp,
-            _ => self.refused(first),
+            _ => self.refused(),
         }
     }
 
-    fn refused(&mut self, first: bool) -> Next {
-        self.may_be_left &= !first;
+    /// A definite refusal leaves nothing of its own attempt.
+    fn refused(&mut self) -> Next {
+        self.may_be_left = self.was_left;
         Next::GiveUp
     }
 }

@@ -58,8 +58,8 @@ fn acquire() {
             Patience::Forever => u64::MAX,
         };
         let (mut backoff, mut machine) = (Backoff::default(), Acquiring::new(patience));
-        // Under which id, how often it was sent, and when the next call is due.
-        let (mut id, mut under_id, mut due, mut last) = (1, 0, Some(0), None);
+        // Under which id, and when the next call is due.
+        let (mut id, mut due, mut last) = (1, Some(0), None);
         for (place, turn) in case.turns.iter().enumerate() {
             let wrong = |error| at(place, error);
             if turn.path != "/locks" {
@@ -72,7 +72,7 @@ fn acquire() {
                         .next(case.draw, None, left_ms)
                         .map(|pause_ms| answered_at + pause_ms);
                     id += 1;
-                    (under_id, machine) = (0, Acquiring::new(patience));
+                    machine = Acquiring::new(patience);
                 }
                 continue;
             }
@@ -82,7 +82,6 @@ fn acquire() {
             let wait_ms = machine.wait_ms(until.saturating_sub(turn.at));
             same("wait_ms", turn.wait_ms, wait_ms).map_err(wrong)?;
             machine.sent();
-            under_id += 1;
             let (Some(now), Some(got)) = (turn.answered_at, turn.got.as_deref()) else {
                 continue;
             };
@@ -97,7 +96,7 @@ fn acquire() {
                     acquiring::Said::Problem { code, class: class_of(code).1, retry_after_ms }
                 }
             };
-            let next = machine.judge(said, under_id == 1);
+            let next = machine.judge(said);
             let word = match next {
                 Next::Take => "take",
                 Next::WaitOn => "wait-on",
@@ -120,7 +119,7 @@ fn acquire() {
             };
             if next == Next::Anew {
                 id += 1;
-                (under_id, machine) = (0, Acquiring::new(patience));
+                machine = Acquiring::new(patience);
             }
             last = Some(got.to_owned());
         }

@@ -1,0 +1,1 @@
+"""The library against real gateways."""

@@ -1,0 +1,1 @@
+"""The vectors of all clients (`clients/vectors`), against what this library decides."""

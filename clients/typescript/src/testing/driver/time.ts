@@ -1,0 +1,109 @@
+// Virtual time: it moves in small steps, and everything that can run does so in between. And the attempts under way,
+// without which a scenario could not know when to move it.
+
+import type { Surroundings } from "../../transport/time.js";
+
+/** A step. */
+const STEP_MS = 50;
+/** How long the network gets for what needs no time, a few times over. */
+const BREATH_MS = 1;
+/** How often in a row nothing may have happened before it is quiet. */
+const QUIET = 3;
+
+interface Timer {
+  readonly dueMs: number;
+  readonly wake: () => void;
+}
+
+/** Time, of the driver's own or the machine's, and the attempts that are under way. */
+export class DriverTime {
+  readonly isVirtual: boolean;
+  readonly #timers = new Set<Timer>();
+  readonly #beganMs = performance.now();
+  #nowMs = 0;
+  #begun = 0;
+  #waiting = 0;
+
+  constructor(isVirtual: boolean) {
+    this.isVirtual = isVirtual;
+  }
+
+  /** Milliseconds since the driver began. */
+  now(): number {
+    return this.isVirtual ? this.#nowMs : Math.floor(performance.now() - this.#beganMs);
+  }
+
+  /** What the client gets in the place of its surroundings. */
+  surroundings(send: typeof fetch): Partial<Surroundings> {
+    const counted: typeof fetch = async (input, init) => {
+      this.#begun += 1;
+      this.#waiting += 1;
+      try {
+        return await send(input, init);
+      } finally {
+        this.#waiting -= 1;
+      }
+    };
+    if (!this.isVirtual) return { fetch: counted };
+    return {
+      fetch: counted,
+      now: () => this.#nowMs,
+      random: () => 0.5,
+      setTimeout: (wake, ms) => {
+        const timer = { dueMs: this.#nowMs + Math.max(0, ms), wake };
+        this.#timers.add(timer);
+        if (ms <= 0) setImmediate(() => this.#fire());
+        return timer;
+      },
+      clearTimeout: (timer) => this.#timers.delete(timer as Timer),
+    };
+  }
+
+  /** Moves the clock, at most until an attempt is begun; with `leap` the whole time at once. */
+  async advance(ms: number, leap: boolean): Promise<{ advanced: number; waiting: number }> {
+    const beforeMs = this.#nowMs;
+    if (leap) {
+      this.#nowMs += ms;
+      await this.#turns();
+    } else {
+      await this.#settle();
+      const begun = this.#begun;
+      for (let leftMs = ms; leftMs > 0 && this.#begun === begun; leftMs -= STEP_MS) {
+        this.#nowMs += Math.min(STEP_MS, leftMs);
+        await this.#turns();
+      }
+    }
+    await this.#settle();
+    return { advanced: this.#nowMs - beforeMs, waiting: this.#waiting };
+  }
+
+  /** Wakes what is due, the earliest first. */
+  #fire(): void {
+    for (;;) {
+      let next: Timer | undefined;
+      for (const timer of this.#timers) {
+        if (timer.dueMs <= this.#nowMs && (next === undefined || timer.dueMs < next.dueMs)) next = timer;
+      }
+      if (next === undefined) return;
+      this.#timers.delete(next);
+      next.wake();
+    }
+  }
+
+  async #turns(): Promise<void> {
+    for (let turn = 0; turn < 3; turn += 1) {
+      this.#fire();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** Lets everything run that needs no time. */
+  async #settle(): Promise<void> {
+    for (let quiet = 0; quiet < QUIET;) {
+      const { begun, waiting } = { begun: this.#begun, waiting: this.#waiting };
+      await this.#turns();
+      await new Promise((resolve) => setTimeout(resolve, BREATH_MS));
+      quiet = begun === this.#begun && waiting === this.#waiting ? quiet + 1 : 0;
+    }
+  }
+}

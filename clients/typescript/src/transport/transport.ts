@@ -1,0 +1,174 @@
+// One attempt of a call: to which gateway, for how long, and whose answer came back.
+
+import { FenceError } from "../core/errors.js";
+import { causes, nothing, type Reply, type Unsendable, type Watch } from "./answer.js";
+import type { Sent } from "./body.js";
+import { asked, type Credential } from "./credential.js";
+import { HeadTimer, unseenMs } from "./head.js";
+import { isElsewhereBetter, judge, wasNotSent, type IsMeant } from "./judging.js";
+import { isReplayable, type Request } from "./request.js";
+import { isServer } from "./runtime.js";
+import type { Time } from "./time.js";
+import type { Urls } from "./urls.js";
+
+/** How a transport sends. */
+export interface TransportOptions {
+  readonly fetch: typeof fetch;
+  readonly time: Time;
+  /** Lets a signal have as many listeners as there are calls. */
+  readonly allowListeners: (signal: AbortSignal) => void;
+  readonly urls: Urls;
+  readonly credential: Credential | undefined;
+  /** Gives the `traceparent` of the span that is current, if there is one. */
+  readonly traceparent: (() => string | undefined) | undefined;
+  /** The caller's own headers, in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly userAgent: string;
+  /** How long to wait for the head of an answer, in milliseconds. */
+  readonly headMs: number;
+  /** The longest pause between two pieces of a body. */
+  readonly idleMs: number;
+}
+
+/** Sends requests. */
+export class Transport {
+  readonly #options: TransportOptions;
+  readonly #fetch: typeof fetch;
+  readonly #headers: Readonly<Record<string, string>>;
+  /** What the gateway says that it needs for an answer, once it was asked (CC9). */
+  #answerWithinMs = 0;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    // Called as a plain function: browsers refuse any other `this`.
+    this.#fetch = (input, init) => (0, options.fetch)(input, init);
+    // Browsers say who they are themselves, and ask for compressed answers, as they like.
+    const ours = isServer ? { "user-agent": options.userAgent, "accept-encoding": "identity" } : {};
+    this.#headers = { ...ours, ...options.headers };
+  }
+
+  /** The gateway needs up to this long for an answer. */
+  learnAnswerWithin(ms: number): void {
+    this.#answerWithinMs = Math.min(ms, 600_000);
+  }
+
+  /**
+   * One attempt. After a 401 the credential is asked for once more, unless the body can be read only once.
+   *
+   * @throws The reason of the signal, once that is aborted.
+   */
+  async attempt(request: Request, id: string, signal?: AbortSignal, isMeant?: IsMeant): Promise<Reply> {
+    const reply = await this.#once(request, id, signal, isMeant);
+    const status = reply.is === "problem" ? reply.problem.status : reply.is === "foreign" ? reply.status : 0;
+    const again = status === 401 && this.#options.credential !== undefined && isReplayable(request);
+    return again && isMeant === undefined ? this.#once(request, `${id}.again`, signal) : reply;
+  }
+
+  async #once(request: Request, id: string, signal?: AbortSignal, isMeant?: IsMeant): Promise<Reply> {
+    const { urls, time } = this.#options;
+    const place = urls.current(time.now());
+    const reply = await this.#send(urls.at(place), request, id, signal, isMeant);
+    if (isElsewhereBetter(reply)) urls.avoid(place, time.now());
+    return reply;
+  }
+
+  async #send(
+    base: string,
+    request: Request,
+    id: string,
+    signal: AbortSignal | undefined,
+    isMeant: IsMeant | undefined,
+  ): Promise<Reply> {
+    if (signal?.aborted) throw signal.reason;
+    const { time, idleMs } = this.#options;
+    const headers: Record<string, string> = { ...this.#headers, ...request.headers, "x-request-id": id };
+    let head: HeadTimer | undefined;
+    const sent = await this.#prepare(request, headers, signal, () => head?.note());
+    if (typeof sent === "object" && "is" in sent) return sent;
+    const controller = new AbortController();
+    const abort = (): void => controller.abort(signal?.reason);
+    if (signal !== undefined) this.#options.allowListeners(signal);
+    signal?.addEventListener("abort", abort, { once: true });
+    const watch: Watch = {
+      time,
+      idleMs: request.idleMs ?? idleMs,
+      signal,
+      abort: () => controller.abort(),
+      done: () => signal?.removeEventListener("abort", abort),
+    };
+    const headMs = this.#headMs(request) + unseenMs(sent);
+    head = new HeadTimer(time, headMs, watch.abort);
+    try {
+      const response = await this.#fetch(base + request.path, init(request, headers, sent, controller.signal));
+      return await judge(response, id, watch, isMeant);
+    } catch (error) {
+      watch.done();
+      if (signal?.aborted) throw signal.reason;
+      // A `fetch` of the caller's own that refuses.
+      if (error instanceof FenceError) return { is: "unsendable", error };
+      if (head.isLate) return nothing(true, true, `no answer within ${headMs} ms`);
+      return nothing(!wasNotSent(error), false, causes(error));
+    } finally {
+      head.stop();
+    }
+  }
+
+  /** What comes before anything is sent: the credential, and the beginning of the body. */
+  async #prepare(
+    request: Request,
+    headers: Record<string, string>,
+    signal: AbortSignal | undefined,
+    progress: () => void,
+  ): Promise<Sent | string | undefined | Unsendable> {
+    try {
+      await this.#addCredential(headers, signal);
+      return typeof request.body === "object" ? await request.body.begin(progress) : request.body;
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      if (error instanceof FenceError) return { is: "unsendable", error };
+      throw error;
+    }
+  }
+
+  /** How long to wait for the head of an answer. */
+  #headMs(request: Request): number {
+    const usualMs = Math.max(this.#options.headMs, this.#answerWithinMs) + (request.waitMs ?? 0);
+    return Math.min(usualMs, request.withinMs ?? usualMs);
+  }
+
+  async #addCredential(headers: Record<string, string>, signal: AbortSignal | undefined): Promise<void> {
+    const { credential, traceparent, time } = this.#options;
+    const traced = traceparent?.();
+    if (traced !== undefined) headers["traceparent"] = traced;
+    if (credential === undefined) return;
+    headers["authorization"] = `Bearer ${typeof credential === "string" ? credential : await asked(credential, time)}`;
+    if (signal?.aborted) throw signal.reason;
+  }
+}
+
+function init(
+  request: Request,
+  headers: Record<string, string>,
+  sent: Sent | string | undefined,
+  signal: AbortSignal,
+): RequestInit {
+  const init: RequestInit & { duplex?: "half"; isBackground?: boolean } = {
+    method: request.method,
+    headers,
+    redirect: "manual",
+    signal,
+  };
+  // Only the transport of this library's own for Node knows of that.
+  if (request.isBackground) init.isBackground = true;
+  if (typeof sent === "string") init.body = sent;
+  else if (sent !== undefined) {
+    init.body = sent.body as BodyInit;
+    if (sent.size !== undefined) headers["content-length"] = String(sent.size);
+    if (sent.body instanceof ReadableStream) init.duplex = "half";
+  }
+  if (!isServer) {
+    init.cache = "no-store";
+    init.credentials = "omit";
+  }
+  return init;
+}
