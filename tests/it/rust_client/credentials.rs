@@ -160,3 +160,14 @@ async fn what_can_be_read_once_is_not_sent_again_for_another_credential() {
     let once = Body::once(None, futures::stream::iter([Ok("x".into())]).boxed());
     denied(lock.put("k", once).await, ErrorCode::Unauthenticated);
 }
+
+#[tokio::test]
+async fn a_credential_that_is_always_the_same_is_shown_once() {
+    let (ann, stranger) = (Key::new().await, Key::new().await);
+    let site = Site::start(&[&ann]).await;
+    let proxy = Proxy::start(site.gateway.address()).await;
+    let credential = Credential::text(&stranger.text);
+    let client = builder(&proxy.url()).credential(credential).build().unwrap();
+    denied(client.get("job:1", "k").await, ErrorCode::Unauthenticated);
+    assert_eq!(proxy.count("GET", "/resources"), 1);
+}

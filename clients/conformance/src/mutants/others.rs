@@ -15,7 +15,7 @@ pub(super) const ALL: &[Mutant] = &[
     mutant("deletes-anything", "deletes whatever is there", &["update-delete"]),
     mutant("hides-failures", "does not tell how the body failed", &["leave-body-wins"]),
     mutant("keeps-the-lock", "does not release at the end of the scope", &["leave-releases"]),
-    mutant("leaves-at-once", "does not wait for its writes", &["leave-waits"]),
+    mutant("leaves-at-once", "does not wait for its writes", &["leave-waits", "release-twice"]),
     mutant("fails-with-its-release", "fails when the release does", &["leave-release-fails"]),
     mutant("interrupts-the-heedless", "ends a body that ignores the loss", &["leave-ignore"]),
     mutant(

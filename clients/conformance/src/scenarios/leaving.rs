@@ -13,6 +13,12 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!("leave-waits", [43], "it waits for its writes under way first", waits)
         .needs(&["run"]),
     scenario!(
+        "release-twice",
+        [43],
+        "a second release waits for the writes under way as the first does",
+        twice
+    ),
+    scenario!(
         "leave-bounded",
         [43, 44],
         "a release that hangs holds the caller up for 5 s at most",
@@ -83,6 +89,27 @@ async fn waits(s: &mut Script) -> Result<()> {
     release.empty(204).await?;
     s.ok(write).await?;
     s.ok(call).await.map(drop)
+}
+
+async fn twice(s: &mut Script) -> Result<()> {
+    s.lock().await?;
+    let write = s.put("a.txt").await?;
+    let put = s.take_now("PUT", "/resources/r/objects/a.txt").await?;
+    let first = s.start(json!({"do": "release", "lock": "L"})).await?;
+    let second = s.start(json!({"do": "release", "lock": "L"})).await?;
+    s.quiet(2_000).await?;
+    put.written(1).await?;
+    s.ok(write).await?;
+    let mut releases = 0;
+    while s.open(first).await? || s.open(second).await? {
+        let Some(exchange) = s.any_within(1_000).await? else { continue };
+        same("the method", &exchange.request.method, &"DELETE".to_owned())?;
+        releases += 1;
+        exchange.empty(204).await?;
+    }
+    ensure!(releases > 0, "there was no release");
+    s.ok(first).await?;
+    s.ok(second).await.map(drop)
 }
 
 async fn bounded(s: &mut Script) -> Result<()> {

@@ -191,6 +191,10 @@ impl Acquisition {
             lease: first,
         };
         let held = Held::new(self.inner.clone(), grant);
+        // A client that is closed may have ended all guards before this one was among them. Its id is buried.
+        if self.inner.closing.is_cancelled() {
+            return None;
+        }
         if is_late || lock.ttl_ms.is_none() {
             let renewed = renewing::renew_now(&held, None).await;
             let is_held = held.state() == State::Held;

@@ -169,8 +169,9 @@ pub(crate) async fn give_back(held: &Arc<Held>) -> bool {
     match before {
         _ if !held.is_ours => return true,
         State::Lost(reason) if reason.is_dead_everywhere(held.resources.len()) => return true,
-        // The second release waits for what the first could not: that a gateway confirms it.
-        State::Lost(_) | State::Released => return bury(held, release::AWAITED).await,
+        State::Lost(_) => return bury(held, release::AWAITED).await,
+        // A second release waits for the same as the first, and for what that could not: that a gateway confirms it.
+        State::Released => {}
         State::Held | State::Uncertain => held.ended(crate::LossReason::Released),
     }
     // 2. From here on the release goes out even if nobody waits for it any more.

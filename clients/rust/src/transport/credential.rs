@@ -10,7 +10,7 @@ use crate::error::{Details, Error};
 
 type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
 
-/// A bearer token, asked for before each request, and once again after a 401 (CC1).
+/// A bearer token, asked for before each request, and, unless it is always the same, once again after a 401 (CC1).
 #[derive(Clone)]
 pub struct Credential(Source);
 
@@ -46,6 +46,11 @@ impl Credential {
         R: Future<Output = Result<String, String>> + Send + 'static,
     {
         Self(Source::Asked(Arc::new(move || Box::pin(ask()))))
+    }
+
+    /// Whether it may be another one when it is asked for again.
+    pub(crate) fn may_change(&self) -> bool {
+        !matches!(self.0, Source::Text(_))
     }
 
     /// The header.

@@ -97,7 +97,7 @@ impl Transport {
         ms(self.patience.head).max(self.answer_within_ms.load(Ordering::Relaxed))
     }
 
-    /// One attempt. After a 401 the credential is asked for once more, unless the body can be read only once.
+    /// One attempt. After a 401 a credential that may change is asked for once more, unless the body can be read only once.
     pub(crate) async fn attempt(&self, request: &Request, id: &str) -> Reply {
         let reply = self.send_once(request, id).await;
         let unauthorized = match &reply {
@@ -106,7 +106,8 @@ impl Transport {
             _ => false,
         };
         let is_replayable = request.body.as_ref().is_none_or(|body| body.is_replayable());
-        if unauthorized && is_replayable && self.credential.is_some() {
+        let may_change = self.credential.as_ref().is_some_and(Credential::may_change);
+        if unauthorized && is_replayable && may_change {
             return self.send_once(request, &format!("{id}.again")).await;
         }
         reply

@@ -163,10 +163,14 @@ impl Writing {
         };
         // 2. A large body: a stale holder learns it for a hundred bytes (CC27).
         self.renew_first().await?;
-        held.check()?;
         let until_ms = began_ms.saturating_add(self.prepared.within_ms);
         let mut progress = self.state.lock().await;
+        // Under way first, then looked at once more: so a release either stops it here, or waits for it (CC43).
         progress.under_way = Some(held.numbers.begin());
+        if let Err(error) = held.check() {
+            progress.under_way = None;
+            return Err(error);
+        }
         // 3. Attempts, until something settles it.
         let result = self.attempts(&mut progress, until_ms).await;
         // 4. Or else: did it take effect? A caller that is told *unknown* can go on asking.

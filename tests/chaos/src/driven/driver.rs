@@ -1,7 +1,7 @@
 //! A driver: a program around a client library, to which one says what to do, a JSON object a line. The protocol is
 //! that of the conformance scenarios, `clients/conformance/README.md`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -44,6 +44,8 @@ pub struct Talk {
     is_over: AtomicBool,
     /// Lost locks, by the reasons that were told.
     losses: Mutex<BTreeMap<String, u64>>,
+    /// What it can do beyond what all can.
+    features: Mutex<BTreeSet<String>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,6 +75,7 @@ impl Driver {
             waiting: Mutex::default(),
             is_over: AtomicBool::new(false),
             losses: Mutex::default(),
+            features: Mutex::default(),
         });
         // A driver that stands still reads nothing: so whoever writes to it has a thread of its own.
         std::thread::spawn(move || {
@@ -133,6 +136,11 @@ impl Talk {
         locked(&self.lines).take();
     }
 
+    /// Whether it has said that it can do this.
+    pub fn can(&self, feature: &str) -> bool {
+        locked(&self.features).contains(feature)
+    }
+
     /// Lost locks, by the reasons that were told.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         locked(&self.losses).clone()
@@ -153,6 +161,10 @@ impl Talk {
         if said["event"] == "lost" {
             let reason = said["reason"].as_str().unwrap_or("no reason").to_owned();
             *locked(&self.losses).entry(reason).or_default() += 1;
+        }
+        if let Some(features) = said["features"].as_array() {
+            let named = features.iter().filter_map(|feature| feature.as_str().map(str::to_owned));
+            locked(&self.features).extend(named);
         }
         let waiting = said["id"].as_u64().and_then(|id| locked(&self.waiting).remove(&id));
         let Some(waiting) = waiting else { return };

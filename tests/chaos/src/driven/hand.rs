@@ -207,6 +207,30 @@ impl Hand {
         }
     }
 
+    /// Lets the driver stand still, all that goes on in it.
+    pub async fn block(&self, pause: Duration) {
+        let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.ask(json!({ "do": "block", "ms": ms })).await;
+    }
+
+    /// Lets a copy of the driver's process write under the guard, which must be refused in the copy itself.
+    pub async fn write_in_copy(&self, held: &Held, on: &str) {
+        let command = json!({ "do": "fork", "lock": held.name, "resource": on });
+        match self.ask(command).await {
+            Some(Told { result: Ok(told), .. }) if told["refused"] == true => {}
+            Some(told) => self.wrong(format!("{on}: a copy of the process went on: {told:?}")),
+            None => {}
+        }
+    }
+
+    /// Lets the driver forget the guard without giving it back.
+    pub async fn drop_guard(&self, held: &Held) {
+        let dropped = self.ask(json!({ "do": "drop", "lock": held.name })).await;
+        if let Some(Told { result: Err(error), .. }) = dropped {
+            self.wrong(format!("a guard was not forgotten: {error}"));
+        }
+    }
+
     /// Puts.
     pub async fn put(&self, held: &Held, on: &str, change: Change, demands: Demands) -> Known {
         let Change::Put { key: object, value, .. } = &change else { return Known::Nothing };

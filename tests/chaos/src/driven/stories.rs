@@ -15,6 +15,9 @@ use crate::client::Client;
 use crate::client::stories::{OBJECTS, PLAIN, SET_GROWS_US, SETS};
 use crate::line::moment;
 
+/// What may happen to the process of a driver.
+const MISHAPS: [&str; 3] = ["block", "fork", "drop"];
+
 /// Somebody who lives from story to story.
 pub struct Caller {
     hand: Hand,
@@ -36,7 +39,8 @@ impl Caller {
                 0..28 => self.add_to_a_set().await,
                 28..60 => self.put_one_by_one().await,
                 60..78 => self.put_together().await,
-                78..94 => self.commit_to_some().await,
+                78..93 => self.commit_to_some().await,
+                93 => self.meet_with_a_mishap().await,
                 _ => self.leave_behind().await,
             }
             self.pause(0, 40).await;
@@ -264,5 +268,34 @@ impl Caller {
             self.hand.put(&held, on, change, Demands::default()).await;
             self.pause(0, 1000).await;
         }
+    }
+
+    /// A mishap of the process, if the driver can have it: its loop stands still for two ttls, a copy of it writes, or it
+    /// forgets a guard. What was forgotten is given back, or others would wait for it for ever.
+    async fn meet_with_a_mishap(&mut self) {
+        let mishap = self.any_of(&MISHAPS);
+        let on = self.any_of(&PLAIN);
+        let ttl_ms = self.draw(1000, 2500);
+        let wait_ms = self.draw(100, 4000);
+        let options = json!({ "ttl": format!("{ttl_ms}ms"), "wait": format!("{wait_ms}ms") });
+        if !self.hand.talk.can(mishap) {
+            return;
+        }
+        let Some(held) = self.acquire(&[on], options).await else { return };
+        let first = self.put("a");
+        self.hand.put(&held, on, first, Demands::default()).await;
+        match mishap {
+            "block" => self.hand.block(Duration::from_millis(2 * ttl_ms)).await,
+            "fork" => self.hand.write_in_copy(&held, on).await,
+            _ => return self.hand.drop_guard(&held).await,
+        }
+        let next = self.put("a");
+        let known = self.hand.put(&held, on, next, Demands::default()).await;
+        // A guard whose holder overslept is over, whether or not somebody else has the lock.
+        if mishap == "block" && matches!(known, Known::Written { .. }) {
+            self.hand
+                .wrong(format!("{on}: a guard wrote after its loop had stood still for two ttls"));
+        }
+        self.part(&held).await;
     }
 }
