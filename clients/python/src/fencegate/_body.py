@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from .errors import Misuse
 
@@ -141,12 +141,14 @@ class _FileBody(Body):
             raise Misuse(f"cannot read {self._path}: {error}") from error
         if not self._path.is_file():
             raise Misuse(f"{self._path} is no file")
+        if not os.access(self._path, os.R_OK):
+            raise Misuse(f"cannot read {self._path}: it is not ours to read")
         return (found.st_size, found.st_mtime_ns)
 
     def _pieces(self) -> Iterator[bytes]:
         if self._look() != self._first:
             raise Misuse(f"{self._path} changed since the first attempt to send it")
-        return _read(self._path.open("rb"))
+        return _read(self._path)
 
     def digest(self) -> str | None:
         if self._digest is None and self._first[0] <= _FILE_DIGEST_MAX:
@@ -158,7 +160,12 @@ class _FileBody(Body):
         return self._digest
 
 
-def _read(file: BinaryIO) -> Iterator[bytes]:
+def _read(path: Path) -> Iterator[bytes]:
+    # Opened once it is read: nobody would close it if the request is never sent.
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Misuse(f"cannot read {path}: {error}") from error
     with file:
         while piece := file.read(PIECE):
             yield piece

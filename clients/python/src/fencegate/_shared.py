@@ -38,7 +38,7 @@ class Shared:
         """How many streams of events are open."""
         self.no_streams_before_ms = 0
         """Until when no stream is asked for, since one was refused (CC39)."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._guards: dict[int, Held] = {}
 
     def take_stream(self) -> bool:
@@ -71,7 +71,7 @@ class Shared:
 
     def forget_locks_of_threads(self) -> None:
         """In a process that is a copy: whoever held the lock of this object is not here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def head_ms(self) -> int:
         """How long to wait for the head of an answer to a call that does not wait."""

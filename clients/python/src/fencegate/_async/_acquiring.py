@@ -171,6 +171,10 @@ class AsyncAcquisition:
         )
         if (is_late or times.ttl_ms is None) and not await self._is_proven(held):
             return None
+        if self._shared.is_closing:
+            # `close` may have ended all guards before this one was among them.
+            held.discard()
+            self._caller.must_not_be_closing()
         self._machine.forget()
         if wish.is_watched:
             held.watched_ms = held.granted_ms + _WATCHED_AFTER_MS

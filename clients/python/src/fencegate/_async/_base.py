@@ -51,6 +51,7 @@ class AsyncBase:
         self._replaced = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._caller_: AsyncCaller | None = None
+        self._ending: asyncio.Task[None] | None = None
         _forking.register(self)
 
     @classmethod
@@ -76,12 +77,12 @@ class AsyncBase:
         if self._caller_ is None or self._loop is not loop:
             if self._loop is not None and self._loop.is_running():
                 raise errors.Misuse("a client belongs to one event loop at a time")
-            for held in self._shared.guards():
-                # Their loop has ended, and so has the work under them.
-                held.lose(LossReason.CLOSED)
-            self._loop = loop
+            self._loop, self._ending = loop, None
             self._caller_ = AsyncCaller(self._shared, AsyncTransport(self._shared, self._replaced))
             self._engine.start(self._caller_, loop)
+            for held in self._shared.guards():
+                # Their loop has ended, and so has the work under them: they are given back on this one.
+                held.lose(LossReason.CLOSED)
         return self._caller_
 
     async def close(self, within: Duration = "5s") -> None:
@@ -91,11 +92,20 @@ class AsyncBase:
         self._shared.is_closing = True
         for held in self._shared.guards():
             held.lose(LossReason.CLOSED)
-        if self._caller_ is not None and self._loop is asyncio.get_running_loop():
-            await self._engine.close(within_ms)
-            self._shared.is_closed = True
-            await self._caller_.transport.close()
+        loop = asyncio.get_running_loop()
+        if self._caller_ is not None and self._loop is loop:
+            # In a task of its own: in a scope under one of these locks, this one is cancelled now.
+            if self._ending is None or self._ending.done():
+                self._ending = loop.create_task(self._end(self._caller_, within_ms))
+            await asyncio.shield(self._ending)
         self._shared.is_closed = True
+
+    async def _end(self, caller: AsyncCaller, within_ms: int) -> None:
+        try:
+            await self._engine.close(within_ms)
+        finally:
+            self._shared.is_closed = True
+            await caller.transport.close()
 
     async def __aenter__(self) -> Self:
         self._caller()
@@ -107,15 +117,15 @@ class AsyncBase:
         await self.close()
 
     def _forked(self) -> list[object]:
-        left: list[object] = [self._loop, self._caller_, self._engine]
+        left: list[object] = [self._loop, self._caller_, self._engine, self._ending]
         if self._caller_ is not None:
             left.extend(self._caller_.transport.forget())
+        self._shared.forget_locks_of_threads()
         for held in self._shared.guards():
             held.forked()
-        self._shared.forget_locks_of_threads()
         if self._shared.settings.owner is None:
             self._shared.owner = default_owner()
         self._engine = LoopEngine()
         self._shared.engine = self._engine
-        self._loop, self._caller_ = None, None
+        self._loop, self._caller_, self._ending = None, None, None
         return left

@@ -84,6 +84,8 @@ async def adopt(
     held = Held(caller.shared, grant, runtime.where())
     held.watched_ms = held.granted_ms + 5_000
     guard = AsyncLock(caller, held)
+    # `close` may have ended all guards before this one was among them. It is given back when it is collected.
+    caller.must_not_be_closing()
     held.check()
     caller.shared.engine.keep(held)
     return guard

@@ -85,9 +85,16 @@ class AsyncGuard(AsyncWriter):
 
         Of an `AsyncFencegate` it is an `asyncio.Event`, of a `Fencegate` a `threading.Event`.
         """
-        if self._signal is None:
-            self._signal = runtime.Signal(self._held.lost_reason() not in (None, LossReason.TRANSFERRED))
-        return self._signal.event
+        signal = self._signal
+        if signal is None:
+            # One for all threads. The loss is looked for once it is there: an earlier one had nobody to tell.
+            with self._held.for_signal():
+                if self._signal is None:
+                    self._signal = runtime.Signal(False)
+                signal = self._signal
+            if self._held.lost_reason() not in (None, LossReason.TRANSFERRED):
+                signal.set()
+        return signal.event
 
     def headers(self) -> dict[str, str]:
         """The headers that show the lock: `X-Fence-Token` and `X-Lock-Id`."""
@@ -186,7 +193,7 @@ class AsyncLock(AsyncGuard):
             if is_dead_everywhere(reason, len(held.resources)):
                 return True
         # The second release waits for what the first could not: that a gateway confirms it.
-        if before in (LockStatus.LOST, LockStatus.RELEASED):
+        if before is LockStatus.LOST or (before is LockStatus.RELEASED and held.numbers.is_idle):
             return await self._bury(AWAITED_MS)
         # 2. What is under way is waited for (CC43). From here on the release goes out even if nobody waits for it.
         if not held.numbers.is_idle:

@@ -125,16 +125,22 @@ class Signal:
 
     def set(self) -> None:
         """Sets it, for good."""
-        if self._loop.is_closed():
-            return
         try:
             is_here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             is_here = False
-        if is_here:
+        try:
+            if not is_here:
+                self._loop.call_soon_threadsafe(self._event.set)
+                return
+        except RuntimeError:
+            # The loop is closed: nobody waits there any more, and it is set here.
+            pass
+        try:
             self._event.set()
-        else:
-            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            # Whoever waited ended with the loop. It is set before they are told.
+            pass
 
     def set_in_copy(self) -> None:
         """Sets it in a process that is a copy, whose loop is not there."""
@@ -162,7 +168,8 @@ class Interruption:
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if not self._is_over:
+        # Once: whoever leaves takes back one cancellation.
+        if not self._is_over and not self._is_sent:
             self._is_sent = True
             self._task.cancel("the lock is lost")
 

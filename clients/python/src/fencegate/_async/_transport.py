@@ -24,6 +24,7 @@ from .._core.replies import (
 )
 from .._core.urls import Base
 from .._credential import Credential
+from .._hooks import logger
 from .._request import Request
 from .._settings import user_agent
 from .._shared import Shared
@@ -34,6 +35,7 @@ from ._sending import BodyStream, NoHead, send
 Reply: TypeAlias = AsyncAnswer | Failure
 
 _LIMITS = httpx2.Limits(max_connections=1_024, max_keepalive_connections=64, keepalive_expiry=30.0)
+_LIMITS_AT_END = httpx2.Limits(max_connections=1_024, max_keepalive_connections=0)
 # Before the request itself: nothing of it has left the machine.
 _UNSENT = (
     httpx2.ConnectError,
@@ -144,10 +146,9 @@ class AsyncTransport:
     async def _build(self, base: Base, request: Request, id: str) -> httpx2.Request:
         headers = [*self._headers[base.place], *request.headers, (b"X-Request-Id", id.encode())]
         settings = self._settings
-        if settings.traceparent is not None:
-            traced = settings.traceparent()
-            if traced is not None and traced.isascii() and traced.isprintable():
-                headers.append((b"traceparent", traced.encode()))
+        traced = self._traced()
+        if traced is not None and traced.isascii() and traced.isprintable():
+            headers.append((b"traceparent", traced.encode()))
         if self._credential is not None:
             shown = self._credential.header()
             if shown is None and self._credential.ask is not None:
@@ -164,6 +165,16 @@ class AsyncTransport:
         }
         url = _url(base.text + request.path)
         return httpx2.Request(request.method, url, headers=headers, stream=stream, extensions={"timeout": timeout})
+
+    def _traced(self) -> str | None:
+        if self._settings.traceparent is None:
+            return None
+        try:
+            return self._settings.traceparent()
+        except Exception:
+            # What is sent matters more than its trace: it may be a release.
+            logger.exception("traceparent failed")
+            return None
 
     def _stream(self, request: Request, headers: list[tuple[bytes, bytes]]) -> httpx2.ByteStream | BodyStream:
         body = request.body
@@ -204,9 +215,12 @@ class AsyncTransport:
         proxy = None if base.is_loopback else _proxy_of(base)
         transport = self._transports.get(proxy)
         if transport is None:
+            # Nobody closes what is opened after the end: it keeps no connection.
+            limits = _LIMITS_AT_END if self._shared.is_closed else _LIMITS
             tls = self._settings.tls()
-            transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, proxy=proxy, limits=_LIMITS)
-            self._transports[proxy] = transport
+            made = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, proxy=proxy, limits=limits)
+            # Another thread may have made one meanwhile.
+            transport = self._transports.setdefault(proxy, made)
         self._by_place[base.place] = transport
         return transport
 

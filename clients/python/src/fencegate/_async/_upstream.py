@@ -64,6 +64,7 @@ async def forward(
     under_way = held.numbers.begin()
     error: errors.FenceError | None = None
     try:
+        held.check()
         reply = await caller.transport.attempt_any(
             request, RequestIds().next(), lambda headers: "x-fence-guarantee" in headers
         )

@@ -138,12 +138,11 @@ class AsyncWriting:
         # 2. A large body: a holder that lost its lock learns it for some hundred bytes (CC27).
         if prepared.request.body is not None and prepared.request.body.is_large:
             await self._renew_first()
-            held.check()
-        elif held.in_order is not None:
-            held.check()
         self._under_way = held.numbers.begin()
         error: errors.FenceError | None = None
         try:
+            # A release of another thread either sees that this is under way, or is seen here.
+            held.check()
             try:
                 # 3. Attempts, until something settles it.
                 effect: Answered | Operation = await self._attempts(began_ms + prepared.within_ms)

@@ -29,6 +29,8 @@ async def until_answered(engine: LoopEngine, burial: Burial) -> bool:
     until_ms = None if burial.ttl_ms is None else began_ms + burial.ttl_ms + _AFTER_TTL_MS
     request = Request("DELETE", f"/locks/{burial.id}")
     while True:
+        # An attempt that `close` breaks off, with the connections, is made once more.
+        was_closed = engine.shared.is_closed
         reply = await engine.caller.transport.attempt(request, ids.next())
         if isinstance(reply, AsyncAnswer):
             try:
@@ -42,7 +44,7 @@ async def until_answered(engine: LoopEngine, burial: Burial) -> bool:
         if isinstance(reply, Problem) and reply.code == "lock-not-found":
             return False
         now = clock.now_ms()
-        if (until_ms is not None and until_ms <= now) or engine.shared.is_closed:
+        if (until_ms is not None and until_ms <= now) or was_closed:
             return False
         # The longer nobody answers, the less often is asked.
         pause_ms = backoff.next(clock.draw(), floor_ms(reply), _PAUSE_MS) or 0

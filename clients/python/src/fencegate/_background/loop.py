@@ -106,9 +106,10 @@ class LoopEngine:
 
     async def close(self, within_ms: int) -> None:
         """Waits for what is under way, but not longer than that; then it is left."""
-        tasks = set(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=within_ms / 1000)
+        until_s = self.loop.time() + within_ms / 1000
+        # Some begin others: a lock that is given back is granted to a caller that waits, and given back once more.
+        while self._tasks and (left_s := until_s - self.loop.time()) > 0:
+            await asyncio.wait(set(self._tasks), timeout=left_s)
         self._keeper.stop()
         left = set(self._tasks)
         for task in left:

@@ -31,7 +31,7 @@ class ThreadEngine:
     def __init__(self, transport: httpx2.AsyncBaseTransport | None) -> None:
         self.shared: Shared
         self._replaced = transport
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running: _Running | None = None
 
     def keep(self, held: Held) -> None:
@@ -60,7 +60,8 @@ class ThreadEngine:
             task = engine.spawn(until_answered(engine, burial))
             task.add_done_callback(lambda task: _pass_on(task, told))
 
-        self._run(begin)
+        # Also after the end: a grant may come while the client closes.
+        self._run(begin, is_last=True)
         return told
 
     @property
@@ -79,21 +80,23 @@ class ThreadEngine:
         """In a process that is a copy: the thread is not here. Gives what must not be touched any more."""
         left: list[object] = [self._running]
         self._running = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         return left
 
-    def _run(self, work: Callable[[LoopEngine], object]) -> None:
+    def _run(self, work: Callable[[LoopEngine], object], is_last: bool = False) -> None:
         with self._lock:
             if self._running is None:
-                if self.shared.is_closed:
+                if self.shared.is_closed and not is_last:
                     return
-                self._running = _Running(self.shared, self._replaced, self._is_over)
+                running = _Running(self.shared, self._replaced, self._is_over)
+                # A guard that was collected meanwhile, in this very thread, may have begun one. The other ends by itself.
+                self._running = self._running or running
             self._running.run(work)
 
     def _is_over(self, running: _Running) -> bool:
         """Whether the thread may end: nobody has given it anything to do."""
         with self._lock:
-            if running.is_busy or self.shared.guards():
+            if running.is_busy or (self._running is running and self.shared.guards()):
                 return False
             if self._running is running:
                 self._running = None

@@ -30,6 +30,8 @@ _DEAD_MS = 60_000
 _LASTED_MS = 30_000
 _PAUSE_MS = 500
 _PAUSE_MOST_MS = 30_000
+_PURGED_AT = 64
+"""Among fewer guards that wait for a stream nobody looks for those that are over."""
 
 _REASON_OF_STATE = {
     "superseded": LossReason.SUPERSEDED,
@@ -46,12 +48,15 @@ class Watching:
         self._engine = engine
         # Guards come here in the order of their grants.
         self._waiting: deque[weakref.ref[Held]] = deque()
+        self._purged_at = _PURGED_AT
         self._tries: asyncio.TimerHandle | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, held: Held) -> None:
         """Follows the events of this guard as soon as there is a stream for it."""
         self._waiting.append(weakref.ref(held))
+        if len(self._waiting) > self._purged_at:
+            self._purge()
         self._next()
 
     def stop(self, id: str) -> None:
@@ -59,6 +64,13 @@ class Watching:
         task = self._tasks.pop(id, None)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
+
+    def _purge(self) -> None:
+        """Forgets guards that are over, behind one that waits for long."""
+        waiting = [(reference, reference()) for reference in self._waiting]
+        self._waiting = deque(reference for reference, held in waiting if held is not None and held.lease.is_live)
+        # Seldom enough that it costs little for each guard.
+        self._purged_at = max(_PURGED_AT, 2 * len(self._waiting))
 
     def _next(self) -> None:
         """Gives free streams to those who wait."""

@@ -152,6 +152,10 @@ class Held:
         """This object in the caller's hand is told of a loss. It is not kept alive by that."""
         self._facade = weakref.ref(facade)
 
+    def for_signal(self) -> threading.RLock:
+        """The lock under which the signal is made."""
+        return self._lock
+
     # The clock.
 
     def look(self) -> None:

@@ -96,9 +96,9 @@ class Base:
 
     def _forked(self) -> list[object]:
         left = [*self._caller_.transport.forget(), *self._engine.forked()]
+        self._shared.forget_locks_of_threads()
         for held in self._shared.guards():
             held.forked()
-        self._shared.forget_locks_of_threads()
         if self._shared.settings.owner is None:
             self._shared.owner = default_owner()
         return left

@@ -83,6 +83,8 @@ def adopt(caller: Caller, handoff: Handoff | str, numbers: bool, on_uncertain: L
     held = Held(caller.shared, grant, runtime.where())
     held.watched_ms = held.granted_ms + 5_000
     guard = Lock(caller, held)
+    # `close` may have ended all guards before this one was among them. It is given back when it is collected.
+    caller.must_not_be_closing()
     held.check()
     caller.shared.engine.keep(held)
     return guard

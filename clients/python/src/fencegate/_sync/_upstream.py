@@ -65,6 +65,7 @@ def forward(
     under_way = held.numbers.begin()
     error: errors.FenceError | None = None
     try:
+        held.check()
         reply = caller.transport.attempt_any(
             request, RequestIds().next(), lambda headers: "x-fence-guarantee" in headers
         )

@@ -15,6 +15,7 @@ from ... import AsyncFence, AsyncFencegate, AsyncLock, errors
 from ..._hooks import Breaking, Event, Expiring, ReleaseFailed, RenewFailed, Revived
 from . import commands
 from .clock import VirtualLoop, advance, own_time
+from .mishaps import MISHAPS
 from .told import DriverError, Out, Told, error_told
 
 FEATURES = [
@@ -29,6 +30,7 @@ FEATURES = [
     "upstream",
     "stall",
     "watch",
+    *MISHAPS,
 ]
 _WARNINGS: dict[type[Event], str] = {
     Expiring: "expiring",
@@ -53,7 +55,7 @@ class State:
         self.bodies: dict[str, asyncio.Queue[Callable[[], Awaitable[bool | None]]]] = {}
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self._unknown: dict[str, errors.OutcomeUnknown] = {}
-        self._signals: set[asyncio.Task[None]] = set()
+        self._signals: dict[asyncio.Task[None], str] = {}
 
     def client(self, once: bool = False) -> AsyncFencegate:
         """The client, or its like that makes one attempt for each call."""
@@ -79,8 +81,8 @@ class State:
         self.guards[name] = guard
         if isinstance(guard, AsyncLock):
             signal = asyncio.get_running_loop().create_task(self._tell_loss(name, guard))
-            self._signals.add(signal)
-            signal.add_done_callback(self._signals.discard)
+            self._signals[signal] = name
+            signal.add_done_callback(self._signals.pop)
         return {
             "lock": name,
             "id": guard.id,
@@ -88,6 +90,15 @@ class State:
             "resources": list(guard.resources),
             "versions": list(guard.versions),
         }
+
+    async def forget(self, name: str) -> None:
+        """Forgets a guard, and waits no more for its loss."""
+        signals = [signal for signal, known in self._signals.items() if known == name]
+        for signal in signals:
+            signal.cancel()
+        # Until they have ended, they have the guard.
+        await asyncio.gather(*signals, return_exceptions=True)
+        self.guards.pop(name)
 
     async def _tell_loss(self, name: str, guard: AsyncLock) -> None:
         await guard.lost.wait()

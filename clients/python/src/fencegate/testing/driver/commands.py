@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ... import DELETE, KEEP, AsyncFencegate, AsyncLock, Body, Void
 from ..._wish import LockOptions
+from .mishaps import collect, is_refused_in_copy
 from .told import DriverError, Told, settled_told, written_told
 
 if TYPE_CHECKING:
@@ -399,4 +401,31 @@ async def shards(state: State, stream: str, name: str, n: int) -> Told:
 async def break_(state: State, resource: str, reason: str, after: str | None = None) -> Told:
     """Breaks a lock."""
     await state.client().admin.break_lock(resource, reason, after=after)
+    return {}
+
+
+@_command
+async def block(state: State, ms: int) -> Told:
+    """Blocks the loop, as work does that awaits nothing."""
+    time.sleep(ms / 1000)  # noqa: ASYNC251
+    return {}
+
+
+@_command
+async def fork(state: State, lock: str, resource: str) -> Told:
+    """Copies the process, and lets the copy write under the guard."""
+    guard = state.guard(lock)
+
+    def write() -> None:
+        # Up to where it would wait for the network.
+        guard.put("copy", "by the copy", resource=resource).send(None)
+
+    return {"refused": is_refused_in_copy(write)}
+
+
+@_command
+async def drop(state: State, lock: str) -> Told:
+    """Forgets a guard without giving it back."""
+    await state.forget(lock)
+    collect()
     return {}

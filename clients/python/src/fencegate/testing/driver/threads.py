@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from ... import Fencegate, Lock, errors
 from ..._wish import LockOptions
+from .mishaps import collect, is_refused_in_copy
 from .told import DriverError, Out, Told, error_told, settled_told, written_told
 
 _TIMES = {"timeout": "answer_timeout", "deadline": "call_timeout", "write_deadline": "write_timeout"}
@@ -52,6 +53,11 @@ class State:
         resources, versions = list(lock.resources), list(lock.versions)
         return {"lock": name, "id": lock.id, "token": lock.token, "resources": resources, "versions": versions}
 
+    def forget(self, name: str) -> None:
+        """Forgets a guard."""
+        with self._lock:
+            del self._locks[name]
+
     def keep_unknown(self, error: errors.OutcomeUnknown) -> str:
         """Remembers an unknown outcome, and gives a handle to it."""
         with self._lock:
@@ -69,7 +75,7 @@ class State:
 def drive() -> None:
     """Does what the commands on the standard input say, until they end. Each has a thread of its own."""
     state = State(Out(None))
-    state.out.say({"driver": "python-sync", "virtual_time": False, "features": []})
+    state.out.say({"driver": "python-sync", "virtual_time": False, "features": ["fork", "drop"]})
     for line in sys.stdin:
         command = json.loads(line)
         id, word = command.pop("id"), command.pop("do")
@@ -160,6 +166,21 @@ def _state(state: State, command: dict[str, Any]) -> Told:
     return {"state": str(lock.status), "reason": reason, "token": lock.token}
 
 
+def _fork(state: State, command: dict[str, Any]) -> Told:
+    lock, resource = state.lock(command["lock"]), command["resource"]
+    return {"refused": is_refused_in_copy(lambda: _write_in_copy(lock, resource))}
+
+
+def _write_in_copy(lock: Lock, resource: str) -> None:
+    lock.put("copy", "by the copy", resource=resource)
+
+
+def _drop(state: State, command: dict[str, Any]) -> Told:
+    state.forget(command["lock"])
+    collect()
+    return {}
+
+
 _ALL: dict[str, Callable[[State, dict[str, Any]], Told]] = {
     "client": _client,
     "acquire": _acquire,
@@ -169,4 +190,6 @@ _ALL: dict[str, Callable[[State, dict[str, Any]], Told]] = {
     "resolve": _resolve,
     "abandon": _abandon,
     "state": _state,
+    "fork": _fork,
+    "drop": _drop,
 }
