@@ -64,7 +64,8 @@ def test_an_upload_is_sent_again(serving: Serving) -> None:
     with Fencegate(serving.url) as client, client.lock("r") as lock:
         written = lock.put("large.bin", Body.stream(pieces, 64 * 65_536))
         assert written.receipt.attempts > 1 and written.size == 64 * 65_536
-        assert len(begun) == written.receipt.attempts
+        # An attempt that finds nobody does not begin the body.
+        assert 1 < len(begun) <= written.receipt.attempts
         assert [entry.version for entry in client.versions("r")] == [written.version]
     breaking.join()
 

@@ -30,7 +30,10 @@ export async function acquire(inner: Inner, wish: Wish): Promise<Lock> {
       "this scope holds the lock already, and locks are not re-entrant: it would wait for itself",
     );
   }
-  return new Acquisition(inner, wish).go();
+  const going = new Acquisition(inner, wish).go();
+  // The end of the client waits for what this has to give back.
+  void inner.inBackground(going);
+  return going;
 }
 
 class Acquisition {
@@ -95,7 +98,9 @@ class Acquisition {
     let pauseMs: number | undefined;
     switch (next.do) {
       case "take": {
-        const lock = heard.is === "granted" ? await this.#take(heard.lock, sentMs) : undefined;
+        // Whoever gave up meanwhile, or closed the client, gets no guard.
+        signal.throwIfAborted();
+        const lock = heard.is === "granted" ? await this.#take(heard.lock, sentMs, signal) : undefined;
         if (lock !== undefined) return lock;
         pauseMs = await this.#anew(leftMs);
         break;
@@ -166,7 +171,7 @@ class Acquisition {
   }
 
   /** A guard for the grant; `undefined`: it is over already, or cannot be proven good (CC19). */
-  async #take(lock: LockRecord & { token: string }, sentMs: number): Promise<Lock | undefined> {
+  async #take(lock: LockRecord & { token: string }, sentMs: number, signal: AbortSignal): Promise<Lock | undefined> {
     const inner = this.#inner;
     const wish = this.#wish;
     const nowMs = inner.time.now();
@@ -189,7 +194,7 @@ class Acquisition {
       isOrdered: wish.isOrdered,
       lease,
     });
-    if ((isLate || times.ttlMs === null) && !(await isConfirmed(held))) return undefined;
+    if ((isLate || times.ttlMs === null) && !(await isConfirmed(held, signal))) return undefined;
     this.#machine.forget();
     inner.tell({ type: "acquired", resources: held.resources, waitedMs: inner.time.now() - this.#beganMs });
     return new Lock(held, wish.isWatched);
@@ -197,11 +202,12 @@ class Acquisition {
 }
 
 /** Renews a new guard; one that is not confirmed ends, and its id is buried by whoever asked for it. */
-async function isConfirmed(held: Held): Promise<boolean> {
+async function isConfirmed(held: Held, signal: AbortSignal): Promise<boolean> {
   try {
-    await renewNow(held);
+    await renewNow(held, undefined, signal);
   } catch {
     held.ended("unconfirmed");
+    signal.throwIfAborted();
     return false;
   }
   const isHeld = held.state === "held";

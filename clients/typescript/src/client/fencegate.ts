@@ -272,5 +272,6 @@ export class Fencegate {
     this.#inner.guards.close();
     await this.#inner.time.within(withinMs, this.#inner.backgroundEnds());
     this.#inner.closed.abort(new Unavailable("the client was closed"));
+    this.#inner.transport.closeIdle();
   }
 }

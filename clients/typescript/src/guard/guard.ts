@@ -20,7 +20,7 @@ const collected = new FinalizationRegistry<Held>((held) => held.drop());
 /** What the library itself knows of a guard. Assigned by the class, which alone can look inside. */
 export let heldOf: (guard: Guard) => Held;
 
-/** A lock or a fence in hand. */
+/** A lock or a fence in hand. Its methods wait for what they begin, so that it is not collected before that has ended. */
 export class Guard {
   readonly #held: Held;
 
@@ -97,7 +97,7 @@ export class Guard {
    * certainly took no effect. Misuse: the gateway would refuse a name or an option.
    */
   async put(key: string, body: BodyInput, options: PutOptions = {}): Promise<Written> {
-    return put(this.#held, target(this.#held, options.resource), objectKey(key), new Body(body), options);
+    return await put(this.#held, target(this.#held, options.resource), objectKey(key), new Body(body), options);
   }
 
   /**
@@ -106,7 +106,7 @@ export class Guard {
    * @throws As a put.
    */
   async delete(key: string, options: ObjectOptions = {}): Promise<Deleted> {
-    return remove(this.#held, target(this.#held, options.resource), objectKey(key), options);
+    return await remove(this.#held, target(this.#held, options.resource), objectKey(key), options);
   }
 
   /**
@@ -116,12 +116,12 @@ export class Guard {
    */
   async deleteAll(options: Omit<ObjectOptions, "ifMatch"> = {}): Promise<Deleted> {
     if ("ifMatch" in options) throw new Misuse("ifMatch is about one object: use expectVersion");
-    return remove(this.#held, target(this.#held, options.resource), undefined, options);
+    return await remove(this.#held, target(this.#held, options.resource), undefined, options);
   }
 
   /** Many puts and deletes at once: all or nothing. */
   commit(): Commit {
-    return new Commit(this.#held);
+    return new Commit(this.#held, this);
   }
 
   /**
@@ -136,7 +136,7 @@ export class Guard {
     change: (old: StoredObject | undefined) => Change | Promise<Change>,
     options: UpdateOptions = {},
   ): Promise<Written | undefined> {
-    return update(this.#held, target(this.#held, options.resource), key, change, options);
+    return await update(this.#held, target(this.#held, options.resource), key, change, options);
   }
 
   /**
@@ -150,7 +150,7 @@ export class Guard {
     change: (old: T | undefined) => T | undefined | Promise<T | undefined>,
     options: UpdateOptions = {},
   ): Promise<T | undefined> {
-    return updateJson(this.#held, target(this.#held, options.resource), key, change, options);
+    return await updateJson(this.#held, target(this.#held, options.resource), key, change, options);
   }
 
   /**
@@ -160,7 +160,7 @@ export class Guard {
    * @throws What `work` throws, or what a read does.
    */
   async once<T>(key: string, work: () => Promise<T>, options: CallOptions = {}): Promise<Once<T>> {
-    return once(this.#held, key, work, options);
+    return await once(this.#held, key, work, options);
   }
 
   /**
@@ -169,7 +169,7 @@ export class Guard {
    * @throws OutcomeUnknown without a whole answer; LockLost; Misuse.
    */
   async upstream(name: string, options: UpstreamOptions): Promise<UpstreamAnswer> {
-    return sendUpstream(this.#held, name, options);
+    return await sendUpstream(this.#held, name, options);
   }
 }
 

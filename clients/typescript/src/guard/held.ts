@@ -52,7 +52,8 @@ export class Held {
   /** Whether a transfer is under way: what is heard of a successor is no loss. */
   isTransferring = false;
   readonly #signal = new AbortController();
-  #loss: LockLost | undefined;
+  /** What the gateway said when it was lost, if it said something. */
+  #lossProblem: Problem | undefined;
   #isBuried = false;
   #hasEnded = false;
   readonly #ends: (() => void)[] = [];
@@ -138,9 +139,10 @@ export class Held {
     if (state === "released") throw new LockLost("released");
   }
 
-  /** Why it was lost, with what the gateway said of it. */
+  /** Why it was lost, with what the gateway said of it. Each call that ends by it has an error of its own. */
   loss(): LockLost {
-    return this.#loss ?? new LockLost(this.lease.reason ?? "gone");
+    const problem = this.#lossProblem;
+    return new LockLost(this.lease.reason ?? "gone", problem && detailsOf(problem, 1), problem);
   }
 
   /** How its lock is given back. */
@@ -176,9 +178,8 @@ export class Held {
     if (before === "held" || before === "uncertain") this.ended("released");
     if (!this.grant.isOurs) return true;
     if (reason !== undefined && isDeadEverywhere(reason, this.resources.length)) return true;
-    // A second release waits for what the first could not: that a gateway confirms it.
-    if (before === "lost" || before === "released") return this.bury(AWAITED_MS);
-    // 2. What is under way is waited for (CC43).
+    if (before === "lost") return this.bury(AWAITED_MS);
+    // 2. What is under way is waited for (CC43), by a second release as well.
     await time.within(AWAITED_MS, this.numbers.allEnded());
     // 3. The rest of the time is the gateway's.
     return this.bury(Math.max(100, AWAITED_MS - (time.now() - beganMs)));
@@ -194,12 +195,18 @@ export class Held {
     return this.#isBuried;
   }
 
-  /** Nobody has the guard any more: it ends, and its lock is given back in the background. */
+  /**
+   * Nobody has the guard any more: it ends, and its lock is given back in the background, after the writes that are
+   * under way.
+   */
   drop(): void {
     if (!this.isLive) return;
     this.learn({ on: "release" });
     this.ended("released");
-    if (this.grant.isOurs) buryLater(this.burial());
+    if (!this.grant.isOurs) return;
+    const { inner } = this;
+    const ending = inner.time.within(AWAITED_MS, this.numbers.allEnded());
+    void inner.inBackground(ending.then(() => buryLater(this.burial())));
   }
 
   #carryOut({ warning, signal }: Effects, problem?: Problem): void {
@@ -209,9 +216,9 @@ export class Held {
       inner.tell({ type: is, resources, ...times } as Parameters<Inner["tell"]>[0]);
     }
     if (signal === undefined) return;
-    this.#loss = new LockLost(signal, problem && detailsOf(problem, 1), problem);
+    this.#lossProblem = problem;
     this.ended(signal);
-    this.#signal.abort(this.#loss);
+    this.#signal.abort(this.loss());
     // Where it may still be there, the gateway is told that it is over, so that others can have it and late copies of
     // writes bounce (CC46).
     if (this.grant.isOurs && !isDeadEverywhere(signal, resources.length)) buryLater(this.burial());

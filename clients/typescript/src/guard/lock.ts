@@ -73,7 +73,7 @@ export class Lock extends Guard {
    * @throws LockLost; Denied: it may not be handed to that principal; Unavailable: nobody answered in time.
    */
   async transfer(to: string | Successor, options: CallOptions = {}): Promise<Handoff> {
-    return transfer(heldOf(this), to, options);
+    return await transfer(heldOf(this), to, options);
   }
 
   /** For `await using`: gives the lock back at the end of the block. Never fails; `check()` tells of a loss. */

@@ -5,9 +5,12 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type 
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { Readable } from "node:stream";
 import { pieces } from "../transport/body.js";
+import type { Sender } from "../transport/transport.js";
 
 /** How long a connection may take to be made (CC9). */
 const CONNECT_WITHIN_MS = 3_000;
+/** How long a connection is kept that nobody uses. */
+const IDLE_MS = 60_000;
 
 /** Options of Node's own transport. */
 export interface NodeFetchOptions {
@@ -26,31 +29,44 @@ class NotConnected extends Error {
   readonly syscall = "connect";
 }
 
+function notConnected(cause: Error): NotConnected {
+  return Object.assign(new NotConnected(cause.message), { cause });
+}
+
 /** A `fetch` for the option of that name. It takes what this library sends: it is none for general use. */
-export function nodeFetch(options: NodeFetchOptions = {}): typeof fetch {
+export function nodeFetch(options: NodeFetchOptions = {}): Sender {
   const { ca, cert, key, connectTimeoutMs = CONNECT_WITHIN_MS } = options;
   // The last, since a gateway on this machine may listen on one of the two addresses of `localhost` alone.
-  const kept = { keepAlive: true, maxFreeSockets: 64, autoSelectFamily: true };
+  const kept = { keepAlive: true, maxFreeSockets: 64, autoSelectFamily: true, timeout: IDLE_MS };
   const agents = {
     "http:": new HttpAgent(kept),
     "https:": new HttpsAgent({ ...kept, ca: ca as string[] | undefined, cert, key }),
   };
-  return (input, init = {}) =>
+  const send: typeof fetch = (input, init = {}) =>
     new Promise((resolve, reject) => {
       const url = new URL(String(input));
       const isSecure = url.protocol === "https:";
-      const send = isSecure ? httpsRequest : httpRequest;
+      const begin = isSecure ? httpsRequest : httpRequest;
       const terms: RequestOptions = {
         method: init.method ?? "GET",
         headers: (init.headers ?? {}) as Record<string, string>,
         agent: isSecure ? agents["https:"] : agents["http:"],
       };
-      const outgoing = send(url, terms);
+      let outgoing: ReturnType<typeof httpRequest>;
+      try {
+        outgoing = begin(url, terms);
+      } catch (error) {
+        // Such as a header that Node refuses.
+        return reject(new TypeError("fetch failed", { cause: notConnected(error as Error) }));
+      }
+      // Node gives the body of a DELETE no length, so that a gateway takes it for the next request.
+      if (init.body != null) outgoing.useChunkedEncodingByDefault = true;
       const { signal } = init;
       let isConnected = false;
+      let isAnswered = false;
       const fail = (error: Error): void => {
         signal?.removeEventListener("abort", abort);
-        const cause = isConnected ? error : Object.assign(new NotConnected(error.message), { cause: error });
+        const cause = isConnected ? error : notConnected(error);
         reject(new TypeError("fetch failed", { cause }));
       };
       const abort = (): void => void outgoing.destroy(signal?.reason as Error);
@@ -65,15 +81,35 @@ export function nodeFetch(options: NodeFetchOptions = {}): typeof fetch {
         if (outgoing.reusedSocket || !socket.connecting) connected();
         else socket.once(isSecure ? "secureConnect" : "connect", connected);
       });
-      outgoing.once("close", () => clearTimeout(late));
+      outgoing.once("close", () => {
+        clearTimeout(late);
+        // As after 101, for which Node tells neither an answer nor an error.
+        if (!isAnswered) fail(new Error("the connection ended without an answer"));
+      });
       outgoing.on("error", fail);
       outgoing.once("response", (incoming) => {
+        isAnswered = true;
         incoming.once("close", () => signal?.removeEventListener("abort", abort));
-        resolve(responseOf(incoming));
+        // An answer that came before the end of the upload: nobody wants the rest.
+        incoming.once("end", () => void (outgoing.writableFinished || outgoing.destroy()));
+        try {
+          resolve(responseOf(incoming));
+        } catch (error) {
+          // As for a status that no `Response` can have.
+          fail(error as Error);
+          outgoing.destroy();
+        }
       });
       if (signal?.aborted) abort();
       else void sendBody(outgoing, init.body, fail);
     });
+  const closeIdle = (): void => {
+    for (const { freeSockets } of Object.values(agents)) {
+      for (const socket of Object.values(freeSockets).flat()) socket?.destroy();
+    }
+  };
+  // A connection whose answer was just read is idle a moment later.
+  return Object.assign(send, { closeIdle: () => void setImmediate(closeIdle) });
 }
 
 async function sendBody(

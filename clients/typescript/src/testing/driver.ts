@@ -4,6 +4,8 @@
 // through the platform's own `fetch`, instead of Node's HTTP client.
 
 import { createInterface } from "node:readline";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { nodeFetch } from "../node/http.js";
 import { Fields } from "./driver/fields.js";
 import * as guards from "./driver/guards.js";
@@ -14,10 +16,16 @@ import { Mistake, told } from "./driver/told.js";
 import * as writes from "./driver/writes.js";
 
 /** What this driver has beyond what all need. */
-const FEATURES = "run deadlock download events elect stop observe shards upstream stall watch".split(" ");
+const FEATURES = "run deadlock download events elect stop observe shards upstream stall watch block drop".split(" ");
 
 const send = process.argv.includes("--fetch") ? fetch : nodeFetch();
 const state = new State(new DriverTime(!process.argv.includes("--real-time")));
+
+/** Collects what nobody has any more. */
+function collect(): void {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
+}
 
 type Command = (fields: Fields, signal: AbortSignal) => unknown;
 
@@ -73,6 +81,20 @@ const COMMANDS: Record<string, Command> = {
     const lock = state.lock(fields.text("lock"));
     fields.end();
     lock.beat();
+    return {};
+  },
+  block(fields) {
+    const ms = fields.number("ms") ?? 0;
+    fields.end();
+    // As work does that awaits nothing.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+    return {};
+  },
+  drop(fields) {
+    const name = fields.text("lock");
+    fields.end();
+    state.forget(name);
+    collect();
     return {};
   },
   cancel(fields) {

@@ -28,6 +28,8 @@ export interface Sent {
   readonly body: Uint8Array | Blob | ReadableStream<Uint8Array>;
   /** The number of bytes, where that has to be said beside them. */
   readonly size?: number | undefined;
+  /** Closes what is read for it, also if nothing was read so far. */
+  readonly close?: () => Promise<void>;
 }
 
 /** Bodies in memory that are larger are sent in pieces, to see how far they got. */
@@ -105,7 +107,15 @@ export class Body {
       throw new Misuse("browsers cannot stream what they send to a gateway: give bytes, text, a Blob or a File");
     }
     const stream = this.#source === undefined ? this.#takeOnce() : await begun(this.#source);
-    return { body: streamed(exactly(pieces(stream), this.size), progress), size: this.size };
+    const source = exactly(pieces(stream), this.size);
+    const close = async (): Promise<void> => {
+      // A generator that was not begun closes nothing.
+      const { destroy, cancel } = stream as { destroy?: () => void; cancel?: () => Promise<void> };
+      destroy?.call(stream);
+      await cancel?.call(stream).catch(() => {});
+      await source.return(undefined);
+    };
+    return { body: streamed(source, progress, close), size: this.size, close };
   }
 
   /** The pieces of the bytes, for a body that has this one among others. */
@@ -168,7 +178,11 @@ async function* exactly(stream: AsyncIterable<Uint8Array>, size: number | undefi
   if (size !== undefined && left > 0) throw new Misuse("the body is shorter than its size");
 }
 
-function streamed(source: AsyncGenerator<Uint8Array>, progress: () => void): ReadableStream<Uint8Array> {
+function streamed(
+  source: AsyncGenerator<Uint8Array>,
+  progress: () => void,
+  close: () => Promise<unknown> = () => source.return(undefined),
+): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -178,7 +192,7 @@ function streamed(source: AsyncGenerator<Uint8Array>, progress: () => void): Rea
         else controller.enqueue(next.value);
       },
       async cancel() {
-        await source.return(undefined);
+        await close();
       },
     },
     { highWaterMark: 0 },

@@ -7,6 +7,11 @@ import type { Stop, Time } from "./time.js";
 /** What a browser gets for each byte of a body that it sends, since it does not say how far it is. */
 const UPLOAD_BYTES_PER_MS = 16;
 
+/** A timer that comes so much too late tells that the loop was blocked: an answer may be there that nobody has read. */
+const BLOCKED_MS = 100;
+/** How long that answer may take to be read, by the machine's own clock. */
+const LAST_LOOK_MS = 50;
+
 /** Waits for the head of an answer: for as long as bytes go out, and a while longer. */
 export class HeadTimer {
   isLate = false;
@@ -17,9 +22,15 @@ export class HeadTimer {
   constructor(time: Time, headMs: number, late: () => void) {
     this.#time = time;
     this.#lastMs = time.now();
+    let wasBlocked = false;
     const wake = (): void => {
-      const isDue = this.#lastMs + headMs <= time.now();
-      if (!isDue) return void (this.#stop = time.at(this.#lastMs + headMs, wake));
+      const lateMs = time.now() - (this.#lastMs + headMs);
+      if (lateMs < 0) return void (this.#stop = time.at(this.#lastMs + headMs, wake));
+      if (lateMs >= BLOCKED_MS && !wasBlocked) {
+        wasBlocked = true;
+        const timer = setTimeout(wake, LAST_LOOK_MS);
+        return void (this.#stop = () => clearTimeout(timer));
+      }
       this.isLate = true;
       late();
     };

@@ -11,9 +11,12 @@ import { isServer } from "./runtime.js";
 import type { Time } from "./time.js";
 import type { Urls } from "./urls.js";
 
+/** A `fetch`; one that keeps connections can close those that nobody uses. */
+export type Sender = typeof fetch & { readonly closeIdle?: () => void };
+
 /** How a transport sends. */
 export interface TransportOptions {
-  readonly fetch: typeof fetch;
+  readonly fetch: Sender;
   readonly time: Time;
   /** Lets a signal have as many listeners as there are calls. */
   readonly allowListeners: (signal: AbortSignal) => void;
@@ -52,15 +55,21 @@ export class Transport {
     this.#answerWithinMs = Math.min(ms, 600_000);
   }
 
+  /** Nothing more is sent for now. */
+  closeIdle(): void {
+    this.#options.fetch.closeIdle?.();
+  }
+
   /**
-   * One attempt. After a 401 the credential is asked for once more, unless the body can be read only once.
+   * One attempt. After a 401 a function that gives the credential is asked once more, unless the body can be read only
+   * once.
    *
    * @throws The reason of the signal, once that is aborted.
    */
   async attempt(request: Request, id: string, signal?: AbortSignal, isMeant?: IsMeant): Promise<Reply> {
     const reply = await this.#once(request, id, signal, isMeant);
     const status = reply.is === "problem" ? reply.problem.status : reply.is === "foreign" ? reply.status : 0;
-    const again = status === 401 && this.#options.credential !== undefined && isReplayable(request);
+    const again = status === 401 && typeof this.#options.credential === "function" && isReplayable(request);
     return again && isMeant === undefined ? this.#once(request, `${id}.again`, signal) : reply;
   }
 
@@ -85,6 +94,10 @@ export class Transport {
     let head: HeadTimer | undefined;
     const sent = await this.#prepare(request, headers, signal, () => head?.note());
     if (typeof sent === "object" && "is" in sent) return sent;
+    if (signal?.aborted) {
+      close(sent);
+      throw signal.reason;
+    }
     const controller = new AbortController();
     const abort = (): void => controller.abort(signal?.reason);
     if (signal !== undefined) this.#options.allowListeners(signal);
@@ -103,6 +116,7 @@ export class Transport {
       return await judge(response, id, watch, isMeant);
     } catch (error) {
       watch.done();
+      close(sent);
       if (signal?.aborted) throw signal.reason;
       // A `fetch` of the caller's own that refuses.
       if (error instanceof FenceError) return { is: "unsendable", error };
@@ -137,13 +151,28 @@ export class Transport {
   }
 
   async #addCredential(headers: Record<string, string>, signal: AbortSignal | undefined): Promise<void> {
-    const { credential, traceparent, time } = this.#options;
-    const traced = traceparent?.();
+    const { credential, time } = this.#options;
+    const traced = this.#traced();
     if (traced !== undefined) headers["traceparent"] = traced;
     if (credential === undefined) return;
     headers["authorization"] = `Bearer ${typeof credential === "string" ? credential : await asked(credential, time)}`;
     if (signal?.aborted) throw signal.reason;
   }
+
+  /** The `traceparent` of the current span. A tracer that fails must not fail the call. */
+  #traced(): string | undefined {
+    try {
+      const traced: unknown = this.#options.traceparent?.();
+      return typeof traced === "string" && /^[!-~]+$/.test(traced) ? traced : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** Nobody reads this body any more. */
+function close(sent: Sent | string | undefined): void {
+  if (typeof sent === "object") sent.close?.().catch(() => {});
 }
 
 function init(

@@ -51,9 +51,13 @@ export class Commit {
   readonly #bodies: Body[] = [];
   readonly #versions = new Map<string, string>();
 
+  /** @internal Whoever has a commit has its guard: it is not collected before. */
+  readonly guard: object;
+
   /** @internal */
-  constructor(held: Held) {
+  constructor(held: Held, guard: object) {
     this.#held = held;
+    this.guard = guard;
   }
 
   /**

@@ -232,6 +232,8 @@ export class Writing {
   async #attempt(signal: AbortSignal | undefined): Promise<Reply> {
     const { held, prepared } = this;
     const { inner } = held;
+    // Nothing was sent by this attempt: it takes no number and opens nothing.
+    signal?.throwIfAborted();
     let { request } = prepared;
     if (held.isNumbered) {
       this.#number ??= held.numbers.next();
@@ -329,7 +331,7 @@ export class Writing {
    */
   async #ask(): Promise<Effect | { is: "failed"; error: FenceError } | undefined> {
     const finding = findApplied(this.held.inner, this.prepared, this.#operation, ASK_WITHIN_MS);
-    const operation = await this.held.inner.time.within(2 * ASK_WITHIN_MS, finding);
+    const operation = await this.held.inner.time.within(ASK_WITHIN_MS, finding);
     if (operation === undefined) return undefined;
     this.#settling.isOpen = false;
     if (this.prepared.isOwnKey || isAbout(this.prepared, operation)) return { is: "found", operation };

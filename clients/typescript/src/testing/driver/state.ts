@@ -1,6 +1,6 @@
 // What the driver remembers between commands, and where it speaks.
 
-import type { Fencegate, OutcomeUnknown } from "../../index.js";
+import type { Fencegate, LockLost, OutcomeUnknown } from "../../index.js";
 import { Fence } from "../../holding/fence.js";
 import { Lock } from "../../guard/lock.js";
 import type { Guard } from "../../guard/guard.js";
@@ -35,6 +35,8 @@ export class State {
   readonly time: DriverTime;
   #client: Fencegate | undefined;
   readonly #guards = new Map<string, Guard>();
+  /** Guards whose names others got: nobody drops them. */
+  readonly #former: Guard[] = [];
   readonly #unknown = new Map<string, OutcomeUnknown>();
   readonly #bodies = new Map<string, Body>();
   readonly #running = new Map<number, AbortController>();
@@ -84,15 +86,28 @@ export class State {
 
   /** Remembers a lock, tells when it is lost, and describes it. */
   keep(name: string, lock: Lock): Told {
-    this.#guards.set(name, lock);
-    const lost = (): void => this.event("lost", { lock: name, reason: lock.lostReason });
-    if (lock.signal.aborted) lost();
-    else lock.signal.addEventListener("abort", lost);
+    this.#remember(name, lock);
+    // Who waits for the signal must not keep the guard from being collected.
+    const { signal } = lock;
+    const lost = (): void => this.event("lost", { lock: name, reason: (signal.reason as LockLost).reason });
+    if (signal.aborted) lost();
+    else signal.addEventListener("abort", lost);
     return lockTold(name, lock);
   }
 
+  #remember(name: string, guard: Guard): void {
+    const former = this.#guards.get(name);
+    if (former !== undefined) this.#former.push(former);
+    this.#guards.set(name, guard);
+  }
+
+  /** Forgets a guard. */
+  forget(name: string): void {
+    if (!this.#guards.delete(name)) throw new Mistake(`there is no guard ${name}`);
+  }
+
   keepFence(name: string, fence: Fence): Told {
-    this.#guards.set(name, fence);
+    this.#remember(name, fence);
     return { lock: name, id: fence.id, token: fence.token, resources: fence.resources };
   }
 

@@ -44,8 +44,8 @@ export default [
   ],
   [
     "transport/transport.ts",
-    "this.#options.credential !== undefined && isReplayable(request);",
-    'this.#options.credential !== undefined && isReplayable(request) && !is("asks-for-one-credential");',
+    'typeof this.#options.credential === "function" && isReplayable(request);',
+    'typeof this.#options.credential === "function" && isReplayable(request) && !is("asks-for-one-credential");',
   ],
   [
     "transport/judging.ts",

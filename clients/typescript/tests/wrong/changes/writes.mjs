@@ -63,8 +63,8 @@ export default [
   ],
   [
     "write/sending.ts",
-    "const operation = await this.held.inner.time.within(2 * ASK_WITHIN_MS, finding);",
-    'if (is("never-asks")) return undefined;\n    const no = { is: "failed", error: new Unavailable("it is not there") } as const;\n    if (is("believes-a-no") && this.#operation !== undefined) return (this.#settling.isOpen = false, no);\n    const operation = await this.held.inner.time.within(2 * ASK_WITHIN_MS, finding);\n    if (operation === undefined && is("takes-nothing-for-a-no")) return (this.#settling.isOpen = false, no);',
+    "const operation = await this.held.inner.time.within(ASK_WITHIN_MS, finding);",
+    'if (is("never-asks")) return undefined;\n    const no = { is: "failed", error: new Unavailable("it is not there") } as const;\n    if (is("believes-a-no") && this.#operation !== undefined) return (this.#settling.isOpen = false, no);\n    const operation = await this.held.inner.time.within(ASK_WITHIN_MS, finding);\n    if (operation === undefined && is("takes-nothing-for-a-no")) return (this.#settling.isOpen = false, no);',
   ],
   [
     "write/finding.ts",
