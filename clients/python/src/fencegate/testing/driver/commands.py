@@ -414,13 +414,13 @@ async def block(state: State, ms: int) -> Told:
 @_command
 async def fork(state: State, lock: str, resource: str) -> Told:
     """Copies the process, and lets the copy write under the guard."""
-    guard = state.guard(lock)
+    guard = state.lock(lock)
 
     def write() -> None:
         # Up to where it would wait for the network.
         guard.put("copy", "by the copy", resource=resource).send(None)
 
-    return {"refused": is_refused_in_copy(write)}
+    return {"refused": is_refused_in_copy(lambda: guard.reason, write)}
 
 
 @_command

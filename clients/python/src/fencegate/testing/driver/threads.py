@@ -168,7 +168,7 @@ def _state(state: State, command: dict[str, Any]) -> Told:
 
 def _fork(state: State, command: dict[str, Any]) -> Told:
     lock, resource = state.lock(command["lock"]), command["resource"]
-    return {"refused": is_refused_in_copy(lambda: _write_in_copy(lock, resource))}
+    return {"refused": is_refused_in_copy(lambda: lock.reason, lambda: _write_in_copy(lock, resource))}
 
 
 def _write_in_copy(lock: Lock, resource: str) -> None:
