@@ -161,6 +161,11 @@ export default [
   ],
   [
     "core/errors.ts",
+    "this.index = problem?.index ?? undefined;\n    this.version = problem?.version",
+    'if (is("says-little")) problem = undefined;\n    this.index = problem?.index ?? undefined;\n    this.version = problem?.version',
+  ],
+  [
+    "core/errors.ts",
     "this.supersededBy = problem?.superseded_by ?? undefined;",
     'this.supersededBy = is("drops-the-successor") ? undefined : (problem?.superseded_by ?? undefined);',
   ],
@@ -188,7 +193,7 @@ export default [
   [
     "core/names.ts",
     "if (PLAIN.test(text)) return text;",
-    'if (PLAIN.test(text) || (is("encodes-half") && /^[A-Za-z0-9\\-._~,=@:+]*$/.test(text))) return text;',
+    'if (PLAIN.test(text)) return text;\n  if (is("encodes-half")) return encodeURI(text);',
   ],
   [
     "core/sse.ts",

@@ -78,6 +78,7 @@ export default [
     "// 1. The clock first: a process that was stopped learns it before anything else happens (CC37).",
     'const dueMs = this.lease.dueMs;\n    if (is("renews-before-looking") && dueMs !== null && dueMs <= this.inner.time.now()) beginRenewal(this, this.inner.time.now());',
   ],
+  ["guard/registry.ts", "if (isLate) for", 'if (isLate && !is("renews-before-looking")) for'],
   [
     "guard/renewing.ts",
     "if (batch.length === BATCH_MAX) break;",
