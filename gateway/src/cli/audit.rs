@@ -301,7 +301,7 @@ fn told(report: &Report) -> String {
     let Report { size, entries, pruned, forks, findings } = report;
     let mut told = format!("leaves: {size}; entries as they were hashed: {entries}");
     if *pruned > 0 {
-        told += &format!(", {pruned} grants let go as history");
+        told += &format!("; grants let go as history: {pruned}");
     }
     told.push('\n');
     for fork in forks {

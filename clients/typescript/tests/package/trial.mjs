@@ -20,7 +20,9 @@ const run = (program, args, cwd = folder, env = {}) =>
 const tool = (name) => join(here, "node_modules/.bin", name);
 
 // 1. Packed and installed.
-const [{ filename, files }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], here));
+const [{ filename, files }] = JSON.parse(
+  run("npm", ["pack", "--json", "--foreground-scripts=false", "--pack-destination", folder], here),
+);
 assert.ok(
   files.every(({ path }) => /^(dist\/|README\.md$|package\.json$)/.test(path)),
   "the package has other files",

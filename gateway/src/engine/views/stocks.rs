@@ -23,8 +23,9 @@ pub enum More<'a> {
 }
 
 impl Engine {
-    /// Refuses what goes beyond a quota, by a count that is a second old at most. Only then is the ledger asked whether it is anything new at all: what
-    /// was granted or written before is not refused when it is asked for again, nor is an object in place of another.
+    /// Refuses what goes beyond a quota. What the last count has room for is admitted. Otherwise the ledger is asked for a count
+    /// that is a second old at most, and whether it is anything new at all: what was granted or written before is not refused
+    /// when it is asked for again, nor is an object in place of another.
     ///
     /// # Errors
     /// `QuotaExhausted`; what keeps the ledger from being asked.

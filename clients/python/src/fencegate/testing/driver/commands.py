@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ... import DELETE, KEEP, AsyncFencegate, AsyncLock, Body, Void
 from ..._wish import LockOptions
 from .mishaps import collect, is_refused_in_copy
+from .settings import settings_of
 from .told import DriverError, Told, settled_told, written_told
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Awaitable[Any]]
 ALL: dict[str, Command] = {}
-
-_TIMES = {"timeout": "answer_timeout", "deadline": "call_timeout", "write_deadline": "write_timeout"}
 
 
 def _command(function: Command) -> Command:
@@ -30,19 +29,9 @@ def _command(function: Command) -> Command:
 @_command
 async def client(state: State, urls: list[str], owner: str, options: dict[str, Any] | None = None) -> Told:
     """Makes the client, and its like that tries everything once."""
-    given = dict(options or {})
-    settings: dict[str, Any] = {"owner": owner, "on_event": state.hear}
-    for name, setting in _TIMES.items():
-        if name in given:
-            settings[setting] = given.pop(name)
-    settings["headers"] = given.pop("headers", None)
-    tokens: list[str] = given.pop("auth", [])
-    if tokens:
-        settings["auth"] = lambda: tokens.pop(0) if len(tokens) > 1 else tokens[0]
-    if given:
-        raise DriverError(f"client has no options {list(given)}")
+    settings = settings_of(options)
     for once in (False, True):
-        state.clients[once] = AsyncFencegate(urls, retries=not once, **settings)
+        state.clients[once] = AsyncFencegate(urls, owner=owner, on_event=state.hear, retries=not once, **settings)
     return {}
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 from ... import Fencegate, Lock, errors
 from ..._wish import LockOptions
 from .mishaps import collect, is_refused_in_copy
+from .settings import settings_of
 from .told import DriverError, Out, Told, error_told, settled_told, written_told
 
-_TIMES = {"timeout": "answer_timeout", "deadline": "call_timeout", "write_deadline": "write_timeout"}
 _PUT = {"key": "idempotency_key"}
 
 
@@ -104,12 +104,7 @@ def _carry_out(state: State, id: int, word: str, command: dict[str, Any]) -> Non
 
 
 def _client(state: State, command: dict[str, Any]) -> Told:
-    given = dict(command.get("options") or {})
-    settings: dict[str, Any] = {setting: given.pop(name) for name, setting in _TIMES.items() if name in given}
-    settings["headers"] = given.pop("headers", None)
-    tokens: list[str] = given.pop("auth", [])
-    if tokens:
-        settings["auth"] = lambda: tokens.pop(0) if len(tokens) > 1 else tokens[0]
+    settings = settings_of(command.get("options"))
     state.client = Fencegate(command["urls"], owner=command["owner"], **settings)
     return {}
 
