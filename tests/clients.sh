@@ -1,6 +1,6 @@
 #!/bin/sh
 # What takes too long for every change: wrong Python and TypeScript clients, each of which a scenario must catch, and 20
-# minutes of chaos with each client. Wants what `tests/run.sh` has installed. Takes an hour and a half.
+# minutes of chaos with each client. Wants what `tests/run.sh` has installed. Takes more than an hour.
 set -eu
 cd "$(dirname "$0")/.."
 
