@@ -118,4 +118,5 @@ sleep 1 # refusals are written down off the path of requests
 show "$url/rejections?resource=$resource"
 
 say "The gateway goes on running on $url (process $pid, log in $log)."
+echo "Look at it in a browser: $url/ui/"
 echo "Stop it with: kill $pid"

@@ -4,7 +4,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-say() { printf '\n==> %s\n' "$*"; }
+began_s=$(date +%s)
+say() {
+    passed_s=$(($(date +%s) - began_s))
+    printf '\n==> %d:%02d %s\n' "$((passed_s / 60))" "$((passed_s % 60))" "$*"
+}
 
 # Debian keeps the servers of Postgres and nginx, and PgBouncer, in directories that are not on every PATH.
 has() {
@@ -25,7 +29,8 @@ needs='cc:build-essential protoc:protobuf-compiler descriptor.proto:libprotobuf-
 openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:nginx pgbouncer:pgbouncer
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
 libfaketime:libfaketime python3:python3 venv:python3-venv
-zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils chromium:chromium'
+zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils chromium:chromium
+prometheus:prometheus promtool:prometheus jsonnet:jsonnet'
 
 missing() {
     for need in $needs; do
@@ -59,74 +64,70 @@ if ! command -v cargo >/dev/null; then
     command -v cargo >/dev/null || { echo "Rust is missing: see https://rustup.rs"; exit 1; }
 fi
 
-# Object stores that the tests start: an S3 server on files, and Azurite.
-tools=${CARGO_TARGET_DIR:-target}/tools
-s3s=0.14.1
-azurite=3.35.0
-case $("$tools/bin/s3s-fs" --version 2>/dev/null) in
-*" $s3s") ;;
-*)
-    say "tools: s3s-fs $s3s"
-    cargo install --quiet --locked --root "$tools" --version "$s3s" --features binary s3s-fs
-    ;;
-esac
-if ! grep -q "\"version\": \"$azurite\"" "$tools/node_modules/azurite/package.json" 2>/dev/null; then
-    say "tools: azurite $azurite"
-    npm install --prefix "$tools" --no-save --no-audit --no-fund --loglevel=error "azurite@$azurite"
-fi
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target/tools"
+target=$(cd "$target" && pwd)
+tools=$target/tools
 
-# A tester of OpenAPI documents, with all that it needs in the versions that are listed.
-wanted=tests/openapi/requirements.txt
-if ! cmp -s "$wanted" "$tools/openapi/requirements.txt"; then
-    say 'tools: schemathesis'
-    rm -rf "$tools/openapi"
-    python3 -m venv "$tools/openapi"
-    "$tools/openapi/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$wanted"
-    cp "$wanted" "$tools/openapi/requirements.txt"
-fi
+# What the tests need beside packages is installed while the first crates are compiled.
+tests/tools.sh "$tools" >"$tools/log" 2>&1 &
+installing=$!
+trap 'kill "$installing" 2>/dev/null || true' EXIT
 
 say 'layout: cargo fmt'
 cargo fmt --all --check
 
 say 'lints: cargo clippy'
 cargo clippy --workspace --all-targets --locked -- -D warnings
+# The gateway without what exports spans.
+cargo clippy -p fencegate --no-default-features --locked -- -D warnings
 
-say 'build: cargo build -p fencegate, -p fencegate-cli'
-cargo build --locked -p fencegate
-cargo build --locked -p fencegate-cli
-# The examples of the client's documentation run against it.
-FENCE_TEST_GATEWAY=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/fencegate
-export FENCE_TEST_GATEWAY
+say 'build: the tests, and the programs that only tests use'
+cargo build --workspace --tests --bin fence-chaos --locked
+# As they are shipped: without the mistakes and the clock that the tests have.
+say 'build: fencegate and fence'
+cargo build -p fencegate -p fencegate-cli --locked
+# The tests, and the examples of the client's documentation, run these.
+FENCE_TEST_GATEWAY=$target/debug/fencegate
+FENCE_TEST_FENCE=$target/debug/fence
+FENCE_TEST_CONFORMANCE=$target/debug/fencegate-conformance
+export FENCE_TEST_GATEWAY FENCE_TEST_FENCE FENCE_TEST_CONFORMANCE
+
+say 'tools: S3 servers and clients, Azurite, schemathesis: waiting until they are installed'
+wait "$installing" || { cat "$tools/log"; exit 1; }
+trap - EXIT
 
 # The tests wait for servers more than they compute, so a few run at a time on few cores.
 threads=${FENCE_TEST_THREADS:-4}
 say "tests: cargo test, $threads at a time"
 cargo test --workspace --locked --no-fail-fast -- --test-threads "$threads"
 
-cargo build --locked -p fencegate-conformance --bins
-FENCE_TEST_CONFORMANCE=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/fencegate-conformance
-export FENCE_TEST_CONFORMANCE
 say 'clients: Python'
-./clients/python/check.sh "$(cd "$tools" && pwd)/python"
+./clients/python/check.sh "$tools/python"
+say 'recipes: kubernetes-validate'
+./tests/recipes/check.sh "$tools/recipes"
+say 'clients of S3: ruff'
+"$tools/python/bin/python" -m ruff check --quiet tests/s3
+"$tools/python/bin/python" -m ruff format --quiet --check tests/s3
 say 'clients: TypeScript'
-./clients/typescript/check.sh "$(cd "$tools" && pwd)/typescript"
+./clients/typescript/check.sh "$tools/typescript"
+
+say 'the page of operators'
+./tests/ui/check.sh "$tools/ui"
+
+say 'boards and alerts'
+./tests/observability/check.sh "$tools/observability"
 
 say 'chaos: fence-chaos run, 3 minutes'
-cargo build --locked -p fence-chaos
-"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 3 --out "${CARGO_TARGET_DIR:-target}/chaos"
+"$target/debug/fence-chaos" run --minutes 3 --out "$target/chaos"
 
 say 'chaos with the Python client, and with that for Node: fence-chaos run, a minute each'
-"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 1 --out "${CARGO_TARGET_DIR:-target}/chaos-python" \
-    --client "$(cd "$tools" && pwd)/python/bin/python -m fencegate.testing.driver"
-"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" run --minutes 1 --out "${CARGO_TARGET_DIR:-target}/chaos-node" \
+"$target/debug/fence-chaos" run --minutes 1 --out "$target/chaos-python" \
+    --client "$tools/python/bin/python -m fencegate.testing.driver"
+"$target/debug/fence-chaos" run --minutes 1 --out "$target/chaos-node" \
     --client 'node clients/typescript/dist/testing/driver.js'
 
 say 'schedules: fence-chaos schedules, 2 minutes'
-"${CARGO_TARGET_DIR:-target}/debug/fence-chaos" schedules --minutes 2 --out "${CARGO_TARGET_DIR:-target}/schedules"
-
-say 'speed: fence-bench, the short form, beside what was recorded'
-cargo build --release --locked -p fencegate -p fence-bench
-"${CARGO_TARGET_DIR:-target}/release/fence-bench" --short --against tests/bench/recorded.json \
-    --out "${CARGO_TARGET_DIR:-target}/bench"
+"$target/debug/fence-chaos" schedules --minutes 2 --out "$target/schedules"
 
 say 'all checks and tests have passed'

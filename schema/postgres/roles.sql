@@ -32,10 +32,11 @@ END $$;
 
 GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
 
--- What is only ever added to: grants, writes, the audit, its leaves, events, rules. So is the fence, which rises.
+-- What is only ever added to: grants, writes, the audit, its leaves, events, rules, the root of S3 keys. So are the fence,
+-- which rises, and buckets, whose depth stays.
 GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.audit, fencegate.events, fencegate.events_rewound,
-    fencegate.grants, fencegate.operations TO fencegate_gateway;
-GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drained_upstreams
+    fencegate.grants, fencegate.operations, fencegate.s3_root TO fencegate_gateway;
+GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drained_upstreams, fencegate.s3_buckets
     TO fencegate_gateway;
 
 -- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)
@@ -45,8 +46,8 @@ GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tre
 -- What comes and goes: no history.
 GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,
     fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
-    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks,
-    fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;
+    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks, fencegate.upload_parts,
+    fencegate.uploads, fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;
 
 -- What triggers note with the owner's rights, and is taken away once it is added up.
 GRANT DELETE ON fencegate.stock_changes TO fencegate_gateway;

@@ -29,6 +29,7 @@ RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/instrument.sh \
     --config profile.dev.package.fence-core.opt-level=1 \
     --config profile.dev.package.fencegate.opt-level=1 \
     --config profile.dev.package.fencegate-access.opt-level=1 \
+    --config profile.dev.package.fencegate-s3.opt-level=1 \
     --config profile.dev.package.fence-fuzz.opt-level=1
 bins=${CARGO_TARGET_DIR:-target}/debug
 found=${CARGO_TARGET_DIR:-target}/fuzz

@@ -9,6 +9,7 @@ mod ledger;
 mod locks;
 mod operating;
 mod rust_client;
+mod s3;
 mod schedules;
 mod setup;
 mod upstreams;

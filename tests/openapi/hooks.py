@@ -25,6 +25,7 @@ EXCUSED = tomllib.loads((Path(__file__).parent / "excused.toml").read_text())["e
 NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~\-:@#+=,]{1,256}\Z")
 TOKEN = re.compile(r"[1-9][0-9]{0,18}\Z")
 KEY = re.compile(r"[A-Za-z0-9_/-]+\Z")
+BUCKET = re.compile(r"[a-z0-9][a-z0-9-]*[a-z0-9]\Z")
 KEPT = re.compile(r"[1-9][0-9]{0,2}d|[1-9][0-9]{0,3}[mh]")
 WAIT = re.compile(r"[0-9]+(ms|s)\Z")
 
@@ -122,7 +123,11 @@ def before_call(context, case, kwargs):
     lock = live.held()
     if path:
         replace(path, "resource", NAME, live.name if name != "setFence" else f"fence-{uuid.uuid4()}")
-        replace(path, "name", NAME, "u")
+        if name == "deleteBucket" and BUCKET.match(str(path.get("name", ""))):
+            path["name"] = "doomed"
+            call("PUT", "/buckets/doomed", {})
+        elif not name.endswith("Bucket"):
+            replace(path, "name", NAME, "u")
         if upstream and KEY.match(str(path.get("path", ""))):
             path["path"] = f"r/{live.name.removeprefix('u:')}"
         if name in ("getObject", "headObject") and KEY.match(str(path.get("key", ""))):

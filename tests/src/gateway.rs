@@ -199,7 +199,8 @@ impl Gateway {
             command.arg("serve").args(["--listen", &address.to_string()]);
             command.arg("--data-dir").arg(data);
             for (name, _) in std::env::vars_os() {
-                if name.to_string_lossy().starts_with("FENCEGATE_") {
+                let is_read = |begin| name.to_string_lossy().starts_with(begin);
+                if is_read("FENCEGATE_") || is_read("OTEL_") {
                     command.env_remove(name);
                 }
             }

@@ -293,6 +293,23 @@ impl Postgres {
 
     /// Creates a fresh database with a ledger in it that gateways may use, but not change; returns its name.
     pub async fn database_name(&self) -> String {
+        if !SHARED.get().is_some_and(|shared| std::ptr::eq(shared, self)) {
+            return self.made_ledger().await;
+        }
+        // Hundreds of tests want one: it is made once, and copied.
+        static MADE: OnceCell<String> = OnceCell::const_new();
+        let made = MADE.get_or_init(|| self.made_ledger()).await;
+        let name = new_name();
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {made}")).await;
+        // Two ledgers have nothing in common.
+        let own =
+            "UPDATE fencegate.seal_guard SET ledger = gen_random_uuid(), nonce = gen_random_uuid()";
+        self.execute(&name, own).await;
+        name
+    }
+
+    /// The same, without a copy.
+    async fn made_ledger(&self) -> String {
         let name = self.empty_database_name().await;
         let options = self.owner_url(&name).parse().expect("options");
         fencegate::ledger::postgres::migrate(&options).await.expect("the ledger is made");
@@ -302,7 +319,7 @@ impl Postgres {
 
     /// Creates a fresh database with nothing in it; returns its name.
     pub async fn empty_database_name(&self) -> String {
-        let name = format!("t_{}", Uuid::new_v4().simple());
+        let name = new_name();
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
         name
     }
@@ -363,6 +380,10 @@ impl Postgres {
     fn home(&self) -> MutexGuard<'_, Home> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn new_name() -> String {
+    format!("t_{}", Uuid::new_v4().simple())
 }
 
 /// The name of the database in a URL.

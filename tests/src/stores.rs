@@ -12,6 +12,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use tokio::net::TcpStream;
 
+use crate::gateway::Settings;
 use crate::process::{Home, eventually, free_port, loopback, tail_of};
 
 /// Which kind of store.
@@ -36,6 +37,16 @@ pub struct Store {
     home: Home,
     kind: Kind,
     address: Option<SocketAddr>,
+}
+
+/// What is added to a gateway so that it keeps its blobs there.
+pub fn on_store(settings: Settings, store: &Store) -> Settings {
+    store
+        .env(None)
+        .iter()
+        .fold(settings.flag("--blobs", &store.url()), |settings, (name, value)| {
+            settings.env(name, value)
+        })
 }
 
 /// Where `tests/run.sh` installs what comes neither from apt nor with this workspace.

@@ -18,7 +18,7 @@ Exit status:
 
 Settings: options first, then the environment, then the context, then http://127.0.0.1:8080.
   FENCE_URL, FENCE_CONTEXT, FENCE_OWNER, FENCE_AUTH_TOKEN, FENCE_AUTH_TOKEN_FILE, FENCE_CA_FILE,
-  FENCE_CERT_FILE, FENCE_KEY_FILE; NO_COLOR
+  FENCE_CERT_FILE, FENCE_KEY_FILE; NO_COLOR; TRACEPARENT, the span that requests are part of
   $XDG_CONFIG_HOME/fence/config.toml keeps contexts: see `fence context`.";
 
 /// Of `fence run`.
@@ -40,15 +40,73 @@ Exit status:
 
 The command is told:
   FENCE_RUN (which run it is part of), FENCE_URL, FENCE_RESOURCE (the first), FENCE_RESOURCES (all, with spaces between
-  them), FENCE_TOKEN, FENCE_LOCK_ID, FENCE_LOCK_OWNER, and the files with credentials and certificates that `fence` uses
+  them), FENCE_TOKEN, FENCE_LOCK_ID, FENCE_LOCK_OWNER, and the files with credentials and certificates that `fence` uses;
+  and TRACEPARENT: all requests of a run are in one trace, that of `fence` itself if its environment names one.
   `fence put` and the libraries write under this token.
+
+S3: if one of the resources lies in a bucket, the lock has a key of S3 that names its token, for ever and no other. Then
+(unless --no-s3) the command also has what S3 tools read: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL_S3,
+AWS_REGION and the like, and those of s5cmd, DuckDB, rclone, pgBackRest and WAL-G; and nothing that would lead them to
+another key, such as AWS_PROFILE. `fence s3-key --as env` prints all of it. They are for all AWS services of the process.
+What does not inherit the environment, such as executors of Spark, or reads other names gets them by --set.
 
 Examples:
   fence run -r invoices:2026 -- ./close-books.sh
   fence run -r backup --nonblock --conflict-exit-code 0 -c 'pg_dump shop | fence put backup shop.sql'
   fence run -r orders:1 -r stock:1 --wait 30 -- ./move-stock
+  fence run -r lake:orders -- aws s3 cp orders.parquet s3://lake/orders/
+  fence run -r repo --set 'RESTIC_REPOSITORY=s3:{s3_endpoint}/repo' -- restic prune
 
 See also: flock(1), timeout(1), env(1)";
+
+/// Of `fence job run`.
+pub const JOB_RUN: &str = "\
+Call it as often as you like, on as many hosts as you like: by cron, systemd or Kubernetes. Each slot succeeds once. The
+slot is computed with the gateway's clock. The lock of the job is its heartbeat; its record, its log and that its slot is
+done are stored at once, under that lock, so that a run that has lost it changes nothing any more.
+
+Exit status:
+  the command's own; if it died of a signal, `fence` dies of the same
+  0    also if the slot was done before (--done-exit-code), which is said with --verbose alone
+  75   somebody else has the lock (--conflict-exit-code)
+  121  the lock was lost while the command ran, also if the command ended with 0 (--lost-exit-code)
+  124  the command ran for longer than --max-runtime
+  125  `fence` itself failed, or nobody knows whether the end of the run was recorded
+  126  the command cannot be run
+  127  the command is not there
+
+The command is told, beside what `fence run` tells:
+  FENCE_JOB, FENCE_RUN_ID, FENCE_SLOT (20261122T020000Z), FENCE_ATTEMPT (from 1), FENCE_RESUME=1 if there is a checkpoint
+  to go on with, FENCE_SHARD (from 0) and FENCE_SHARDS
+
+Examples:
+  fence job run nightly --every 1d -- ./close-books.sh
+  fence job run import --every 1h --catch-up all --retries 3 -- ./import.sh
+  fence job run reindex --every 1d --shards 16 --concurrency 4 -c './reindex --part \"$FENCE_SHARD\"'
+  fence job run migrate --resume -c 'fence job checkpoint load state.json || :; ./migrate state.json'
+
+See also: crontab(5), systemd.timer(5)";
+
+/// Of `fence s3-key`.
+pub const S3_KEY: &str = "\
+The key names the lock's token, for ever and no other; a new lock has a new key. So a source of keys has to name a lock,
+and always the same. A file at a fixed path that is written anew for each lock, or an address that gives the key of
+whoever has the resource now, would hand a late writer the token of its successor.
+
+For a process below `fence run --no-s3` that also talks to AWS, a profile in ~/.aws/config for S3 alone:
+  [profile lake]
+  credential_process = fence s3-key
+  services = lake
+  [services lake]
+  s3 =
+    endpoint_url = http://127.0.0.1:9000
+It asks for the lock in FENCE_LOCK_ID, which stays the same as long as the process runs.
+
+Exit status: as of all commands; 5 if the lock has ended, 3 if it has no key.
+
+Examples:
+  fence s3-key 0190a1b2-0000-7000-8000-000000000000
+  eval \"$(fence lock -r lake:orders --ttl 10m --export)\"; eval \"$(fence s3-key --as env)\"";
 
 /// Of `fence commit`.
 pub const COMMIT: &str = "\

@@ -6,7 +6,9 @@ mod data;
 mod durations;
 mod ending;
 mod failure;
+mod files;
 mod help;
+mod job;
 mod locks;
 mod operations;
 mod operators;
@@ -15,6 +17,7 @@ mod output;
 mod progress;
 mod records;
 mod run;
+mod s3;
 mod settings;
 mod shell;
 mod status;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let command = match cli.command {
         Command::Run(options) => return run::run(common, &options),
         Command::Elect(options) => return run::run(common, &options.into_run()),
+        Command::Job(job) => return job.run(common),
         Command::Exec(exec) => return run::exec::become_command(&exec),
         Command::Watcher(watch) => return run::watcher::watch(&watch),
         Command::Completions(completions) => return completions.run(),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Unlock(it) => it.run(app).await,
         Command::Transfer(it) => it.run(app).await,
         Command::Fence(it) => it.run(app).await,
+        Command::S3Key(it) => it.run(app).await,
         Command::Locks(it) => it.run(app).await,
         Command::Top(it) => it.run(app).await,
         Command::Watch(it) => it.run(app).await,
@@ -97,7 +102,7 @@ fn refused(error: &clap::Error) -> ExitCode {
     let _lost = error.print();
     // What runs a command keeps the low codes for it.
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    let runs = words.into_iter().any(|word| word == "run" || word == "elect");
+    let runs = words.into_iter().any(|word| ["run", "elect", "agent"].iter().any(|it| word == *it));
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if runs => ExitCode::from(ending::FAILED),

@@ -17,9 +17,17 @@ pub struct BreakLock {
     /// The resource
     #[arg(value_name = "RESOURCE")]
     resource: String,
+    /// Why, and when.
+    #[command(flatten)]
+    how: HowToBreak,
+}
+
+/// Why to break a lock, and when.
+#[derive(Debug, Args)]
+pub struct HowToBreak {
     /// Why: the holder is told it, and the audit keeps it
     #[arg(long, value_name = "TEXT")]
-    reason: String,
+    pub reason: String,
     /// Give the holder so long to end by itself; it cannot renew meanwhile. By default for as long as the lock would
     /// have lasted anyway
     #[arg(long, value_name = "DURATION", value_parser = durations::parse, conflicts_with = "now")]
@@ -29,17 +37,13 @@ pub struct BreakLock {
     now: bool,
     /// Do not ask
     #[arg(short, long)]
-    yes: bool,
+    pub yes: bool,
 }
 
-impl BreakLock {
-    /// Breaks it.
-    ///
-    /// # Errors
-    /// It was never locked, or the gateway refuses.
-    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
-        let before = app.client.resource(&self.resource).await?;
-        let left = before.expires_in_ms.unwrap_or_default().max(0).unsigned_abs();
+impl HowToBreak {
+    /// When the lock of this resource is to end: from now, and in words.
+    pub fn after(&self, resource: &Resource) -> (Duration, String) {
+        let left = resource.expires_in_ms.unwrap_or_default().max(0).unsigned_abs();
         let after = match (self.now, self.after) {
             (true, _) => Duration::ZERO,
             (false, Some(after)) => after,
@@ -50,13 +54,35 @@ impl BreakLock {
             true => "now".to_owned(),
             false => format!("in {}", durations::show(after)),
         };
+        (after, when)
+    }
+
+    /// Breaks it.
+    ///
+    /// # Errors
+    /// The gateway refuses.
+    pub async fn carry_out(
+        &self,
+        app: &App,
+        resource: &str,
+        after: Duration,
+    ) -> Result<Resource, Failure> {
+        let breaking = app.client.break_lock(resource, &self.reason);
+        Ok(if after.is_zero() { breaking.await? } else { breaking.after(after).await? })
+    }
+}
+
+impl BreakLock {
+    /// Breaks it.
+    ///
+    /// # Errors
+    /// It was never locked, or the gateway refuses.
+    pub async fn run(&self, app: &App) -> Result<ExitCode, Failure> {
+        let before = app.client.resource(&self.resource).await?;
+        let (after, when) = self.how.after(&before);
         let question = format!("Break the lock of {} on {} {when}?", before.owner, self.resource);
-        confirm(&question, self.yes)?;
-        let mut breaking = app.client.break_lock(&self.resource, &self.reason);
-        if !after.is_zero() {
-            breaking = breaking.after(after);
-        }
-        let resource = breaking.await?;
+        confirm(&question, self.how.yes)?;
+        let resource = self.how.carry_out(app, &self.resource, after).await?;
         tell(app, &resource, &format!("broken {when}"))
     }
 }

@@ -1,5 +1,6 @@
 //! The command line. No letter and no word means two things in it: a test looks.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::data::list::List;
 use crate::data::put::Put;
 use crate::data::remove::Remove;
 use crate::durations;
+use crate::job::JobCommand;
 use crate::locks::fence::SetFence;
 use crate::locks::hold::{Keep, Renew, Take, Transfer, Unlock};
 use crate::locks::look::{LeaderOf, Locks, WatchResource};
@@ -27,6 +29,7 @@ use crate::records::{Audit, Events, Rejections};
 use crate::run::exec::Exec;
 use crate::run::options::{Elect, RunOptions};
 use crate::run::watcher::Watch;
+use crate::s3::key::S3Key;
 use crate::shell::{Completions, Man};
 use crate::status::Ping;
 
@@ -85,6 +88,33 @@ pub struct Common {
     pub verbose: bool,
 }
 
+impl Common {
+    /// The words that say the same to another `fence`.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: OsString| words.extend([name.into(), value]);
+        self.url.iter().for_each(|url| add("--url", url.into()));
+        for (name, value) in [("--context", &self.context), ("--owner", &self.owner)] {
+            value.iter().for_each(|value| add(name, value.into()));
+        }
+        let files = [
+            ("--auth-token-file", &self.auth_token_file),
+            ("--ca-file", &self.ca_file),
+            ("--cert-file", &self.cert_file),
+            ("--key-file", &self.key_file),
+        ];
+        for (name, file) in files {
+            file.iter().for_each(|file| add(name, file.into()));
+        }
+        if let Some(timeout) = self.timeout {
+            add("--timeout", format!("{}", timeout.as_secs_f64()).into());
+        }
+        let flags = [("--quiet", self.quiet), ("--verbose", self.verbose)];
+        words.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
+        words
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -94,6 +124,9 @@ pub enum Command {
     Elect(Box<Elect>),
     /// Print who is elected
     Leader(LeaderOf),
+    /// Run jobs once for each slot of a schedule, and see how they are doing
+    #[command(subcommand)]
+    Job(Box<JobCommand>),
 
     /// Store an object
     Put(Box<Put>),
@@ -124,6 +157,8 @@ pub enum Command {
     Transfer(Transfer),
     /// Set a fence for a lock that is not of Fencegate
     Fence(SetFence),
+    /// Print the key with which S3 tools write under a lock
+    S3Key(S3Key),
 
     /// List the locks that are held
     Locks(Locks),

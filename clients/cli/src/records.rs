@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::durations;
 use crate::failure::{Failure, usage};
+use crate::files;
 use crate::output::{Column, Printer, column, or_dash, time, wide};
 
 /// How often new entries are asked for.
@@ -203,7 +204,7 @@ impl Events {
     /// Keeps the place behind what was printed.
     fn keep(&self, cursor: Option<&str>) -> Result<(), Failure> {
         match (&self.cursor_file, cursor) {
-            (Some(path), Some(cursor)) => Ok(write(path, cursor)?),
+            (Some(path), Some(cursor)) => Ok(files::replace(path, cursor.as_bytes(), None)?),
             _ => Ok(()),
         }
     }
@@ -215,16 +216,4 @@ fn read(path: &Path) -> anyhow::Result<Option<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-}
-
-/// Whole or not at all: a torn cursor is none.
-fn write(path: &Path, cursor: &str) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let written = || -> anyhow::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        std::io::Write::write_all(&mut file, cursor.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    };
-    written().with_context(|| format!("cannot write {}", path.display()))
 }

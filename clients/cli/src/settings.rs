@@ -6,14 +6,19 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use fencegate_client::wire::trace::Place;
 use fencegate_client::{Client, ClientBuilder, Credential};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::failure::{Failure, usage};
 use crate::options::Common;
 
 /// Where a gateway is unless somebody says otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// Where programs find the span that they are part of.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// The file of contexts.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -96,6 +101,8 @@ pub struct Settings {
     /// What `fence run` hands on.
     pub files: Context,
     timeout: Option<Duration>,
+    /// The span that all of this belongs to, if the environment names one.
+    pub trace: Option<Place>,
 }
 
 /// What a gateway is shown of the caller.
@@ -118,6 +125,11 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => Err(usage(format!("{name} is no text"))),
     }
+}
+
+/// The span that the environment names. What cannot be read is none: nothing fails for a trace.
+fn trace() -> Option<Place> {
+    Place::parse(std::env::var(TRACEPARENT).ok()?.as_bytes())
 }
 
 impl Settings {
@@ -169,7 +181,17 @@ impl Settings {
             credential,
             files,
             timeout: common.timeout,
+            trace: trace(),
         })
+    }
+
+    /// Continues the trace that there is, or begins one, which is recorded where gateways record any: then this run is the
+    /// parent of all that is done in it.
+    pub fn begin_trace(&mut self) {
+        self.trace.get_or_insert_with(|| {
+            let (trace, (_, span)) = (Uuid::new_v4(), Uuid::new_v4().as_u64_pair());
+            Place::new(trace.into_bytes(), span.to_be_bytes(), true)
+        });
     }
 
     /// What the gateway is shown of the caller: a credential, or else a certificate.
@@ -185,6 +207,13 @@ impl Settings {
     /// Lets a command reach the gateway in the same way, by its environment.
     pub fn hand_on(&self, command: &mut Command) {
         command.env("FENCE_URL", &self.url);
+        if let Some(place) = self.trace {
+            command.env(TRACEPARENT, place.to_string());
+            if trace().is_none() {
+                // It belongs to a trace that is not this one.
+                command.env_remove("TRACESTATE");
+            }
+        }
         let files = &self.files;
         let named = [
             ("FENCE_AUTH_TOKEN_FILE", &files.auth_token_file),
@@ -211,6 +240,9 @@ impl Settings {
         let mut builder = Client::builder(&self.url);
         if let Some(owner) = &self.owner {
             builder = builder.owner(owner);
+        }
+        if let Some(place) = self.trace {
+            builder = builder.traceparent(move || Some(place.to_string()));
         }
         match (&self.credential, &self.files.auth_token_file) {
             (Some(text), _) => builder = builder.credential(Credential::text(text.clone())),

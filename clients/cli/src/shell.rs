@@ -35,7 +35,7 @@ pub struct Man {
 }
 
 /// When the pages were last changed by hand.
-const CHANGED: &str = "2026-11-23";
+const CHANGED: &str = "2026-11-26";
 
 impl Man {
     /// Writes a page for `fence` and one for each command.

@@ -35,6 +35,11 @@ pub enum Guard {
 }
 
 impl Under {
+    /// That of `fence run`.
+    pub fn of_environment() -> Self {
+        Self { token: None, lock_id: None, lock: false, wait: None }
+    }
+
     /// The guard for these resources.
     ///
     /// # Errors

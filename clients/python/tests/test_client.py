@@ -135,6 +135,25 @@ def test_a_trace_goes_along(fencegate_url: str) -> None:
     assert request.headers["User-Agent"].startswith("fencegate-python/")
 
 
+def test_the_trace_of_the_environment_goes_along(fencegate_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    monkeypatch.setenv("FENCE_URL", fencegate_url)
+    # What names no span is none; and a tracer of the program's own comes first.
+    for named, tracer, sent in [
+        (trace, None, trace),
+        ("00-nonsense", None, None),
+        (trace.upper(), None, None),
+        (f"{trace}\n", None, None),
+        (trace, trace.replace("-01", "-00"), trace.replace("-01", "-00")),
+    ]:
+        monkeypatch.setenv("TRACEPARENT", named)
+        options: dict[str, Any] = {} if tracer is None else {"traceparent": lambda tracer=tracer: tracer}
+        with Recorded() as recorded, Fencegate.from_env(transport=recorded, **options) as fg:
+            fg.ready()
+        (request,) = recorded.requests
+        assert request.headers.get("traceparent") == sent
+
+
 def test_another_gateway_is_asked_if_the_first_is_away(fencegate_url: str, fencegate_resource: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

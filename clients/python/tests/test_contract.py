@@ -42,6 +42,8 @@ OURS = {
 # Members that no caller needs, or that never leave the library.
 LEFT_OUT = {
     "RejectionEntry": {"presented_token"},
+    # Only the answer that grants a lock has it, and that becomes a guard.
+    "Lock": {"s3"},
     "Committed": {"operation", "resources", "results"},
 }
 WORDS = {
@@ -60,6 +62,7 @@ CALLS: dict[str, object] = {
     "findOperations": AsyncFencegate.operation_by_key,
     "freezeResource": _admin.AsyncAdmin.freeze,
     "getLock": AsyncFencegate.lock_record,
+    "getLockS3Key": AsyncFencegate.s3_access,
     "getObject": AsyncFencegate.open,
     "getOperation": AsyncFencegate.operation,
     "getResource": AsyncFencegate.resource,

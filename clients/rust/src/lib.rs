@@ -36,6 +36,7 @@ pub mod feed;
 mod guard;
 mod holding;
 mod hooks;
+pub mod jobs;
 #[doc(hidden)]
 pub mod machine;
 mod names;
@@ -49,6 +50,7 @@ mod update;
 pub mod write;
 
 pub use fencegate_wire as wire;
+pub use fencegate_wire::json::S3Access;
 
 pub use self::acquire::{LockBuilder, Wait};
 pub use self::class::{Class, LossReason};

@@ -29,6 +29,7 @@ export type { Lock } from "./guard/lock.js";
 export type { ElectOptions } from "./holding/election.js";
 export type { Fence, FenceOptions, Lent } from "./holding/fence.js";
 export { Handoff, type AdoptOptions, type Successor } from "./holding/handoff.js";
+export type { S3Access, S3Credentials } from "./holding/s3.js";
 export type { Shard } from "./holding/shards.js";
 export type { ClientEvent, Hook } from "./hooks.js";
 export type { ActOptions, Admin, AuditOptions, BreakOptions, IntentOptions, RejectionOptions } from "./operators.js";

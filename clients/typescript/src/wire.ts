@@ -4,6 +4,14 @@
 /** A word of the API, or one of a newer gateway. */
 export type Word<Known extends string> = Known | (string & {});
 
+/** What S3 tools write with under a lock. Whoever has it writes under the lock's token: treat it as a secret. */
+export interface S3Answer {
+  readonly endpoint: string;
+  readonly region: string;
+  readonly access_key_id: string;
+  readonly secret_access_key: string;
+}
+
 /** How a lock stands, as its holder sees it. */
 export interface LockRecord {
   readonly id: string;
@@ -28,6 +36,8 @@ export interface LockRecord {
   readonly reason?: string | null;
   readonly ended?: Word<"superseded" | "released" | "broken" | "void"> | null;
   readonly ended_at?: string | null;
+  /** Only in the answer that grants it, and only if one of its resources lies in a bucket. */
+  readonly s3?: S3Answer | null;
 }
 
 /** A resource and its lock, as everybody may see them. */
@@ -61,6 +71,7 @@ export interface ObjectEntry {
   readonly etag: string;
   readonly size: number;
   readonly sha256: string | null;
+  readonly sha256_parts?: string | null;
   readonly content_type: string;
   readonly written_at: string;
 }
@@ -179,6 +190,7 @@ export interface Status {
     readonly event_readers: number;
     readonly forwards: number;
   };
+  readonly s3?: string | null;
   readonly settings?: string | null;
 }
 
@@ -299,4 +311,5 @@ export interface FenceAnswer {
   readonly resource: string;
   readonly token: string;
   readonly version: number;
+  readonly s3?: S3Answer | null;
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fencegate_wire::PrincipalName;
 use jiff::Timestamp;
 
 use crate::key::ApiKey;
 use crate::pattern::Variable;
 use crate::rules::Issuer;
 
-/// Who sent a request, as far as that was verified: signatures and chains have been checked, a key has not.
+/// Who sent a request, as far as that was verified: signatures and chains have been checked, an API key has not.
 #[derive(Debug, Clone)]
 pub enum Identity {
     /// An API key, as it was presented.
@@ -39,6 +40,16 @@ pub enum Identity {
         /// Its group.
         gid: u32,
     },
+    /// A request of S3 that was signed with a principal's key.
+    S3Key {
+        /// By which the rules name it.
+        kid: String,
+    },
+    /// A request of S3 that was signed with the key of a lock: whoever took the lock asks.
+    S3Lock {
+        /// Who took it.
+        principal: PrincipalName,
+    },
 }
 
 /// What a certificate names. Never its subject.
@@ -61,6 +72,8 @@ impl Identity {
             },
             Self::Certificate { fingerprint, .. } => format!("cert:sha256:{fingerprint}"),
             Self::Unix { uid, .. } => format!("unix:{uid}"),
+            Self::S3Key { kid } => format!("key:{kid}"),
+            Self::S3Lock { .. } => "s3-lock".to_owned(),
         }
     }
 
@@ -83,7 +96,7 @@ impl Identity {
     pub(crate) fn expires(&self) -> Option<Timestamp> {
         match self {
             Self::Jwt { expires, .. } | Self::Certificate { expires, .. } => Some(*expires),
-            Self::Key(_) | Self::Unix { .. } => None,
+            Self::Key(_) | Self::Unix { .. } | Self::S3Key { .. } | Self::S3Lock { .. } => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! reference that every real adapter is compared with.
 
 pub mod acts;
+pub mod listing;
 pub mod memory;
 pub mod mutants;
 pub mod ports;
@@ -20,5 +21,5 @@ pub use fencegate_wire::{
     OperationId, PrincipalName, ResourceName, Supersession, Token, TokenError, Ttl, Word,
     WriterName,
 };
-pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, principal, token};
+pub use fencegate_wire::{code, each_code, etag, lock, metadata, names, principal, token, trace};
 pub use rule::Refusal;

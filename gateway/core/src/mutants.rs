@@ -72,10 +72,34 @@ pub enum Mutant {
     NoDoubts,
     /// An intent that somebody has closed is taken for a request that was never sent.
     ClosedIsNotApplied,
+    /// An upload in parts is completed without asking the rule.
+    CompleteUnjudged,
+    /// The intent of an upload in parts stays when it is completed.
+    UploadNotConsumed,
+    /// A part is stored although its upload is over.
+    PartAfterTheEnd,
+    /// The parts of an object are garbage once it is complete.
+    PartsGoEarly,
+    /// An upload becomes garbage without its parts.
+    PartsStay,
+    /// An upload in parts is ended without asking the rule.
+    AbortUnjudged,
+    /// A part that was begun earlier takes the place of a later one.
+    EarlierPartCounts,
+    /// Parts that were not named when an upload was completed stay the object's.
+    UnnamedPartsKept,
+    /// A part is stored whose token is void.
+    VoidPartTaken,
+    /// What an older copy of the ledger may have in an upload that goes on is deleted at once.
+    PartsGoAtOnce,
+    /// What S3 tells of an object is kept when another takes its place.
+    AboutKept,
+    /// Idempotency keys of two spaces meet.
+    KeySpacesMeet,
 }
 
 impl Mutant {
-    /// All, and what each does.
+    /// Those that random runs notice, and what each does.
     pub const ALL: &[(Self, &str)] = &[
         (
             Self::SealAtFirstWrite,
@@ -143,6 +167,28 @@ impl Mutant {
             Self::ClosedIsNotApplied,
             "an intent that somebody has closed is taken for a request that was never sent",
         ),
+        (Self::CompleteUnjudged, "an upload in parts is completed without asking the rule"),
+        (Self::UploadNotConsumed, "the intent of an upload in parts stays when it is completed"),
+        (Self::PartAfterTheEnd, "a part is stored although its upload is over"),
+        (Self::PartsGoEarly, "the parts of an object are garbage once it is complete"),
+        (Self::PartsStay, "an upload becomes garbage without its parts"),
+    ];
+
+    /// Those that cases of the conformance suite notice, and what each does.
+    pub const OF_CASES: &[(Self, &str)] = &[
+        (Self::AbortUnjudged, "an upload in parts is ended without asking the rule"),
+        (Self::EarlierPartCounts, "a part that was begun earlier takes the place of a later one"),
+        (
+            Self::UnnamedPartsKept,
+            "parts that were not named when an upload was completed stay the object's",
+        ),
+        (Self::VoidPartTaken, "a part is stored whose token is void"),
+        (
+            Self::PartsGoAtOnce,
+            "what an older copy of the ledger may have in an upload that goes on is deleted at once",
+        ),
+        (Self::AboutKept, "what S3 tells of an object is kept when another takes its place"),
+        (Self::KeySpacesMeet, "idempotency keys of two spaces meet"),
     ];
 }
 

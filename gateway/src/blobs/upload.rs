@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use fence_core::ports::{BlobError, BlobUpload};
+use fence_core::ports::{BlobError, BlobUpload, PIECE_BYTES_MAX};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt as _, PutPayload};
@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 
 use super::{ObjectBlobs, failed};
 
-/// The size of a part, unless the body is so large that there would be too many.
-const PART_BYTES: u64 = 8 << 20;
+/// The size of a part, unless the body is so large that there would be too many. S3 takes none below 5 MiB but the last, and
+/// what is larger costs memory.
+const PART_BYTES: u64 = 6 << 20;
 /// Pieces below this are put together.
 const CRUMB_BYTES: usize = 32 << 10;
 /// S3 takes 10,000.
@@ -45,7 +46,10 @@ pub(super) struct Upload {
 
 impl Upload {
     pub(super) fn new(into: ObjectBlobs, path: Path, size: Option<u64>) -> Self {
-        let part_bytes = PART_BYTES.max(size.unwrap_or(0).div_ceil(PARTS_MAX));
+        let part_bytes = match size {
+            Some(size) if size <= PIECE_BYTES_MAX => PIECE_BYTES_MAX,
+            size => PART_BYTES.max(size.unwrap_or(0).div_ceil(PARTS_MAX)),
+        };
         Self {
             into,
             path,

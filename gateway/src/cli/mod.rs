@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod bucket;
 mod credential;
 
 use std::io::{self, Write as _};
@@ -73,14 +74,17 @@ enum Command {
     Refence(Refence),
     /// Set for all gateways of a Postgres ledger what they must have alike
     ///
-    /// How long things are kept, `rollback_horizon`, `failover` and `require_lock_id`, as this command is told them
-    /// by flags, environment and file. The first gateway on a ledger brings them; after that a gateway with others
+    /// How long things are kept, `rollback_horizon`, `failover`, `require_lock_id` and the root of S3 keys, as this command is
+    /// told them by flags, environment and file. The first gateway on a ledger brings them; after that a gateway with others
     /// does not start. Beside running gateways, each of which keeps things for the longer of the two times until
     /// it is started with the new settings.
     Agree(Agree),
     /// See who may do what, and change it for all gateways
     #[command(subcommand)]
     Access(access::Access),
+    /// Make and delete buckets of S3
+    #[command(subcommand)]
+    Bucket(bucket::Bucket),
     /// See whether anybody has changed what was recorded
     #[command(subcommand)]
     Audit(audit::Audit),
@@ -217,6 +221,14 @@ struct Drill {
     /// with the right token and the right id, and must not get anywhere
     #[arg(long, value_name = "FILE")]
     intruder_token_file: Option<PathBuf>,
+
+    /// Also leave what came of it in this file, for the textfile collector of node_exporter
+    ///
+    /// The file is replaced as a whole, and must end in `.prom` for the collector to see it. If the drill could not be
+    /// carried out it says just that, and not whether the fence holds. Ends with 2 if the fence holds and
+    /// the file cannot be written.
+    #[arg(long, value_name = "FILE")]
+    textfile: Option<PathBuf>,
 }
 
 /// A URL that paths can be added to.
@@ -311,6 +323,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             print(&told)?;
         }
         Command::Access(command) => access::access(command)?,
+        Command::Bucket(command) => bucket::bucket(command)?,
         Command::Audit(command) => audit::audit(command)?,
         Command::Keys(command) => access::keys(command)?,
         Command::Backup(Backup { directory, flags }) => {
@@ -364,8 +377,42 @@ fn begin(loaded: Result<(Config, Vec<String>), ConfigError>) -> Result<Config, F
     Ok(config)
 }
 
-fn run_drill(drill: Drill) -> Result<(), Failure> {
-    let Drill { url, resource, timeout, json, auth_token_file, intruder_token_file } = drill;
+/// The file of `--textfile` is written before anything else can fail. One that cannot be written takes nothing away from a
+/// fence that does not hold: that is said by the exit code all the same.
+fn run_drill(mut drill: Drill) -> Result<(), Failure> {
+    let textfile = drill.textfile.take();
+    let textfile = textfile.map(|path| drill::Textfile::begin(path, &drill.url));
+    let json = drill.json;
+    let report = carry_out(drill);
+    let outcome = report.as_ref().map_or(Outcome::NotDone, |report| report.outcome);
+    let left = textfile.map_or(Ok(()), |textfile| textfile.write(outcome));
+    let report = report?;
+    if json {
+        let text = serde_json::to_string_pretty(&report).context("cannot print the report")?;
+        print(&format!("{text}\n"))?;
+    } else if outcome == Outcome::Held {
+        print(&format!("{}\n", report.verdict()))?;
+    }
+    match outcome {
+        Outcome::Held => left.map_err(Failure::undecided),
+        Outcome::Failed | Outcome::NotDone => {
+            if let Err(error) = left {
+                eprintln!("error: {error:#}");
+            }
+            let verdict = anyhow::anyhow!(report.verdict());
+            Err(if outcome == Outcome::Failed {
+                verdict.into()
+            } else {
+                Failure::undecided(verdict)
+            })
+        }
+    }
+}
+
+/// Drills, and prints each step.
+fn carry_out(drill: Drill) -> Result<drill::Report, Failure> {
+    let Drill { url, resource, timeout, json, auth_token_file, intruder_token_file, textfile: _ } =
+        drill;
     let settings = drill::Settings {
         url,
         resource,
@@ -384,17 +431,7 @@ fn run_drill(drill: Drill) -> Result<(), Failure> {
             let _ = print(&format!("{step}\n"));
         }
     };
-    let report = block_on(drill::drill(&settings, &mut tell)).map_err(Failure::undecided)?;
-    if json {
-        let text = serde_json::to_string_pretty(&report).context("cannot print the report")?;
-        print(&format!("{text}\n"))?;
-    }
-    match report.outcome {
-        Outcome::Held if json => Ok(()),
-        Outcome::Held => Ok(print(&format!("{}\n", report.verdict()))?),
-        Outcome::Failed => Err(anyhow::anyhow!(report.verdict()).into()),
-        Outcome::NotDone => Err(Failure::undecided(anyhow::anyhow!(report.verdict()))),
-    }
+    block_on(drill::drill(&settings, &mut tell)).map_err(Failure::undecided)
 }
 
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

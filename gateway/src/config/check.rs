@@ -26,6 +26,7 @@ impl Config {
         self.check_lists(&check)?;
         self.check_tls(&check)?;
         self.check_listening(&check)?;
+        self.check_s3(&check)?;
         if let Some(why) = trouble(&self.upstreams) {
             return Err(check.refuse("upstreams", why));
         }
@@ -67,7 +68,11 @@ impl Config {
     fn check_listening(&self, check: &Check<'_>) -> Result<(), ConfigError> {
         let open = self.addresses().find(is_open).filter(|_| !self.open_to_network);
         if let Some(address) = open.filter(|_| !self.is_secured()) {
-            let name = if address == self.listen { "listen" } else { "admin_listen" };
+            let name = match address {
+                address if address == self.listen => "listen",
+                address if Some(address) == self.s3_listen => "s3_listen",
+                _ => "admin_listen",
+            };
             return Err(check.refuse(
                 name,
                 format!(
@@ -84,6 +89,13 @@ impl Config {
             return Err(check.refuse("cors_origin", why.into()));
         }
         Ok(())
+    }
+
+    fn check_s3(&self, check: &Check<'_>) -> Result<(), ConfigError> {
+        match self.trouble_with_s3() {
+            Some((name, why)) => Err(check.refuse(name, why)),
+            None => Ok(()),
+        }
     }
 
     fn check_uploads(&self, check: &Check<'_>) -> Result<(), ConfigError> {

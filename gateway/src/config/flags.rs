@@ -1,10 +1,12 @@
 //! The flags that set what the file and the environment can set too.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use figment::value::{Dict, Value};
+use regex::Regex;
 
 use super::table::{Kind, Setting};
 use super::{Config, SETTINGS};
@@ -89,7 +91,10 @@ fn arg(setting: &Setting, shown: &'static str, default: Option<&toml::Value>) ->
 
 /// Markdown in which links are only their text.
 fn without_links(markdown: &str) -> String {
-    // INVARIANT: the expression is a good one.
-    let link = regex::Regex::new(r"\[([^\]]*)\]\([^)]*\)").expect("a regular expression");
-    link.replace_all(markdown, "$1").into_owned()
+    // It is compiled once for all settings: compiled for each of them, it took most of the time of a start.
+    static LINK: LazyLock<Regex> = LazyLock::new(|| {
+        // INVARIANT: the expression is a good one.
+        Regex::new(r"\[([^\]]*)\]\([^)]*\)").expect("a regular expression")
+    });
+    LINK.replace_all(markdown, "$1").into_owned()
 }

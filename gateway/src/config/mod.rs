@@ -7,6 +7,7 @@ mod flags;
 mod fronting;
 mod layers;
 mod listening;
+mod s3;
 mod secret;
 mod settings;
 mod show;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use flags::Flags;
 pub use fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 pub use listening::{AdminAddress, HostName, Network};
+pub use s3::{S3Anonymous, S3Once, S3Root};
 pub use secret::{PostgresUrl, Secret};
 pub use settings::{Config, SETTINGS};
 pub use table::{Kind, Setting};
@@ -102,6 +104,20 @@ pub enum RequireLockId {
     /// Always.
     On,
     /// Never.
+    Off,
+}
+
+/// Whether and where operators have a page to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Ui {
+    /// At each address of `admin_listen`; without one at `listen`, while that is a loopback address.
+    Auto,
+    /// The same, whatever address `listen` is.
+    On,
+    /// As `on`, but without buttons.
+    Readonly,
+    /// Nowhere.
     Off,
 }
 
@@ -202,7 +218,7 @@ impl Config {
             AdminAddress::Tcp(address) => Some(*address),
             AdminAddress::Unix(_) => None,
         });
-        std::iter::once(self.listen).chain(admin)
+        std::iter::once(self.listen).chain(admin).chain(self.s3_listen)
     }
 
     /// Where large payloads go.
@@ -232,6 +248,21 @@ impl Config {
             RequireLockId::Auto => !self.is_local() && self.open_to_network,
             RequireLockId::On => true,
             RequireLockId::Off => false,
+        }
+    }
+
+    /// Whether operators have their page at the addresses of `admin_listen`.
+    pub fn has_admin_page(&self) -> bool {
+        self.ui != Ui::Off
+    }
+
+    /// Whether they have it at `listen`: only where `admin_listen` has no address that a browser reaches.
+    pub fn has_main_page(&self) -> bool {
+        let has_another = self.admin_listen.iter().any(|at| matches!(at, AdminAddress::Tcp(_)));
+        match self.ui {
+            Ui::Auto => !has_another && !is_open(&self.listen),
+            Ui::On | Ui::Readonly => !has_another,
+            Ui::Off => false,
         }
     }
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::table::{Form, Setting, outside, settings, span};
 use super::{
     AdminAddress, ClientAuth, Failover, HostName, INLINE_BYTES_LIMIT, LogFormat, Network,
-    OBJECT_BYTES_LIMIT, PostgresUrl, RefenceMode, RequireLockId, Secret, TlsBy, Upstream,
+    OBJECT_BYTES_LIMIT, PostgresUrl, RefenceMode, RequireLockId, S3Anonymous, S3Once, S3Root,
+    Secret, TlsBy, Ui, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -40,7 +41,7 @@ settings! {
         /// machine can see its flags, so a password is better kept in the file or the environment.
         postgres: Option<PostgresUrl>, takes "a URL", flag "URL";
         /// Whether a write without `X-Lock-Id` is refused (428 `lock-id-missing`): a token is a running number that
-        /// others can guess, the id of a lock is not. `auto`: while `listen` or an address of `admin_listen` is not
+        /// others can guess, the id of a lock is not. `auto`: while `listen`, `s3_listen` or an address of `admin_listen` is not
         /// a loopback address, and `open_to_network` is set; behind a proxy on the same machine say `on`. What comes out is
         /// [agreed](#what-all-gateways-have-alike) in the ledger, and `fencegate.guard` goes by it as well.
         require_lock_id: RequireLockId = RequireLockId::Auto, flag "WHEN";
@@ -53,7 +54,7 @@ settings! {
         refence: RefenceMode = RefenceMode::Auto, flag "HOW";
     }
     "Who may call" {
-        /// Whether `listen` and `admin_listen` may be addresses that others than this machine reach, without TLS and
+        /// Whether `listen`, `admin_listen` and `s3_listen` may be addresses that others than this machine reach, without TLS and
         /// rules of access. Only where all that reach it may do everything; refused where rules are in force.
         open_to_network: bool, flag;
         /// Under which names the gateway is reached, beside those of this machine itself.
@@ -65,7 +66,7 @@ settings! {
         /// through whom alone others reach it.
         tls: TlsBy = TlsBy::Own, flag "WHO";
         /// The gateway's certificate, and behind it those between it and its authority. With it every connection to
-        /// `listen` and `admin_listen` is secured by TLS 1.3 or 1.2, but those to a Unix socket. It is read again when
+        /// `listen`, `admin_listen` and `s3_listen` is secured by TLS 1.3 or 1.2, but those to a Unix socket. It is read again when
         /// the file changes, and on SIGHUP, without ending a connection.
         tls_cert_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
         /// The key of that certificate.
@@ -137,7 +138,7 @@ settings! {
         object_bytes_max: u64 = 64 << 30, in 1..=OBJECT_BYTES_LIMIT;
         /// How many payloads may be on their way to the blob store; each takes up to 16 MiB of memory. One whose
         /// `Content-Length` says that it has at most 8 MiB counts half. More wait for a moment, then get 503
-        /// `overloaded`.
+        /// `overloaded`. With `s3_listen` there is room for twice as many.
         uploads_max: usize = 16, in 1..=10_000;
         /// How long a payload, or all payloads of one commit together, may be on their way to the blob store;
         /// beyond that 408. Below `uploads_kept`.
@@ -187,6 +188,32 @@ settings! {
         /// All gateways of a ledger need the same.
         upstreams: Vec<Upstream>, takes "list of tables", flag "KEY=VALUE,...";
     }
+    "S3" {
+        /// Where to speak S3, for tools that speak nothing else. Another address than one of this machine needs what `listen`
+        /// needs, and has the same certificate.
+        s3_listen: Option<SocketAddr>, takes "IP address and port", flag "ADDR:PORT";
+        /// Where callers reach that, as they are told: `http://HOST:PORT` or `https://HOST:PORT`. By default it is
+        /// `s3_listen`; to be said where that is `0.0.0.0` or `[::]`, and with `tls = "proxy"`.
+        s3_endpoint: Option<String>, takes "a URL without a path", flag "URL";
+        /// The name below which each bucket has a name of its own: with `s3.example.com` the bucket `lake` is also
+        /// reached as `lake.s3.example.com`. Without it, buckets are the first part of the path.
+        s3_domain: Option<HostName>, takes "a name of a host, without a port", flag "NAME";
+        /// The region that is told to callers. They may sign for any. Not one that AWS has: for those, boto3 and the AWS CLI make
+        /// URLs with signatures of version 2, which is not served.
+        s3_region: String = "fencegate".into(), takes "1 to 63 of `a-z 0-9 -`", flag "REGION";
+        /// What may be done without a key.
+        s3_anonymous: S3Anonymous = S3Anonymous::None, flag "WHAT";
+        /// Which calls are done once, however often an SDK sends them, by the id that it gives to all attempts of one
+        /// call: `all`, or those with a condition alone (`conditional`), whose repetition would be told that the
+        /// condition fails.
+        s3_once: S3Once = S3Once::All, flag "WHICH";
+        /// What all access keys of S3 are derived from: whoever knows it can make the key of any lock. By default it
+        /// is in the ledger. With two, the first one makes keys, and those of both are good, so that one can follow the
+        /// other. What it is, is [agreed](#what-all-gateways-have-alike), as a digest.
+        s3_root: Option<S3Root>, takes "64 hexadecimal digits, or two such separated by a comma";
+        /// How long the parts of an upload in parts are kept that nobody has completed. Agreed in the ledger.
+        multipart_kept: Duration = 7 * DAY, in HOUR..=TEN_YEARS;
+    }
     "What is remembered" {
         /// How long an `Idempotency-Key` is remembered, and what came of a request to a drained
         /// [upstream](upstreams.md). A retry after that is a new write. A writer may ask for less, from `1m`, with
@@ -220,8 +247,13 @@ settings! {
         /// granted (`fencegate_resource_grants_total`), for how long it has been held, when it was renewed. No
         /// metric has a token. Each is a time series of its own, so choose prefixes with few names behind them.
         metrics_prefix: Vec<String>, takes "list of beginnings of resource names", flag "PREFIX";
+        /// Where operators have [their page](operators.md), at `/ui/`. `auto`: at each address of `admin_listen`; without
+        /// one at `listen`, while that is a loopback address. `on`: the same, whoever reaches `listen`. `readonly`: as
+        /// `on`, but without buttons; who may do what is said by [rules of access](access.md) alone.
+        ui: Ui = Ui::Auto, flag "WHERE";
         /// What to log, on standard error: a level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or
-        /// directives such as `info,fencegate=debug`.
+        /// directives such as `info,fencegate=debug`. The line of each request has the target `request`: `info,request=off`
+        /// leaves those out, `info,request=warn` all but those of failures and of writers that were fenced off.
         log: String = "info".into(), takes "a filter", flag "FILTER";
         /// Lines for people, or one JSON object per line.
         log_format: LogFormat = LogFormat::Text, flag "FORMAT";

@@ -16,7 +16,7 @@ use serde::{Deserializer, Serialize, Serializer};
 use super::upstreams::from_pairs;
 use super::{
     AdminAddress, ClientAuth, Failover, HostName, LogFormat, Network, PostgresUrl, RefenceMode,
-    RequireLockId, Secret, TlsBy, Upstream,
+    RequireLockId, S3Anonymous, S3Once, S3Root, Secret, TlsBy, Ui, Upstream,
 };
 use crate::blobs::BlobsUrl;
 
@@ -138,6 +138,7 @@ forms! {
     Network {}
     Upstream { const LISTED: Kind = Kind::Upstreams; }
     Secret { const IS_SECRET: bool = true; }
+    S3Root { const IS_SECRET: bool = true; }
     PostgresUrl { const IS_SECRET: bool = true; }
     bool {
         const KIND: Kind = Kind::Truth;
@@ -152,6 +153,9 @@ forms! {
     RequireLockId { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     ClientAuth { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
     TlsBy { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
+    Ui { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
+    S3Anonymous { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
+    S3Once { fn words() -> Vec<PossibleValue> { variants::<Self>() } }
 }
 
 fn variants<T: ValueEnum>() -> Vec<PossibleValue> {

@@ -615,3 +615,75 @@ fn a_data_directory_has_a_socket_for_its_operator() {
     let shared = "postgres = \"postgres://u@127.0.0.1/d\"\netcd = [\"127.0.0.1:2379\"]";
     assert_eq!(socket(&read(shared).unwrap()), []);
 }
+
+/// A root of S3 keys.
+const ROOT: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+#[test]
+fn s3_is_off_by_default_and_let_in_like_the_rest() {
+    let config = read("").unwrap();
+    assert_eq!((config.s3_listen, config.s3_region.as_str()), (None, "fencegate"));
+    let error = refusal("s3_listen = \"10.0.0.5:9000\"");
+    assert!(error.starts_with("s3_listen (from FILE): 10.0.0.5:9000 is reached from"), "{error}");
+    let open = read("s3_listen = \"10.0.0.5:9000\"\nopen_to_network = true").unwrap();
+    assert!(open.warnings()[0].contains("whoever reaches 10.0.0.5:9000 can"));
+    assert!(open.requires_lock_id() && !open.is_local());
+    let own = "s3_listen = \"10.0.0.5:9000\"\ntls_cert_file = \"a.pem\"\ntls_key_file = \"b.pem\"";
+    let secured = read(own).unwrap();
+    assert!(secured.needs_rules());
+    let told = |config: &Config| config.s3_endpoint_at(config.s3_listen.unwrap());
+    assert_eq!(told(&secured), "https://10.0.0.5:9000");
+    assert_eq!(told(&read("s3_listen = \"127.0.0.1:9000\"").unwrap()), "http://127.0.0.1:9000");
+    let named = "s3_listen = \"127.0.0.1:9000\"\ns3_endpoint = \"https://s3.example.com/\"";
+    assert_eq!(told(&read(named).unwrap()), "https://s3.example.com");
+}
+
+#[test]
+fn settings_of_s3_are_checked() {
+    for (file, expected) in [
+        ("s3_endpoint = \"http://s3\"", "s3_endpoint (from FILE): it needs s3_listen"),
+        ("s3_domain = \"s3.example.com\"", "s3_domain (from FILE): it needs s3_listen"),
+        ("s3_anonymous = \"read\"", "s3_anonymous (from FILE): it needs s3_listen"),
+        ("s3_anonymous = \"all\"", "s3_anonymous (from FILE): unknown variant"),
+        ("s3_once = \"never\"", "s3_once (from FILE): unknown variant"),
+        ("s3_region = \"Us\"", "s3_region (from FILE): it has 1 to 63"),
+        ("s3_domain = \"10.0.0.5\"", "s3_domain (from FILE): 10.0.0.5 is an address"),
+        ("s3_endpoint = \"http://s3/x\"", "s3_endpoint (from FILE): \"http://s3/x\" is not a URL"),
+        ("s3_endpoint = \"s3:9000\"", "s3_endpoint (from FILE): \"s3:9000\" is not a URL"),
+        (
+            "s3_listen = \"0.0.0.0:1\"\nopen_to_network = true",
+            "s3_listen (from FILE): it needs s3_endpoint",
+        ),
+        ("multipart_kept = \"1m\"", "multipart_kept (from FILE): 1m is not from 1h"),
+        ("s3_root = \"hush\"", "s3_root (from FILE): "),
+        ("s3_root = [\"hush\"]", "s3_root (from FILE): "),
+    ] {
+        let error = refusal(file);
+        assert!(error.starts_with(expected) && !error.contains("hush"), "{file}: {error}");
+    }
+}
+
+#[test]
+fn the_root_of_s3_keys_is_told_by_a_digest_alone() {
+    let other = ROOT.replace('0', "1");
+    let one = read(&format!("s3_root = \"{ROOT}\"")).unwrap();
+    let two = read(&format!("s3_root = \"{ROOT},{other}\"")).unwrap();
+    let shown = format!("{two:?}{}", two.show().unwrap());
+    assert!(
+        !shown.contains(ROOT) && !shown.contains(&other) && shown.contains("s3_root = \"***\"")
+    );
+    let prints = [&one, &two].map(|config| config.s3_root.as_ref().unwrap().fingerprint());
+    assert_ne!(prints[0], prints[1]);
+    assert!(prints[1].starts_with(&prints[0]), "{prints:?}");
+    assert_eq!(two.s3_root.as_ref().unwrap().roots().len(), 2);
+    let turned = read(&format!("s3_root = \"{other},{ROOT}\"")).unwrap();
+    assert_ne!(turned, two);
+    for bad in
+        [&ROOT[1..], &format!("{ROOT},"), &ROOT.to_uppercase(), &format!("{ROOT},{ROOT},{ROOT}")]
+    {
+        let error = refusal(&format!("s3_root = \"{bad}\""));
+        assert!(error.contains("64 hexadecimal digits") && !error.contains(&bad[..8]), "{error}");
+    }
+    let env = [("FENCEGATE_S3_ROOT", ROOT)];
+    assert_eq!(with_env(&env).unwrap().s3_root, one.s3_root);
+}

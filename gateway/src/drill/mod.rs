@@ -6,6 +6,7 @@ mod intruder;
 mod remote;
 mod report;
 mod steps;
+mod textfile;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::runtime;
 use remote::{Answer, Remote, segment, under};
 pub use report::{Outcome, Report, Step};
+pub use textfile::Textfile;
 
 /// The one object that a drill writes.
 const KEY: &str = "fencegate-drill";

@@ -29,31 +29,46 @@ const READERS: &str = "reader_grace";
 const HORIZON: &str = "rollback_horizon";
 const VERSIONS: &str = "versions_kept";
 const REDELETE: &str = "redelete_after";
+const MULTIPART: &str = "multipart_kept";
+/// A digest of what keys of S3 are derived from.
+pub const S3_ROOT: &str = "s3_root";
+
+/// What this gateway would have agreed beside how long it keeps what.
+#[derive(Debug, Clone)]
+pub struct Others<'a> {
+    /// Whether a failover loses nothing, in a word.
+    pub failover: &'a str,
+    /// Whether writers must name their lock.
+    pub requires_lock_id: bool,
+    /// A digest of what keys of S3 are derived from; none where S3 is off.
+    pub s3_root: Option<String>,
+}
 
 /// The settings that are agreed, as text under their names: times as `7days`, truths as `on` and `off`.
 pub fn terms(
     retention: &Retention,
     times: &BlobTimes,
-    failover: &str,
-    requires_lock_id: bool,
+    others: Others<'_>,
 ) -> BTreeMap<String, String> {
     let time = |time: Duration| humantime::format_duration(time).to_string();
-    [
+    let Others { failover, requires_lock_id, s3_root } = others;
+    let all = [
         (KEYS, time(retention.keys)),
         (ENDED_LOCKS, time(retention.ended_locks)),
         (BURIED, time(retention.buried)),
         (HISTORY, retention.history.map_or_else(|| FOR_EVER.to_owned(), time)),
         (REJECTIONS, retention.rejections_max.to_string()),
         (UPLOADS, time(times.upload)),
+        (MULTIPART, time(times.multipart)),
         (READERS, time(times.reader_grace)),
         (HORIZON, time(times.rollback_horizon)),
         (VERSIONS, time(times.versions)),
         (REDELETE, time(times.redelete)),
         (FAILOVER, failover.to_owned()),
         (REQUIRE_LOCK_ID, if requires_lock_id { "on" } else { "off" }.to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    ];
+    let all = all.into_iter().chain(s3_root.map(|root| (S3_ROOT, root)));
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Each setting in which `ours` differs from what is agreed, in words. What is agreed and not known here is of a newer
@@ -137,6 +152,7 @@ impl Agreement {
         let agreed = self.agreed();
         BlobTimes {
             upload: longer(&agreed, UPLOADS, self.times.upload),
+            multipart: longer(&agreed, MULTIPART, self.times.multipart),
             reader_grace: longer(&agreed, READERS, self.times.reader_grace),
             rollback_horizon: longer(&agreed, HORIZON, self.times.rollback_horizon),
             versions: longer(&agreed, VERSIONS, self.times.versions),
@@ -178,22 +194,35 @@ mod tests {
         }
     }
 
-    fn times(rollback_horizon: Duration, versions: Duration) -> BlobTimes {
+    fn times(rollback_horizon: Duration, versions: Duration, multipart: Duration) -> BlobTimes {
         let upload = 2 * HOUR;
-        BlobTimes { upload, reader_grace: HOUR, rollback_horizon, versions, redelete: HOUR }
+        BlobTimes {
+            upload,
+            multipart,
+            reader_grace: HOUR,
+            rollback_horizon,
+            versions,
+            redelete: HOUR,
+        }
     }
 
     #[test]
     fn whoever_keeps_less_than_is_agreed_keeps_what_is_agreed() {
-        let (mine, my_times) = (retention(HOUR, 5), times(Duration::ZERO, 9 * DAY));
-        let ours = terms(&mine, &my_times, "lossy", false);
+        let (mine, my_times) = (retention(HOUR, 5), times(Duration::ZERO, 9 * DAY, 7 * DAY));
+        let others = |failover, requires_lock_id, root: Option<&str>| Others {
+            failover,
+            requires_lock_id,
+            s3_root: root.map(str::to_owned),
+        };
+        let ours = terms(&mine, &my_times, others("lossy", false, Some("a1")));
         let agreement = Agreement::new(mine, my_times, ours.clone());
         assert_eq!(agreement.trouble(), None);
         assert_eq!(agreement.retention().keys, HOUR);
         agreement.heard(&ours);
         assert_eq!((agreement.trouble(), agreement.requires_lock_id()), (None, false));
 
-        let mut agreed = terms(&retention(7 * DAY, 9), &times(DAY, DAY), "lossless", true);
+        let theirs = (retention(7 * DAY, 9), times(DAY, DAY, 9 * DAY));
+        let mut agreed = terms(&theirs.0, &theirs.1, others("lossless", true, Some("a2,a1")));
         agreed.insert("of_a_newer_gateway".into(), "1".into());
         agreement.heard(&agreed);
         let kept = agreement.retention();
@@ -210,9 +239,14 @@ mod tests {
             "rejections_max is 5 here and 9 by agreement",
             "failover is lossy here and lossless by agreement",
             "require_lock_id is off here and on by agreement",
+            "multipart_kept is 7days here and 9days by agreement",
+            "s3_root is a1 here and a2,a1 by agreement",
         ] {
             assert!(trouble.contains(told), "{trouble}");
         }
-        assert_eq!(trouble.split("; ").count(), 6, "{trouble}");
+        assert_eq!(trouble.split("; ").count(), 8, "{trouble}");
+        assert_eq!(kept.multipart, 9 * DAY);
+        let off = terms(&theirs.0, &theirs.1, others("lossless", true, None));
+        assert!(differences(&off, &agreed).is_empty(), "without S3 there is no root to agree on");
     }
 }

@@ -72,6 +72,9 @@ pub enum EngineError {
     /// The upload took so long that it was given up.
     #[error("the upload took too long and was given up; nothing was applied")]
     UploadExpired,
+    /// An upload in parts has not all the parts that it is to consist of. Nothing was applied.
+    #[error("the upload has not all of these parts, or not any more")]
+    PartsDiffer,
     /// The blob store cannot be reached, or is not this ledger's.
     #[error("{0}")]
     BlobsUnavailable(String),
@@ -96,6 +99,23 @@ pub enum EngineError {
     /// No upstream of this name was ever drained.
     #[error("no upstream named {0:?} was ever drained")]
     UpstreamNotFound(String),
+    /// There is no such bucket.
+    #[error("there is no bucket of this name")]
+    BucketNotFound,
+    /// A bucket has objects.
+    #[error("the bucket has objects: delete them before it")]
+    BucketNotEmpty,
+    /// There are as many buckets as there may be.
+    #[error("a ledger has at most {} buckets", fence_core::wire::BUCKETS_MAX)]
+    TooManyBuckets,
+    /// A bucket has another depth, or had when it was deleted.
+    #[error(
+        "the depth of this bucket is {depth}, for ever: with another, its objects would be under other locks"
+    )]
+    BucketDepthDiffers {
+        /// The one that it has.
+        depth: u8,
+    },
     /// An operator has frozen the resource.
     #[error("{0} is frozen: no lock is granted")]
     Frozen(ResourceName),
@@ -231,20 +251,23 @@ impl EngineError {
             Self::ResourceNotFound | Self::NeverLocked(_) => ErrorCode::ResourceNotFound,
             Self::ObjectNotFound => ErrorCode::ObjectNotFound,
             Self::VersionNotRetained => ErrorCode::VersionNotRetained,
-            Self::UploadExpired => ErrorCode::UploadExpired,
+            Self::UploadExpired | Self::PartsDiffer => ErrorCode::UploadExpired,
             Self::BlobsUnavailable(_) => ErrorCode::BlobsUnavailable,
             Self::BlobMissing => ErrorCode::BlobMissing,
             Self::EventsVoid { .. } => ErrorCode::EventsCursorVoid,
             Self::Draining(_) => ErrorCode::ResourceDraining,
             Self::OperationNotFound => ErrorCode::OperationNotFound,
             Self::UpstreamNotFound(_) => ErrorCode::UpstreamNotFound,
+            Self::BucketNotFound => ErrorCode::BucketNotFound,
+            Self::BucketNotEmpty => ErrorCode::BucketNotEmpty,
+            Self::BucketDepthDiffers { .. } => ErrorCode::BucketDepthDiffers,
             Self::Frozen(_) => ErrorCode::ResourceFrozen,
             Self::Overloaded(_) | Self::TooManyBurials => ErrorCode::Overloaded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::Unauthenticated => ErrorCode::Unauthenticated,
             Self::CredentialExpired => ErrorCode::CredentialExpired,
             Self::PermissionDenied { .. } => ErrorCode::PermissionDenied,
-            Self::QuotaExhausted { .. } => ErrorCode::QuotaExhausted,
+            Self::QuotaExhausted { .. } | Self::TooManyBuckets => ErrorCode::QuotaExhausted,
             Self::AccessUnavailable => ErrorCode::AccessUnavailable,
             Self::RulesInvalid(_) => ErrorCode::BodyMalformed,
             Self::RulesOvertaken(_) => ErrorCode::VersionMismatch,

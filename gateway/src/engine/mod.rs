@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use fence_core::ResourceName;
 use fence_core::ports::{BlobTimes, Blobs, DrainedUpstream, Ledger, Log, Mint, Retention, Runtime};
+use fencegate_s3::key::Keys;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -34,12 +35,12 @@ use agreement::Agreement;
 use batch::{Act, Batcher, Limits};
 pub use data::{
     AuditKey, AuditPlaces, COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Content,
-    EventReader, EventsFrom, Exported, Fetched, Followed, Follower, Inclusion, PutBody,
+    EventReader, EventsFrom, Exported, Fetched, Followed, Follower, InParts, Inclusion, PutBody,
     READERS_MAX, RecordFrom, Scrub, ScrubProgress, ScrubReport, Sealed, Standing, Step,
     StepOutcome, Upload, UploadHead, Uploaded, Wanted, Write, WriteEffect, WriteFailure,
-    WriteOutcome, audit_page, hashed, store_standing, upload_halves,
+    WriteOutcome, audit_page, hashed, new_s3_key, store_standing, upload_halves,
 };
-use data::{BlobParts, Commits, Feed, Follow, Read, Refusals, Writes};
+use data::{BlobParts, Buckets, Commits, Feed, Follow, LockPrincipals, Read, Refusals, Writes};
 use disasters::{Epochs, Lookout};
 pub use disasters::{Refenced, Refencing, refence_now};
 pub use error::EngineError;
@@ -97,6 +98,8 @@ pub struct Settings {
     pub audit_key: Option<AuditKey>,
     /// Where they are kept outside of the ledger.
     pub audit_places: AuditPlaces,
+    /// What keys of S3 are made and read with; none where S3 is off.
+    pub s3_keys: Option<Arc<Keys>>,
 }
 
 /// The engine; cheap to clone.
@@ -117,6 +120,7 @@ struct Inner {
     commits: Commits,
     reads: Batcher<Read>,
     blobs: BlobParts,
+    buckets: Buckets,
     feed: Feed,
     audit: Follow,
     rejections: Follow,
@@ -127,6 +131,7 @@ struct Inner {
     health: OnceLock<Health>,
     agreement: Arc<Agreement>,
     access: Access,
+    lock_principals: LockPrincipals,
     started_at: Timestamp,
     closing: CancellationToken,
 }
@@ -194,6 +199,7 @@ impl Engine {
         data::start_audit_tree(&base);
         data::start_audit_keep(&base);
         let blobs = BlobParts::start(&base, blobs, &agreement);
+        let buckets = Buckets::start(&base);
         let looked = CancellationToken::new();
         Lookout::start(&base, epochs, refusals, Arc::clone(&agreement), looked.clone());
         let feed = Feed::start(Arc::clone(ledger), runtime, closing.clone());
@@ -211,6 +217,7 @@ impl Engine {
             commits,
             reads,
             blobs,
+            buckets,
             feed,
             audit,
             rejections,
@@ -221,6 +228,7 @@ impl Engine {
             health: OnceLock::new(),
             agreement,
             access,
+            lock_principals: LockPrincipals::default(),
             closing,
         };
         Self { inner: Arc::new(inner), held: None }

@@ -225,8 +225,8 @@ fn headers() -> BTreeMap<&'static str, Header> {
         (
             "Repr-Digest",
             header(
-                true,
-                "The SHA-256 of the whole object, also with a part of it (RFC 9530): `sha-256=:...:`, in base64.",
+                false,
+                "The SHA-256 of the whole object, also with a part of it (RFC 9530): `sha-256=:...:`, in base64; absent of an object that was uploaded in parts.",
                 text("^sha-256=:[A-Za-z0-9+/]{43}=:$"),
             ),
         ),

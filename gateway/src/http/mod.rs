@@ -7,6 +7,7 @@ pub mod extract;
 pub mod identify;
 pub mod long_calls;
 pub mod middleware;
+pub(crate) mod mutants;
 pub mod pages;
 pub mod peers;
 pub mod problem;
@@ -19,6 +20,8 @@ pub mod serve;
 pub mod spec;
 pub mod state;
 mod tap;
+mod traced;
+pub mod ui;
 
 use std::any::Any;
 use std::sync::{Arc, LazyLock};
@@ -34,13 +37,14 @@ use utoipa_axum::routes;
 
 pub use problem::Problem;
 pub use serve::{ClientFiles, Door, Ends, Listen, Secured, Tls, TlsFiles, listen_on, serve};
-pub use state::{App, AppState, Limits};
+pub use state::{App, AppState, Limits, S3Told};
 #[doc(hidden)]
 pub use tap::{Watched, watched};
 
 use routes::{
-    access, audit, commits, feed, fences, health, intents, line, locks, objects, operations,
-    operators, proof, rejections, resources, status, upstreams, usage, watching, writes,
+    access, audit, buckets, commits, feed, fences, health, intents, line, locks, objects,
+    operations, operators, proof, rejections, resources, s3_keys, scrape, status, upstreams, usage,
+    watching, writes,
 };
 
 /// All routes, each with its documentation.
@@ -50,6 +54,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(locks::renew_many))
         .routes(routes!(watching::get, locks::release))
         .routes(routes!(watching::events))
+        .routes(routes!(s3_keys::of_lock))
         .routes(routes!(locks::renew))
         .routes(routes!(locks::transfer))
         .routes(routes!(resources::list))
@@ -83,6 +88,10 @@ fn api() -> OpenApiRouter<App> {
             upstreams::patch,
             upstreams::delete
         ))
+        .routes(routes!(buckets::list))
+        .routes(routes!(buckets::make, buckets::delete))
+        .routes(routes!(s3_keys::make))
+        .routes(routes!(access::own))
         .routes(routes!(access::get, access::put))
         .routes(routes!(access::explained))
         .routes(routes!(intents::list))
@@ -91,28 +100,29 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(status::status))
-        .routes(routes!(health::metrics))
+        .routes(routes!(scrape::metrics))
         .routes(routes!(health::openapi))
         .routes(routes!(health::error_page))
 }
 
-/// The routes with everything that happens to each request.
+/// The routes with everything that happens to each request; and the page of operators, where it is served.
 ///
 /// From the outside in: `answer` gives the request its id, and writes the problem document, the
 /// log line and the metrics of whatever comes back, be it from a handler or from a layer; what a page of
 /// the web sends ends there. CORS answers preflights. A panic becomes a problem. `check` refuses what is
 /// malformed. `identify` finds out who asks. Then comes the route, which asks for what it is about to do.
-pub fn router(state: AppState) -> Router {
+pub fn router(app: impl Into<App>) -> Router {
     // Their documentation takes far longer to make than the routes: once is enough.
     static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| api().split_for_parts().0);
-    let cors = cors::layer(&state.doors);
-    let app = Arc::new(state);
+    let app = app.into();
+    let cors = cors::layer(&app.doors);
     let router = ROUTES
         .clone()
         .route("/resources/{resource}/objects/", axum::routing::any(empty_key))
         // Methods that have no name here, and the path that a wildcard does not match.
         .route("/upstreams/{name}/{*path}", axum::routing::any(upstreams::pass))
         .route("/upstreams/{name}/", axum::routing::any(upstreams::pass))
+        .merge(ui::routes(&app))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), identify::identify))
@@ -149,7 +159,8 @@ async fn empty_key() -> Problem {
     Problem::new(ErrorCode::ObjectKeyInvalid, "the key is empty")
 }
 
-fn panicked(panic: Box<dyn Any + Send>) -> Response {
+/// What is answered when a handler has panicked.
+pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
     let why = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(why, "a handler panicked");

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::engine::Standings;
 use crate::engine::error::EngineError;
+use crate::spans::TraceId;
 
 /// The media type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -47,6 +48,7 @@ impl Problem {
             retryable: code.retryable(),
             request_id: String::new(),
             gateway_request_id: None,
+            trace_id: None,
             resource: None,
             index: None,
             presented_token: None,
@@ -210,9 +212,16 @@ impl Problem {
     }
 
     /// The document as JSON.
-    pub fn render(mut self, request_id: &str, own: Option<Uuid>) -> Vec<u8> {
-        self.0.document.request_id = request_id.to_owned();
-        self.0.document.gateway_request_id = own.map(|own| own.to_string());
+    pub fn render(
+        mut self,
+        request_id: &str,
+        own: Option<Uuid>,
+        trace: Option<TraceId>,
+    ) -> Vec<u8> {
+        let document = &mut self.0.document;
+        document.request_id = request_id.to_owned();
+        document.gateway_request_id = own.map(|own| own.to_string());
+        document.trace_id = trace.map(|trace| trace.to_string());
         // INVARIANT: a struct of strings and numbers always serializes.
         serde_json::to_vec(&self.0.document).expect("a problem is JSON")
     }
@@ -351,7 +360,7 @@ mod tests {
     fn every_code_round_trips_through_a_document() {
         for code in ErrorCode::ALL {
             let problem = Problem::new(*code, "what happened");
-            let bytes = problem.clone().render("r1", None);
+            let bytes = problem.clone().render("r1", None, None);
             let document: wire::Problem = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(document.code, code.as_str());
             assert_eq!(document.status, code.status());
@@ -374,7 +383,7 @@ mod tests {
             remaining_ms: 1_001,
         }));
         let document: wire::Problem =
-            serde_json::from_slice(&problem.clone().render("r", None)).unwrap();
+            serde_json::from_slice(&problem.clone().render("r", None, None)).unwrap();
         assert_eq!(document.holder.as_deref(), Some("w1"));
         assert_eq!(document.retry_after_ms, Some(1_001));
         assert_eq!(problem.into_response().headers()["retry-after"], "2");
@@ -387,7 +396,7 @@ mod tests {
             EngineError::LedgerUnavailable("secret at 10.0.0.7".into()),
             EngineError::MintUnavailable("secret at 10.0.0.7".into()),
         ] {
-            let text = String::from_utf8(Problem::from(error).render("r", None)).unwrap();
+            let text = String::from_utf8(Problem::from(error).render("r", None, None)).unwrap();
             assert!(!text.contains("secret"), "{text}");
         }
     }

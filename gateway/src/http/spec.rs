@@ -23,7 +23,7 @@ use super::problem::PROBLEM_JSON;
     components(schemas(
         wire::Problem, wire::LockEvent, wire::LockWord, wire::WriteEvent,
         // Parameters refer to these, which does not bring them along.
-        schema::ActionName, schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
+        schema::ActionName, schema::BucketName, schema::Count, schema::Digests, schema::EventsAfter, schema::IdempotencyKey,
         schema::IntentCursor, schema::KeyKept, schema::LastEvent, schema::Md5, schema::NameCursor,
         schema::NumberCursor, schema::RecordAfter, schema::Prefix, schema::UpstreamName,
         schema::UpstreamPath,
@@ -31,6 +31,7 @@ use super::problem::PROBLEM_JSON;
     tags(
         (name = "locks", description = "Acquire, renew and release locks; each grant has a token."),
         (name = "data", description = "Fenced writes, and reads."),
+        (name = "s3", description = "What S3 tools are given: buckets, and the key of a lock."),
         (name = "resources", description = "What is locked, and what operators do to it."),
         (name = "access", description = "Who may do what."),
         (name = "operations", description = "What became of a write."),
@@ -109,6 +110,8 @@ problems! {
     RenewManyProblems = [Ledger, Json];
     /// A look at one's own lock.
     LockProblems = [Ledger; LockNotFound];
+    /// A look at the key of one's own lock.
+    LockKeyProblems = [Ledger, Ended; LockNotFound, ResourceDraining, RouteNotFound];
     /// A stream of events.
     EventsProblems = [Ledger; LockNotFound];
     /// The feed of committed writes.
@@ -144,6 +147,12 @@ problems! {
     ApplyProblems = [Ledger, Json; VersionMismatch];
     /// A question about rules.
     AccessProblems = [Ledger, Json; ResourceNameInvalid];
+    /// A bucket that is made.
+    MakeBucketProblems = [Ledger, Json; ResourceNameInvalid, BucketDepthDiffers, QuotaExhausted];
+    /// A bucket that is deleted.
+    DropBucketProblems = [Ledger; ResourceNameInvalid, BucketNotFound, BucketNotEmpty];
+    /// A key of S3 that is made.
+    S3KeyProblems = [Ledger, Json; RouteNotFound];
     /// A look at an operation.
     OperationProblems = [Ledger; OperationNotFound];
     /// A search for operations.

@@ -12,6 +12,7 @@ use crate::http::middleware::Doors;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
 use crate::http::routes::{Exported, Ground};
+use crate::http::ui::Page;
 
 /// How much of everything a request may bring, and how long it may take to arrive.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +68,15 @@ impl Default for Limits {
     }
 }
 
+/// What callers are told of S3.
+#[derive(Debug, Clone)]
+pub struct S3Told {
+    /// Where it is spoken, such as `http://127.0.0.1:9000`.
+    pub endpoint: String,
+    /// In which region that is.
+    pub region: String,
+}
+
 /// The state of the HTTP layer.
 pub struct AppState {
     /// The engine: the only way to the ledger and the mint.
@@ -91,8 +101,12 @@ pub struct AppState {
     pub upstreams: Upstreams,
     /// The keys of those who sign tokens.
     pub issuers: Arc<Issuers>,
+    /// What callers are told of S3; none where it is off.
+    pub s3: Option<S3Told>,
     /// Under which names the gateway is reached, and whose pages may call it.
     pub doors: Arc<Doors>,
+    /// The page that operators have here; none where it is not served.
+    pub page: Option<Page>,
 }
 
 impl AppState {

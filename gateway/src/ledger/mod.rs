@@ -6,7 +6,7 @@ pub mod sqlite;
 
 use std::sync::LazyLock;
 
-use fence_core::ports::{AuditAction, Did, LedgerError, Page};
+use fence_core::ports::{AuditAction, Did, LedgerError, Page, after_all};
 use fence_core::{LockEnd, Metadata, ObjectKey, PrincipalName, ResourceName, Token, WriterName};
 use jiff::Timestamp;
 
@@ -29,12 +29,17 @@ fn resource_name(name: String) -> Result<ResourceName, LedgerError> {
 
 /// An object key read back.
 fn object_key(key: String) -> Result<ObjectKey, LedgerError> {
-    ObjectKey::new(key).map_err(|why| Defect(format!("a stored key: {why}")))
+    ObjectKey::any(key).map_err(|why| Defect(format!("a stored key: {why}")))
 }
 
 /// A digest read back.
 fn digest(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
     bytes.try_into().map_err(|_| Defect("a stored digest has another length".into()))
+}
+
+/// What the keys of S3 are derived from, read back.
+fn s3_root(bytes: Vec<u8>) -> Result<[u8; 32], LedgerError> {
+    bytes.try_into().map_err(|_| Defect("the stored root of S3 keys has another length".into()))
 }
 
 /// What the steps of a commit did, read back.
@@ -76,18 +81,5 @@ static ABOVE_ALL: LazyLock<String> = LazyLock::new(|| String::from(char::MAX).re
 /// names it finds out by reading all rows up to the page, or from there to the end.
 fn span(page: &Page) -> (&str, String) {
     let from = page.after.as_deref().unwrap_or_default().max(page.prefix.as_str());
-    (from, prefix_end(&page.prefix).unwrap_or_else(|| ABOVE_ALL.clone()))
-}
-
-/// The largest name that begins with `prefix` is below this; `None` if there is no bound.
-fn prefix_end(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(next) = next {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
-        }
-    }
-    None
+    (from, after_all(&page.prefix).unwrap_or_else(|| ABOVE_ALL.clone()))
 }

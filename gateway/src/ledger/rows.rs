@@ -1,8 +1,8 @@
 //! Rows that both ledgers read alike.
 
 use fence_core::ports::{
-    AuditEntry, ForwardEnd, ForwardRecord, GrantEntry, Intent, IntentEnd, LedgerError, Rejection,
-    Stock, TreeLeaf, roots_from,
+    AuditEntry, Bucket, ForwardEnd, ForwardRecord, GrantEntry, Intent, IntentEnd, LedgerError,
+    Rejection, Stock, TreeLeaf, roots_from,
 };
 use fence_core::{LockId, OperationId, PrincipalName};
 use sqlx::FromRow;
@@ -204,5 +204,21 @@ impl ForwardedRow {
             opened_at: time(self.opened_us),
             closed,
         })
+    }
+}
+
+/// A bucket of S3, its time in microseconds since 1970.
+#[derive(FromRow)]
+pub(super) struct BucketRow {
+    name: String,
+    depth: i32,
+    created_us: i64,
+}
+
+impl BucketRow {
+    pub(super) fn bucket(self) -> Result<Bucket, LedgerError> {
+        let defect = |_| LedgerError::Defect(format!("a bucket of depth {}", self.depth));
+        let depth = u8::try_from(self.depth).map_err(defect)?;
+        Ok(Bucket { name: self.name, depth, created_at: time(self.created_us) })
     }
 }

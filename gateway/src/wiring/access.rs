@@ -39,8 +39,8 @@ pub(super) async fn hold_to(config: &Config, ledger: &dyn Ledger) -> anyhow::Res
         return Err(ConfigError::new(why).into());
     }
     if config.needs_rules() && !has_rules {
-        let why = "listen or admin_listen is reached from the network, and no rules of access are in force: anyone \
-                   who reaches it could take and break any lock; `fencegate access init` puts the first ones in \
+        let why = "listen, admin_listen or s3_listen is reached from the network, and no rules of access are in force: \
+                   anyone who reaches it could take and break any lock; `fencegate access init` puts the first ones in \
                    force, with the settings of this gateway; or say --open-to-network";
         return Err(ConfigError::new(why).into());
     }
@@ -152,10 +152,10 @@ pub(super) async fn on_ledger<T>(
 
 async fn shared(config: &Config) -> anyhow::Result<PgLedger> {
     let Some(url) = &config.postgres else { bail!("no Postgres is named") };
-    let options = super::postgres_options(url)?;
+    let options = super::shared::postgres_options(url)?;
     let ledger = PgLedger::new(PgSettings {
         options: options.clone(),
-        connections_max: super::POSTGRES_CONNECTIONS_MAX,
+        connections_max: super::shared::POSTGRES_CONNECTIONS_MAX,
         timeout: config.request_timeout,
     });
     ledger.check().await.context("cannot use the Postgres server")?;

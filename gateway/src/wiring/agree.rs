@@ -7,18 +7,19 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use fence_core::ports::Ledger as _;
 
-use crate::config::Config;
+use super::s3;
+use crate::config::{Config, S3Root};
 use crate::engine::agreement::{self, Agreement};
 use crate::ledger::postgres::{self, Change, PgLedger, PgSettings};
 
-/// What this gateway brings, by the names of the settings.
-pub(super) fn terms(config: &Config) -> BTreeMap<String, String> {
-    agreement::terms(
-        &super::retention(config),
-        &super::blobs::times(config),
-        config.failover.as_str(),
-        config.requires_lock_id(),
-    )
+/// What this gateway brings, by the names of the settings; with the root of its keys of S3, if it has any.
+pub(super) fn terms(config: &Config, s3_root: Option<&S3Root>) -> BTreeMap<String, String> {
+    let others = agreement::Others {
+        failover: config.failover.as_str(),
+        requires_lock_id: config.requires_lock_id(),
+        s3_root: s3_root.map(S3Root::fingerprint),
+    };
+    agreement::terms(&super::retention(config), &super::blobs::times(config), others)
 }
 
 /// Refuses a gateway whose settings are not those that are agreed. The first one on a ledger brings them.
@@ -52,15 +53,16 @@ pub async fn agree(config: &Config, reason: &str) -> anyhow::Result<String> {
             "a data directory has one gateway, whose settings hold as they are: there is nothing to agree on"
         );
     };
-    let options = super::postgres_options(url)?;
+    let options = super::shared::postgres_options(url)?;
     let ledger = PgLedger::new(PgSettings {
         options: options.clone(),
-        connections_max: super::POSTGRES_CONNECTIONS_MAX,
+        connections_max: super::shared::POSTGRES_CONNECTIONS_MAX,
         timeout: config.request_timeout,
     });
     ledger.check().await.context("cannot use the Postgres server")?;
     postgres::migrate(&options).await?;
-    let agreed = ledger.agree(&terms(config), reason).await;
+    let s3_root = s3::root(config, &ledger).await?;
+    let agreed = ledger.agree(&terms(config, s3_root.as_ref()), reason).await;
     Ok(told(&agreed.context("cannot change what is agreed")?))
 }
 
@@ -84,7 +86,7 @@ fn told(changes: &[Change]) -> String {
 /// The ledger does not answer.
 pub(super) async fn horizon(config: &Config, ledger: &PgLedger) -> anyhow::Result<Duration> {
     let place = ledger.place().await.context("cannot read what the gateways agreed")?;
-    let terms = terms(config);
+    let terms = terms(config, None);
     let agreement = Agreement::new(super::retention(config), super::blobs::times(config), terms);
     agreement.heard(&place.agreed);
     Ok(agreement.blob_times().rollback_horizon)

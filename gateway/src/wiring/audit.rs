@@ -105,7 +105,7 @@ pub async fn kept_checkpoints(config: &Config) -> anyhow::Result<Vec<KeptCheckpo
     let mut places: Vec<Arc<dyn CheckpointPlace>> = Vec::new();
     if config.postgres.is_some() {
         let clock = runtime::runtime(TaskTracker::new()).clock;
-        places.push(Arc::new(EtcdMint::connect(&super::etcd_settings(config), clock)?));
+        places.push(Arc::new(EtcdMint::connect(&super::shared::etcd_settings(config), clock)?));
     }
     // A folder beside other gateways is no place that all of them use.
     if config.blobs.is_some() || config.postgres.is_none() {

@@ -139,9 +139,16 @@ fn look_for(
 pub(super) fn times(config: &Config) -> BlobTimes {
     BlobTimes {
         upload: config.uploads_kept,
+        multipart: config.multipart_kept,
         reader_grace: config.reader_grace,
         rollback_horizon: config.rollback_horizon,
         versions: config.versions_kept,
         redelete: config.redelete_after,
     }
+}
+
+/// How many uploads may be under way. Where S3 is on there is room for twice as many: its tools send the parts of one
+/// object side by side.
+pub(super) fn uploads_max(config: &Config) -> usize {
+    config.uploads_max * if config.s3_listen.is_some() { 2 } else { 1 }
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use fencegate_s3::key::Keys;
 use futures::future::{BoxFuture, try_join_all};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use super::descriptors;
-use crate::config::{AdminAddress, ClientAuth, Config, Network};
+use super::{blobs, descriptors};
+use crate::config::{AdminAddress, ClientAuth, Config, HostName, Network, Ui};
 use crate::engine::Engine;
 use crate::http::identify::Issuers;
 use crate::http::middleware::Doors;
@@ -22,7 +23,9 @@ use crate::http::peers::Proxies;
 use crate::http::proxy::Upstreams;
 use crate::http::room::Room;
 use crate::http::routes::{Exported, Ground};
-use crate::http::{self, AppState, ClientFiles, Door, Limits, Secured, Tls, TlsFiles};
+use crate::http::ui::Page;
+use crate::http::{self, App, AppState, ClientFiles, Door, Limits, S3Told, Secured, Tls, TlsFiles};
+use crate::s3;
 
 /// Connections behind all of `admin_listen` together.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -33,6 +36,7 @@ const ADMIN_BODIES_SHARE: usize = 8;
 pub(super) struct Listeners {
     main: TcpListener,
     admin: Vec<AdminListener>,
+    s3: Option<TcpListener>,
     /// What connections are secured with, but those to a Unix socket.
     tls: Option<Arc<Tls>>,
 }
@@ -49,6 +53,15 @@ impl Listeners {
     /// The system does not say.
     pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
         self.main.local_addr().context("cannot read the own address")
+    }
+
+    /// Where S3 is spoken, if it is.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub(super) fn s3_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        let address = self.s3.as_ref().map(TcpListener::local_addr).transpose();
+        address.context("cannot read the own address")
     }
 }
 
@@ -73,7 +86,8 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
             }
         });
     }
-    Ok(Listeners { main, admin, tls })
+    let s3 = config.s3_listen.map(|address| listen(address, config.connections_max)).transpose()?;
+    Ok(Listeners { main, admin, s3, tls })
 }
 
 /// The files of TLS, if the settings name them.
@@ -129,6 +143,7 @@ async fn bind_socket(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> 
 pub(super) struct Served {
     main: Arc<Door>,
     admin: Arc<Door>,
+    s3: Option<Arc<Door>>,
 }
 
 /// Builds what is behind the listeners.
@@ -141,16 +156,17 @@ pub(super) fn build(
     metrics: PrometheusHandle,
     ground: Ground,
     draining: &CancellationToken,
+    s3_address: Option<SocketAddr>,
 ) -> anyhow::Result<Served> {
     let proxies = Proxies::new(config.trusted_proxies.iter().map(|Network(network)| *network));
     let (names, upstreams) = (Arc::new(names(config)?), Upstreams::new(&config.upstreams)?);
     let issuers = Arc::new(Issuers::new(Arc::clone(&engine.runtime().clock))?);
     let exported = Exported::of(&config.metrics_prefix);
-    let door = |limits: Limits, bodies_bytes_max: usize| {
-        let app = http::router(AppState {
+    let state = |limits: Limits, bodies_bytes_max: usize, has_page: bool| {
+        Arc::new(AppState {
             engine: engine.clone(),
             limits,
-            room: Room::new(&limits, bodies_bytes_max, config.uploads_max),
+            room: Room::new(&limits, bodies_bytes_max, blobs::uploads_max(config)),
             metrics: metrics.clone(),
             exported: exported.clone(),
             draining: draining.clone(),
@@ -160,14 +176,23 @@ pub(super) fn build(
             upstreams: upstreams.clone(),
             issuers: Arc::clone(&issuers),
             doors: Arc::clone(&names),
-        });
-        Door::new(app, limits, proxies.clone())
+            s3: s3_address.map(|address| s3_told(config, address)),
+            page: has_page.then(|| page(config)),
+        })
     };
+    let door = |app: App, limits| Door::new(http::router(app), limits, proxies.clone());
     let limits = limits(config);
     let admin = Limits { connections_max: ADMIN_CONNECTIONS, refused_max: 0, ..limits };
+    let app = state(limits, config.bodies_bytes_max, config.has_main_page());
+    let main = door(Arc::clone(&app), limits);
+    let of_s3 = |keys: &Arc<Keys>| main.beside(s3::router(app, s3_settings(config, keys)));
     Ok(Served {
-        main: door(limits, config.bodies_bytes_max),
-        admin: door(admin, config.bodies_bytes_max / ADMIN_BODIES_SHARE),
+        s3: engine.s3_keys().filter(|_| s3_address.is_some()).map(of_s3),
+        main,
+        admin: {
+            let bodies_bytes_max = config.bodies_bytes_max / ADMIN_BODIES_SHARE;
+            door(state(admin, bodies_bytes_max, config.has_admin_page()), admin)
+        },
     })
 }
 
@@ -182,7 +207,8 @@ pub(super) async fn serve(
     hard: &CancellationToken,
 ) -> anyhow::Result<()> {
     let address = listeners.address()?;
-    let Listeners { main, admin, tls } = listeners;
+    let s3_address = listeners.s3_address()?;
+    let Listeners { main, admin, s3, tls } = listeners;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let ends = || (close.clone(), hard.clone());
     let tcp = |listener: TcpListener, door: Arc<Door>| -> BoxFuture<'static, io::Result<()>> {
@@ -214,6 +240,10 @@ pub(super) async fn serve(
             }
         });
     }
+    if let (Some(listener), Some(door), Some(address)) = (s3, served.s3, s3_address) {
+        doors.push(tcp(listener, door));
+        tracing::info!("listening for S3 on {scheme}://{address}");
+    }
     doors.push(tcp(main, served.main));
     tracing::info!("listening on {scheme}://{address}");
     let fresh = async {
@@ -225,6 +255,30 @@ pub(super) async fn serve(
     tokio::select! {
         ended = try_join_all(doors) => ended.context("cannot serve").map(drop),
         () = fresh => Ok(()),
+    }
+}
+
+/// What operators have to look at.
+fn page(config: &Config) -> Page {
+    if config.ui == Ui::Readonly { Page::Readonly } else { Page::Full }
+}
+
+/// What callers are told of S3.
+fn s3_told(config: &Config, address: SocketAddr) -> S3Told {
+    S3Told { endpoint: config.s3_endpoint_at(address), region: config.s3_region.clone() }
+}
+
+fn s3_settings(config: &Config, keys: &Arc<Keys>) -> s3::Settings {
+    s3::Settings {
+        keys: Arc::clone(keys),
+        domain: match &config.s3_domain {
+            Some(HostName::Name(name)) => Some(name.clone()),
+            // Buckets have names below a name alone, as the settings say.
+            Some(HostName::Address(_)) | None => None,
+        },
+        region: config.s3_region.clone(),
+        anonymous: config.s3_anonymous,
+        once: config.s3_once,
     }
 }
 

@@ -47,5 +47,6 @@ fn open(config: &Config, runtime: &Runtime) -> Parts {
         committers: 1,
         embedded: None,
         audit_places: Vec::new(),
+        s3_root: None,
     }
 }

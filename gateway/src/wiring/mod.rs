@@ -1,4 +1,4 @@
-//! Puts the parts together. The only file that names concrete adapters.
+//! Puts the parts together. The only folder that names concrete adapters.
 
 mod access;
 mod agree;
@@ -7,38 +7,40 @@ mod backup;
 mod blobs;
 mod descriptors;
 mod doors;
+mod embedded;
 mod memory;
 mod refence;
+mod s3;
 mod scrub;
+mod shared;
 mod stops;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use fence_core::ports::{Blobs, CheckpointPlace, Ledger, Mint, Retention, Runtime};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::blobs::{BlobsUrl, ObjectBlobs};
-use crate::config::{Config, PostgresUrl, RefenceMode, Secret};
+use crate::config::{Config, RefenceMode, S3Root};
 use crate::data_dir::DataDir;
 use crate::engine::{self, AuditPlaces, Engine, Refencing};
 use crate::http;
 use crate::http::proxy;
 use crate::http::routes::Ground;
 use crate::ledger::postgres::acts::Standing;
-use crate::ledger::postgres::{self, PgLedger, PgSettings};
+use crate::ledger::postgres::{self, PgLedger};
 use crate::ledger::sqlite::SqliteLedger;
-use crate::mint::{self, EmbeddedMint, EtcdMint, EtcdSettings};
+use crate::mint::{self, EmbeddedMint};
 use crate::runtime;
+use crate::spans;
 
 pub use access::{apply_rules, explain_rules, now, rules_in_force};
 pub use agree::agree;
@@ -46,16 +48,13 @@ pub use audit::{KeptCheckpoint, audit_in_ledger, kept_checkpoints, new_key};
 pub use backup::{Backup, backup};
 pub use memory::dev;
 pub use refence::refence;
+pub use s3::{buckets, drop_bucket, make_bucket, new_s3_key};
 pub use scrub::{Scrubbed, scrub};
 
-/// Connections to Postgres, at most: committers, the other queues, lanes and queries.
-const POSTGRES_CONNECTIONS_MAX: usize = 30;
 /// Rows that the sweeper removes in one pass, of each kind.
 const SWEEP_ROWS_MAX: i64 = 1000;
-/// How often a Postgres that is not there yet is looked for.
-const LEDGER_PAUSE: Duration = Duration::from_millis(500);
-/// How often the mark of ledger and mint is raised.
-const MARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a stop waits for the last spans to be exported.
+const SPANS_END: Duration = Duration::from_secs(3);
 /// How often the histograms fold what they gathered.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
@@ -68,11 +67,13 @@ struct Parts {
     /// The blob store, if it is not the one of the settings.
     blobs: Option<Arc<dyn Blobs>>,
     committers: usize,
-    embedded: Option<Arc<Embedded>>,
+    embedded: Option<Arc<embedded::Embedded>>,
     /// Where checkpoints of the audit are kept, beside the blob store and the witnesses of the settings.
     audit_places: Vec<Arc<dyn CheckpointPlace>>,
     /// The ledger, if gateways of other versions may work on it.
     shared: Option<Arc<PgLedger>>,
+    /// What keys of S3 are derived from, if it was read already: to hold it against what other gateways have.
+    s3_root: Option<S3Root>,
 }
 
 /// What every gateway begins with.
@@ -90,13 +91,6 @@ impl Base {
         let runtime = runtime::watched_runtime(tasks.clone(), broken.clone());
         Ok(Self { metrics: recorder()?, tasks, broken, runtime })
     }
-}
-
-/// The files of the embedded set-up, and the right to them.
-struct Embedded {
-    ledger: Arc<SqliteLedger>,
-    mint: Arc<EmbeddedMint>,
-    _data_dir: DataDir,
 }
 
 /// Runs the gateway until `soft` is cancelled and everything in flight is done, or `hard` is.
@@ -132,6 +126,7 @@ async fn run(
     ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let Base { metrics, tasks, broken, runtime } = base;
+    let exporting = spans::start();
     let data_dir = parts.embedded.is_some().then_some(&config.data_dir);
     let audit_key = audit::key(&config, data_dir)?;
     let mint = Arc::clone(&parts.mint);
@@ -149,8 +144,12 @@ async fn run(
     }
     places.extend(audit::witnesses(&config)?);
     let audit_places = AuditPlaces(places);
-    let settings =
-        engine::Settings { audit_key, audit_places, ..settings(&config, parts.committers) };
+    let s3_root = match &parts.s3_root {
+        Some(root) => Some(root.clone()),
+        None => s3::root(&config, &*parts.ledger).await?,
+    };
+    let settings = settings(&config, parts.committers, s3_root.as_ref())?;
+    let settings = engine::Settings { audit_key, audit_places, ..settings };
     let ground = ground(&config, &parts, blobs.is_some());
     let ledger = Arc::clone(&parts.ledger);
     let engine = Engine::new(ledger, mint, blobs, runtime.clone(), settings);
@@ -163,10 +162,11 @@ async fn run(
     let listeners = doors::bind(&config).await?;
     upkeep(&runtime, metrics.clone(), soft.clone());
     if let Some(files) = &parts.embedded {
-        keep_marking(&runtime, files, soft.clone());
+        embedded::keep_marking(&runtime, files, soft.clone());
         stops::if_disk_fails(&runtime, &config, files, hard.clone());
     }
-    let doors = doors::build(&config, &engine, metrics, ground, &soft)?;
+    let s3_address = listeners.s3_address()?;
+    let doors = doors::build(&config, &engine, metrics, ground, &soft, s3_address)?;
     stops::if_broken(&broken, hard.clone());
     let stopped = Arc::new(OnceLock::new());
     if let Some(ledger) = &parts.shared {
@@ -186,9 +186,14 @@ async fn run(
         () = tasks.wait() => tracing::info!("stopped"),
         () = hard.cancelled() => tracing::warn!("stopped with work in flight"),
     }
+    // What is left of the drain is long enough; who must stop at once waits for no collector.
+    tokio::select! {
+        () = exporting.end(SPANS_END) => {}
+        () = hard.cancelled() => {}
+    }
     drain.done.cancel();
     if let Some(files) = &parts.embedded {
-        raise_mark(&files.ledger, &files.mint).await?;
+        embedded::raise_mark(&files.ledger, &files.mint).await?;
         files.ledger.close().await?;
     }
     match stopped.get() {
@@ -214,7 +219,7 @@ async fn run(
 /// Brings the schema up to date and says so; and lets gateways with older acts do nothing any more, if asked to.
 pub async fn migrate(config: &Config, retire_older: bool) -> anyhow::Result<()> {
     if let Some(url) = &config.postgres {
-        let options = postgres_options(url)?;
+        let options = shared::postgres_options(url)?;
         let version = postgres::migrate(&options).await?;
         tracing::info!(version, "the Postgres schema is up to date");
         if retire_older {
@@ -242,236 +247,17 @@ async fn open(
     soft: &CancellationToken,
 ) -> anyhow::Result<Parts> {
     match &config.postgres {
-        Some(url) => open_shared(config, url, runtime, soft).await,
-        None => open_embedded(config, runtime).await,
+        Some(url) => shared::open(config, url, runtime, soft).await,
+        None => embedded::open(config, runtime).await,
     }
 }
 
-/// Postgres and etcd. Postgres is waited for, since it must be migrated; etcd need not be there.
-async fn open_shared(
+fn settings(
     config: &Config,
-    url: &PostgresUrl,
-    runtime: &Runtime,
-    soft: &CancellationToken,
-) -> anyhow::Result<Parts> {
-    let options = postgres_options(url)?;
-    let ledger = PgLedger::new(PgSettings {
-        options: options.clone(),
-        connections_max: POSTGRES_CONNECTIONS_MAX,
-        timeout: config.request_timeout,
-    })
-    .keeping_versions(!config.versions_kept.is_zero());
-    // Before anything is changed there: is it a server that keeps what it acknowledges?
-    wait_for(&ledger, config.wait_for_ledger, runtime, soft).await?;
-    let creators = ledger.other_creators().await?;
-    if !creators.is_empty() {
-        tracing::warn!(
-            roles = creators.join(", "),
-            "others may create functions in schema public of the ledger's database; \
-             REVOKE CREATE ON SCHEMA public FROM them, or give the ledger a database of its own"
-        );
-    }
-    let version = postgres::migrate(&options).await?;
-    if ledger.owns_its_tables().await? {
-        tracing::warn!(
-            "this gateway's role owns the tables, and so may change what was recorded: let it serve with a role of \
-             its own (schema/postgres/roles.sql)"
-        );
-    }
-    agree::hold_to(&ledger, &agree::terms(config)).await?;
-    tracing::info!(version, "ledger on Postgres, mint on etcd");
-    let mint = EtcdMint::connect(&etcd_settings(config), Arc::clone(&runtime.clock))?;
-    let mint = Arc::new(mint);
-    watch_etcd(Arc::clone(&mint), runtime, soft.clone());
-    let ledger = Arc::new(ledger);
-    let checkpoints: Arc<dyn CheckpointPlace> = Arc::<EtcdMint>::clone(&mint);
-    Ok(Parts {
-        kinds: ["postgres", "etcd"],
-        shared: Some(Arc::clone(&ledger)),
-        ledger,
-        mint,
-        blobs: None,
-        committers: config.committers,
-        embedded: None,
-        audit_places: vec![checkpoints],
-    })
-}
-
-/// Waits for a Postgres that is not there yet, or not yet a primary, for so long. What waiting cannot change is said
-/// at once.
-async fn wait_for(
-    ledger: &PgLedger,
-    limit: Duration,
-    runtime: &Runtime,
-    soft: &CancellationToken,
-) -> anyhow::Result<()> {
-    let until = runtime.clock.elapsed() + limit;
-    let mut said = false;
-    loop {
-        let why = match ledger.check().await {
-            Ok(()) => return Ok(()),
-            Err(why) if !why.may_pass || runtime.clock.elapsed() >= until => why,
-            Err(why) => {
-                if !said {
-                    tracing::warn!(
-                        why = why.text,
-                        "the Postgres server cannot be used yet; waiting up to {} s for it",
-                        limit.as_secs()
-                    );
-                    said = true;
-                }
-                tokio::select! {
-                    () = runtime.clock.sleep(LEDGER_PAUSE) => continue,
-                    () = soft.cancelled() => why,
-                }
-            }
-        };
-        bail!("cannot use the Postgres server: {}", why.text);
-    }
-}
-
-/// Watches how much room etcd has, until `soft`.
-fn watch_etcd(mint: Arc<EtcdMint>, runtime: &Runtime, soft: CancellationToken) {
-    let task = async move {
-        tokio::select! {
-            biased;
-            () = soft.cancelled() => {}
-            () = mint::room::watch(mint) => {}
-        }
-    };
-    runtime.spawn.spawn_lasting("etcd-room", Box::pin(task));
-}
-
-fn etcd_settings(config: &Config) -> EtcdSettings {
-    EtcdSettings {
-        endpoints: config.etcd.clone(),
-        prefix: config.etcd_prefix.clone(),
-        user: config.etcd_user.clone(),
-        password: config.etcd_password.as_ref().map(|secret: &Secret| secret.reveal().to_owned()),
-        ca_file: config.etcd_ca_file.clone(),
-        cert_file: config.etcd_cert_file.clone(),
-        key_file: config.etcd_key_file.clone(),
-        // A grant may have to wait for the call before its own. Both end before its caller gives
-        // up, so that it learns that there was no number, and not that nothing is known.
-        timeout: EtcdSettings::TIMEOUT.min(config.request_timeout * 3 / 8),
-    }
-}
-
-/// SQLite and the embedded mint, both in the data directory.
-///
-/// The two files guard each other: a ledger without its mint, or with a mint that has reserved less
-/// than the ledger has sealed, means that one of them was lost or restored.
-async fn open_embedded(config: &Config, runtime: &Runtime) -> anyhow::Result<Parts> {
-    let data_dir = DataDir::lock(&config.data_dir)?;
-    let directory = data_dir.path();
-    let path = SqliteLedger::path(directory);
-    if path.exists() && !EmbeddedMint::exists(directory)? {
-        bail!(
-            "{} has a ledger but no mint: the directory was restored in part. Tokens could repeat; \
-             put the whole directory back, or {}",
-            directory.display(),
-            refence_command(directory)
-        );
-    }
-    let mint = EmbeddedMint::open(directory)?;
-    let clock = Arc::clone(&runtime.clock);
-    let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
-    let ledger = ledger.keeping_versions(!config.versions_kept.is_zero());
-    compare(directory, &ledger, &mint).await?;
-    raise_mark(&ledger, &mint).await?;
-    tracing::info!(directory = %directory.display(), "ledger on SQLite, embedded mint");
-    let (ledger, mint) = (Arc::new(ledger), Arc::new(mint));
-    Ok(Parts {
-        kinds: ["sqlite", "embedded"],
-        shared: None,
-        ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-        mint: Arc::clone(&mint) as Arc<dyn Mint>,
-        blobs: None,
-        // One writer: a second committer would only halve the batches.
-        committers: 1,
-        audit_places: Vec::new(),
-        embedded: Some(Arc::new(Embedded { ledger, mint, _data_dir: data_dir })),
-    })
-}
-
-/// Refuses a ledger and a mint if one of the two was restored from an older copy.
-///
-/// Both carry a mark that [`raise_mark`] raises at every start, at every clean stop, and now and then
-/// in between. A copy of one of them is noticed once the other has gone on; of a copy that is younger
-/// than the last mark nothing can be known.
-async fn compare(
-    directory: &Path,
-    ledger: &SqliteLedger,
-    mint: &EmbeddedMint,
-) -> anyhow::Result<()> {
-    if let Some(older) = older_file(ledger, mint).await? {
-        bail!(
-            "the {older} in {} was restored from an older copy. Tokens could repeat or writes be \
-             lost; put the newer file back, or {}",
-            directory.display(),
-            refence_command(directory)
-        );
-    }
-    Ok(())
-}
-
-/// Which of the two files is older than the other, if one is.
-async fn older_file(
-    ledger: &SqliteLedger,
-    mint: &EmbeddedMint,
-) -> anyhow::Result<Option<&'static str>> {
-    let (in_ledger, in_mint) = (ledger.mark().await?, mint.mark());
-    let highest = ledger.highest_token().await?;
-    let base = ledger.epoch().await?.base;
-    Ok(if in_ledger < in_mint {
-        Some("ledger")
-    } else if in_ledger > in_mint + 1 || highest > base.saturating_add(mint.reserved_until()) {
-        Some("mint")
-    } else {
-        None
-    })
-}
-
-/// What makes a directory usable whose files do not belong together.
-fn refence_command(directory: &Path) -> String {
-    format!(
-        "take it as it is, with all tokens void, by: fencegate refence --data-dir {} --reason TEXT",
-        directory.display()
-    )
-}
-
-/// Raises the mark in both files, the ledger first: a crash between the two leaves it one ahead, and
-/// the next time writes the same number again.
-async fn raise_mark(ledger: &SqliteLedger, mint: &EmbeddedMint) -> anyhow::Result<()> {
-    let mark = mint.mark() + 1;
-    ledger.record_mark(mark).await?;
-    mint.record_mark(mark)
-}
-
-/// Raises the mark now and then, until `soft`.
-fn keep_marking(runtime: &Runtime, files: &Arc<Embedded>, soft: CancellationToken) {
-    let (clock, files) = (Arc::clone(&runtime.clock), Arc::clone(files));
-    let task = async move {
-        loop {
-            tokio::select! {
-                () = clock.sleep(MARK_INTERVAL) => {}
-                () = soft.cancelled() => return,
-            }
-            if let Err(error) = raise_mark(&files.ledger, &files.mint).await {
-                tracing::warn!(%error, "the mark of ledger and mint could not be raised");
-            }
-        }
-    };
-    runtime.spawn.spawn_lasting("mark", Box::pin(task));
-}
-
-fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {
-    let options: PgConnectOptions = url.reveal().parse().context("the Postgres URL")?;
-    Ok(options.application_name("fencegate"))
-}
-
-fn settings(config: &Config, committers: usize) -> engine::Settings {
-    engine::Settings {
+    committers: usize,
+    s3_root: Option<&S3Root>,
+) -> anyhow::Result<engine::Settings> {
+    Ok(engine::Settings {
         request_timeout: config.request_timeout,
         queue_max: config.queue_max,
         waiters_max: config.waiters_max,
@@ -480,9 +266,9 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         retention: retention(config),
         sweep_interval: config.sweep_interval,
         blob_times: blobs::times(config),
-        uploads_max: config.uploads_max,
+        uploads_max: blobs::uploads_max(config),
         terms: match config.is_shared() {
-            true => agree::terms(config),
+            true => agree::terms(config, s3_root),
             false => BTreeMap::new(),
         },
         refencing: config.is_shared().then_some(match config.refence {
@@ -492,7 +278,8 @@ fn settings(config: &Config, committers: usize) -> engine::Settings {
         drained: proxy::drained(&config.upstreams),
         audit_key: None,
         audit_places: AuditPlaces::default(),
-    }
+        s3_keys: s3_root.map(s3::keys).transpose()?,
+    })
 }
 
 /// What the gateway says of what it stands on.
@@ -539,6 +326,7 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
     http::identify::describe();
     http::middleware::describe();
     http::peers::describe();
+    http::routes::scrape::describe();
     http::serve::describe();
     mint::room::describe();
     Ok(handle)

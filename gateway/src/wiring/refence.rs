@@ -37,16 +37,17 @@ async fn shared(
     reason: &str,
     force: bool,
 ) -> anyhow::Result<String> {
-    let options = super::postgres_options(url)?;
+    let options = super::shared::postgres_options(url)?;
     let settings = PgSettings {
         options: options.clone(),
-        connections_max: super::POSTGRES_CONNECTIONS_MAX,
+        connections_max: super::shared::POSTGRES_CONNECTIONS_MAX,
         timeout: config.request_timeout,
     };
     let ledger = PgLedger::new(settings);
     ledger.check().await.context("cannot use the Postgres server")?;
     postgres::migrate(&options).await?;
-    let mint = EtcdMint::connect(&super::etcd_settings(config), Arc::clone(&runtime.clock))?;
+    let mint =
+        EtcdMint::connect(&super::shared::etcd_settings(config), Arc::clone(&runtime.clock))?;
     ledger.register_upstreams(&drained(&config.upstreams)).await?;
     let refenced = refence_now(Arc::new(ledger), Arc::new(mint), runtime, reason, force)
         .await
@@ -82,7 +83,7 @@ async fn embedded(
     };
     let clock = Arc::clone(&runtime.clock);
     let ledger = SqliteLedger::open(&path, clock, runtime.ids.uuid()).await?;
-    let found = match (has_ledger, has_mint, super::older_file(&ledger, &mint).await?) {
+    let found = match (has_ledger, has_mint, super::embedded::older_file(&ledger, &mint).await?) {
         (false, _, _) => Some("there is no ledger".to_owned()),
         (_, false, _) => Some("there is no mint".to_owned()),
         (_, _, Some(older)) => Some(format!("the {older} is older than the other file")),

@@ -47,8 +47,8 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
     let ledger: Arc<dyn Ledger> = match &config.postgres {
         Some(url) => {
             let ledger = PgLedger::new(PgSettings {
-                options: super::postgres_options(url)?,
-                connections_max: super::POSTGRES_CONNECTIONS_MAX,
+                options: super::shared::postgres_options(url)?,
+                connections_max: super::shared::POSTGRES_CONNECTIONS_MAX,
                 timeout: config.request_timeout,
             });
             ledger.check().await.context("cannot use the Postgres server")?;
@@ -56,7 +56,7 @@ pub async fn scrub(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Scr
             if fix {
                 rollback_horizon = super::agree::horizon(config, &ledger).await?;
                 let clock = Arc::clone(&runtime.clock);
-                let mint = EtcdMint::connect(&super::etcd_settings(config), clock)?;
+                let mint = EtcdMint::connect(&super::shared::etcd_settings(config), clock)?;
                 witness = Some(Arc::new(mint));
             }
             Arc::new(ledger)
@@ -134,7 +134,7 @@ async fn not_restored(config: &Config, ledger: &SqliteLedger) -> anyhow::Result<
         bail!("{} has a ledger but no mint", config.data_dir.display());
     }
     let mint = EmbeddedMint::open(&config.data_dir)?;
-    super::compare(&config.data_dir, ledger, &mint).await
+    super::embedded::compare(&config.data_dir, ledger, &mint).await
 }
 
 /// What was admitted that must not have been, if anything.

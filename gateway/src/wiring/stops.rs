@@ -6,7 +6,7 @@ use std::time::Duration;
 use fence_core::ports::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::Embedded;
+use super::embedded::Embedded;
 use crate::config::Config;
 use crate::ledger::postgres::PgLedger;
 use crate::ledger::postgres::acts::Standing;

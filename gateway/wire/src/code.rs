@@ -81,6 +81,13 @@ macro_rules! each_code {
             /// The path is ambiguous, or names no resource of the upstream.
             UpstreamPathInvalid, "upstream-path-invalid", 400, false, Misuse, Upstream, "The path is not allowed for this upstream";
 
+            /// No bucket of S3 has this name.
+            BucketNotFound, "bucket-not-found", 404, false, NotFound, Named, "There is no such bucket";
+            /// The bucket has objects.
+            BucketNotEmpty, "bucket-not-empty", 409, false, Misuse, Named, "The bucket is not empty";
+            /// The bucket has another depth, for ever.
+            BucketDepthDiffers, "bucket-depth-differs", 409, false, Misuse, Named, "The bucket has another depth";
+
             /// The ledger was re-fenced since the cursor was given out.
             EventsCursorVoid, "events-cursor-void", 410, false, CursorVoid, Named, "The place in the feed of events is void";
 

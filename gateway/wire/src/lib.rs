@@ -12,6 +12,7 @@ pub mod principal;
 #[cfg(feature = "openapi")]
 pub mod schema;
 pub mod token;
+pub mod trace;
 mod word;
 
 pub use audit::AuditAction;

@@ -68,7 +68,7 @@ impl ResourceName {
 /// The key of an object inside a resource.
 ///
 /// 1 to 1024 bytes of UTF-8 in NFC, without control or format characters and without empty, `.`
-/// or `..` segments. Cheap to clone.
+/// or `..` segments; S3 has others, too ([`any`](Self::any)). Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Arc<str>);
 
@@ -109,6 +109,18 @@ impl ObjectKey {
             return Err(NameError::NotNfc);
         }
         Ok(Self(key.into()))
+    }
+
+    /// A key as S3 has them: any text of at most 1024 bytes without NUL; also an empty one, the marker of a directory that
+    /// is a resource. Paths of the native API do not take those that [`new`](Self::new) refuses, since proxies rewrite
+    /// them; paths of S3 are signed.
+    pub fn any(key: impl Into<String>) -> Result<Self, NameError> {
+        let key = key.into();
+        match (key.len() > KEY_BYTES_MAX, key.contains('\0')) {
+            (true, _) => Err(NameError::Length(KEY_BYTES_MAX)),
+            (_, true) => Err(NameError::Control),
+            (false, false) => Ok(Self(key.into())),
+        }
     }
 
     /// The key as text.

@@ -193,6 +193,10 @@ forms! {
     /// The event that was read last.
     LastEvent => form(&format!("^(|now|g{number}-{number})$", number = number()))
         .description(Some("The id of an event; empty if nothing was read yet."));
+    /// The name of a bucket of S3.
+    BucketName => string(3, 63, r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9\-]*[a-z0-9])?)*$")
+        .description(Some("The name of a bucket, by the rules of S3: it does not look like an IP address either, and has no \
+            beginning or end that S3 keeps for itself."));
     /// The name of an upstream.
     UpstreamName => string(1, 64, "^[A-Za-z0-9_-][A-Za-z0-9._-]*$")
         .description(Some("The name of an upstream in the settings."));

@@ -28,7 +28,7 @@ END $$;
 --    committed (I5), so it is in the snapshot, and so is a key that took effect.
 -- 3. The intent, if there is a blob.
 CREATE FUNCTION acts.begin_upload(
-    p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text, p_names text)
+    p_seen bigint, p_blob uuid, p_resource text, p_token bigint, p_key text, p_space text, p_names text)
 RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -40,7 +40,7 @@ BEGIN
     guard := acts.begin_write(p_seen);
     SELECT f.token, f.hold, f.grants, acts.is_yours(p_names, f.principal, f.writers) AS is_yours,
            EXISTS (SELECT FROM fencegate.idempotency_keys k
-                   WHERE k.resource = p_resource AND k.key = p_key AND k.space = 'native') AS known_key
+                   WHERE k.resource = p_resource AND k.key = p_key AND k.space = p_space) AS known_key
     INTO seen
     FROM (SELECT) one
     LEFT JOIN fencegate.fences f ON f.resource = p_resource;
@@ -62,13 +62,14 @@ BEGIN
 END $$;
 
 -- Tidies blobs. Rows that somebody is using are left to the next pass.
--- 1. Uploads that take too long are given up.
+-- 1. Uploads that take too long are given up. What an older copy of the ledger may have in an upload in parts that goes
+--    on stays for p_horizon_s (I9).
 -- 2. Replaced versions are forgotten. The blob of one stays for p_forgotten_s: a reader may have begun just before, and
 --    may pin it.
 -- 3. Garbage is handed out, and not again for p_claim_s. For p_horizon_s after a re-fence none is: whoever restored this
---    ledger may still decide otherwise.
+--    ledger may still decide otherwise. With an upload in parts, its parts become garbage (I19).
 CREATE FUNCTION acts.tidy_blobs(
-    p_seen bigint, p_upload_s double precision, p_versions_s double precision,
+    p_seen bigint, p_upload_s double precision, p_multipart_s double precision, p_versions_s double precision,
     p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,
     p_claim_s double precision, p_rows bigint, p_hand_out boolean)
 RETURNS TABLE (uploads bigint, versions bigint, blob uuid, handle text, again boolean)
@@ -84,13 +85,16 @@ BEGIN
     guard := acts.begin_write(p_seen);
 
     WITH old AS (
-        SELECT i.blob FROM fencegate.blob_intents i
-        WHERE i.begun_at <= t - p_upload_s * interval '1 second'
+        SELECT i.blob, EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = i.blob) AS in_parts
+        FROM fencegate.blob_intents i
+        WHERE i.begun_at <= t - least(p_upload_s, p_multipart_s) * interval '1 second'
+          AND i.begun_at <= t - CASE WHEN EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = i.blob)
+                                     THEN p_multipart_s ELSE p_upload_s END * interval '1 second'
         ORDER BY i.begun_at LIMIT p_rows FOR UPDATE SKIP LOCKED),
     gone AS (DELETE FROM fencegate.blob_intents i USING old WHERE i.blob = old.blob
-             RETURNING i.blob, i.handle),
-    garbage AS (INSERT INTO fencegate.blob_garbage (blob, handle, due_at)
-                SELECT g.blob, g.handle, t FROM gone g)
+             RETURNING i.blob, i.handle, old.in_parts),
+    garbage AS (INSERT INTO fencegate.blob_garbage (blob, handle, due_at, may_return)
+                SELECT g.blob, g.handle, t, g.in_parts FROM gone g)
     SELECT count(*) INTO given_up FROM gone;
 
     DELETE FROM fencegate.replaced_versions r WHERE r.ctid = ANY (ARRAY(
@@ -120,6 +124,9 @@ BEGIN
                 WHERE g.blob IS NOT NULL)
     SELECT count(*) INTO forgotten FROM gone;
 
+    UPDATE fencegate.blob_garbage g SET due_at = g.due_at + p_horizon_s * interval '1 second', may_return = false
+    WHERE g.blob IN (SELECT o.blob FROM fencegate.blob_garbage o WHERE o.may_return LIMIT p_rows FOR UPDATE SKIP LOCKED);
+
     DELETE FROM fencegate.blob_pins p WHERE p.blob IN (
         SELECT o.blob FROM fencegate.blob_pins o WHERE o.keep_until <= t
         LIMIT p_rows FOR UPDATE SKIP LOCKED);
@@ -130,10 +137,12 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH due AS (
-        SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t
+        SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t AND NOT g.may_return
           AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
                           WHERE p.blob = g.blob AND t < p.keep_until)
         ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED)
+    , parts AS (DELETE FROM fencegate.upload_parts p USING due WHERE p.upload = due.blob RETURNING p.blob)
+    , more AS (INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, t FROM parts p)
     UPDATE fencegate.blob_garbage g SET due_at = t + p_claim_s * interval '1 second'
     FROM due WHERE g.blob = due.blob
     RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle, g.deleted;
@@ -174,7 +183,13 @@ END $$;
 -- Everything that points at a blob.
 CREATE VIEW acts.blob_pointers AS
 SELECT b.blob, b.resource, b.key, b.version, b.size, b.sha256, true AS current
-FROM fencegate.objects b WHERE b.blob IS NOT NULL
+FROM fencegate.objects b WHERE b.blob IS NOT NULL AND b.parts IS NULL
 UNION ALL
 SELECT r.blob, r.resource, r.key, r.version, r.size, r.sha256, false
-FROM fencegate.replaced_versions r WHERE r.blob IS NOT NULL;
+FROM fencegate.replaced_versions r WHERE r.blob IS NOT NULL AND r.parts IS NULL
+UNION ALL
+SELECT p.blob, b.resource, b.key, b.version, p.size, p.sha256, true
+FROM fencegate.upload_parts p JOIN fencegate.objects b ON b.blob = p.upload
+UNION ALL
+SELECT p.blob, r.resource, r.key, r.version, p.size, p.sha256, false
+FROM fencegate.upload_parts p JOIN fencegate.replaced_versions r ON r.blob = p.upload;

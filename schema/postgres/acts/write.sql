@@ -14,10 +14,10 @@ CREATE FUNCTION acts.make_room(
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     INSERT INTO fencegate.replaced_versions
-           (resource, key, version, generation, content_type, size, sha256, written_at, body, blob,
+           (resource, key, version, generation, content_type, size, sha256, written_at, body, blob, about, parts,
             replaced_at, replaced_lsn)
     SELECT o.resource, o.key, o.version, o.generation, o.content_type, o.size, o.sha256, o.written_at,
-           o.body, o.blob, p_now, pg_current_wal_insert_lsn()
+           o.body, o.blob, o.about, o.parts, p_now, pg_current_wal_insert_lsn()
     FROM (SELECT DISTINCT r.resource, r.object
           FROM unnest(p_why, p_did, p_resource, p_object) r (why, did, resource, object)
           WHERE r.why IS NULL AND r.did IN ('r', 'd')) r
@@ -75,13 +75,15 @@ END $$;
 -- p_resources: all resources, each once. p_attempt: 0 first, 1 rerun, 2 bury. p_kept_ms: how long a key is remembered,
 -- NULL: as long as the settings say. p_kind: put, delete, delete_all. A put has p_body or p_blob. p_keep: whether
 -- replaced versions are kept that have no blob. p_now: the time since which the fences are locked; NULL: they are not
--- yet. Columns of NULLs alone may be NULL.
+-- yet. p_space: NULL: native. p_parts: of a put that completes an upload in parts the blobs of these, separated by commas.
+-- Columns of NULLs alone may be NULL.
 CREATE FUNCTION acts.write(
     p_seen bigint, p_wait_ms int, p_keep boolean, p_now timestamptz, p_commit boolean, p_resources text[],
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
-    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[])
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[], p_space text[],
+    p_about text[], p_parts text[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -129,7 +131,7 @@ BEGIN
     IF p_attempt IS NOT NULL OR p_key IS NOT NULL OR p_if_object IS NOT NULL OR p_blob IS NOT NULL THEN
         SELECT j.why, j.original INTO r_why, r_original FROM acts.judged_further(
             p_commit, mine, r_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object,
-            p_blob) j;
+            p_blob, p_space, p_parts) j;
     END IF;
 
     -- Step 3.
@@ -150,34 +152,36 @@ BEGIN
         INSERT INTO fencegate.operations (id, resource, version, kind, key, generation, token, seq, highest_seq,
                                           created, size, sha256, owner, committed_at)
         SELECT p_operation[i], p_resource[i], r_version[i], p_kind[i], p_object[i], guard.generation, p_token[i],
-               p_seq[i], r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0), p_sha256[i], r_owner[i], t
+               p_seq[i], r_highest[i], r_did[i] = 'c', coalesce(p_size[i], 0),
+               CASE WHEN p_parts[i] IS NULL THEN p_sha256[i] END, r_owner[i], t
         FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r WHERE r_why[i] IS NULL;
     END IF;
     IF p_key IS NOT NULL THEN
-        INSERT INTO fencegate.idempotency_keys (resource, key, fingerprint, operation, stored_at, kept_until)
-        SELECT DISTINCT ON (r.resource, r.key) r.resource, r.key, r.fingerprint, r.operation, t,
-               t + r.kept_ms * interval '1 millisecond'
-        FROM unnest(p_resource, p_key, p_fingerprint, p_operation, p_kept_ms, r_why)
-             r (resource, key, fingerprint, operation, kept_ms, why)
+        INSERT INTO fencegate.idempotency_keys (resource, key, space, fingerprint, operation, stored_at, kept_until)
+        SELECT DISTINCT ON (r.resource, r.key, r.space) r.resource, r.key, coalesce(r.space, 'native'), r.fingerprint,
+               r.operation, t, t + r.kept_ms * interval '1 millisecond'
+        FROM unnest(p_resource, p_key, p_space, p_fingerprint, p_operation, p_kept_ms, r_why)
+             r (resource, key, space, fingerprint, operation, kept_ms, why)
         WHERE r.why IS NULL AND r.key IS NOT NULL;
     END IF;
     IF p_blob IS NOT NULL THEN
         DELETE FROM fencegate.blob_intents b WHERE b.blob = ANY (ARRAY(
             SELECT r.blob FROM unnest(p_blob, r_why) r (blob, why) WHERE r.why IS NULL));
     END IF;
-    IF replaces THEN
-        PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object);
-    END IF;
+    IF p_parts IS NOT NULL THEN PERFORM acts.drop_other_parts(t, r_why, p_blob, p_parts); END IF;
+    IF replaces THEN PERFORM acts.make_room(p_keep, t, r_why, r_did, p_kind, p_resource, p_object); END IF;
     INSERT INTO fencegate.objects (resource, key, version, generation, content_type, size, sha256, written_at,
-                                   body, blob, principal)
+                                   body, blob, principal, about, parts)
     SELECT p_resource[i], p_object[i], r_version[i], guard.generation, p_content_type[i], p_size[i], p_sha256[i], t,
-           p_body[i], p_blob[i], split_part(p_names[i], ' ', 1)
+           p_body[i], p_blob[i], split_part(p_names[i], ' ', 1), p_about[i],
+           cardinality(string_to_array(p_parts[i], ','))
     FROM (SELECT generate_series(1, cardinality(p_resource)) AS i) r
     WHERE p_kind[i] = 'put' AND r_why[i] IS NULL AND p_last[i] IS NOT FALSE
     ON CONFLICT (resource, key) DO UPDATE
     SET version = excluded.version, generation = excluded.generation, content_type = excluded.content_type,
         size = excluded.size, sha256 = excluded.sha256, written_at = excluded.written_at,
-        body = excluded.body, blob = excluded.blob, principal = excluded.principal;
+        body = excluded.body, blob = excluded.blob, principal = excluded.principal, about = excluded.about,
+        parts = excluded.parts;
     IF counts THEN
         UPDATE fencegate.fences f SET objects = f.objects + x.objects, last_seq = coalesce(x.seq, f.last_seq)
         FROM (SELECT r.resource, sum(r.objects) AS objects, CASE WHEN count(r.version) = 0 THEN max(r.seq) END AS seq
@@ -199,7 +203,8 @@ CREATE FUNCTION acts.write_rounds(
     p_operation uuid[], p_resource text[], p_token bigint[], p_lock uuid[], p_seq bigint[], p_if_version bigint[],
     p_attempt int[], p_key text[], p_fingerprint bytea[], p_kept_ms bigint[], p_nth int[], p_kind text[],
     p_object text[], p_if_object text[], p_again boolean[], p_last boolean[], p_content_type text[], p_size bigint[],
-    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[])
+    p_sha256 bytea[], p_body bytea[], p_blob uuid[], p_names text[], p_rules bigint[], p_space text[],
+    p_about text[], p_parts text[])
 RETURNS SETOF acts.written LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a      int := 1;
@@ -217,8 +222,8 @@ BEGIN
             p_operation[a:z], p_resource[a:z], p_token[a:z], p_lock[a:z], p_seq[a:z], p_if_version[a:z],
             p_attempt[a:z], p_key[a:z], p_fingerprint[a:z], p_kept_ms[a:z], p_nth[a:z], p_kind[a:z], p_object[a:z],
             p_if_object[a:z], p_again[a:z], p_last[a:z], p_content_type[a:z], p_size[a:z], p_sha256[a:z],
-            p_body[a:z], p_blob[a:z],
-            p_names[a:z], p_rules[a:z])
+            p_body[a:z], p_blob[a:z], p_names[a:z], p_rules[a:z], p_space[a:z], p_about[a:z],
+            CASE WHEN cardinality(array_remove(p_parts[a:z], NULL)) > 0 THEN p_parts[a:z] END)
         LOOP
             answer.row := answer.row + a - 1;
             RETURN NEXT answer;

@@ -77,11 +77,12 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The same as p_why, with what operations, keys, demands of objects and the intents of blobs say: why each row is
--- refused, and which operation took effect in its place. p_mine: the intents that are locked.
+-- refused, and which operation took effect in its place. p_mine: the intents that are locked. While that of an upload in
+-- parts is, no part comes or goes.
 CREATE FUNCTION acts.judged_further(
     p_commit boolean, p_mine uuid[], p_why text[], p_operation uuid[], p_resource text[], p_attempt int[],
-    p_key text[], p_fingerprint bytea[], p_object text[], p_if_object text[], p_blob uuid[],
-    OUT why text[], OUT original uuid[])
+    p_key text[], p_fingerprint bytea[], p_object text[], p_if_object text[], p_blob uuid[], p_space text[],
+    p_parts text[], OUT why text[], OUT original uuid[])
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     SELECT array_agg(CASE WHEN r.why = 'busy' OR r.why = 'rules_moved' AND r.attempt IS DISTINCT FROM 2 THEN r.why
@@ -103,16 +104,19 @@ BEGIN
                           WHEN (SELECT b.blob FROM fencegate.blob_intents b WHERE b.blob = r.blob) IS NULL
                               THEN 'upload_expired'
                           -- The sweeper takes intents by the same rows: it is just looking at this one.
-                          WHEN r.blob <> ALL (p_mine) THEN 'intent_busy' END ORDER BY r.i),
+                          WHEN r.blob <> ALL (p_mine) THEN 'intent_busy'
+                          WHEN r.parts IS NOT NULL AND NOT acts.has_parts(r.blob, r.parts) THEN 'parts_differ'
+                          END ORDER BY r.i),
            array_agg(CASE WHEN o.kind IS NOT NULL THEN r.operation ELSE k.operation END ORDER BY r.i)
     INTO why, original
-    FROM unnest(p_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object, p_blob)
-         WITH ORDINALITY r (why, operation, resource, attempt, key, fingerprint, object, demand, blob, i)
+    FROM unnest(p_why, p_operation, p_resource, p_attempt, p_key, p_fingerprint, p_object, p_if_object, p_blob, p_space,
+                p_parts)
+         WITH ORDINALITY r (why, operation, resource, attempt, key, fingerprint, object, demand, blob, space, parts, i)
     LEFT JOIN LATERAL (
         SELECT o.kind FROM fencegate.operations o WHERE r.attempt IS NOT NULL AND o.id = r.operation LIMIT 1) o ON true
     LEFT JOIN LATERAL (
         SELECT s.operation, s.fingerprint FROM fencegate.idempotency_keys s
-        WHERE s.resource = r.resource AND s.key = r.key AND s.space = 'native' OFFSET 0) k ON true;
+        WHERE s.resource = r.resource AND s.key = r.key AND s.space = coalesce(r.space, 'native') OFFSET 0) k ON true;
 END $$;
 
 -- Answers the writes that are refused.
@@ -141,8 +145,8 @@ BEGIN
         ORDER BY CASE WHEN p_commit THEN CASE r.why
                      WHEN 'rules_moved' THEN 0 WHEN 'busy' THEN 1 WHEN 'known' THEN 2 WHEN 'buried' THEN 2 WHEN 'replayed' THEN 3
                      WHEN 'key_reused' THEN 3 WHEN 'given_up' THEN 4 WHEN 'object_mismatch' THEN 6
-                     WHEN 'upload_expired' THEN 7 WHEN 'intent_busy' THEN 8 ELSE 5 END END,
-                 CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'intent_busy')
+                     WHEN 'upload_expired' THEN 7 WHEN 'parts_differ' THEN 7 WHEN 'intent_busy' THEN 8 ELSE 5 END END,
+                 CASE WHEN p_commit AND r.why NOT IN ('object_mismatch', 'upload_expired', 'parts_differ', 'intent_busy')
                      THEN r.resource END COLLATE "C", r.i
         LIMIT CASE WHEN p_commit THEN 1 END
     LOOP

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,30 +11,23 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::Postgres;
 use fencegate_access::{ApiKey, Identity, Rules as Parsed};
-use futures::future::try_join_all;
 use reqwest::Certificate;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::callers::Same;
-use crate::http::request;
 use crate::load::{Caller, Pace, measure};
+use crate::pairs::{BODY_BYTES, MANY, Pairs, Site, tidied_often};
 use crate::report::Spread;
-use crate::sample::{Meter, Sample};
+use crate::sample::Meter;
 use crate::servers::{body, quiet, warm_up};
 
-/// How much of the rate there must be left with rules, by the lower bound of the 95 % interval of the ratio.
-const RATE_MIN: f64 = 0.97;
 /// How much longer the median answer of a caller alone may take, in microseconds.
 const MORE_MAX_US: f64 = 5.0;
 /// Keys that are timed together: the clock of a machine may go in steps of 10 ns, which is more than what is looked for.
 const TOGETHER: usize = 16;
 /// How far the medians of an unknown key and of a wrong secret may lie apart.
 const APART_MAX: f64 = 0.02;
-/// Callers who write together.
-const MANY: usize = 64;
-const BODY_BYTES: usize = 1024;
 
 /// How rules are measured.
 #[derive(Debug, clap::Args)]
@@ -52,12 +44,6 @@ pub struct Access {
     keys: usize,
 }
 
-/// A gateway, and the writes to it.
-struct Site {
-    gateway: Gateway,
-    puts: Vec<Arc<[u8]>>,
-}
-
 impl Access {
     /// Measures, and prints what comes out. Says whether rules cost no more than they may.
     ///
@@ -70,11 +56,7 @@ impl Access {
         );
         let is_silent = keys(self.keys)?;
         let (postgres, etcd) = tokio::join!(Postgres::dedicated(), Etcd::dedicated());
-        // By default each of the two databases is tidied every other minute, at a time of its own, and is faster for the next
-        // one: longer than a pair lasts.
-        for often in ["ALTER SYSTEM SET autovacuum_naptime = '1s'", "SELECT pg_reload_conf()"] {
-            postgres.execute("postgres", often).await;
-        }
+        tidied_often(&postgres).await;
         let of = async |prefix: &str| {
             let prefix = format!("{}{prefix}", etcd.prefix());
             quiet(Gateway::clustered(&postgres.database().await, &etcd.endpoint(), &prefix))
@@ -84,78 +66,15 @@ impl Access {
         let gateway = of("ruled").await.start().await;
         rules.put_in_force(&gateway, &text(&rules, &key)).await;
         let ruled = Site::new(gateway, Some(&key)).await?;
-        let (mut ratios, mut more) = (Vec::new(), Vec::new());
-        let mut spent = [Vec::new(), Vec::new()];
-        let pairs = self.pairs;
-        // Strictly in turn: whoever goes twice in a row finds the dead rows of the first time, and is slower for it. Each
-        // goes first in every other pair, and so twice in a row as often as the other. What comes before the first turns is
-        // not counted.
-        self.sample(&open, MANY).await?;
-        self.sample(&ruled, MANY).await?;
-        for pair in 1..=pairs {
-            let turns = self.turns([&open, &ruled], (MANY, self.seconds), pair).await?;
-            for (spent, turns) in spent.iter_mut().zip(&turns) {
-                spent.push(mean(turns, |sample| sample.gateway.map_or(0.0, |of| of.cpu_us)));
-            }
-            let [without, with] = turns.map(|turns| mean(&turns, |sample| sample.per_second));
-            ratios.push(with / without);
-            println!("pair {pair} of {pairs}: {without:.0}/s without, {with:.0}/s with rules");
-        }
-        for pair in 1..=pairs {
-            let turns = self.turns([&open, &ruled], (1, self.seconds.div_ceil(3)), pair).await?;
-            let [without, with] = turns.map(|turns| mean(&turns, |sample| sample.p50_us as f64));
-            more.push(with - without);
-            println!(
-                "pair {pair} of {pairs}: p50 of one {without:.1} us without, {with:.1} us with rules"
-            );
-        }
+        let pairs = Pairs { pairs: self.pairs, seconds: self.seconds };
+        let cost = pairs.run([&open, &ruled], ["without rules", "with them"]).await?;
         let tls = self.tls(of("tls").await, &rules, &key).await?;
-        let least = lower_bound(&ratios);
-        let more = Spread::of(more.into_iter());
-        let is_cheap = least >= RATE_MIN && more.median <= MORE_MAX_US;
-        let not = |is_met| if is_met { "" } else { ": NOT MET" };
-        let [without, with] = spent.map(|each| Spread::of(each.into_iter()));
-        println!("\nrate with rules, of that without: {}", Spread::of(ratios.into_iter()));
-        println!(
-            "  lower bound of the 95 % interval {least:.4}, wanted {RATE_MIN}{}",
-            not(least >= RATE_MIN)
-        );
-        println!(
-            "p50 of a caller alone: {more} us more, wanted at most {MORE_MAX_US}{}",
-            not(more.median <= MORE_MAX_US)
-        );
+        let is_cheap = cost.told(MORE_MAX_US);
+        let [without, with] = cost.spent;
         println!(
             "processor time of the gateway for a write, in us: {without} without rules, {with} with, {tls} with TLS, too"
         );
         Ok(is_silent && is_cheap)
-    }
-
-    /// One second of the one, one of the other, until each has had all of its time. The first goes first in pairs of odd
-    /// numbers.
-    async fn turns(
-        &self,
-        sites: [&Site; 2],
-        (callers, seconds): (usize, u64),
-        pair: usize,
-    ) -> Result<[Vec<Sample>; 2]> {
-        let mut turns = [Vec::new(), Vec::new()];
-        let order = if pair % 2 == 1 { [0, 1] } else { [1, 0] };
-        for _ in 0..seconds {
-            for at in order {
-                turns[at].push(self.sample(sites[at], callers).await?);
-            }
-        }
-        Ok(turns)
-    }
-
-    async fn sample(&self, site: &Site, callers: usize) -> Result<Sample> {
-        let lasts = Duration::from_secs(1);
-        let at = site.gateway.address();
-        let each =
-            site.puts.iter().take(callers).map(|put| Same::new(at, Arc::clone(put), 200..202));
-        let callers = try_join_all(each).await?;
-        let meter = Meter::begin(&[site.gateway.pid()], Some(site.gateway.pid()));
-        Ok(meter.end(&measure(callers, Pace::Closed, warm_up(lasts), lasts).await?))
     }
 
     /// Processor time of the gateway for a write by TLS, under rules, in microseconds; connections are kept.
@@ -212,28 +131,6 @@ fn text(rules: &Rules, key: &Key) -> String {
     text
 }
 
-impl Site {
-    async fn new(gateway: Gateway, key: Option<&Key>) -> Result<Self> {
-        let client = gateway.client();
-        let mut puts = Vec::new();
-        for number in 0..MANY {
-            let call = client.lock(&json!({ "resource": format!("put{number}"), "ttl": "24h" }));
-            let call = match key {
-                Some(key) => key.by(call),
-                None => call,
-            };
-            let lock: Lock = call.send().await.expect(201).parse();
-            let (token, id) = (lock.token.to_string(), lock.id.to_string());
-            let bearer = key.map(|key| format!("Bearer {}", key.text));
-            let mut headers = vec![("x-fence-token", token.as_str()), ("x-lock-id", id.as_str())];
-            headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-            let path = format!("/resources/put{number}/objects/k");
-            puts.push(request("PUT", &path, &headers, &body(BODY_BYTES)).into());
-        }
-        Ok(Self { gateway, puts })
-    }
-}
-
 /// Writes the same again and again over a connection of TLS that is kept.
 struct ByTls {
     http: reqwest::Client,
@@ -270,21 +167,6 @@ impl Caller for ByTls {
         put.send().await?.error_for_status()?.bytes().await?;
         Ok(())
     }
-}
-
-fn mean(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
-    samples.iter().map(of).sum::<f64>() / samples.len() as f64
-}
-
-/// The lower bound of the 95 % interval of the mean of these ratios, by their logarithms.
-fn lower_bound(ratios: &[f64]) -> f64 {
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-    let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    // Student's t for 19 degrees of freedom; a little too wide for more pairs, and too narrow for fewer.
-    const T: f64 = 2.093;
-    (mean - T * (variance / count).sqrt()).exp()
 }
 
 /// Keys whose id nobody has, and keys with the id of somebody and another secret, in turn, in this process. Says whether

@@ -21,6 +21,7 @@ mod locks;
 mod memory;
 mod ours;
 mod overload;
+mod pairs;
 mod paths;
 mod pgbench;
 mod plots;
@@ -29,12 +30,15 @@ mod record;
 mod report;
 mod rivals;
 mod room;
+mod s3;
 mod sample;
+mod seen;
 mod series;
 mod servers;
 mod shares;
 mod table;
 mod theirs;
+mod traced;
 mod usage;
 
 use std::process::ExitCode;
@@ -49,7 +53,10 @@ use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::overload::Overload;
 use crate::room::Room;
+use crate::s3::S3;
+use crate::seen::Seen;
 use crate::shares::Shares;
+use crate::traced::Traced;
 
 /// Measures a Fencegate beside what people would use instead.
 ///
@@ -83,6 +90,13 @@ enum Command {
     /// Measures what rules of access cost, and whether a key tells by its time that its id is known; exits with 1 if it
     /// is too much, or if it does
     Access(Access),
+    /// Measures what it costs a write that it is in the log, and that metrics are fetched; exits with 1 if it is too much
+    Seen(Seen),
+    /// Measures what S3 costs beside the gateway's own API, large objects in parts, and lists of very many objects; exits
+    /// with 1 if it is too much
+    S3(S3),
+    /// Measures what traces cost a write where none are exported, beside another gateway; exits with 1 if it is too much
+    Traced(Traced),
     /// Measures how much of its goodput a principal keeps while another asks for ten times its share; exits with 1 if it is
     /// too little
     Shares(Shares),
@@ -99,7 +113,10 @@ async fn main() -> ExitCode {
         Some(Command::Client(client)) => client.run().await,
         Some(Command::Overload(overload)) => overload.run().await,
         Some(Command::Access(access)) => access.run().await,
+        Some(Command::Seen(seen)) => seen.run().await,
+        Some(Command::S3(s3)) => s3.run().await,
         Some(Command::Shares(shares)) => shares.run().await,
+        Some(Command::Traced(traced)) => traced.run().await,
         None => cli.compare.run().await,
     };
     match ran {

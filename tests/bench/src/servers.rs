@@ -10,7 +10,7 @@ use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::{Postgres, Stop};
 use fence_tests::process::loopback;
 use fence_tests::redis::Redis;
-use fence_tests::stores::{Kind, Store};
+use fence_tests::stores::{Kind, Store, on_store};
 
 /// Everything that is compared, started once.
 pub struct Servers {
@@ -44,11 +44,8 @@ impl Servers {
         let store = Store::start(Kind::S3).await;
         let ledger = postgres.database().await;
         let of = |settings| of_binary(quiet(settings), binary.as_ref());
-        let mut settings = of(Gateway::clustered(&ledger, &etcd.endpoint(), &etcd.prefix()))
-            .flag("--blobs", &store.url());
-        for (name, value) in store.env(None) {
-            settings = settings.env(name, &value);
-        }
+        let settings = of(Gateway::clustered(&ledger, &etcd.endpoint(), &etcd.prefix()));
+        let settings = on_store(settings, &store);
         let (clustered, embedded) = tokio::join!(settings.start(), of(Gateway::embedded()).start());
         let database = postgres.database_name().await;
         let listener = tokio::net::TcpListener::bind(loopback(0)).await?;
@@ -83,8 +80,13 @@ async fn postgres() -> Postgres {
 
 /// Settings of a gateway that is measured: less of a log, and room for all who call and wait.
 pub fn quiet(settings: Settings) -> Settings {
+    logging(settings, "warn")
+}
+
+/// The same with another filter of the log.
+pub fn logging(settings: Settings, log: &str) -> Settings {
     settings
-        .flag("--log", "warn")
+        .flag("--log", log)
         .env("FENCEGATE_CONNECTIONS_MAX", "100000")
         .env("FENCEGATE_WAITERS_MAX", "100000")
 }

@@ -8,13 +8,13 @@ use fence_history::{
     Answer, Answered, Asked, Call, Change, Committed, Effect, Healed, History, Record, Rollback,
     Rules, Sealed,
 };
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::client::process_of;
 use crate::ledger::Held;
 use crate::line::{Line, NOT_TOLD, moment};
-use crate::payload::bytes_of;
+use crate::payload::{bytes_of, digests_of};
+use crate::s3::{self, Told};
 use crate::steady::is_steady;
 
 /// What an outcome is counted under.
@@ -25,6 +25,8 @@ pub type Outcomes = BTreeMap<String, BTreeMap<String, u64>>;
 pub struct Wishes {
     /// What a put stored and what it adds to a set, by its digest.
     pub values: HashMap<Vec<u8>, (String, Option<u64>)>,
+    /// What becomes of uploads in parts, by the idempotency keys of their completion.
+    pub uploads: HashMap<String, (String, Option<u64>)>,
     /// The steps of commits, by their idempotency keys.
     pub commits: HashMap<String, Vec<(String, Change)>>,
     /// Those of commits whose keys nobody was told, by their tokens.
@@ -43,6 +45,8 @@ struct Pages {
     grants: u64,
     /// Calls of steady callers that were answered with what they asked for.
     good: u64,
+    /// What callers of S3 were told.
+    s3: Vec<Told>,
     /// Calls of which the key, or the number, was chosen by somebody else, and has not been told.
     loose: HashMap<u64, Loose>,
     /// Since when it is looked at who is served, and the places of the calls that were answered since.
@@ -74,6 +78,7 @@ impl Book {
                 let wishes = wishes_of(&call.asked);
                 let mut pages = self.pages();
                 pages.wishes.values.extend(wishes.values);
+                pages.wishes.uploads.extend(wishes.uploads);
                 pages.wishes.commits.extend(wishes.commits);
                 let place = pages.calls.len();
                 pages.places.insert(call.number, place);
@@ -87,6 +92,7 @@ impl Book {
             Line::Writers(writers) => {
                 self.pages().happened.push((moment(), Record::Writers(writers)));
             }
+            Line::S3(told) => self.pages().s3.push(told),
         }
     }
 
@@ -114,6 +120,11 @@ impl Book {
         }
         let wishes = wishes_of(&pages.calls[place].asked);
         pages.wishes.commits.extend(wishes.commits);
+    }
+
+    /// What callers of S3 were told so far.
+    pub fn s3(&self) -> Vec<Told> {
+        self.pages().s3.clone()
     }
 
     /// The upstream acts on a request.
@@ -233,6 +244,7 @@ impl Book {
         let calls = calls.into_iter().map(|call| with_generation(call, &generations, &happened));
         let mut calls: Vec<Call> = calls.collect();
         tie_up(&mut calls, &pages.loose, &held.writes);
+        s3::settle_deletes(&mut calls, &held.writes);
         let mut records = in_order(calls, happened);
         records.extend(
             held.grants
@@ -263,10 +275,13 @@ impl Pages {
 
     fn outcomes(&self) -> Outcomes {
         let mut outcomes = Outcomes::new();
-        for call in &self.calls {
-            let by_outcome = outcomes.entry(name_of(&call.asked).to_owned()).or_default();
-            *by_outcome.entry(outcome_of(call)).or_default() += 1;
-        }
+        let mut count = |asked: String, outcome: String| {
+            *outcomes.entry(asked).or_default().entry(outcome).or_default() += 1;
+        };
+        self.calls.iter().for_each(|call| count(name_of(&call.asked).to_owned(), outcome_of(call)));
+        self.s3
+            .iter()
+            .for_each(|told| count(format!("S3 {}", told.operation), told.outcome.clone()));
         outcomes
     }
 }
@@ -279,12 +294,21 @@ fn wishes_of(asked: &Asked) -> Wishes {
     let mut wishes = Wishes::default();
     let mut put = |change: &Change| {
         if let Change::Put { value, adds, .. } = change {
-            let digest = Sha256::digest(bytes_of(value)).to_vec();
-            wishes.values.insert(digest, (value.clone(), *adds));
+            let wished = (value.clone(), *adds);
+            let digests = digests_of(&bytes_of(value)).into_iter();
+            wishes.values.extend(digests.map(|digest| (digest, wished.clone())));
         }
     };
     match asked {
-        Asked::Write(write) => put(&write.change),
+        Asked::Write(write) => {
+            put(&write.change);
+            if let (Change::Put { value, adds, .. }, Some(key)) =
+                (&write.change, &write.idempotency_key)
+                && key.starts_with(s3::UPLOAD)
+            {
+                wishes.uploads.insert(key.clone(), (value.clone(), *adds));
+            }
+        }
         Asked::Commit { steps, idempotency_key, .. } => {
             steps.iter().for_each(|(_, change)| put(change));
             wishes.commits.extend(idempotency_key.clone().map(|key| (key, steps.clone())));

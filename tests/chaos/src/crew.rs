@@ -1,6 +1,7 @@
 //! The client processes: started from this very executable, frozen, killed and replaced like any other.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Stdio};
 use std::thread::JoinHandle;
@@ -95,6 +96,8 @@ struct Member {
 pub struct Crew {
     book: Book,
     gateways: String,
+    /// Where they speak S3.
+    s3: String,
     /// What callers show, and where that is kept for them.
     keys: Option<PathBuf>,
     _home: TempDir,
@@ -110,14 +113,18 @@ impl Crew {
     /// # Errors
     /// A file that cannot be written.
     pub fn start(book: &Book, doors: &Doors, seed: u64) -> anyhow::Result<Self> {
-        let gateways: Vec<_> = doors.addresses.iter().map(ToString::to_string).collect();
+        let list = |addresses: &[SocketAddr]| {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            addresses.join(",")
+        };
         let home = TempDir::new()?;
         let keys = (!doors.keys.is_empty()).then(|| home.path().join("keys.json"));
         keys.as_deref().map_or(Ok(()), |keys| doors.keys.store(keys))?;
         let empty = || Member { home: Home::new("client"), stdin: None, reader: None };
         let members = (0..PROCESSES).map(|_| empty()).collect();
-        let (book, gateways) = (book.clone(), gateways.join(","));
-        let mut crew = Self { book, gateways, keys, _home: home, seed, members, started: 0 };
+        let (gateways, s3) = (list(&doors.addresses), list(&doors.s3));
+        let book = book.clone();
+        let mut crew = Self { book, gateways, s3, keys, _home: home, seed, members, started: 0 };
         (0..PROCESSES).for_each(|which| crew.begin(which));
         Ok(crew)
     }
@@ -135,6 +142,9 @@ impl Crew {
                 .args(["--gateways", &self.gateways])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
+            if !self.s3.is_empty() {
+                command.args(["--s3", &self.s3]);
+            }
             if let Some(keys) = &self.keys {
                 command.arg("--keys").arg(keys);
             }

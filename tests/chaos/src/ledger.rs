@@ -64,7 +64,8 @@ impl Held {
             .await
             .context("grants")?;
         let rows = sqlx::query(
-            "SELECT o.*, k.key AS idempotency_key FROM fencegate.operations o
+            "SELECT o.*, CASE WHEN k.space = 'native' THEN k.key ELSE k.space || ':' || k.key END AS idempotency_key
+             FROM fencegate.operations o
              LEFT JOIN fencegate.idempotency_keys k
                     ON k.resource = o.resource AND k.operation = o.id
              WHERE o.kind <> 'buried'",
@@ -124,9 +125,14 @@ fn committed(row: &sqlx::postgres::PgRow, wishes: &Wishes) -> Result<Committed> 
     let kind: String = row.try_get("kind")?;
     let changes = match kind.as_str() {
         "put" => {
-            let digest: Vec<u8> = row.try_get("sha256")?;
+            // Of what came in parts it is not kept; the object has a digest of these.
+            let digest: Option<Vec<u8>> = row.try_get("sha256")?;
+            let wished = match &digest {
+                Some(digest) => wishes.values.get(digest),
+                None => idempotency_key.as_ref().and_then(|key| wishes.uploads.get(key)),
+            };
             // Of bytes that nobody ever put, a checker will say so.
-            let (value, adds) = wishes.values.get(&digest).cloned().unwrap_or_default();
+            let (value, adds) = wished.cloned().unwrap_or_default();
             vec![Change::Put { key: key.unwrap_or_default(), value, adds }]
         }
         "delete" => vec![Change::Delete { key: key.unwrap_or_default() }],

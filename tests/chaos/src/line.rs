@@ -4,6 +4,8 @@ use fence_history::{Answered, Call, Intent, Writers};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::s3::Told;
+
 /// One line of a client process.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +23,8 @@ pub enum Line {
     Intent(Intent),
     /// A lock is about to be asked for under which others may write, too.
     Writers(Writers),
+    /// A call by S3 is over.
+    S3(Told),
 }
 
 /// Microseconds on a clock that all processes of this machine share and nobody sets.

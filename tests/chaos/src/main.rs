@@ -21,6 +21,7 @@ mod payload;
 mod report;
 mod rules;
 mod run;
+mod s3;
 mod scene;
 mod schedules;
 mod site;

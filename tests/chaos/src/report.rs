@@ -48,6 +48,8 @@ pub struct Report {
     pub unavailable: BTreeMap<Fault, &'static str>,
     /// All calls.
     pub calls: u64,
+    /// Those by S3.
+    pub s3_calls: u64,
     /// By what was asked, and how it ended.
     pub outcomes: Outcomes,
     /// Grants in the ledger that took over from a holder who had not given the lock up.
@@ -118,7 +120,8 @@ impl fmt::Display for Report {
         for (fault, why) in &self.unavailable {
             writeln!(f, "  {fault:<20} not on this machine: {why}")?;
         }
-        writeln!(f, "\n{} calls, {} takeovers", self.calls, self.takeovers)?;
+        let Self { calls, s3_calls, takeovers, .. } = self;
+        writeln!(f, "\n{calls} calls, {s3_calls} of them by S3, {takeovers} takeovers")?;
         writeln!(f, "{} re-fences, {} timelines adopted", self.refences, self.adoptions)?;
         for (asked, by_outcome) in &self.outcomes {
             let all: u64 = by_outcome.values().sum();

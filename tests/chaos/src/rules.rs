@@ -77,6 +77,8 @@ impl Keys {
 pub struct Doors {
     /// The gateways.
     pub addresses: Vec<SocketAddr>,
+    /// Where they speak S3, in the same order; none, if they do not.
+    pub s3: Vec<SocketAddr>,
     /// What callers show.
     pub keys: Keys,
 }

@@ -27,6 +27,7 @@ use crate::ledger::Object;
 use crate::patroni::is_void;
 use crate::report::{Report, Tally, takeovers};
 use crate::rules::{Administrator, Doors, Everybody, Keys};
+use crate::s3;
 use crate::scene::Scene;
 use crate::site::{GATEWAYS, Node, Patroni, Site};
 use crate::steady::Steady;
@@ -157,15 +158,17 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     let wishes = book.wishes();
     let held = site.held(&wishes).await?;
     log.trouble.extend(held.misplaced(&wishes));
+    let (s3, (calls, _)) = (book.s3(), book.so_far());
     let (mut history, outcomes) = book.close(held);
+    log.trouble.extend(s3::judge(&s3, &history));
     if plan.patroni.is_some() {
         history.records.retain(|record| !is_void(record));
     }
     let codes = outcomes.values().flat_map(BTreeMap::keys);
     // Each caller shows what is good, so none is a stranger.
     let strange = ["no-code", "unauthenticated", "credential-expired", "credentials-conflict"];
-    let unreadable =
-        codes.filter(|code| code.starts_with("unreadable") || strange.contains(&code.as_str()));
+    let strange = |code: &str| strange.contains(&code) || s3::STRANGE.contains(&code);
+    let unreadable = codes.filter(|code| code.starts_with("unreadable") || strange(code));
     log.trouble.extend(unreadable.cloned());
     println!("{:>6.1} s  judging", began.elapsed().as_secs_f64());
     let into = File::create(plan.out.join("history.jsonl"))?;
@@ -182,7 +185,8 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         faults_total: log.faults.values().map(|tally| tally.count).sum(),
         faults: log.faults,
         unavailable: unavailable.collect(),
-        calls: outcomes.values().flat_map(BTreeMap::values).sum(),
+        calls: calls + s3.iter().filter(|told| !told.is_write()).count() as u64,
+        s3_calls: s3.len() as u64,
         outcomes,
         takeovers: takeovers(&history),
         trouble: log.trouble,
@@ -201,11 +205,11 @@ async fn open_doors(
 ) -> Result<(Doors, Option<Administrator>)> {
     let addresses = site.fronts();
     if !plan.has_rules() {
-        return Ok((Doors { addresses, keys: Keys::default() }, None));
+        return Ok((Doors { addresses, s3: site.s3_fronts(), keys: Keys::default() }, None));
     }
     let ledger = site.ledger_url();
     let everybody = Everybody::let_in(&site.nodes[0].gateway, &ledger, book).await?;
-    let doors = Doors { addresses, keys: everybody.keys.clone() };
+    let doors = Doors { addresses, s3: site.s3_fronts(), keys: everybody.keys.clone() };
     let fronts = doors.addresses.clone();
     let administrator = Administrator::start(everybody, fronts, ledger, book, plan.seed);
     Ok((doors, Some(administrator)))

@@ -56,7 +56,10 @@ impl Edge {
 
     fn proxies(self, site: &Site) -> Vec<&ChaosProxy> {
         match self {
-            Self::ClientGateway(gateway) => vec![&site.nodes[gateway].front],
+            Self::ClientGateway(gateway) => {
+                let node = &site.nodes[gateway];
+                vec![&node.front, &node.s3_front]
+            }
             Self::GatewayPostgres(gateway) => vec![&site.nodes[gateway].postgres],
             Self::GatewayEtcd(gateway) => site.nodes[gateway].etcd.iter().collect(),
             Self::GatewayStore(gateway) => vec![&site.nodes[gateway].store],

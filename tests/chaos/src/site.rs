@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use fence_tests::chaos::ChaosProxy;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
@@ -21,6 +21,7 @@ use crate::book::Book;
 use crate::database::Database;
 use crate::ledger::{Held, Object};
 use crate::patroni::Failover;
+use crate::s3;
 use crate::upstream;
 
 /// How many gateways there are.
@@ -28,6 +29,8 @@ pub const GATEWAYS: usize = 3;
 const MEMBERS: usize = 3;
 /// How long replaced blobs are kept for a standby that is behind: longer than one is ever behind here.
 pub const ROLLBACK_HORIZON: &str = "20s";
+/// What is larger goes to the store.
+const INLINE_BYTES_MAX: usize = 4096;
 
 /// A gateway, and the edges from it and to it.
 pub struct Node {
@@ -37,6 +40,8 @@ pub struct Node {
     pub is_newer: bool,
     /// Between clients and it.
     pub front: ChaosProxy,
+    /// Between clients and its S3.
+    pub s3_front: ChaosProxy,
     /// To Postgres.
     pub postgres: ChaosProxy,
     /// To each member of etcd.
@@ -104,6 +109,19 @@ pub fn clock_shifter() -> Option<PathBuf> {
         .find(|library| library.exists())
 }
 
+/// Has one gateway bind the store to the ledger, by an upload that is refused. The S3 server of the tests looks whether
+/// an object is there and then creates it, in two steps: of two gateways that bind at the same time it would believe
+/// both, where S3 refuses one.
+async fn bind_store(gateway: &Gateway, database: &Database) -> Result<()> {
+    let upload = gateway.client().put("nobody", "nothing", vec![0; INLINE_BYTES_MAX + 1]);
+    upload.token(1).send().await.expect(403);
+    let bound: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM fencegate.blob_store)")
+        .fetch_one(&mut database.connect().await?)
+        .await?;
+    ensure!(bound, "an upload was refused before the store was bound to the ledger");
+    Ok(())
+}
+
 impl Site {
     /// Starts all of them; with `patroni` on a cluster that it runs. With `newer`, every second gateway runs this
     /// binary. The first does not: it would not start where only newer acts are.
@@ -151,6 +169,8 @@ impl Site {
             };
             nodes.push(Self::node(&servers, clock).await?);
         }
+        s3::make_buckets(&nodes[0].gateway).await?;
+        bind_store(&nodes[0].gateway, &database).await?;
         let snapshot = etcd[0].snapshot();
         let ledger = database.proxy().await;
         Ok(Self {
@@ -175,11 +195,13 @@ impl Site {
         let to_store = ChaosProxy::start(address.port()).await;
         let endpoints: Vec<_> = to_etcd.iter().map(ChaosProxy::endpoint).collect();
         let url = database.url_through(postgres.port());
+        let s3_port = free_port();
         let mut settings = Gateway::clustered(&url, &endpoints.join(","), prefix)
+            .flag("--s3-listen", &loopback(s3_port).to_string())
             .flag("--refence", "auto")
             .flag("--failover", failover)
             .flag("--blobs", &store.url())
-            .flag("--inline-bytes-max", "4096")
+            .flag("--inline-bytes-max", &INLINE_BYTES_MAX.to_string())
             .flag("--log", "warn")
             .env("FENCEGATE_CONNECTIONS_MAX", "400")
             .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
@@ -208,13 +230,19 @@ impl Site {
         fs::write(&clock, "+0\n")?;
         let gateway = settings.start().await;
         let front = ChaosProxy::start(gateway.address().port()).await;
-        let is_newer = newer.is_some();
-        Ok(Node { gateway, is_newer, front, postgres, etcd: to_etcd, store: to_store, clock })
+        let s3_front = ChaosProxy::start(s3_port).await;
+        let (is_newer, etcd, store) = (newer.is_some(), to_etcd, to_store);
+        Ok(Node { gateway, is_newer, front, s3_front, postgres, etcd, store, clock })
     }
 
     /// Where clients reach the gateways.
     pub fn fronts(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(|node| loopback(node.front.port())).collect()
+    }
+
+    /// Where clients reach their S3.
+    pub fn s3_fronts(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| loopback(node.s3_front.port())).collect()
     }
 
     /// The URL of the ledger, whichever server has it.

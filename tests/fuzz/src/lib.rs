@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "what must hold is said by panicking")]
 
 mod bodies;
+mod chunks;
 mod credentials;
 mod framing;
 mod headers;
@@ -14,13 +15,18 @@ mod paths;
 mod requests;
 mod router;
 mod rules;
+mod s3_address;
+mod s3_bodies;
+mod s3_operation;
 mod settings;
+mod signatures;
 mod tokens;
 mod words;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use bodies::bodies;
+pub use chunks::chunks;
 pub use credentials::credentials;
 pub use framing::framing;
 pub use headers::headers;
@@ -29,7 +35,11 @@ pub use names::names;
 pub use paths::paths;
 pub use router::{router, strangers};
 pub use rules::rules;
+pub use s3_address::s3_address;
+pub use s3_bodies::s3_bodies;
+pub use s3_operation::s3_operation;
 pub use settings::settings;
+pub use signatures::signatures;
 pub use tokens::tokens;
 pub use words::words;
 
@@ -51,6 +61,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("credentials", credentials),
     ("rules", rules),
     ("strangers", strangers),
+    ("s3_address", s3_address),
+    ("s3_operation", s3_operation),
+    ("s3_bodies", s3_bodies),
+    ("signatures", signatures),
+    ("chunks", chunks),
 ];
 
 /// The first line of an input, and what follows it.

@@ -61,7 +61,12 @@ replays!(
     router,
     credentials,
     rules,
-    strangers
+    strangers,
+    s3_address,
+    s3_operation,
+    s3_bodies,
+    signatures,
+    chunks
 );
 
 #[test]

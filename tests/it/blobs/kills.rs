@@ -15,7 +15,7 @@ use futures::future::join_all;
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 
-use crate::blobs::rig::{body, on_store, seed_of};
+use crate::blobs::rig::{body, impatient, on_store, seed_of};
 use crate::setup::SetUp;
 
 const KILLS: usize = 50;
@@ -73,7 +73,7 @@ impl Writer {
 /// too: blobs, and parts of uploads that it knows of. It forgets an upload before it has put its parts
 /// together, and leaves them behind if its client is killed just then; and it leaves a temporary file if
 /// it is opening one just then, and removes it when it starts again. Neither is in the store.
-fn blobs(store: &Store) -> Vec<String> {
+pub fn blobs(store: &Store) -> Vec<String> {
     let files = store.files();
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names: HashSet<String> = files.iter().map(|file| name(file)).collect();
@@ -89,13 +89,7 @@ fn blobs(store: &Store) -> Vec<String> {
 
 async fn acknowledged_payloads_survive_fifty_kills(setup: SetUp, kind: Kind) {
     let store = Store::start(kind).await;
-    let settings = on_store(setup.settings().await, &store)
-        .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
-        .env("FENCEGATE_UPLOAD_TIMEOUT", "10s")
-        .env("FENCEGATE_UPLOADS_KEPT", "11s")
-        .env("FENCEGATE_READER_GRACE", "0s")
-        .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
-        .env("FENCEGATE_REDELETE_AFTER", "0s");
+    let settings = impatient(on_store(setup.settings().await, &store));
     let mut gateway = settings.start().await;
     let stop = Arc::new(AtomicBool::new(false));
     let seeds = Arc::new(AtomicU64::new(1));

@@ -1,22 +1,18 @@
 //! A gateway that is frozen between any two steps of a large write, while another holder takes over and
 //! writes: when it wakes, the old write is refused, and no reader ever sees it.
-#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::time::Duration;
 
 use fence_core::wire::Lock;
-use fence_tests::chaos::ChaosProxy;
 use fence_tests::client::{Client, resource_path};
-use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
-use fence_tests::postgres::Postgres;
-use fence_tests::process::{eventually, loopback};
+use fence_tests::process::eventually;
 use fence_tests::raw::{RawAnswer, RawConnection};
-use fence_tests::stores::{Kind, Store};
+use fence_tests::stores::Kind;
 use serde_json::json;
 
-use crate::blobs::rig::{body, head, on_store, put, seed_of};
+use crate::blobs::rig::{Apart, body, head, put, seed_of};
 
 const R: &str = "job:1";
 const LENGTH: usize = 20 << 20;
@@ -52,61 +48,34 @@ const STEPS: [Step; 6] = [
 
 /// Two gateways on one ledger and one store. What the first one says passes through proxies.
 struct Ground {
-    postgres: &'static Postgres,
-    database: String,
-    to_postgres: ChaosProxy,
-    to_store: Option<ChaosProxy>,
+    apart: Apart,
     freezing: Gateway,
     other: Gateway,
-    _store: Store,
 }
 
 impl Ground {
     async fn new(kind: Kind) -> Self {
-        let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
-        let store = Store::start(kind).await;
-        let database = postgres.database_name().await;
-        let to_postgres = ChaosProxy::start(postgres.port()).await;
-        let to_store = match store.address() {
-            Some(address) => Some(ChaosProxy::start(address.port()).await),
-            None => None,
-        };
-        let prefix = etcd.prefix();
-        let url = postgres.url_through(to_postgres.port(), &database);
-        let mut settings = Gateway::clustered(&url, &etcd.endpoint(), &prefix)
-            .flag("--blobs", &store.url())
-            .env("FENCEGATE_REQUEST_TIMEOUT", "30s")
-            .env("FENCEGATE_BODY_IDLE_TIMEOUT", "30s");
-        for (name, value) in store.env(to_store.as_ref().map(|proxy| loopback(proxy.port()))) {
-            settings = settings.env(name, &value);
-        }
-        let freezing = settings.start().await;
-        let other = Gateway::clustered(&postgres.url(&database), &etcd.endpoint(), &prefix);
-        let other = on_store(other, &store).start().await;
-        Self { postgres, database, to_postgres, to_store, freezing, other, _store: store }
-    }
-
-    async fn intents(&self) -> i64 {
-        let mut connection = self.postgres.connect(&self.database).await;
-        let count = sqlx::query_scalar("SELECT count(*) FROM fencegate.blob_intents");
-        count.fetch_one(&mut connection).await.unwrap()
+        let (apart, [freezing, other]) = Apart::new(kind).await;
+        Self { apart, freezing: freezing.start().await, other: other.start().await }
     }
 
     /// Sends as much of a late write as brings its gateway to this step; returns what is still to be
     /// sent.
     async fn bring_to(&self, step: Step, lock: &Lock, connection: &mut RawConnection) -> usize {
         let bytes = body(LATE, LENGTH);
-        let before = self.intents().await;
+        let before = self.apart.intents().await;
         if step == Step::Intending {
-            self.to_postgres.blackhole().await;
+            self.apart.to_postgres.blackhole().await;
         }
         connection.send(&head(R, "k", lock, LENGTH, "")).await;
         if step == Step::Intending {
             settle().await;
             return LENGTH;
         }
-        eventually("the intent is stored", async || (self.intents().await > before).then_some(()))
-            .await;
+        eventually("the intent is stored", async || {
+            (self.apart.intents().await > before).then_some(())
+        })
+        .await;
         let sent = match step {
             Step::Intending | Step::Intended => 0,
             Step::Uploading => LENGTH / 2 + 1,
@@ -114,9 +83,9 @@ impl Ground {
         };
         connection.send(&bytes[..sent]).await;
         settle().await;
-        match (step, &self.to_store) {
+        match (step, &self.apart.to_store) {
             (Step::Finishing, Some(to_store)) => to_store.blackhole().await,
-            (Step::Committing, _) => self.to_postgres.blackhole().await,
+            (Step::Committing, _) => self.apart.to_postgres.blackhole().await,
             _ => return LENGTH - sent,
         }
         connection.send(&bytes[sent..]).await;
@@ -139,8 +108,8 @@ impl Ground {
         put(&there, &next, "k", NEW, 300_000).await;
         let versions = history(&there).await;
 
-        self.to_postgres.resume().await;
-        if let Some(to_store) = &self.to_store {
+        self.apart.to_postgres.resume().await;
+        if let Some(to_store) = &self.apart.to_store {
             to_store.resume().await;
         }
         self.freezing.resume();

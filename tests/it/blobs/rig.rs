@@ -3,33 +3,94 @@
 
 use bytes::Bytes;
 use fence_core::wire::Lock;
+use fence_tests::chaos::ChaosProxy;
 use fence_tests::client::{Answer, Client, object_path};
+use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
-use fence_tests::stores::Store;
+use fence_tests::postgres::Postgres;
+use fence_tests::process::loopback;
+pub use fence_tests::stores::on_store;
+use fence_tests::stores::{Kind, Store};
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
 
-/// What is added to a gateway so that it keeps its blobs there.
-pub fn on_store(settings: Settings, store: &Store) -> Settings {
-    store
-        .env(None)
-        .iter()
-        .fold(settings.flag("--blobs", &store.url()), |settings, (name, value)| {
-            settings.env(name, value)
-        })
+/// Makes a gateway give its uploads up early, and delete at once what nobody needs.
+pub fn impatient(settings: Settings) -> Settings {
+    settings
+        .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
+        .env("FENCEGATE_UPLOAD_TIMEOUT", "10s")
+        .env("FENCEGATE_UPLOADS_KEPT", "11s")
+        .env("FENCEGATE_READER_GRACE", "0s")
+        .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
+        .env("FENCEGATE_REDELETE_AFTER", "0s")
 }
 
-/// The bytes of a block, which no other seed and no other place has.
+/// A ledger and a store for two gateways, one of which can be cut off from both.
+pub struct Apart {
+    postgres: &'static Postgres,
+    database: String,
+    /// Between the ledger and the gateway that can be cut off.
+    pub to_postgres: ChaosProxy,
+    /// Between the store and that, unless the store is a folder.
+    pub to_store: Option<ChaosProxy>,
+    _store: Store,
+}
+
+impl Apart {
+    /// Starts them. Returns the settings of the gateway that can be cut off, and of the other one.
+    pub async fn new(kind: Kind) -> (Self, [Settings; 2]) {
+        let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
+        let store = Store::start(kind).await;
+        let database = postgres.database_name().await;
+        let to_postgres = ChaosProxy::start(postgres.port()).await;
+        let to_store = match store.address() {
+            Some(address) => Some(ChaosProxy::start(address.port()).await),
+            None => None,
+        };
+        let (endpoint, prefix) = (etcd.endpoint(), etcd.prefix());
+        let url = postgres.url_through(to_postgres.port(), &database);
+        let mut cut_off = Gateway::clustered(&url, &endpoint, &prefix)
+            .flag("--blobs", &store.url())
+            .env("FENCEGATE_REQUEST_TIMEOUT", "30s")
+            .env("FENCEGATE_BODY_IDLE_TIMEOUT", "30s");
+        for (name, value) in store.env(to_store.as_ref().map(|proxy| loopback(proxy.port()))) {
+            cut_off = cut_off.env(name, &value);
+        }
+        let other = Gateway::clustered(&postgres.url(&database), &endpoint, &prefix);
+        let other = on_store(other, &store);
+        (Self { postgres, database, to_postgres, to_store, _store: store }, [cut_off, other])
+    }
+
+    /// A connection to the ledger that is never cut off.
+    pub async fn connect(&self) -> PgConnection {
+        self.postgres.connect(&self.database).await
+    }
+
+    /// How many uploads are under way.
+    pub async fn intents(&self) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM fencegate.blob_intents");
+        count.fetch_one(&mut self.connect().await).await.expect("counted")
+    }
+}
+
+/// The bytes of a block, which no other seed and no other place has. Its steps differ in their first bytes alone: tests are
+/// not optimized, and most bytes are copied rather than computed.
 const BLOCK: usize = 64 << 10;
+const STEP: usize = 1 << 10;
 
 fn block(seed: u64, number: u64) -> Bytes {
     let mut block = vec![0; BLOCK];
     let mut state = seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03;
-    for word in block.chunks_exact_mut(8) {
+    for word in block[..STEP].chunks_exact_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         word.copy_from_slice(&state.to_be_bytes());
+    }
+    for start in (STEP..BLOCK).step_by(STEP) {
+        block.copy_within(..STEP, start);
+        block[start..start + 8].copy_from_slice(&(start as u64 ^ state).to_be_bytes());
     }
     block[..8].copy_from_slice(&seed.to_be_bytes());
     block.into()
@@ -37,8 +98,11 @@ fn block(seed: u64, number: u64) -> Bytes {
 
 /// A body of this length.
 pub fn body(seed: u64, length: usize) -> Bytes {
-    let blocks = (0..length.div_ceil(BLOCK) as u64).map(|number| block(seed, number));
-    let whole: Vec<u8> = blocks.flatten().take(length).collect();
+    let mut whole = Vec::with_capacity(length.next_multiple_of(BLOCK));
+    for number in 0..length.div_ceil(BLOCK) as u64 {
+        whole.extend_from_slice(&block(seed, number));
+    }
+    whole.truncate(length);
     whole.into()
 }
 

@@ -9,6 +9,7 @@ mod access;
 mod data;
 mod ended;
 mod flock;
+mod jobs;
 mod json;
 mod killed;
 mod losing;
@@ -16,6 +17,7 @@ mod many_runs;
 mod reaching;
 mod recipes;
 mod running;
+mod s3;
 mod seeing;
 mod shells;
 mod waiting;
@@ -31,19 +33,19 @@ use tokio::process::{Child, Command};
 use super::rust_client::Dev;
 
 /// The built `fence`, beside the gateway.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let fence = fence_tests::gateway::binary().with_file_name("fence");
     assert!(fence.is_file(), "fence is missing: build it with cargo build -p fencegate-cli");
     fence
 }
 
 /// A call of `fence` for this gateway, with nothing else in its environment that it would read.
-fn fence(url: &str, words: &[&str]) -> Command {
+pub fn fence(url: &str, words: &[&str]) -> Command {
     // Whoever runs the tests in the background may have signals ignored, which children inherit.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(binary());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FENCE_") {
+        if name.to_string_lossy().starts_with("FENCE_") || name == "TRACEPARENT" {
             command.env_remove(name);
         }
     }

@@ -92,11 +92,11 @@ async fn on_a_terminal_they_are_reached_as_well() {
 #[tokio::test]
 async fn a_run_within_a_run_hears_it_once() {
     let gateway = Dev::start().await;
-    let script = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.05 & wait $!; done";
-    let inner = format!(
-        "\"$FENCE\" run -r inner --ttl 2s --grace 0.3 -c '{}'",
-        script.replace('\'', "'\\''")
-    );
+    // It listens for a while after the first TERM, and ends by itself before the outer `fence` kills: the death of the
+    // inner `fence` sends its command a TERM, too.
+    let script = "trap 'echo heard; rounds=10' TERM; echo ready; rounds=1000; \
+        while [ $rounds -gt 0 ]; do rounds=$((rounds - 1)); sleep 0.05 & wait $!; done";
+    let inner = format!("\"$FENCE\" run -r inner --ttl 30s -c '{}'", script.replace('\'', "'\\''"));
     let words = ["run", "-r", "outer", "--ttl", "6s", "--grace", "2s", "-c", &inner];
     let mut command = fence(gateway.url(), &words);
     let mut child = command.env("FENCE", super::binary()).spawn().unwrap();

@@ -44,7 +44,7 @@ async fn each_command_has_a_page() {
     let pages = std::fs::read_dir(folder.path()).unwrap();
     let names: Vec<_> =
         pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
-    for name in ["fence.1", "fence-run.1", "fence-put.1", "fence-break.1"] {
+    for name in ["fence.1", "fence-run.1", "fence-put.1", "fence-break.1", "fence-s3-key.1"] {
         assert!(names.iter().any(|it| it == name), "{name} is not in {names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("__")), "{names:?}");

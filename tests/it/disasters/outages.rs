@@ -12,6 +12,8 @@ use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
 
+use crate::operating::gauges;
+
 /// How a server is away.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outage {
@@ -80,6 +82,9 @@ async fn without_etcd(outage: Outage) {
             (!part(&ready, "mint").0).then_some(ready)
         })
         .await;
+        let page = promptly(client.get("/metrics")).await.expect(200).text();
+        assert!(!gauges::ready(&page, "mint") && gauges::ready(&page, "ledger"), "{page}");
+        assert!(gauges::totals(&page).is_some_and(|(locks_held, _)| locks_held > 0), "{page}");
         assert_eq!((ready.ready, part(&ready, "ledger").0), (true, true));
         assert!(part(&ready, "mint").1.is_some_and(|why| !why.is_empty()), "{ready:?}");
         let not: Readiness =
@@ -115,9 +120,16 @@ async fn with_etcd_frozen_holders_go_on_and_only_new_locks_stop() {
 async fn without_postgres(outage: Outage) {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
     let url = postgres.database().await;
-    let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
+    let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
+    let gateway = settings.flag("--metrics-prefix", "job:").start().await;
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;
+    let page = eventually("the lock is counted", async || {
+        let page = gauges::scrape(&client).await;
+        (gauges::totals(&page) == Some((1, 0))).then_some(page)
+    })
+    .await;
+    assert!(gauges::ready(&page, "ledger") && page.contains("{resource=\"job:1\"}"), "{page}");
     client.put("job:1", "before", "x").under(&lock).send().await.expect(201);
     match outage {
         Outage::Stopped => postgres.stop(Stop::Fast).await,
@@ -163,7 +175,11 @@ async fn without_postgres(outage: Outage) {
     let as_before = of_the_store.is_empty() || of_the_store.starts_with("not known");
     assert!(as_before, "nothing is wrong with it: {of_the_store}");
     promptly(client.get("/healthz")).await.expect(200);
-    promptly(client.get("/metrics")).await.expect(200);
+    let scraped = tokio::time::timeout(2 * at_once, client.get("/metrics").send()).await;
+    let page = scraped.expect("it waits for no ledger").expect(200).text();
+    assert!(!gauges::ready(&page, "ledger") && gauges::ready(&page, "gateway"), "{page}");
+    assert!(gauges::totals(&page).is_none() && !page.contains("job:1"), "{page}");
+    assert!(page.contains("fencegate_build_info{") && page.contains("process_open_fds "), "{page}");
 
     match outage {
         Outage::Stopped => postgres.start().await,
@@ -179,6 +195,12 @@ async fn without_postgres(outage: Outage) {
     })
     .await;
     acquirable(&client, "job:2").await;
+    let page = eventually("locks are counted again", async || {
+        let page = gauges::scrape(&client).await;
+        (gauges::totals(&page) == Some((2, 0))).then_some(page)
+    })
+    .await;
+    assert!(gauges::ready(&page, "ledger"), "{page}");
     client.renew(&lock, None).send().await.expect(200);
     assert_truthful(&client, &put).await;
 }

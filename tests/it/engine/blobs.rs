@@ -38,6 +38,7 @@ async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), Wr
     upload.push(Bytes::from_static(text.as_bytes())).await.unwrap();
     let uploaded = upload.finish().await.unwrap();
     let effect = WriteEffect::Put {
+        about: None,
         key: head.key,
         content_type: "text/plain".into(),
         body: PutBody::Uploaded(uploaded),

@@ -41,6 +41,7 @@ fn steps() -> Vec<Step> {
         resource: name(resource),
         object_condition: None,
         effect: WriteEffect::Put {
+            about: None,
             key: ObjectKey::new("k").unwrap(),
             content_type: "text/plain".into(),
             body: PutBody::Inline(Bytes::from_static(b"x")),

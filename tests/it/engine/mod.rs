@@ -9,5 +9,6 @@ pub mod marks;
 pub mod outcomes;
 pub mod rig;
 pub mod rules;
+pub mod s3;
 pub mod uploads;
 pub mod watch;

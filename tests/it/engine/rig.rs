@@ -77,6 +77,7 @@ impl Rig {
             sweep_interval,
             blob_times: BlobTimes {
                 upload: LONG,
+                multipart: LONG,
                 reader_grace: LONG,
                 rollback_horizon: LONG,
                 versions: Duration::ZERO,
@@ -87,6 +88,7 @@ impl Rig {
             refencing: None,
             audit_key: Some(fencegate::engine::AuditKey([7; 32])),
             audit_places: fencegate::engine::AuditPlaces::default(),
+            s3_keys: None,
             drained: Arc::from([]),
         };
         let engine = Engine::new(ledger.clone(), mint.clone(), blobs, runtime, settings);
@@ -186,6 +188,7 @@ pub fn put(resource: &str, token: Token) -> Write {
         object_condition: None,
         resource_version: None,
         effect: WriteEffect::Put {
+            about: None,
             key: ObjectKey::new("k").unwrap(),
             content_type: "text/plain".into(),
             body: PutBody::Inline(Bytes::from_static(b"x")),

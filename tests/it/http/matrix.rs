@@ -121,7 +121,8 @@ impl Site {
             upstream.url()
         );
         let settings = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix());
-        let gateway = settings.flag("--upstream", &front).start().await;
+        let settings = settings.flag("--upstream", &front).flag("--s3-listen", "127.0.0.1:0");
+        let gateway = settings.start().await;
         let (text, keys) = rules().await;
         let home = TempDir::new().unwrap();
         let file = home.path().join("access.toml");
@@ -140,6 +141,8 @@ impl Site {
         for resource in ["mine:5", "mine:6"] {
             lock(resource).await;
         }
+        let bucket = client.call(Method::PUT, "/buckets/doomed");
+        boss.by(bucket).send().await.expect(201);
         let (lock, doomed) = (lock("mine:1").await, lock("mine:8").await);
         let put = client.put("mine:1", "k", "x").under(&lock);
         let written = boss.by(put).send().await.expect(201);
@@ -281,6 +284,7 @@ impl Site {
                 at(client.post("/admin/intents/resolve", &body), Everywhere("resolve"), &[200])
             }
             "getUsage" => at(get("/admin/usage"), Everywhere("observe"), &[200]),
+            "getOwnAccess" => at(get("/access"), Known, &[200]),
             "getAccess" => at(get("/admin/access"), Everywhere("admin"), &[200]),
             "putAccess" => {
                 let body = json!({ "rules": "no rules", "reason": "the matrix" });
@@ -291,6 +295,20 @@ impl Site {
                 let body = json!({ "principal": "boss", "action": "lock", "resource": "mine:1" });
                 at(client.post("/admin/access/explain", &body), Everywhere("admin"), &[200])
             }
+            "listBuckets" => {
+                let needs = Somewhere("list");
+                Some(Row { call: get("/buckets"), needs, gets: &[200], elsewhere: 200 })
+            }
+            "makeBucket" => {
+                at(client.call(Method::PUT, "/buckets/lake"), Everywhere("admin"), &[201])
+            }
+            "deleteBucket" => {
+                at(client.call(Method::DELETE, "/buckets/doomed"), Everywhere("admin"), &[204])
+            }
+            "makeS3Key" => {
+                at(client.call(Method::POST, "/admin/s3-keys"), Everywhere("admin"), &[200])
+            }
+            "getLockS3Key" => to_id(get(&format!("/locks/{}/s3", own().await.id)), &[200]),
             "acquireLock" => {
                 let body = json!({ "resource": "mine:3", "ttl": "1s" });
                 at(client.lock(&body), Action("lock"), &[201])

@@ -31,7 +31,7 @@ struct Counted {
 async fn nothing_is_found(setup: SetUp) {
     let upstream = Upstream::start().await;
     let settings = setup.settings().await.flag("--upstream", &upstream.setting("drained", ""));
-    let gateway = settings.start().await;
+    let gateway = settings.flag("--s3-listen", "127.0.0.1:0").start().await;
     let home = TempDir::new().expect("a directory");
     let counted = home.path().join("counted.json");
     let mut tester = tokio::process::Command::new(tool("openapi/bin/schemathesis"));

@@ -73,8 +73,10 @@ async fn a_repeated_stale_write_is_not_asked_of_the_ledger_again() {
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     let body = PutBody::Inline(Bytes::from_static(b"another"));
     let WriteEffect::Put { key, content_type, .. } = put(R, token).effect else { panic!() };
-    let other =
-        Write { effect: WriteEffect::Put { key, content_type, body }, ..keyed(token, "known") };
+    let other = Write {
+        effect: WriteEffect::Put { key, content_type, about: None, body },
+        ..keyed(token, "known")
+    };
     let reused = rig.engine.write(other).await.unwrap_err().error;
     assert!(matches!(reused, EngineError::KeyReused { .. }), "{reused:?}");
 }

@@ -73,6 +73,8 @@ impl Door {
             upstreams: fencegate::http::proxy::Upstreams::default(),
             issuers: Arc::new(Issuers::new(rig.engine.runtime().clock.clone()).expect("TLS")),
             doors: Arc::default(),
+            page: None,
+            s3: None,
         });
         Self { rig, routes }
     }

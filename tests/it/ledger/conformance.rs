@@ -94,6 +94,7 @@ on_every_ledger! {
         a_transfer_is_repeated_by_whoever_made_it
         a_transfer_is_to_a_principal
         nothing_is_decided_under_older_rules
+        what_older_rules_forbid_stores_a_due_break
         each_of_a_batch_is_held_to_its_own_rules
         rules_follow_those_that_were_meant
         what_principals_have_is_counted
@@ -120,6 +121,36 @@ on_every_ledger! {
         garbage_is_handed_out_to_those_who_can_delete_it
         nothing_is_deleted_for_a_while_after_a_re_fence
         the_blob_of_a_forgotten_version_stays_for_a_while
+    }
+    listing {
+        lists_are_in_the_order_of_whole_keys
+    }
+    multipart {
+        parts_become_an_object
+        parts_go_with_their_object
+        an_upload_that_was_aborted_is_garbage_with_its_parts
+        a_blob_is_no_upload_in_parts
+        uploads_in_parts_have_time_of_their_own
+        a_successor_completes_what_its_predecessor_uploaded
+        parts_that_are_not_there_complete_nothing
+        of_two_parts_the_one_begun_last_counts
+        keys_of_two_spaces_never_meet
+        uploads_of_a_bucket_are_listed_in_order
+    }
+    multipart_ends {
+        a_late_abort_ends_nothing
+        an_abort_is_held_to_the_rules_in_force
+        parts_stay_while_a_copy_may_have_them
+        a_void_part_is_not_taken
+        nothing_told_of_an_object_clings_to_the_next
+    }
+    buckets {
+        a_bucket_is_made_once
+        a_deleted_bucket_keeps_its_depth
+        a_bucket_with_objects_is_not_deleted
+        buckets_are_held_to_the_rules_in_force
+        a_bucket_that_many_make_has_one_depth
+        the_root_of_keys_is_the_first
     }
     drains {
         an_intent_is_judged_like_a_write
@@ -427,6 +458,16 @@ on_every_ledger! {
         a_sweep_bounds_the_rejections
         unknown_tokens_push_no_other_rejection_out
     }
+    totals {
+        each_lock_that_is_held_counts_once
+        an_expired_lock_does_not_count
+        a_fence_without_a_lock_does_not_count
+        a_lock_that_is_broken_on_some_of_its_resources_counts
+        a_lock_that_is_to_be_broken_counts_until_then
+        a_draining_lock_counts
+        void_locks_do_not_count
+        frozen_resources_are_counted
+    }
     disasters {
         a_refence_of_a_ledger_that_has_moved_on_changes_nothing
         disasters_are_in_the_audit
@@ -441,6 +482,7 @@ on_every_ledger! {
 
 on_every_database! {
     drains::an_upstream_is_never_forgotten
+    buckets::depths_and_root_are_kept_by_the_database
     rule::a_token_at_or_below_the_floor_is_void
     rule::a_frozen_resource_takes_no_write
     rule::a_protected_resource_is_not_deleted

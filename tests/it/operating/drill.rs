@@ -1,6 +1,10 @@
 //! `fencegate drill`: what it says of gateways that are sound, of none, and of broken ones.
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -15,6 +19,7 @@ use fence_tests::nginx::Nginx;
 use fence_tests::postgres::Postgres;
 use fence_tests::upstream::Upstream;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::operating::commands::{Ended, fencegate};
@@ -338,6 +343,80 @@ async fn writes_that_fail_decide_nothing_and_the_lock_is_given_back() {
     assert_eq!((&told["outcome"], steps(&told, "failed")), (&json!("not-done"), Vec::new()));
     assert_eq!(steps(&told, "not-done"), ["first-write"]);
     assert_eq!(look(&gateway.client(), "canary").await.state.as_str(), "released");
+}
+
+/// What a textfile says, by the name of the metric without its beginning. Each must say what it is and of which kind.
+fn metrics(file: &Path) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(file).unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let told = samples.map(|line| {
+        let (name, rest) = line.split_once('{').unwrap();
+        let (labels, value) = rest.rsplit_once("} ").unwrap();
+        assert!(labels.starts_with("url=\"http://127.0.0.1:"), "{line}");
+        let kind = format!("# HELP {name} ");
+        assert!(text.lines().any(|line| line.starts_with(&kind)), "{text}");
+        assert!(text.lines().any(|line| line == format!("# TYPE {name} gauge")), "{text}");
+        let name = name.strip_prefix("fencegate_drill_").unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    });
+    told.collect()
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the file has the time of the machine")]
+async fn what_came_of_it_is_left_for_prometheus() {
+    let gateway = Gateway::embedded().start().await;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("drill.prom");
+    let into = ["--textfile", file.to_str().unwrap()];
+    let now = || jiff::Timestamp::now().as_millisecond() as f64 / 1e3;
+
+    let before = now();
+    let held = drill(&gateway.url(), &into).await;
+    assert_eq!((held.code, held.err.as_str()), (Some(0), ""), "{}", held.out);
+    let told = metrics(&file);
+    assert_eq!((told["success"], told["carried_out"], told.len()), (1.0, 1.0, 4));
+    let (ended, took) = (told["last_run_timestamp_seconds"], told["duration_seconds"]);
+    assert!(before - 1.0 <= ended && ended <= now() + 1.0, "{before} {ended}");
+    // It waits for the end of a lock of a second.
+    assert!((1.0..60.0).contains(&took), "{took}");
+    // The collector is another user, and must find no half of a file.
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    let names = fs::read_dir(folder.path()).unwrap().map(|found| found.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["drill.prom"]);
+
+    let proxy = spoiled(&gateway, Flaw::Hides("fence-token-stale")).await;
+    let failed = drill(&proxy, &into).await;
+    assert_eq!(failed.code, Some(1), "{}{}", failed.out, failed.err);
+    let told = metrics(&file);
+    assert_eq!((told["success"], told["carried_out"]), (0.0, 1.0));
+
+    // What was not carried out says nothing on the fence, be it that nobody answers or that it did not begin.
+    let nobody = "http://127.0.0.1:1";
+    for more in [&[][..], &["--auth-token-file", "/nowhere/at-all"]] {
+        let undecided = drill(nobody, &[&into[..], more].concat()).await;
+        assert_eq!(undecided.code, Some(2), "{}", undecided.out);
+        let told = metrics(&file);
+        assert_eq!((told.get("success"), told["carried_out"], told.len()), (None, 0.0, 3));
+        assert_eq!(drill(&gateway.url(), &into).await.code, Some(0));
+        assert!(metrics(&file).contains_key("success"));
+    }
+}
+
+#[tokio::test]
+async fn a_textfile_that_cannot_be_written_hides_no_failure() {
+    let gateway = Gateway::embedded().start().await;
+    let into = ["--textfile", "/nowhere/at-all/drill.prom"];
+    let held = drill(&gateway.url(), &into).await;
+    assert_eq!(held.code, Some(2), "{}{}", held.out, held.err);
+    assert!(held.err.contains("cannot write /nowhere/at-all/drill.prom"), "{}", held.err);
+    assert!(held.out.ends_with("the fence holds\n"), "{}", held.out);
+
+    let proxy = spoiled(&gateway, Flaw::Hides("fence-token-stale")).await;
+    let failed = drill(&proxy, &into).await;
+    assert_eq!(failed.code, Some(1), "{}{}", failed.out, failed.err);
+    assert!(failed.err.contains("cannot write"), "{}", failed.err);
+    assert!(failed.err.contains("NOT AS IT MUST BE"), "{}", failed.err);
 }
 
 /// Another principal with the same rights gets nowhere with the right token and the right id.

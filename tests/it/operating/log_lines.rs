@@ -59,7 +59,16 @@ async fn each_request_is_one_line_of_json_without_tokens_and_lock_ids() {
             let line = found[0];
             assert!(line["method"].is_string() && line["route"].is_string(), "{line}");
             assert!(line["status"].is_u64() && line["duration_ms"].is_f64(), "{line}");
-            assert!(line["timestamp"].is_string() && line["level"] == "INFO", "{line}");
+            // Writers that are fenced off are warnings: those with unknown tokens, and the one that came late.
+            let level = if [3, count - 1].contains(&index) { "WARN" } else { "INFO" };
+            assert!(line["timestamp"].is_string() && line["level"] == level, "{line}");
+            assert_eq!(line["target"], "request");
+            let verdict = match index {
+                2 => Some("admitted"),
+                3 | 4 | 14 => Some("refused"),
+                _ => None,
+            };
+            assert_eq!(line["verdict"].as_str(), verdict, "{line}");
         }
         let stale = lines.iter().find(|line| line["request_id"] == format!("log-{}", count - 1));
         let stale = stale.unwrap();
@@ -94,4 +103,24 @@ async fn each_request_is_one_line_of_text_without_tokens_and_lock_ids() {
     for secret in secrets {
         assert!(!log.contains(&secret), "{secret} is in the log:\n{log}");
     }
+}
+
+#[tokio::test]
+async fn the_lines_of_requests_have_a_level_of_their_own() {
+    let lines = async |filter: &str| {
+        let mut gateway =
+            SetUp::Embedded.start_with_high_tokens(|it| it.flag("--log", filter)).await;
+        let (_, count) = calls_with_secrets(&gateway.client()).await;
+        // All of the log has been read once the gateway has ended.
+        gateway.term();
+        gateway.wait_for_exit().await;
+        let log = gateway.log();
+        (log.lines().filter(|line| line.contains("request_id=")).count(), count)
+    };
+    let (all, count) = lines("info").await;
+    assert!(all >= count, "{all} of {count}");
+    let (fenced_off, _) = lines("info,request=warn").await;
+    assert_eq!(fenced_off, 2);
+    let (none, _) = lines("info,request=off").await;
+    assert_eq!(none, 0);
 }

@@ -32,7 +32,7 @@ fn start(test: &str, variables: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("rust_client::{test}"), "--nocapture"]).env(IS_CHILD, "1");
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FENCE_") {
+        if name.to_string_lossy().starts_with("FENCE_") || name == "TRACEPARENT" {
             command.env_remove(name);
         }
     }
@@ -108,12 +108,14 @@ async fn a_client_is_made_as_the_environment_says() {
     let secret = folder.path().join("token");
     std::fs::write(&secret, "from-a-file\n").unwrap();
     let urls = format!("{dead},{}", proxy.url());
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let told = child(
         test,
         &[
             ("FENCE_URL", &urls),
             ("FENCE_OWNER", "nightly"),
             ("FENCE_AUTH_TOKEN_FILE", secret.to_str().unwrap()),
+            ("TRACEPARENT", trace),
         ],
     )
     .await;
@@ -122,6 +124,10 @@ async fn a_client_is_made_as_the_environment_says() {
     assert_eq!(seen[0].json()["owner"], json!("nightly"));
     assert_eq!(seen[0].header("authorization"), Some("Bearer from-a-file"));
     assert!(seen[0].header("user-agent").unwrap().starts_with("fencegate-rust/"));
+    assert_eq!(seen[0].header("traceparent"), Some(trace));
+    // What names no span is none, and no reason to fail.
+    child(test, &[("FENCE_URL", &proxy.url()), ("TRACEPARENT", "00-nonsense")]).await;
+    assert_eq!(proxy.seen("POST", "/locks").last().unwrap().header("traceparent"), None);
 
     // What makes no sense is refused, in words.
     let url = ("FENCE_URL", &*urls);

@@ -15,6 +15,7 @@ mod proxy;
 mod readme;
 mod refusals;
 mod renewals;
+pub mod s3;
 mod streams;
 mod unknown;
 mod waiting;

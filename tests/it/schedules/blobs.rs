@@ -21,7 +21,7 @@ use crate::schedules::forced::{Ground, R, WAIT, applied, commit, put, run};
 use fence_tests::conformance::AT_ONCE;
 
 /// The same, as a call within a transaction.
-const TIDY: &str = "SELECT * FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
+const TIDY: &str = "SELECT * FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 0, 100, true)";
 
 /// Blobs that an object has, and that are to be deleted.
 const BOTH: &str = "SELECT count(*) FROM fencegate.objects o WHERE o.blob IN
@@ -36,9 +36,15 @@ async fn begun(ground: &Ground) -> Effect {
         UploadItem { blob: Some(blob), resource, token, lock: None, key: None, by: By::default() };
     assert_eq!(ground.ledger.begin_upload(upload).await, Ok(UploadVerdict::Begun));
     match effect {
-        Effect::Put { key, content_type, size, sha256, .. } => {
-            Effect::Put { key, content_type, payload: Payload::Blob(blob), size, sha256 }
-        }
+        Effect::Put { key, content_type, size, sha256, .. } => Effect::Put {
+            key,
+            content_type,
+            payload: Payload::Blob(blob),
+            size,
+            sha256,
+            about: None,
+            parts: None,
+        },
         other => panic!("{other:?}"),
     }
 }
@@ -130,7 +136,7 @@ pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was()
     for (garbage, next) in
         [(0, "UPDATE fencegate.replaced_versions SET replaced_lsn = '0/1'"), (1, "")]
     {
-        let tidy = "SELECT count(blob) FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 100, true)";
+        let tidy = "SELECT count(blob) FROM acts.tidy_blobs(0, 0, 0, 0, 0, 0, 0, 0, 100, true)";
         let tidy = sqlx::AssertSqlSafe(named(tidy));
         let found: i64 = sqlx::query_scalar(tidy).fetch_one(&mut operator).await.unwrap();
         assert_eq!(found, garbage);

@@ -219,6 +219,8 @@ pub fn put(resource: &str, token: i64, body: &str) -> WriteItem {
             payload: Payload::Inline(Bytes::copy_from_slice(body.as_bytes())),
             size: body.len() as i64,
             sha256: [7; 32],
+            about: None,
+            parts: None,
         },
         attempt: Attempt::First,
         by: By::default(),

@@ -13,6 +13,7 @@ pub mod forced;
 pub mod ghosts;
 pub mod guard;
 pub mod guard_order;
+pub mod multipart;
 pub mod place;
 pub mod records;
 pub mod rows;

@@ -87,7 +87,7 @@ async fn refused(
     let passage = Passage { upstream, target, method, headers, body, fenced, room, asks: None };
     let problem: Problem = forward(&rig.engine, &limits, passage).await.expect_err("no answer");
     let document =
-        serde_json::from_slice(&problem.clone().render("test", None)).expect("a document");
+        serde_json::from_slice(&problem.clone().render("test", None, None)).expect("a document");
     (problem.code(), document)
 }
 

@@ -8,6 +8,8 @@ use crate::disasters::{self, Disasters};
 use crate::drained::{self, Drained};
 use crate::locks::{self, Condition, Locks, PLAIN, Plan, Write};
 use crate::mutants::Mutant;
+use crate::parts::plans::{ENDS, READERS, ROLLED_BACK};
+use crate::parts::{self, Parts};
 
 /// A model, whatever it is about.
 #[derive(Debug, Clone)]
@@ -18,6 +20,8 @@ pub enum System {
     Disasters(Disasters),
     /// Large payloads.
     Blobs(Blobs),
+    /// Uploads in parts.
+    Parts(Parts),
     /// A drained upstream.
     Drained(Drained),
     /// Rules of access.
@@ -43,6 +47,7 @@ impl Entry {
             System::Locks(model) => model.mutant = Some(mutant),
             System::Disasters(model) => model.mutant = Some(mutant),
             System::Blobs(model) => model.mutant = Some(mutant),
+            System::Parts(model) => model.mutant = Some(mutant),
             System::Drained(model) => model.mutant = Some(mutant),
             System::Access(model) => model.mutant = Some(mutant),
         }
@@ -55,6 +60,7 @@ impl Entry {
             System::Locks(model) => ("locks", check::invariants(model)),
             System::Disasters(model) => ("disasters", check::invariants(model)),
             System::Blobs(model) => ("blobs", check::invariants(model)),
+            System::Parts(model) => ("parts", check::invariants(model)),
             System::Drained(model) => ("drained", check::invariants(model)),
             System::Access(model) => ("access", check::invariants(model)),
         }
@@ -66,6 +72,7 @@ impl Entry {
             System::Locks(model) => model.situations,
             System::Disasters(model) => model.situations,
             System::Blobs(model) => model.situations,
+            System::Parts(model) => model.situations,
             System::Drained(model) => model.situations,
             System::Access(model) => model.situations,
         }
@@ -81,6 +88,7 @@ impl Entry {
             System::Locks(model) => check::check(model, until, tell),
             System::Disasters(model) => check::check(model, until, tell),
             System::Blobs(model) => check::check(model, until, tell),
+            System::Parts(model) => check::check(model, until, tell),
             System::Drained(model) => check::check(model, until, tell),
             System::Access(model) => check::check(model, until, tell),
         }
@@ -154,6 +162,35 @@ fn of_blobs(
     Entry { name, bounds: words, system: System::Blobs(model) }
 }
 
+fn of_parts(
+    name: &'static str,
+    (plan, bounds): (parts::Plan, parts::Bounds),
+    situations: &'static [&'static str],
+) -> Entry {
+    let parts::Bounds { grants, ticks, rollbacks, reads, given_up, deletes, repeats } = bounds;
+    let mut words = format!(
+        "2 clients, {grants} grants, {} uploads, {} parts, {} completions",
+        plan.uploads,
+        plan.parts.len(),
+        plan.completes.len()
+    );
+    for (count, word) in [
+        (u8::from(plan.abort.is_some()), "aborted"),
+        (repeats, "lost answers"),
+        (given_up, "given up"),
+        (deletes, "deletes"),
+        (reads, "reads"),
+        (ticks, "ticks"),
+        (rollbacks, "rollbacks"),
+    ] {
+        if count > 0 {
+            words += &format!(", {count} {word}");
+        }
+    }
+    let model = Parts { plan, bounds, situations, mutant: None };
+    Entry { name, bounds: words, system: System::Parts(model) }
+}
+
 fn of_drained(
     name: &'static str,
     requests: &'static [u8],
@@ -192,6 +229,7 @@ pub fn models() -> Vec<Entry> {
     let mut all = models_of_locks();
     all.extend(models_of_disasters());
     all.extend(models_of_blobs());
+    all.extend(models_of_parts());
     all.extend(models_of_upstreams());
     all.extend(models_of_access());
     all
@@ -334,6 +372,42 @@ fn models_of_blobs() -> Vec<Entry> {
                 "an abandoned ledger came back",
                 "a blob was deleted after a rollback",
                 "a collector was halted",
+            ],
+        ),
+    ]
+}
+
+fn models_of_parts() -> Vec<Entry> {
+    vec![
+        of_parts(
+            "parts and their ends",
+            ENDS,
+            &[
+                "a successor completed what its predecessor had begun",
+                "a stale completion was refused",
+                "a completion came again",
+                "a completion named a part that had gone",
+                "a completion came too late for its upload",
+                "a part that was not named became garbage",
+                "a late abort changed nothing",
+                "a part came after its upload had ended",
+                "a part came after one that was begun later",
+                "a part took too long",
+                "the bytes of a part came after its intent was given up",
+            ],
+        ),
+        of_parts(
+            "parts and readers",
+            READERS,
+            &["the parts of a replaced object were deleted", "a reader outlived its object"],
+        ),
+        of_parts(
+            "parts rolled back",
+            ROLLED_BACK,
+            &[
+                "a rollback brought an upload back",
+                "a part was void after a re-fence",
+                "a part was deleted after a rollback",
             ],
         ),
     ]

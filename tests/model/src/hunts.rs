@@ -48,6 +48,20 @@ pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::CollectorUnguarded, "blobs rolled back", "I9 no pointer dangles"),
     hunt(Mutant::PinsIgnored, "blobs and readers", "what is pinned stays"),
     hunt(Mutant::DeletedOnce, "blobs and readers", "nothing in the store is forgotten"),
+    hunt(Mutant::CompleteUnjudged, ENDS, "I6 completions and aborts are fenced"),
+    hunt(Mutant::AbortUnjudged, ENDS, "I6 completions and aborts are fenced"),
+    hunt(Mutant::RefusedDropsParts, ENDS, "a refused completion changes nothing"),
+    hunt(Mutant::NoReplay, ENDS, "I7 a repeated completion is a replay"),
+    hunt(Mutant::PartAfterTheEnd, ENDS, "I19 an object has the parts that were named"),
+    hunt(Mutant::LastStatementCounts, ENDS, "the part that was begun last counts"),
+    hunt(Mutant::UnnamedKept, ENDS, "I19 an object has the parts that were named"),
+    hunt(Mutant::NamedDiscarded, ENDS, "I19 no part of an object is garbage"),
+    hunt(Mutant::UploadNotConsumed, ENDS, "I19 an object has the parts that were named"),
+    hunt(Mutant::PartsStay, "parts and readers", "I19 no part is forgotten"),
+    hunt(Mutant::PinsIgnored, "parts and readers", "what is pinned stays"),
+    hunt(Mutant::NamedDiscarded, "parts and readers", "I9 no reader finds a part missing"),
+    hunt(Mutant::PartsGoAtOnce, "parts rolled back", "I9 no part of an object is missing"),
+    hunt(Mutant::NoFloor, "parts rolled back", "I9 no part of an object is missing"),
     hunt(Mutant::IntentsReadBeforeLock, "drained upstream", "I13 nothing older has an effect"),
     hunt(Mutant::GivenWhileDraining, "drained upstream", "I13 nothing older has an effect"),
     hunt(Mutant::ClosedOnTimeout, "drained upstream", "I13 nothing older has an effect"),
@@ -90,6 +104,8 @@ pub const HUNTS: &[Hunt] = &[
     hunt(Mutant::LostIsDenied, "roles and lost answers", "I8 verdicts are true"),
     hunt(Mutant::RulesRecur, "rules rolled back", "I17 nothing allowed before takes effect"),
 ];
+
+const ENDS: &str = "parts and their ends";
 
 const fn hunt(mutant: Mutant, model: &'static str, breaks: &'static str) -> Hunt {
     Hunt { mutant, model, breaks }

@@ -244,6 +244,9 @@ fn print(rows: &Rows) -> u64 {
     for row in &rows.replaced {
         (row.resource.as_str(), row.object.tag, row.object.payload.blob(), row.at).hash(state);
     }
+    for ((upload, number), part) in &rows.parts {
+        (upload, number, part.blob, part.begun_at).hash(state);
+    }
     for (id, row) in &rows.forwards {
         let closed = row.closed.as_ref().map(|(end, _)| format!("{end:?}"));
         (id, row.token, closed).hash(state);
@@ -272,8 +275,9 @@ fn print(rows: &Rows) -> u64 {
         let versions: Vec<_> = applied.iter().map(|one| (one.version, one.generation)).collect();
         unordered = unordered.wrapping_add(row(&|state| (3, id, &versions).hash(state)));
     }
-    for id in rows.intents.keys() {
-        unordered = unordered.wrapping_add(row(&|state| (4, id).hash(state)));
+    for (id, intent) in &rows.intents {
+        let digest = row(&|state| (4, id, intent.begun_at, intent.upload.is_some()).hash(state));
+        unordered = unordered.wrapping_add(digest);
     }
     unordered.hash(state);
     state.finish()

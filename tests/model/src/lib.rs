@@ -5,6 +5,7 @@
 //! - [`locks`]: locks and writes, lost answers, two resources, the ends of locks
 //! - [`disasters`]: an etcd and a ledger that go back, alone and together
 //! - [`blobs`]: intents, uploads, the collector, readers, rollbacks within the horizon
+//! - [`parts`]: uploads in parts, and what becomes of each part
 //! - [`drained`]: a drained upstream, whose effects come at any time until it answers
 //! - [`access`]: whose a token is, and rules of access that change while requests are under way
 //!
@@ -25,3 +26,4 @@ pub mod hunts;
 pub mod ledger;
 pub mod locks;
 pub mod mutants;
+pub mod parts;

@@ -74,4 +74,26 @@ pub enum Mutant {
     LostIsDenied,
     /// The generation of rules only counts on, also after a re-fence.
     RulesRecur,
+    /// A part is stored although its upload is over.
+    PartAfterTheEnd,
+    /// Of two parts under one number the one counts whose statement came last.
+    LastStatementCounts,
+    /// The rule is not asked when an upload is completed.
+    CompleteUnjudged,
+    /// The rule is asked before an abort, and not by the act.
+    AbortUnjudged,
+    /// The intent of an upload is not consumed with its completion.
+    UploadNotConsumed,
+    /// An upload that is completed again is not found by its key.
+    NoReplay,
+    /// Parts that were not named stay the object's.
+    UnnamedKept,
+    /// Parts that were named become garbage.
+    NamedDiscarded,
+    /// A completion that is refused since parts differ drops the parts.
+    RefusedDropsParts,
+    /// An upload becomes garbage without its parts.
+    PartsStay,
+    /// Parts that are nobody's any more are deleted at once, and not after the rollback horizon.
+    PartsGoAtOnce,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fence_model::catalogue::models;
 use fence_model::hunts::HUNTS;
-use fence_model::{access, blobs, disasters, drained, locks};
+use fence_model::{access, blobs, disasters, drained, locks, parts};
 
 #[test]
 fn every_invariant_holds_in_every_state_and_every_situation_is_reached() {
@@ -50,6 +50,7 @@ fn every_situation_is_asked_of_some_model() {
     let named = locks::SITUATIONS.iter().map(|(name, _)| *name);
     let named = named.chain(disasters::SITUATIONS.iter().map(|(name, _)| *name));
     let named = named.chain(blobs::SITUATIONS.iter().map(|(name, _)| *name));
+    let named = named.chain(parts::SITUATIONS.iter().map(|(name, _)| *name));
     let named = named.chain(drained::SITUATIONS.iter().map(|(name, _)| *name));
     let named = named.chain(access::SITUATIONS.iter().map(|(name, _)| *name));
     assert_eq!(asked, named.collect());

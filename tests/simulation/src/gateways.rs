@@ -197,6 +197,7 @@ fn settings() -> Settings {
         sweep_interval: Duration::from_secs(1),
         blob_times: BlobTimes {
             upload: Duration::from_secs(1),
+            multipart: Duration::from_secs(1),
             reader_grace: Duration::from_millis(500),
             rollback_horizon: HORIZON,
             versions: Duration::ZERO,
@@ -207,6 +208,7 @@ fn settings() -> Settings {
         refencing: Some(Refencing::Auto),
         audit_key: Some(fencegate::engine::AuditKey([7; 32])),
         audit_places: fencegate::engine::AuditPlaces::default(),
+        s3_keys: None,
         drained: Arc::from([upstream]),
     }
 }

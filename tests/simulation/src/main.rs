@@ -1,5 +1,6 @@
 //! The simulation as a tool: runs seeds, replays one, and shows that mutants are caught.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -107,7 +108,8 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Mutants { only, seeds, threads, write } => {
             let only = only.as_deref().map(named).transpose()?;
             let wanted = |mutant| only.is_none_or(|only| only == mutant);
-            let caught = catch_all(wanted, seeds, cores(threads), |line| println!("{line}"));
+            let none = BTreeMap::new();
+            let caught = catch_all(wanted, &none, seeds, cores(threads), |line| println!("{line}"));
             if let Some(page) = write {
                 write_table(&page, &table(&caught))?;
             }

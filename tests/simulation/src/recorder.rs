@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::access::PRINCIPALS;
+use crate::client::Upload;
 use crate::ledger::{AskedWrite, LedgerServer};
 use crate::world::{Micros, World};
 
@@ -33,6 +34,8 @@ struct Book {
     tokens: Vec<(String, i64)>,
     /// Every lock that anybody was given, with its token and one of its resources.
     locks: Vec<(Uuid, i64, String)>,
+    /// Uploads in parts that were begun.
+    uploads: Vec<Upload>,
     /// Operations that were admitted to the upstream.
     admitted: Vec<Uuid>,
     /// Those with which the upstream is done, and no gateway knows it.
@@ -174,6 +177,23 @@ impl Recorder {
         let digest = Sha256::digest(&bytes).into();
         self.book().values.insert(digest, (value.to_owned(), adds));
         bytes
+    }
+
+    /// An object in parts whose digests have this digest is this value.
+    pub fn stands_for(&self, sha256: [u8; 32], value: &str) {
+        self.book().values.insert(sha256, (value.to_owned(), None));
+    }
+
+    /// Somebody has begun an upload in parts.
+    pub fn began(&self, upload: Upload) {
+        self.book().uploads.push(upload);
+    }
+
+    /// An upload in parts that somebody has begun lately.
+    pub fn any_upload(&self) -> Option<Upload> {
+        let uploads = self.book().uploads.clone();
+        let recent = uploads.len().saturating_sub(4);
+        self.world.one_of(&uploads[recent..]).cloned()
     }
 
     /// Operations of which somebody was told that their outcome is unknown.

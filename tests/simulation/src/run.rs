@@ -1,14 +1,17 @@
 //! One run: a world from a seed, its history, and what the checkers say of it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use fence_core::memory::MemoryBlobs;
 use fence_core::mutants::{self, Mutant};
+use fence_core::ports::{BlobError, Blobs as _, Listed, Uploads as _};
 use fence_history::{Answer, History, Record};
 use fencegate::engine::refence_now;
+use futures::{FutureExt as _, StreamExt as _};
 
 use crate::access;
 use crate::client::client;
@@ -83,6 +86,8 @@ pub fn run(seed: u64, mutant: Option<Mutant>) -> Run {
 const ONLOOKER: u32 = 99;
 /// One run in so many has rules of access.
 const RULED: u64 = 4;
+/// One run in so many has uploads in parts.
+const IN_PARTS: u64 = 5;
 /// The longest that a run takes to come to rest after its last fault.
 const REST: u64 = 120 * SECOND;
 
@@ -90,6 +95,7 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
     let faults = Faults::of(world);
     let processes = [world.process(), world.process(), world.process()];
     let clock = runtime(world, processes[0]).clock;
+    let is_tidied = !faults.ledger && !faults.ledger_clock;
     // A ledger that goes back has older rules again, of which a history does not tell.
     let ruled = seed.is_multiple_of(RULED) && !faults.ledger;
     let servers = Arc::new(Servers {
@@ -110,6 +116,7 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
         blobs: world.chance(0.7),
         upstream: !faults.ledger_clock && world.chance(0.6),
         rules: ruled,
+        parts: seed % IN_PARTS == IN_PARTS - 1,
     };
     let end = world.now() + world.between(4 * SECOND, 14 * SECOND);
     let mut clients = Vec::new();
@@ -146,8 +153,24 @@ fn play(world: &World, seed: u64) -> (History, Option<String>) {
     let over = heal(world, &gateways, &recorder);
     world.run_until(world.now() + REST);
     let unfinished = (!over()).then(|| "some resource never came back to life".to_owned());
+    let unfinished = unfinished.or_else(|| stray(&servers).filter(|_| is_tidied));
     let history = recorder.history(&servers.ledger);
     (history, unfinished)
+}
+
+/// Whether the store has a blob that is nobody's. Of a ledger that went back the scrub finds them; one whose clock is
+/// behind may have yet to delete them.
+fn stray(servers: &Servers) -> Option<String> {
+    let memory = servers.ledger.memory();
+    let pointers = memory.pointers(None, i64::MAX).now_or_never()?.ok()?;
+    let known: BTreeSet<_> = pointers.into_iter().map(|pointer| pointer.blob).collect();
+    let listed: Vec<_> = servers.blobs.list().collect::<Vec<_>>().now_or_never()?;
+    let is_stray = |listed: &Result<Listed, BlobError>| match listed {
+        Ok(Listed::Blob(stored)) => !known.contains(&stored.blob),
+        _ => false,
+    };
+    let count = listed.iter().filter(|listed| is_stray(listed)).count();
+    (count > 0).then(|| format!("{count} blobs are nobody's and were not deleted"))
 }
 
 /// An operator: re-fences a ledger that the gateways leave to him, since the mint has seen a later

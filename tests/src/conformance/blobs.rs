@@ -28,12 +28,14 @@ fn new_mark() -> StoreMark {
 /// Bytes that are nowhere the same.
 fn bytes(count: usize) -> Bytes {
     let mut state = 1_u64;
-    let next = || {
+    let mut bytes = Vec::with_capacity(count.next_multiple_of(8));
+    while bytes.len() < count {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.to_be_bytes()
-    };
-    std::iter::repeat_with(next).flatten().take(count).collect()
+        bytes.extend_from_slice(&state.to_be_bytes());
+    }
+    bytes.truncate(count);
+    bytes.into()
 }
 
 async fn store(blobs: &dyn Blobs, blob: BlobId, body: &Bytes, piece: usize) {

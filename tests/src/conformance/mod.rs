@@ -28,6 +28,7 @@ use crate::postgres::Postgres;
 /// No blob is kept for anything, and garbage is deleted twice without a pause.
 pub const AT_ONCE: BlobTimes = BlobTimes {
     upload: Duration::ZERO,
+    multipart: Duration::ZERO,
     reader_grace: Duration::ZERO,
     rollback_horizon: Duration::ZERO,
     versions: Duration::ZERO,

@@ -4,11 +4,12 @@ pub mod exec;
 mod lookup;
 mod marks;
 pub mod options;
-mod signals;
-mod streams;
-mod supervise;
+pub mod signals;
+pub mod streams;
+pub mod supervise;
+pub mod tail;
 mod target;
-mod waiting;
+pub mod waiting;
 pub mod watcher;
 
 use std::ffi::OsString;
@@ -45,10 +46,18 @@ const GIVEN_BACK: Duration = Duration::from_secs(2);
 
 /// Runs a command under a lock.
 pub fn run(common: &Common, options: &RunOptions) -> ExitCode {
+    to_the_end(async || {
+        let work = async |session: &Session<'_>| session.go().await;
+        Session::with(common, options, work).await
+    })
+}
+
+/// Does what ends with the end of a command.
+pub fn to_the_end(work: impl AsyncFnOnce() -> Result<End, Failure>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => {
-            let ended = runtime.block_on(Session::run(common, options));
+            let ended = runtime.block_on(work());
             // A name that is looked up for long is not waited for.
             runtime.shutdown_background();
             ended
@@ -65,10 +74,11 @@ fn failed(failure: &Failure) -> End {
 }
 
 /// One call of `fence run`.
-struct Session<'a> {
+pub struct Session<'a> {
     options: &'a RunOptions,
     settings: Settings,
-    client: Client,
+    /// The gateway.
+    pub client: Client,
     /// Something about the lock is news.
     news: Arc<Notify>,
     grace: Duration,
@@ -86,7 +96,15 @@ enum Turn {
 }
 
 impl<'a> Session<'a> {
-    async fn run(common: &Common, options: &'a RunOptions) -> Result<End, Failure> {
+    /// Does something with a command that can be run, and a gateway.
+    ///
+    /// # Errors
+    /// The command line or the settings are wrong, or the work says so.
+    pub async fn with(
+        common: &Common,
+        options: &'a RunOptions,
+        work: impl AsyncFnOnce(&Self) -> Result<End, Failure>,
+    ) -> Result<End, Failure> {
         // 1. Is it a command at all? Nobody stands in line for one that cannot be run.
         let grace = options.grace()?;
         let words = options.words();
@@ -100,7 +118,8 @@ impl<'a> Session<'a> {
             None => return Err(crate::failure::usage("there is no command")),
         };
         // 2. The gateway, and the lock on it.
-        let settings = Settings::of(common)?;
+        let mut settings = Settings::of(common)?;
+        settings.begin_trace();
         let news = Arc::new(Notify::new());
         let hook = news.clone();
         let builder = settings.builder()?.on_event(move |event| {
@@ -112,7 +131,7 @@ impl<'a> Session<'a> {
         let client = builder.build()?;
         let is_verbose = common.verbose;
         let session = Self { options, settings, client, news, grace, program, words, is_verbose };
-        let ended = session.go().await;
+        let ended = work(&session).await;
         // 3. What is given back in the background gets its time.
         session.client.close(GIVEN_BACK).await;
         ended.map_err(|failure| failure.having_shown(session.settings.shown()))
@@ -187,7 +206,7 @@ impl<'a> Session<'a> {
         if self.is_verbose {
             say(&format!("has {}, token {}", names.join(" "), lock.token()));
         }
-        let ran = self.under(&lock, signals, streams).await;
+        let ran = self.under(&lock, &[], signals, streams).await;
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -197,12 +216,13 @@ impl<'a> Session<'a> {
         };
         let end = self.judge(&outcome);
         lock.release().await;
-        streams.end(!end.is_good()).await.context("cannot show what the command wrote")?;
+        let shown = streams.end(!end.is_good(), given_up(outcome.was_ended(), signals)).await;
+        shown.context("cannot show what the command wrote")?;
         Ok(if outcome.is_interrupted { Turn::Over(end) } else { Turn::Next(end) })
     }
 
     /// Who has one of the resources, in words.
-    async fn holder(&self) -> String {
+    pub async fn holder(&self) -> String {
         for name in &self.options.resources {
             let found = self.client.resource(name).await.ok();
             if let Some(it) = found.filter(|it| ["leased", "expired"].contains(&it.state.as_str()))
@@ -213,16 +233,32 @@ impl<'a> Session<'a> {
         format!("somebody else has {}", self.options.resources.join(" "))
     }
 
-    async fn under(
+    /// Runs the command under its lock, and tells it this too.
+    ///
+    /// # Errors
+    /// It cannot be started, or not be waited for.
+    pub async fn under(
         &self,
         lock: &Lock,
+        told: &[(&'static str, Option<String>)],
         signals: &mut Signals,
         streams: &mut Streams,
     ) -> anyhow::Result<Outcome> {
-        // 1. The watcher first: from its first moment on, the command is watched.
-        let mut watcher = Watcher::start(self.grace).context("cannot start the watcher")?;
-        // 2. The command, in a group of its own; on a terminal in ours, or it could not read from it.
+        // 1. The command, and what it is told. What the lock lacks is said before anything starts.
         let mut command = Command::from(exec::command(&self.program, &self.words));
+        command.envs(self.environment(lock));
+        for (name, value) in told {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        self.settings.hand_on(command.as_std_mut());
+        let ca_file = self.settings.files.ca_file.as_deref();
+        self.options.s3.apply(&mut command, lock.s3(), ca_file).await?;
+        // 2. The watcher: from its first moment on, the command is watched.
+        let mut watcher = Watcher::start(self.grace).context("cannot start the watcher")?;
+        // 3. It runs in a group of its own; on a terminal in ours, or it could not read from it.
         let has_group = self.options.no_stdin || !std::io::stdin().is_terminal();
         if has_group {
             command.process_group(0);
@@ -230,8 +266,6 @@ impl<'a> Session<'a> {
         if self.options.no_stdin {
             command.stdin(Stdio::null());
         }
-        command.envs(self.environment(lock));
-        self.settings.hand_on(command.as_std_mut());
         streams.connect(&mut command).context("cannot empty the copy")?;
         let mut child = command.spawn().context("cannot start the command")?;
         let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -243,7 +277,7 @@ impl<'a> Session<'a> {
             let _ended = child.wait().await;
             return Err(error.into());
         }
-        // 3. Until it ends.
+        // 4. Until it ends.
         let terms = Terms {
             grace: self.grace,
             on_loss: self.options.on_loss,
@@ -270,7 +304,7 @@ impl<'a> Session<'a> {
     }
 
     /// How `fence` ends for a command that ended so.
-    fn judge(&self, outcome: &Outcome) -> End {
+    pub fn judge(&self, outcome: &Outcome) -> End {
         let command = outcome.command;
         if let Some(end) = outcome.end {
             say("the command ran for longer than --max-runtime, and was ended");
@@ -285,6 +319,15 @@ impl<'a> Session<'a> {
             _ => End::Code(self.options.lost_exit_code),
         }
     }
+}
+
+/// Until when whoever reads the output of a command is waited for: until `fence` is told to end. Of a command that was
+/// ended, a moment.
+pub async fn given_up(was_ended: bool, signals: &mut Signals) {
+    if was_ended {
+        return tokio::time::sleep(streams::LAST_BYTES).await;
+    }
+    signals.next_that_ends().await;
 }
 
 fn told(reason: LossReason) -> &'static str {

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use crate::durations;
 use crate::failure::{Failure, usage};
+use crate::s3::options::S3Options;
 
 /// Which lock, how long to wait for it, and what becomes of the command when it is lost.
 #[derive(Debug, Args)]
@@ -73,6 +74,9 @@ pub struct RunOptions {
     /// Who else may write under the lock's token: a principal, or role:NAME; may be given several times
     #[arg(long = "writer", value_name = "NAME")]
     pub writers: Vec<String>,
+    /// What S3 tools are told.
+    #[command(flatten)]
+    pub s3: S3Options,
     /// A command line for `sh -c`, instead of COMMAND
     #[arg(short = 'c', long = "shell", value_name = "TEXT", conflicts_with = "command")]
     pub shell: Option<OsString>,
@@ -97,6 +101,9 @@ pub struct Elect {
     /// Who else may write under the lock's token: a principal, or role:NAME; may be given several times
     #[arg(long = "writer", value_name = "NAME")]
     writers: Vec<String>,
+    /// What S3 tools are told.
+    #[command(flatten)]
+    s3: S3Options,
     /// What to run while elected, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -106,26 +113,12 @@ impl Elect {
     /// The same as `fence run -r NAME --rejoin`.
     pub fn into_run(self) -> RunOptions {
         RunOptions {
-            resources: vec![self.name],
-            nonblock: false,
-            wait: None,
-            conflict_exit_code: 75,
-            lost_exit_code: 121,
             ttl: self.ttl,
-            max_hold: None,
             grace: self.grace,
-            on_loss: OnLoss::End(Signal::TERM),
-            on_uncertain: OnUncertain::Stop,
             rejoin: Some(Duration::from_secs(1)),
-            max_runtime: None,
-            leave_children: false,
-            no_stdin: false,
-            tee: None,
-            quiet_unless_failed: false,
-            metadata: Vec::new(),
             writers: self.writers,
-            shell: None,
-            command: self.command,
+            s3: self.s3,
+            ..RunOptions::of(self.name, self.command)
         }
     }
 }
@@ -184,6 +177,33 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl RunOptions {
+    /// A command under a lock on one resource, and all else as it is by default.
+    pub fn of(resource: String, command: Vec<OsString>) -> Self {
+        Self {
+            resources: vec![resource],
+            nonblock: false,
+            wait: None,
+            conflict_exit_code: 75,
+            lost_exit_code: 121,
+            ttl: Duration::from_secs(30),
+            max_hold: None,
+            grace: None,
+            on_loss: OnLoss::End(Signal::TERM),
+            on_uncertain: OnUncertain::Stop,
+            rejoin: None,
+            max_runtime: None,
+            leave_children: false,
+            no_stdin: false,
+            tee: None,
+            quiet_unless_failed: false,
+            metadata: Vec::new(),
+            writers: Vec::new(),
+            s3: S3Options::default(),
+            shell: None,
+            command,
+        }
+    }
+
     /// Between TERM and KILL.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,21 +13,33 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use super::options::RunOptions;
+use super::tail::Tail;
 use crate::terminal::say;
 
 /// How much is taken at a time.
 const PIECE: usize = 64 << 10;
+/// How often is looked whether the last bytes have come.
+const GLANCE: Duration = Duration::from_millis(50);
 /// How long is waited for the last bytes of a command that has ended.
-const LAST_BYTES: Duration = Duration::from_secs(1);
+pub const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// What becomes of the output.
 pub struct Streams {
     copy: Option<Arc<Mutex<File>>>,
     /// Standard output and error, for later.
     kept: Option<[File; 2]>,
-    copying: Vec<oneshot::Receiver<()>>,
+    /// The last of it, for a record.
+    tail: Option<Tail>,
+    copying: Vec<Copying>,
     /// Whether no command has run yet.
     is_fresh: bool,
+}
+
+/// A thread that copies one of the streams.
+struct Copying {
+    end: oneshot::Receiver<()>,
+    /// Whether it waits for whoever reads what it has, and not for more.
+    is_writing: Arc<AtomicBool>,
 }
 
 impl Streams {
@@ -43,11 +56,16 @@ impl Streams {
         let copy = copy.transpose()?.map(|file| Arc::new(Mutex::new(file)));
         let kept = options.quiet_unless_failed;
         let kept = kept.then(|| anyhow::Ok([tempfile::tempfile()?, tempfile::tempfile()?]));
-        Ok(Self { copy, kept: kept.transpose()?, copying: Vec::new(), is_fresh: true })
+        Ok(Self { copy, kept: kept.transpose()?, tail: None, copying: Vec::new(), is_fresh: true })
+    }
+
+    /// From the next command on, what it writes also comes by here.
+    pub fn watch(&mut self, tail: Tail) {
+        self.tail = Some(tail);
     }
 
     fn is_between(&self) -> bool {
-        self.copy.is_some() || self.kept.is_some()
+        self.copy.is_some() || self.kept.is_some() || self.tail.is_some()
     }
 
     /// Connects a command that is about to run, under its lock.
@@ -96,26 +114,49 @@ impl Streams {
     }
 
     fn copy_from(&mut self, from: OwnedFd, to: Box<dyn Write + Send>) {
-        let (copy, (ended, end)) = (self.copy.clone(), oneshot::channel());
+        let (copy, tail, (ended, end)) = (self.copy.clone(), self.tail.clone(), oneshot::channel());
+        let is_writing = Arc::new(AtomicBool::new(false));
+        let writes = is_writing.clone();
         std::thread::spawn(move || {
-            if let Err(error) = copied(from.into(), to, copy.as_deref()) {
+            let to = Sinks { to, copy, tail, writes };
+            if let Err(error) = to.copied(from.into()) {
                 say(&format!("output of the command was lost: {error}"));
             }
             let _gone = ended.send(());
         });
-        self.copying.push(end);
+        self.copying.push(Copying { end, is_writing });
     }
 
-    /// The command has ended: waits a while for what is left in the pipes, which a process that outlives it may keep
-    /// open for ever, and shows what was kept of a command that failed.
-    pub async fn end(&mut self, failed: bool) -> std::io::Result<()> {
+    /// The command has ended: waits until all that it wrote has been read by whoever reads it, unless that is given up;
+    /// and only a while for a process that outlives it, which may keep the pipes open for ever. Shows what was kept of a
+    /// command that failed.
+    ///
+    /// # Errors
+    /// What was kept cannot be shown.
+    pub async fn end(
+        &mut self,
+        failed: bool,
+        given_up: impl Future<Output = ()>,
+    ) -> std::io::Result<()> {
+        let mut given_up = std::pin::pin!(given_up);
+        let mut is_given_up = false;
         for copying in self.copying.drain(..) {
-            let _late = tokio::time::timeout(LAST_BYTES, copying).await;
+            let all_came = tokio::select! {
+                biased;
+                all_came = copying.ended(is_given_up) => all_came,
+                () = &mut given_up, if !is_given_up => {
+                    is_given_up = true;
+                    false
+                }
+            };
+            if let Some(tail) = self.tail.as_ref().filter(|_| !all_came) {
+                tail.cut();
+            }
         }
         let Some([output, errors]) = &mut self.kept else { return Ok(()) };
         if failed {
-            show(output, &mut std::io::stdout())?;
-            show(errors, &mut std::io::stderr())?;
+            show(output, &mut std::io::stdout()).or_else(unread)?;
+            show(errors, &mut std::io::stderr()).or_else(unread)?;
         }
         output.set_len(0)?;
         errors.set_len(0)?;
@@ -124,23 +165,51 @@ impl Streams {
     }
 }
 
-/// Copies all there is. Goes on if nobody reads it any more: the command is not to feel it.
-fn copied(
-    mut from: File,
-    mut to: Box<dyn Write + Send>,
-    copy: Option<&Mutex<File>>,
-) -> std::io::Result<()> {
-    let (mut piece, mut first) = (vec![0; PIECE], Ok(()));
-    loop {
-        let bytes = match from.read(&mut piece)? {
-            0 => return first,
-            read => piece.get(..read).unwrap_or_default(),
-        };
-        let written = to.write_all(bytes).and_then(|()| to.flush());
-        first = first.and(written.or_else(unread));
-        if let Some(file) = copy {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            first = first.and(file.write_all(bytes));
+impl Copying {
+    /// Waits for its end. Says whether it came.
+    async fn ended(self, at_once: bool) -> bool {
+        let Self { mut end, is_writing } = self;
+        let mut idle = Duration::ZERO;
+        while idle < LAST_BYTES && !at_once {
+            match tokio::time::timeout(GLANCE, &mut end).await {
+                Ok(_) => return true,
+                Err(_) if is_writing.load(Ordering::SeqCst) => idle = Duration::ZERO,
+                Err(_) => idle += GLANCE,
+            }
+        }
+        end.try_recv().is_ok()
+    }
+}
+
+/// Where the bytes of a stream go.
+struct Sinks {
+    to: Box<dyn Write + Send>,
+    copy: Option<Arc<Mutex<File>>>,
+    tail: Option<Tail>,
+    writes: Arc<AtomicBool>,
+}
+
+impl Sinks {
+    /// Copies all there is. Goes on if nobody reads it any more: the command is not to feel it.
+    fn copied(mut self, mut from: File) -> std::io::Result<()> {
+        let (mut piece, mut first) = (vec![0; PIECE], Ok(()));
+        loop {
+            let bytes = match from.read(&mut piece)? {
+                0 => return first,
+                read => piece.get(..read).unwrap_or_default(),
+            };
+            // What is kept does not wait for whoever reads.
+            if let Some(tail) = &self.tail {
+                tail.add(bytes);
+            }
+            if let Some(file) = &self.copy {
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                first = first.and(file.write_all(bytes));
+            }
+            self.writes.store(true, Ordering::SeqCst);
+            let written = self.to.write_all(bytes).and_then(|()| self.to.flush());
+            self.writes.store(false, Ordering::SeqCst);
+            first = first.and(written.or_else(unread));
         }
     }
 }

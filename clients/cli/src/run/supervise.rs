@@ -59,6 +59,13 @@ pub struct Outcome {
     pub is_interrupted: bool,
 }
 
+impl Outcome {
+    /// Whether the command did not end by itself.
+    pub fn was_ended(&self) -> bool {
+        self.is_interrupted || self.end.is_some() || self.lost.is_some()
+    }
+}
+
 /// A command that runs.
 pub struct Running<'a> {
     /// The lock that it runs under.

@@ -3,6 +3,16 @@
 use super::{Mutant, mutant};
 
 pub(super) const ALL: &[Mutant] = &[
+    mutant(
+        "takes-later-keys",
+        "takes the S3 key of a renewal's answer for that of the guard",
+        &["s3-key-kept"],
+    ),
+    mutant(
+        "shares-keys",
+        "gives a lock the S3 key of the lock before it",
+        &["s3-key-of-each-lock"],
+    ),
     mutant("waits-for-itself", "waits for a lock that it holds itself", &["acquire-deadlock"]),
     mutant(
         "acquires-anew",

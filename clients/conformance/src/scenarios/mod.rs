@@ -17,6 +17,7 @@ mod reading;
 mod refusals;
 mod renewing;
 mod resolving;
+mod s3;
 mod together;
 mod transport;
 mod unknown;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Scenario> {
         waiting::ALL,
         giving_up::ALL,
         renewing::ALL,
+        s3::ALL,
         together::ALL,
         losing::ALL,
         watching::ALL,

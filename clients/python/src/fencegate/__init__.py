@@ -19,6 +19,7 @@ from ._async._client import AsyncFencegate
 from ._async._commit import AsyncCommit
 from ._async._events import AsyncEvents
 from ._async._holding import AsyncShard
+from ._async._job import AsyncCheckpoint, AsyncJob, AsyncRun
 from ._async._lock import AsyncFence, AsyncLock
 from ._async._object import AsyncReader
 from ._async._pages import AsyncListing
@@ -27,6 +28,7 @@ from ._body import Body, BodyLike
 from ._core.durations import Duration
 from ._feed import Void
 from ._handoff import Handoff
+from ._jobs import JobEnd, JobOptions, JobState, RunRecord, RunStatus
 from ._leader import Leader
 from ._objects import Object, ObjectHead, Page
 from ._results import (
@@ -45,6 +47,7 @@ from ._sync._client import Fencegate
 from ._sync._commit import Commit
 from ._sync._events import Events
 from ._sync._holding import Shard
+from ._sync._job import Checkpoint, Job, Run
 from ._sync._lock import Fence, Lock
 from ._sync._object import Reader
 from ._sync._pages import Listing
@@ -64,6 +67,7 @@ from ._wire import (
     Readiness,
     RejectionEntry,
     Resource,
+    S3Access,
     Status,
     StatusCounts,
     Version,
@@ -145,6 +149,17 @@ __all__ = [
     "Handoff",
     "Shard",
     "AsyncShard",
+    "Job",
+    "AsyncJob",
+    "JobOptions",
+    "Run",
+    "AsyncRun",
+    "Checkpoint",
+    "AsyncCheckpoint",
+    "JobEnd",
+    "RunRecord",
+    "RunStatus",
+    "JobState",
     "Resource",
     "ObjectEntry",
     "Version",
@@ -152,6 +167,7 @@ __all__ = [
     "Operation",
     "ForwardRecord",
     "LockRecord",
+    "S3Access",
     "Status",
     "StatusCounts",
     "Readiness",

@@ -30,6 +30,7 @@ _OURS = frozenset(
 )
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t -~]*")
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Options(TypedDict, total=False):
@@ -152,6 +153,8 @@ def of_environment(options: Options) -> tuple[str, Options]:
         found["cert_file"] = cert_file
     if (key_file := _variable("FENCE_KEY_FILE")) is not None:
         found["key_file"] = key_file
+    if (trace := _variable("TRACEPARENT")) is not None and _TRACEPARENT.fullmatch(trace):
+        found["traceparent"] = lambda: trace
     found.update(options)
     return url, found
 

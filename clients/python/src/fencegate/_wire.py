@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -48,6 +48,31 @@ class CommitResult:
     size: int | None = None
     sha256: str | None = None
     created: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """What S3 tools write with under a lock: the key names the lock's token, for ever and no other (CC14b).
+
+    A client of S3 that was made of it is as fenced as the guard, and a new lock needs a new one.
+    """
+
+    endpoint: str
+    """Where the gateway speaks S3."""
+    region: str
+    """The region that it says it is in."""
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    """Whoever has it writes under the lock's token."""
+
+    def boto3(self) -> dict[str, str]:
+        """The arguments for boto3: `boto3.client("s3", **lock.s3.boto3())`."""
+        return {
+            "endpoint_url": self.endpoint,
+            "region_name": self.region,
+            "aws_access_key_id": self.access_key_id,
+            "aws_secret_access_key": self.secret_access_key,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +136,7 @@ class ObjectEntry:
     content_type: str
     written_at: datetime
     sha256: str | None = None
+    sha256_parts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +243,7 @@ class Status:
     epoch: int | None = None
     generation: int | None = None
     events: int | None = None
+    s3: str | None = None
     settings: str | None = None
 
 

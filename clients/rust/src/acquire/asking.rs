@@ -185,6 +185,7 @@ impl Acquisition {
             owner: wish.owner.clone(),
             principal: lock.principal.clone(),
             writers: lock.writers.clone(),
+            s3: lock.s3.clone(),
             is_ours: true,
             is_numbered: wish.is_numbered,
             is_ordered: wish.is_ordered,

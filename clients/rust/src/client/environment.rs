@@ -1,5 +1,7 @@
 //! A client as the environment describes it, and the name of one that was given none.
 
+use fencegate_wire::trace::Place;
+
 use super::ClientBuilder;
 use crate::error::Error;
 use crate::transport::credential::Credential;
@@ -46,7 +48,16 @@ pub(super) fn builder() -> Result<ClientBuilder, Error> {
         (None, None) => {}
         _ => return Err(Error::misuse("FENCE_CERT_FILE and FENCE_KEY_FILE: both or none")),
     }
+    if let Some(place) = trace() {
+        let place = place.to_string();
+        builder = builder.traceparent(move || Some(place.clone()));
+    }
     Ok(builder)
+}
+
+/// The span that `TRACEPARENT` names (CC8). What cannot be read is none: no call fails for a trace.
+fn trace() -> Option<Place> {
+    Place::parse(std::env::var("TRACEPARENT").ok()?.as_bytes())
 }
 
 /// `<host>:<pid>:<8 hexadecimal digits>` (CC2), at most 256 bytes, without control characters.

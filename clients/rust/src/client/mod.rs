@@ -69,7 +69,7 @@ impl Client {
 
     /// A client as the environment describes it: `FENCE_URL` (a base URL, or several with commas),
     /// `FENCE_OWNER`, `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and
-    /// `FENCE_KEY_FILE`.
+    /// `FENCE_KEY_FILE`. Each request says `TRACEPARENT`.
     ///
     /// # Errors
     /// `FENCE_URL` is missing, or one of them makes no sense.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencegate_wire::json::Problem;
+use fencegate_wire::json::{Problem, S3Access};
 use fencegate_wire::{LockId, ResourceName, Token};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -31,6 +31,8 @@ pub(crate) struct Held {
     pub(crate) principal: Option<String>,
     /// Who else may write under it, as the gateway said.
     pub(crate) writers: Vec<String>,
+    /// What S3 tools write with under it, as the answer said that granted it. No later answer changes it (CC14b).
+    pub(crate) s3: Option<S3Access>,
     pub(crate) granted_ms: u64,
     /// In which task it was taken.
     pub(crate) task: Option<tokio::task::Id>,
@@ -65,6 +67,7 @@ pub(crate) struct Grant {
     pub(crate) owner: String,
     pub(crate) principal: Option<String>,
     pub(crate) writers: Vec<String>,
+    pub(crate) s3: Option<S3Access>,
     pub(crate) is_ours: bool,
     pub(crate) is_numbered: bool,
     pub(crate) is_ordered: bool,
@@ -81,6 +84,7 @@ impl Held {
             owner: grant.owner,
             principal: grant.principal,
             writers: grant.writers,
+            s3: grant.s3,
             granted_ms: now_ms(),
             task: tokio::task::try_id(),
             is_ours: grant.is_ours,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fencegate_wire::json::S3Access;
 use fencegate_wire::{LockId, ResourceName, Token, Ttl};
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +85,33 @@ impl Lock {
     /// Who else may write under its token: principals, and roles as `role:NAME`.
     pub fn writers(&self) -> &[String] {
         &self.held.writers
+    }
+
+    /// What S3 tools write with under this lock: an endpoint and a key that names the lock's token, for ever and no
+    /// other. So a client of S3 that was built from it is as fenced as the guard, and a new lock needs a new one. It is
+    /// what the gateway said when it granted the lock: `None` if none of its resources lies in a bucket, or if the lock
+    /// was taken up from its predecessor ([`Client::s3_access`](crate::Client::s3_access) asks for its key).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gateway = fencegate_client::testing::Gateway::start().await?; let client = gateway.client();
+    /// let lock = client.lock("lake:orders").acquire().await?;
+    /// if let Some(s3) = lock.s3() {
+    ///     // With the crate object_store:
+    ///     //   AmazonS3Builder::new()
+    ///     //       .with_endpoint(&s3.endpoint)
+    ///     //       .with_allow_http(s3.endpoint.starts_with("http:"))
+    ///     //       .with_region(&s3.region)
+    ///     //       .with_access_key_id(&s3.access_key_id)
+    ///     //       .with_secret_access_key(&s3.secret_access_key)
+    ///     //       .with_bucket_name("lake")
+    ///     println!("{} speaks S3", s3.endpoint);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn s3(&self) -> Option<&S3Access> {
+        self.held.s3.as_ref()
     }
 
     /// The headers that show the lock to a gateway: `X-Fence-Token` and `X-Lock-Id`.

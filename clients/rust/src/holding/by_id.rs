@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fencegate_wire::json::{self, RenewRequest};
+use fencegate_wire::json::{
+    self, ContainerCredentials, ProcessCredentials, RenewRequest, S3Access,
+};
 use fencegate_wire::{LockId, Ttl};
 use reqwest::{Method, StatusCode};
 use uuid::Uuid;
@@ -48,6 +50,38 @@ impl Client {
     pub async fn lock_record(&self, id: LockId) -> Result<json::Lock, Error> {
         let request = Request::get(format!("/locks/{id}"));
         self.inner.json("lock_record", &request, self.inner.call_until_ms()).await
+    }
+
+    /// What S3 tools write with under a lock, by its id: always the same key, as long as the lock lasts. There is no key
+    /// for whoever has a resource *now*: it would give a late writer the token of its successor.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`]: it has ended, and nothing is written with its key any more. [`Error::NotFound`]: there is no
+    /// such lock, it is another principal's, none of its resources lies in a bucket, or the gateway speaks no S3.
+    pub async fn s3_access(&self, id: LockId) -> Result<S3Access, Error> {
+        let request = Request::get(format!("/locks/{id}/s3"));
+        self.inner.json("s3_access", &request, self.inner.call_until_ms()).await
+    }
+
+    /// The same as the AWS tools read it from a `credential_process`.
+    ///
+    /// # Errors
+    /// As [`Client::s3_access`].
+    pub async fn s3_process_credentials(&self, id: LockId) -> Result<ProcessCredentials, Error> {
+        let request = Request::get(format!("/locks/{id}/s3?as=process"));
+        self.inner.json("s3_access", &request, self.inner.call_until_ms()).await
+    }
+
+    /// The same as the AWS tools read it from an address of container credentials.
+    ///
+    /// # Errors
+    /// As [`Client::s3_access`].
+    pub async fn s3_container_credentials(
+        &self,
+        id: LockId,
+    ) -> Result<ContainerCredentials, Error> {
+        let request = Request::get(format!("/locks/{id}/s3?as=container"));
+        self.inner.json("s3_access", &request, self.inner.call_until_ms()).await
     }
 
     /// Renews a lock once. With a ttl it lasts for that long from now on, and keeps it.

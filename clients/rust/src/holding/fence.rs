@@ -133,7 +133,7 @@ pub(super) fn without_renewals(
     let now = now_ms();
     let lease = Lease::granted(now, now, (None, None), Terms::default(), 0.5);
     let (is_ours, is_ordered) = (false, false);
-    let (principal, writers) = (None, Vec::new());
+    let (principal, writers, s3) = (None, Vec::new(), None);
     Grant {
         id,
         token,
@@ -141,6 +141,7 @@ pub(super) fn without_renewals(
         owner,
         principal,
         writers,
+        s3,
         is_ours,
         is_numbered,
         is_ordered,

@@ -13,5 +13,6 @@ pub use self::election::Election;
 pub use self::fence::{Fence, FenceBuilder};
 pub use self::handoff::{AdoptBuilder, Handoff};
 pub use self::once::Once;
+pub(crate) use self::shards::shard_name;
 pub use self::shards::{Shard, Shards};
 pub use self::successor::Successor;

@@ -8,6 +8,7 @@ mod lease;
 mod names;
 mod retry;
 mod scope;
+mod slots;
 mod write;
 
 use fencegate_client::{Class, LossReason};
@@ -145,7 +146,7 @@ fn every_case_has_an_id_of_its_own_and_names_rules_of_the_spec() {
         }
         files += 1;
     }
-    assert_eq!(files, 10);
+    assert_eq!(files, 11);
 }
 
 #[test]
@@ -161,6 +162,7 @@ fn every_file_is_valid_against_its_schema() {
         "names",
         "retry",
         "scope",
+        "slots",
         "sse",
         "write",
     ] {

@@ -12,6 +12,7 @@ import { Held } from "../guard/held.js";
 import { Lock } from "../guard/lock.js";
 import { isHeldHere } from "../guard/registry.js";
 import { renewNow, timesOf } from "../guard/renewing.js";
+import { s3AccessOf } from "../holding/s3.js";
 import { AWAITED_MS, bury } from "../release.js";
 import { errorOf, summary, type Failure, type Reply } from "../transport/answer.js";
 import { jsonRequest, type Request } from "../transport/request.js";
@@ -189,6 +190,7 @@ class Acquisition {
       versions: versionsOf(lock),
       principal: lock.principal ?? undefined,
       writers: lock.writers ?? [],
+      s3: lock.s3 == null ? undefined : s3AccessOf(lock.s3),
       isOurs: true,
       isNumbered: wish.isNumbered,
       isOrdered: wish.isOrdered,
@@ -228,6 +230,7 @@ async function heardIn(reply: Reply): Promise<Heard> {
   const lock = read.value;
   if (typeof lock !== "object" || lock === null) return noLock();
   if (lock.token == null || lock.state === "draining") return { is: "draining" };
+  if (lock.s3 != null && s3AccessOf(lock.s3) === undefined) return noLock();
   return typeof lock.token === "string" ? { is: "granted", lock: lock as LockRecord & { token: string } } : noLock();
 }
 

@@ -11,6 +11,7 @@ import type { Lock } from "../guard/lock.js";
 import { elect, type ElectOptions } from "../holding/election.js";
 import { lentGuard, setFence, type Fence, type FenceOptions, type Lent } from "../holding/fence.js";
 import { adopt, Handoff, type AdoptOptions } from "../holding/handoff.js";
+import { askForS3, type S3Access } from "../holding/s3.js";
 import { checkShards, shards, tryAcquire, type Shard } from "../holding/shards.js";
 import { Admin } from "../operators.js";
 import {
@@ -42,11 +43,19 @@ export interface ScopeOptions extends LockOptions {
 /** A body under a lock. */
 export type ScopeBody<T> = (lock: Lock) => T | Promise<T>;
 
+/** @internal What the other modules of the package need of a client. Assigned by the class, which alone can look inside. */
+export let innerOfClient: (client: Fencegate) => Inner;
+
 /** A client of one or more gateways in front of the same ledger. */
 export class Fencegate {
   /** @internal */
   static readonly platform: Platform = webPlatform;
   readonly #inner: Inner;
+
+  static {
+    innerOfClient = (client) => client.#inner;
+  }
+
   /** The calls of operators. */
   readonly admin: Admin;
 
@@ -250,6 +259,16 @@ export class Fencegate {
    */
   async operationByKey(resource: string, key: string, options: CallOptions = {}): Promise<Operation | undefined> {
     return operationOfKey(this.#inner, resourceName(resource), key, options);
+  }
+
+  /**
+   * What S3 tools write with under a lock, by its id: always the same key, as long as the lock lasts. There is no key for
+   * whoever has a resource *now*: it would give a late writer the token of its successor.
+   *
+   * @throws LockLost: it has ended. NotFound: there is no such lock, or none of its resources lies in a bucket.
+   */
+  async s3Access(lockId: string, options: CallOptions = {}): Promise<S3Access> {
+    return askForS3(this.#inner, lockId, options);
   }
 
   /** What a gateway says of itself: its version, what it stands on, and how long its answers may take. */

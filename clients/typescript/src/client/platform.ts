@@ -16,6 +16,8 @@ export interface Platform {
   readonly host: () => string;
   /** Of the process; 0 where there is none. */
   readonly pid: number;
+  /** The name of the program, without its arguments, which may be secrets; `undefined`: there is none. */
+  readonly program: string | undefined;
   /** What `User-Agent` says of it. */
   readonly runtime: string;
   /** Fills with random bytes; `undefined`: the usual source of the web does. */
@@ -31,6 +33,7 @@ export const webPlatform: Platform = {
   fetch: () => globalThis.fetch,
   host: () => globalThis.location?.host || "browser",
   pid: 0,
+  program: undefined,
   runtime: isServer ? `node ${process.versions.node}` : "browser",
   fillRandom: undefined,
   allowListeners: () => {},

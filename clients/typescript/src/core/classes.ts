@@ -35,7 +35,8 @@ const CODES: Record<ErrorClass, string> = {
   Busy: "lock-held lock-wait-elapsed queue-full resource-frozen resource-draining idempotency-in-progress",
   Changed: "version-mismatch sequence-out-of-order",
   NotFound:
-    "lock-not-found resource-not-found object-not-found version-not-retained operation-not-found upstream-not-found",
+    "lock-not-found resource-not-found object-not-found version-not-retained operation-not-found upstream-not-found " +
+    "bucket-not-found",
   Unavailable:
     "request-timeout digest-mismatch rate-limited overloaded ledger-unavailable access-unavailable resource-busy " +
     "blobs-unavailable upload-expired mint-unavailable mint-regressed refence-required upstream-unreachable " +
@@ -46,7 +47,7 @@ const CODES: Record<ErrorClass, string> = {
     "resource-protected idempotency-key-reused upstream-path-invalid request-malformed host-not-served " +
     "origin-forbidden credentials-conflict body-malformed query-malformed resource-name-invalid object-key-invalid " +
     "route-not-found method-not-allowed payload-too-large uri-too-long unsupported-media-type range-not-satisfiable " +
-    "headers-too-large",
+    "headers-too-large bucket-not-empty bucket-depth-differs",
   GatewayFault: "internal blob-missing",
   CursorVoid: "events-cursor-void",
   Denied: "unauthenticated credential-expired permission-denied quota-exhausted",

@@ -6,6 +6,7 @@ import { Turn } from "../client/turn.js";
 import { isDeadEverywhere, lossReasonOf, type LossReason } from "../core/classes.js";
 import { detailsOf, LockLost, type Problem } from "../core/errors.js";
 import { Lease, type Effects, type GuardState, type LeaseInput } from "../core/lease.js";
+import type { S3Access } from "../holding/s3.js";
 import { AWAITED_MS, bury, buryLater, type Burial } from "../release.js";
 import { isServer } from "../transport/runtime.js";
 import type { Stop } from "../transport/time.js";
@@ -28,6 +29,8 @@ export interface Grant {
   readonly principal?: string | undefined;
   /** Who else may write under it, as the gateway said. */
   readonly writers?: readonly string[];
+  /** What S3 tools write with under it, as the answer said that granted it. No later answer changes it (CC14b). */
+  readonly s3?: S3Access | undefined;
   /** Whether the lock is ours to give back. Not so for a fence, or a token that was lent. */
   readonly isOurs: boolean;
   /** Whether writes have numbers (CC23). Not so if several processes share the token. */

@@ -4,6 +4,7 @@ import type { CallOptions } from "../client/inner.js";
 import { ttlMs, type Duration } from "../core/durations.js";
 import { asyncDispose } from "../dispose.js";
 import { transfer, type Handoff, type Successor } from "../holding/handoff.js";
+import type { S3Access } from "../holding/s3.js";
 import { Guard, heldOf } from "./guard.js";
 import type { Held } from "./held.js";
 import { renewNow } from "./renewing.js";
@@ -24,6 +25,15 @@ export class Lock extends Guard {
   /** Who else may write under its token: principals, and roles as `role:NAME`. */
   get writers(): readonly string[] {
     return heldOf(this).grant.writers ?? [];
+  }
+
+  /**
+   * What S3 tools write with under this lock, as the gateway said when it granted it: `new S3Client(lock.s3)`. The key
+   * names this lock's token for ever, so it never changes. `undefined` if none of the resources lies in a bucket, or if
+   * the lock was taken up from its predecessor: then `s3Access(lock.id)` of the client asks for it.
+   */
+  get s3(): S3Access | undefined {
+    return heldOf(this).grant.s3;
   }
 
   /** Milliseconds until the deadline, by the client's clock; `undefined`: it does not expire. 0 once it has passed. */

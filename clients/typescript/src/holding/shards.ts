@@ -5,21 +5,14 @@ import { wishOf, type LockOptions } from "../acquire/wish.js";
 import type { Inner } from "../client/inner.js";
 import { Busy, Misuse } from "../core/errors.js";
 import { resourceName } from "../core/names.js";
+import { SHARDS_MAX, shardName } from "../core/slots.js";
 import type { Lock } from "../guard/lock.js";
-
-/** The most shards of one name. */
-const SHARDS_MAX = 10_000;
 
 /** One shard of a name, and its lock, which whoever gets it gives back. */
 export interface Shard {
   /** Which one, from 0. */
   readonly index: number;
   readonly lock: Lock;
-}
-
-/** `name@07.16`: as many digits as the count has, so that names sort as numbers do. */
-export function shardName(name: string, index: number, count: number): string {
-  return `${name}@${String(index).padStart(String(count).length, "0")}.${count}`;
 }
 
 /** The shards that are free, in random order, each tried once. */

@@ -13,8 +13,8 @@ export { nodeFetch, type NodeFetchOptions } from "./http.js";
 
 /**
  * A client as the environment describes it: `FENCE_URL` (a base URL, or several with commas), `FENCE_OWNER`,
- * `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`. Options that
- * are given count more. It gives connections up after 3 s.
+ * `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`; each request
+ * says `TRACEPARENT`. Options that are given count more. It gives connections up after 3 s.
  *
  * @throws Misuse: `FENCE_URL` is missing, or one of them makes no sense.
  */
@@ -33,6 +33,7 @@ export function fromEnv(options: ClientOptions = {}): Fencegate {
     owner: variable("FENCE_OWNER"),
     auth: tokenFile === undefined ? token : tokenInFile(tokenFile),
     fetch: nodeFetch({ ca, cert, key }),
+    traceparent: tracer(),
   };
   return new Fencegate(urls, { ...known, ...options });
 }
@@ -58,6 +59,13 @@ export function tokenInFile(path: string): () => Promise<string> {
 function variable(name: string): string | undefined {
   const value = process.env[name];
   return value === "" ? undefined : value;
+}
+
+/** The span that the environment names. What cannot be read is none: no call fails for a trace. */
+function tracer(): (() => string) | undefined {
+  const named = variable("TRACEPARENT");
+  if (named === undefined || !/^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(named)) return undefined;
+  return () => named;
 }
 
 function contents(name: string): string | undefined {

@@ -16,7 +16,7 @@ import { Mistake, told } from "./driver/told.js";
 import * as writes from "./driver/writes.js";
 
 /** What this driver has beyond what all need. */
-const FEATURES = "run deadlock download events elect stop observe shards upstream stall watch block drop".split(" ");
+const FEATURES = "run deadlock download events elect stop observe shards upstream stall watch s3 block drop".split(" ");
 
 const send = process.argv.includes("--fetch") ? fetch : nodeFetch();
 const state = new State(new DriverTime(!process.argv.includes("--real-time")));

@@ -28,6 +28,7 @@ function answer<Ours>() {
 }
 
 answer<wire.LockRecord>()("Lock", true);
+answer<wire.S3Answer>()("S3Access", true);
 answer<wire.Resource>()("Resource", true);
 answer<wire.ObjectEntry>()("ObjectEntry", true);
 answer<wire.Version>()("Version", true);

@@ -334,6 +334,21 @@ test("the environment describes a client", async () => {
     await writeFile(join(folder, "token"), "secret\n");
     assert.equal((await fg.status()).api, 1);
     assert.equal(fg.owner, "from-env");
+    const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (const [named, sent] of [
+      [trace, trace],
+      ["00-nonsense", null],
+      [trace.toUpperCase(), null],
+    ] as const) {
+      process.env["TRACEPARENT"] = named;
+      let seen: string | null = "nothing was sent";
+      const send: typeof fetch = (input, init) => {
+        seen = new Headers(init?.headers).get("traceparent");
+        return fetch(input, init);
+      };
+      assert.equal((await fromEnv({ fetch: send }).status()).api, 1);
+      assert.equal(seen, sent);
+    }
     process.env["FENCE_AUTH_TOKEN"] = "another";
     assert.throws(() => fromEnv(), /one of them/);
     delete process.env["FENCE_AUTH_TOKEN"];

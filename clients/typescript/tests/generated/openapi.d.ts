@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/access": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What may I do?
+         * @description Who the gateway takes the caller for, and what the rules of access let it do. Nobody is told what others may.
+         */
+        get: operations["getOwnAccess"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/admin/access": {
         parameters: {
             query?: never;
@@ -109,6 +129,27 @@ export interface paths {
          *     of it. The next lock on the resource may be in force from then on. Again is harmless.
          */
         post: operations["resolveIntent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/s3-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a key of S3
+         * @description Where rules of access are in force it is a principal's: that of whoever has its `kid` in `s3_keys`, and nobody's until
+         *     then. Nothing is stored; the answer alone has the secret.
+         */
+        post: operations["makeS3Key"];
         delete?: never;
         options?: never;
         head?: never;
@@ -221,6 +262,52 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/buckets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List buckets
+         * @description In byte order of their names, all of them: there are at most 10,000. Where rules of access are in force, those of which the
+         *     caller may `list` the resource with the bucket's name, or all whose names go on behind it with a colon.
+         */
+        get: operations["listBuckets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/buckets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Make a bucket
+         * @description S3 tools then reach the resource of this name, and those whose names go on with a colon and as many segments as the
+         *     bucket is deep. Doing it again changes nothing.
+         */
+        put: operations["makeBucket"];
+        post?: never;
+        /**
+         * Delete a bucket
+         * @description Only an empty one. Its name keeps its depth: made again, it can have no other.
+         */
+        delete: operations["deleteBucket"];
         options?: never;
         head?: never;
         patch?: never;
@@ -447,6 +534,31 @@ export interface paths {
          *     how long it had been expired.
          */
         post: operations["renewLock"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/locks/{id}/s3": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the S3 key of your own lock
+         * @description What an S3 tool is given in place of a token. It is the same each time, and names this lock's token for ever: of a lock
+         *     that has ended the answer is how it ended, whoever holds its resources now. So that a program that asks for its key again
+         *     never writes under somebody else's lock.
+         *
+         *     `AWS_CONTAINER_CREDENTIALS_FULL_URI` may be this URL with `as=container`; where rules of access are in force,
+         *     `AWS_CONTAINER_AUTHORIZATION_TOKEN` is then `Bearer` and an API key.
+         */
+        get: operations["getLockS3Key"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1129,6 +1241,38 @@ export interface components {
             /** @description Why, for the record; 1 to 1024 bytes. */
             reason: components["schemas"]["Reason"];
         };
+        /** @description A bucket of S3. */
+        Bucket: {
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /**
+             * Format: int32
+             * @description How many leading segments of a key name its resource.
+             */
+            depth: number;
+            /** @description Its name. */
+            name: string;
+        };
+        /** @description All buckets. */
+        BucketList: {
+            /** @description In the order of their names. */
+            items: components["schemas"]["Bucket"][];
+        };
+        /** @description The name of a bucket, by the rules of S3: it does not look like an IP address either, and has no beginning or end that S3 keeps for itself. */
+        BucketName: string;
+        /** @description The body of `PUT /buckets/{name}`. */
+        BucketRequest: {
+            /**
+             * Format: int32
+             * @description How many leading segments of a key name its resource, and so its lock: 0 to 3. With 1 the object `orders/a.txt` of
+             *     bucket `lake` is the object `a.txt` of the resource `lake:orders`. It is fixed for ever, also if the bucket is
+             *     deleted and made again.
+             */
+            depth?: number;
+        };
         /** @description The body of a commit, for the documentation: further parts have the names that the list gives them. */
         CommitForm: {
             /**
@@ -1219,6 +1363,20 @@ export interface components {
              */
             version?: number | null;
         };
+        /** @description What the container credentials of the AWS tools read. */
+        ContainerCredentials: {
+            /** @description The id of the key. */
+            AccessKeyId: string;
+            /**
+             * Format: date-time
+             * @description When the tools ask again. They get the same key as long as the lock lasts, and never another.
+             */
+            Expiration: string;
+            /** @description Its secret. */
+            SecretAccessKey: string;
+            /** @description Always the same: the tools insist on a session token, and the gateway does not look at it. */
+            Token: string;
+        };
         /** @description 1 to 255 visible ASCII characters and spaces. */
         ContentType: string;
         /**
@@ -1273,7 +1431,7 @@ export interface components {
          * @description An error code; each has a page at `/docs/errors/{code}`.
          * @enum {string}
          */
-        ErrorCode: "fence-token-missing" | "fence-token-malformed" | "fence-token-void" | "fence-token-unknown" | "fence-token-stale" | "fence-token-released" | "fence-token-broken" | "fence-order-stale" | "lock-id-mismatch" | "lock-id-missing" | "resource-frozen" | "resource-draining" | "resource-protected" | "sequence-out-of-order" | "version-mismatch" | "idempotency-key-reused" | "idempotency-in-progress" | "lock-held" | "lock-wait-elapsed" | "queue-full" | "lock-superseded" | "lock-released" | "lock-broken" | "lock-void" | "lock-breaking" | "lock-hold-exceeded" | "lock-id-conflict" | "lock-not-found" | "resource-not-found" | "object-not-found" | "version-not-retained" | "operation-not-found" | "upstream-not-found" | "upstream-path-invalid" | "events-cursor-void" | "request-malformed" | "host-not-served" | "origin-forbidden" | "unauthenticated" | "credential-expired" | "credentials-conflict" | "permission-denied" | "quota-exhausted" | "body-malformed" | "query-malformed" | "digest-mismatch" | "resource-name-invalid" | "object-key-invalid" | "route-not-found" | "method-not-allowed" | "request-timeout" | "payload-too-large" | "uri-too-long" | "rate-limited" | "unsupported-media-type" | "range-not-satisfiable" | "headers-too-large" | "internal" | "blob-missing" | "overloaded" | "ledger-unavailable" | "access-unavailable" | "resource-busy" | "blobs-unavailable" | "upload-expired" | "mint-unavailable" | "mint-regressed" | "refence-required" | "outcome-unknown" | "upstream-unreachable" | "upstream-failed" | "upstream-timeout" | "shutting-down";
+        ErrorCode: "fence-token-missing" | "fence-token-malformed" | "fence-token-void" | "fence-token-unknown" | "fence-token-stale" | "fence-token-released" | "fence-token-broken" | "fence-order-stale" | "lock-id-mismatch" | "lock-id-missing" | "resource-frozen" | "resource-draining" | "resource-protected" | "sequence-out-of-order" | "version-mismatch" | "idempotency-key-reused" | "idempotency-in-progress" | "lock-held" | "lock-wait-elapsed" | "queue-full" | "lock-superseded" | "lock-released" | "lock-broken" | "lock-void" | "lock-breaking" | "lock-hold-exceeded" | "lock-id-conflict" | "lock-not-found" | "resource-not-found" | "object-not-found" | "version-not-retained" | "operation-not-found" | "upstream-not-found" | "upstream-path-invalid" | "bucket-not-found" | "bucket-not-empty" | "bucket-depth-differs" | "events-cursor-void" | "request-malformed" | "host-not-served" | "origin-forbidden" | "unauthenticated" | "credential-expired" | "credentials-conflict" | "permission-denied" | "quota-exhausted" | "body-malformed" | "query-malformed" | "digest-mismatch" | "resource-name-invalid" | "object-key-invalid" | "route-not-found" | "method-not-allowed" | "request-timeout" | "payload-too-large" | "uri-too-long" | "rate-limited" | "unsupported-media-type" | "range-not-satisfiable" | "headers-too-large" | "internal" | "blob-missing" | "overloaded" | "ledger-unavailable" | "access-unavailable" | "resource-busy" | "blobs-unavailable" | "upload-expired" | "mint-unavailable" | "mint-regressed" | "refence-required" | "outcome-unknown" | "upstream-unreachable" | "upstream-failed" | "upstream-timeout" | "shutting-down";
         /** @description A page of the feed. */
         EventList: {
             /** @description The events, in the order of their numbers; none if nothing came in time. */
@@ -1320,6 +1478,7 @@ export interface components {
         Fence: {
             /** @description The resource. */
             resource: components["schemas"]["ResourceName"];
+            s3?: components["schemas"]["S3Access"] | null;
             /** @description The fence token: send it as `X-Fence-Token` with every write. */
             token: components["schemas"]["Token"];
             /**
@@ -1482,6 +1641,7 @@ export interface components {
             reason?: string | null;
             /** @description What it covers. */
             resources: components["schemas"]["ResourceName"][];
+            s3?: components["schemas"]["S3Access"] | null;
             /** @description What it is doing. */
             state: components["schemas"]["LockState"];
             /**
@@ -1588,6 +1748,7 @@ export interface components {
             /** @description Its key. */
             key: string;
             sha256: components["schemas"]["Sha256"] | null;
+            sha256_parts?: components["schemas"]["Sha256"] | null;
             /**
              * Format: int64
              * @description Its number of bytes.
@@ -1666,6 +1827,12 @@ export interface components {
          * @example 42
          */
         Order: string | number;
+        /** @description `GET /access` */
+        OwnAccess: {
+            /** @description What the caller may do: to the resource that was asked about, or else to any at all. */
+            may: components["schemas"]["ActionName"][];
+            principal: components["schemas"]["PrincipalName"] | null;
+        };
         /** @description A name, shown to everybody: at most 256 bytes, no control characters. */
         Owner: string;
         /**
@@ -1761,6 +1928,8 @@ export interface components {
             superseded_by?: components["schemas"]["Supersession"] | null;
             /** @description One line, the same for every occurrence. */
             title: string;
+            /** @description The trace that the request is part of, as in the log: that of its `traceparent`, or one that the gateway records. */
+            trace_id?: string | null;
             /** @description A page that explains the code. */
             type: string;
             /**
@@ -1768,6 +1937,18 @@ export interface components {
              * @description With `version-mismatch`: the version of the resource, as it is now.
              */
             version?: number | null;
+        };
+        /** @description What `credential_process` of the AWS tools reads. */
+        ProcessCredentials: {
+            /** @description The id of the key. */
+            AccessKeyId: string;
+            /** @description Its secret. */
+            SecretAccessKey: string;
+            /**
+             * Format: int32
+             * @description 1.
+             */
+            Version: number;
         };
         /** @description The answer to `GET /readyz`. */
         Readiness: {
@@ -1932,6 +2113,37 @@ export interface components {
         };
         /** @description The name of a resource; neither `.` nor `..`. */
         ResourceName: string;
+        /** @description What an S3 tool is given in place of a token: the key *is* the lock. It names this lock's token for ever, and no other. */
+        S3Access: {
+            /** @description The id of the key. */
+            access_key_id: string;
+            /** @description Where the gateway speaks S3, such as `http://127.0.0.1:9000`. */
+            endpoint: string;
+            /** @description The region that it says it is in. */
+            region: string;
+            /** @description Its secret: whoever has it writes under the lock's token. */
+            secret_access_key: string;
+        };
+        /** @description The key of a lock, as whoever asks for it reads it. */
+        S3Credentials: components["schemas"]["S3Access"] | components["schemas"]["ProcessCredentials"] | components["schemas"]["ContainerCredentials"];
+        /** @description A new key of S3. */
+        S3Key: {
+            /** @description The id of the key. */
+            access_key_id: string;
+            /** @description What the rules of access are to call it, in `s3_keys` of a principal; absent for one that is no principal's. */
+            kid?: string | null;
+            /** @description Its secret. */
+            secret_access_key: string;
+        };
+        /** @description The body of `POST /admin/s3-keys`. */
+        S3KeyRequest: {
+            rights?: components["schemas"]["S3Rights"] | null;
+        };
+        /**
+         * @description What a key of S3 allows that is no principal's.
+         * @enum {string}
+         */
+        S3Rights: "read" | "admin";
         /** @description A SHA-256 in hexadecimal. */
         Sha256: string;
         /** @description Only `*`. */
@@ -1989,6 +2201,8 @@ export interface components {
             mint: components["schemas"]["MintKind"];
             /** @description Whether a write without `X-Lock-Id` is refused. */
             requires_lock_id: boolean;
+            /** @description Where it speaks S3, as callers are told; absent where it does not. */
+            s3?: string | null;
             /**
              * @description The settings as `fencegate check-config` prints them, without secrets. Only where nobody but this machine itself
              *     reaches the gateway.
@@ -2237,6 +2451,31 @@ export interface components {
          *     `query-malformed`: The query is not what this call takes
          *
          *     `resource-name-invalid`: The resource name is not allowed
+         */
+        "400-deleteBucket": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "request-malformed" | "credentials-conflict" | "query-malformed" | "resource-name-invalid";
+                    /** @enum {integer} */
+                    status?: 400;
+                };
+            };
+        };
+        /**
+         * @description `request-malformed`: The request is malformed
+         *
+         *     `credentials-conflict`: The request has more than one credential
+         *
+         *     `query-malformed`: The query is not what this call takes
+         *
+         *     `resource-name-invalid`: The resource name is not allowed
          *
          *     `object-key-invalid`: The object key is not allowed
          *
@@ -2295,29 +2534,6 @@ export interface components {
          *     `credentials-conflict`: The request has more than one credential
          *
          *     `query-malformed`: The query is not what this call takes
-         */
-        "400-getAccess": {
-            headers: {
-                "Fencegate-Version": components["headers"]["Fencegate-Version"];
-                "Retry-After": components["headers"]["Retry-After"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @enum {string} */
-                    code?: "request-malformed" | "credentials-conflict" | "query-malformed";
-                    /** @enum {integer} */
-                    status?: 400;
-                };
-            };
-        };
-        /**
-         * @description `request-malformed`: The request is malformed
-         *
-         *     `credentials-conflict`: The request has more than one credential
-         *
-         *     `query-malformed`: The query is not what this call takes
          *
          *     `resource-name-invalid`: The resource name is not allowed
          *
@@ -2345,10 +2561,8 @@ export interface components {
          *     `credentials-conflict`: The request has more than one credential
          *
          *     `query-malformed`: The query is not what this call takes
-         *
-         *     `resource-name-invalid`: The resource name is not allowed
          */
-        "400-getResource": {
+        "400-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2358,7 +2572,7 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
-                    code?: "request-malformed" | "credentials-conflict" | "query-malformed" | "resource-name-invalid";
+                    code?: "request-malformed" | "credentials-conflict" | "query-malformed";
                     /** @enum {integer} */
                     status?: 400;
                 };
@@ -2511,7 +2725,7 @@ export interface components {
          *
          *     `credential-expired`: The credential has expired
          */
-        "401-getAccess": {
+        "401-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2546,29 +2760,6 @@ export interface components {
                     code?: "unauthenticated" | "credential-expired";
                     /** @enum {integer} */
                     status?: 401;
-                };
-            };
-        };
-        /**
-         * @description `origin-forbidden`: Pages of this origin may not call the gateway
-         *
-         *     `permission-denied`: The rules of access do not allow this
-         *
-         *     `quota-exhausted`: The caller has as much as it may have
-         */
-        "403-acquireLock": {
-            headers: {
-                "Fencegate-Version": components["headers"]["Fencegate-Version"];
-                "Retry-After": components["headers"]["Retry-After"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @enum {string} */
-                    code?: "origin-forbidden" | "permission-denied" | "quota-exhausted";
-                    /** @enum {integer} */
-                    status?: 403;
                 };
             };
         };
@@ -2633,7 +2824,7 @@ export interface components {
          *
          *     `permission-denied`: The rules of access do not allow this
          */
-        "403-getAccess": {
+        "403-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2644,6 +2835,29 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
                     code?: "origin-forbidden" | "permission-denied";
+                    /** @enum {integer} */
+                    status?: 403;
+                };
+            };
+        };
+        /**
+         * @description `origin-forbidden`: Pages of this origin may not call the gateway
+         *
+         *     `permission-denied`: The rules of access do not allow this
+         *
+         *     `quota-exhausted`: The caller has as much as it may have
+         */
+        "403-makeBucket": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "origin-forbidden" | "permission-denied" | "quota-exhausted";
                     /** @enum {integer} */
                     status?: 403;
                 };
@@ -2688,8 +2902,8 @@ export interface components {
                 };
             };
         };
-        /** @description `route-not-found`: There is nothing at this path */
-        "404-errorPage": {
+        /** @description `bucket-not-found`: There is no such bucket */
+        "404-deleteBucket": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2699,7 +2913,7 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
-                    code?: "route-not-found";
+                    code?: "bucket-not-found";
                     /** @enum {integer} */
                     status?: 404;
                 };
@@ -2723,6 +2937,27 @@ export interface components {
             };
         };
         /**
+         * @description `lock-not-found`: There is no such lock
+         *
+         *     `route-not-found`: There is nothing at this path
+         */
+        "404-getLockS3Key": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "lock-not-found" | "route-not-found";
+                    /** @enum {integer} */
+                    status?: 404;
+                };
+            };
+        };
+        /**
          * @description `resource-not-found`: There is no such resource
          *
          *     `object-not-found`: There is no such object
@@ -2740,6 +2975,23 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
                     code?: "resource-not-found" | "object-not-found" | "version-not-retained";
+                    /** @enum {integer} */
+                    status?: 404;
+                };
+            };
+        };
+        /** @description `route-not-found`: There is nothing at this path */
+        "404-makeS3Key": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "route-not-found";
                     /** @enum {integer} */
                     status?: 404;
                 };
@@ -2836,7 +3088,7 @@ export interface components {
             };
         };
         /** @description `request-timeout`: The request did not arrive in time */
-        "408-getAccess": {
+        "408-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2929,6 +3181,40 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
                     code?: "resource-draining" | "resource-protected" | "sequence-out-of-order" | "idempotency-in-progress";
+                    /** @enum {integer} */
+                    status?: 409;
+                };
+            };
+        };
+        /** @description `bucket-not-empty`: The bucket is not empty */
+        "409-deleteBucket": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "bucket-not-empty";
+                    /** @enum {integer} */
+                    status?: 409;
+                };
+            };
+        };
+        /** @description `bucket-depth-differs`: The bucket has another depth */
+        "409-makeBucket": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "bucket-depth-differs";
                     /** @enum {integer} */
                     status?: 409;
                 };
@@ -3183,7 +3469,7 @@ export interface components {
             };
         };
         /** @description `uri-too-long`: The path and query are too long */
-        "414-getAccess": {
+        "414-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3291,7 +3577,7 @@ export interface components {
             };
         };
         /** @description `host-not-served`: The gateway is not reached under this name */
-        "421-getAccess": {
+        "421-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3444,7 +3730,7 @@ export interface components {
             };
         };
         /** @description `rate-limited`: The caller has used up its share */
-        "429-getAccess": {
+        "429-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3498,7 +3784,7 @@ export interface components {
             };
         };
         /** @description `headers-too-large`: The headers are too large */
-        "431-getAccess": {
+        "431-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3551,23 +3837,6 @@ export interface components {
                 };
             };
         };
-        /** @description `internal`: The gateway failed */
-        "500-getAccess": {
-            headers: {
-                "Fencegate-Version": components["headers"]["Fencegate-Version"];
-                "Retry-After": components["headers"]["Retry-After"];
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @enum {string} */
-                    code?: "internal";
-                    /** @enum {integer} */
-                    status?: 500;
-                };
-            };
-        };
         /**
          * @description `internal`: The gateway failed
          *
@@ -3584,6 +3853,23 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
                     code?: "internal" | "blob-missing";
+                    /** @enum {integer} */
+                    status?: 500;
+                };
+            };
+        };
+        /** @description `internal`: The gateway failed */
+        "500-getOwnAccess": {
+            headers: {
+                "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                "Retry-After": components["headers"]["Retry-After"];
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code?: "internal";
                     /** @enum {integer} */
                     status?: 500;
                 };
@@ -3771,8 +4057,10 @@ export interface components {
          *     `outcome-unknown`: The outcome is unknown
          *
          *     `shutting-down`: The gateway is shutting down
+         *
+         *     `blobs-unavailable`: The blob store cannot be reached
          */
-        "503-getAccess": {
+        "503-getObject": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3782,7 +4070,7 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
-                    code?: "refence-required" | "access-unavailable" | "overloaded" | "ledger-unavailable" | "resource-busy" | "outcome-unknown" | "shutting-down";
+                    code?: "refence-required" | "access-unavailable" | "overloaded" | "ledger-unavailable" | "resource-busy" | "outcome-unknown" | "shutting-down" | "blobs-unavailable";
                     /** @enum {integer} */
                     status?: 503;
                 };
@@ -3802,10 +4090,8 @@ export interface components {
          *     `outcome-unknown`: The outcome is unknown
          *
          *     `shutting-down`: The gateway is shutting down
-         *
-         *     `blobs-unavailable`: The blob store cannot be reached
          */
-        "503-getObject": {
+        "503-getOwnAccess": {
             headers: {
                 "Fencegate-Version": components["headers"]["Fencegate-Version"];
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3815,7 +4101,7 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"] & {
                     /** @enum {string} */
-                    code?: "refence-required" | "access-unavailable" | "overloaded" | "ledger-unavailable" | "resource-busy" | "outcome-unknown" | "shutting-down" | "blobs-unavailable";
+                    code?: "refence-required" | "access-unavailable" | "overloaded" | "ledger-unavailable" | "resource-busy" | "outcome-unknown" | "shutting-down";
                     /** @enum {integer} */
                     status?: 503;
                 };
@@ -3917,7 +4203,7 @@ export interface components {
         "Idempotent-Replayed": "true";
         /** @description The lock: `/locks/{id}`. */
         Location: string;
-        /** @description The SHA-256 of the whole object, also with a part of it (RFC 9530): `sha-256=:...:`, in base64. */
+        /** @description The SHA-256 of the whole object, also with a part of it (RFC 9530): `sha-256=:...:`, in base64; absent of an object that was uploaded in parts. */
         "Repr-Digest": string;
         /** @description When to try again, in seconds, where that helps. */
         "Retry-After": number;
@@ -3940,6 +4226,41 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    getOwnAccess: {
+        parameters: {
+            query?: {
+                /** @description What may be done to this resource. Without it: what may be done to some resource. */
+                resource?: components["schemas"]["ResourceName"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it may. */
+            200: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnAccess"];
+                };
+            };
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
     getAccess: {
         parameters: {
             query?: never;
@@ -3960,16 +4281,16 @@ export interface operations {
                     "application/json": components["schemas"]["AccessRules"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     putAccess: {
@@ -3997,18 +4318,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             412: components["responses"]["412-putAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     explainAccess: {
@@ -4036,17 +4357,17 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     listIntents: {
@@ -4078,16 +4399,16 @@ export interface operations {
                     "application/json": components["schemas"]["IntentList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     resolveDoubts: {
@@ -4115,18 +4436,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-resolveDoubts"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     resolveIntent: {
@@ -4155,18 +4476,58 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-resolveIntent"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
+    makeS3Key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description May be left out, for a principal's key. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["S3KeyRequest"];
+            };
+        };
+        responses: {
+            /** @description A new key. */
+            200: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["S3Key"];
+                };
+            };
+            400: components["responses"]["400-putAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            404: components["responses"]["404-makeS3Key"];
+            408: components["responses"]["408-getOwnAccess"];
+            413: components["responses"]["413-putAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            415: components["responses"]["415-putAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getUsage: {
@@ -4194,15 +4555,15 @@ export interface operations {
                     "application/json": components["schemas"]["UsageList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };
@@ -4248,16 +4609,16 @@ export interface operations {
                     "application/json": components["schemas"]["AuditList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getAuditCheckpoint: {
@@ -4284,16 +4645,16 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     exportAudit: {
@@ -4319,16 +4680,16 @@ export interface operations {
                     "application/json": components["schemas"]["AuditExport"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getAuditProof: {
@@ -4358,16 +4719,137 @@ export interface operations {
                     "application/json": components["schemas"]["AuditProof"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
+    listBuckets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All buckets. */
+            200: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BucketList"];
+                };
+            };
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
+    makeBucket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The bucket. */
+                name: components["schemas"]["BucketName"];
+            };
+            cookie?: never;
+        };
+        /** @description May be left out, for a depth of 0. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BucketRequest"];
+            };
+        };
+        responses: {
+            /** @description It was there, with this depth. */
+            200: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bucket"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bucket"];
+                };
+            };
+            400: components["responses"]["400-explainAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-makeBucket"];
+            408: components["responses"]["408-getOwnAccess"];
+            409: components["responses"]["409-makeBucket"];
+            413: components["responses"]["413-putAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            415: components["responses"]["415-putAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
+    deleteBucket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The bucket. */
+                name: components["schemas"]["BucketName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            404: components["responses"]["404-deleteBucket"];
+            408: components["responses"]["408-getOwnAccess"];
+            409: components["responses"]["409-deleteBucket"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     commit: {
@@ -4457,16 +4939,16 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            404: components["responses"]["404-errorPage"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            404: components["responses"]["404-makeS3Key"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };
@@ -4507,17 +4989,17 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             410: components["responses"]["410-listEvents"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     health: {
@@ -4540,15 +5022,15 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };
@@ -4579,16 +5061,16 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     acquireLock: {
@@ -4633,19 +5115,19 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-acquireLock"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-makeBucket"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             409: components["responses"]["409-acquireLock"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
             423: components["responses"]["423-acquireLock"];
             429: components["responses"]["429-acquireLock"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-acquireLock"];
         };
     };
@@ -4674,17 +5156,17 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getLock: {
@@ -4721,17 +5203,17 @@ export interface operations {
                     "application/json": components["schemas"]["Lock"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     releaseLock: {
@@ -4766,17 +5248,17 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     watchLock: {
@@ -4804,17 +5286,17 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     renewLock: {
@@ -4846,19 +5328,62 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             409: components["responses"]["409-renewLock"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
+        };
+    };
+    getLockS3Key: {
+        parameters: {
+            query?: {
+                /**
+                 * @description As `credential_process` of the AWS tools reads it, or their container credentials. By default with endpoint and
+                 *     region.
+                 */
+                as?: "process" | "container";
+            };
+            header?: never;
+            path: {
+                /** @description The lock's id. */
+                id: components["schemas"]["LockId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    "Fencegate-Version": components["headers"]["Fencegate-Version"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["S3Credentials"];
+                };
+            };
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            404: components["responses"]["404-getLockS3Key"];
+            408: components["responses"]["408-getOwnAccess"];
+            409: components["responses"]["409-renewLock"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     transferLock: {
@@ -4906,19 +5431,19 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-putAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             409: components["responses"]["409-transferLock"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
             423: components["responses"]["423-acquireLock"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-acquireLock"];
         };
     };
@@ -4942,15 +5467,15 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };
@@ -4974,15 +5499,15 @@ export interface operations {
                     "application/yaml": string;
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };
@@ -5009,17 +5534,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-resolveIntent"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     readiness: {
@@ -5045,15 +5570,15 @@ export interface operations {
                     "application/json": components["schemas"]["Readiness"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             /** @description No. */
             503: {
                 headers: {
@@ -5106,16 +5631,16 @@ export interface operations {
                     "application/json": components["schemas"]["RejectionList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     listResources: {
@@ -5145,16 +5670,16 @@ export interface operations {
                     "application/json": components["schemas"]["ResourceList"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getResource: {
@@ -5188,17 +5713,17 @@ export interface operations {
                     "application/json": components["schemas"]["Resource"];
                 };
             };
-            400: components["responses"]["400-getResource"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     deleteResource: {
@@ -5288,18 +5813,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     setFence: {
@@ -5347,19 +5872,19 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-makeBucket"];
+            408: components["responses"]["408-getOwnAccess"];
             409: components["responses"]["409-setFence"];
             412: components["responses"]["412-setFence"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
             423: components["responses"]["423-acquireLock"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-acquireLock"];
         };
     };
@@ -5391,18 +5916,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     listObjects: {
@@ -5435,17 +5960,17 @@ export interface operations {
                     "application/json": components["schemas"]["ObjectList"];
                 };
             };
-            400: components["responses"]["400-getResource"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     getObject: {
@@ -5517,16 +6042,16 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["400-getObject"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getObject"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             412: components["responses"]["412-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             416: components["responses"]["416-getObject"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
             500: components["responses"]["500-getObject"];
             503: components["responses"]["503-getObject"];
         };
@@ -5746,16 +6271,16 @@ export interface operations {
                 content?: never;
             };
             400: components["responses"]["400-getObject"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-getObject"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             412: components["responses"]["412-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             416: components["responses"]["416-getObject"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
             500: components["responses"]["500-getObject"];
             503: components["responses"]["503-getObject"];
         };
@@ -5786,16 +6311,16 @@ export interface operations {
                     "application/json": components["schemas"]["OperationList"];
                 };
             };
-            400: components["responses"]["400-getResource"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     protectResource: {
@@ -5826,18 +6351,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     unfreezeResource: {
@@ -5868,18 +6393,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     unprotectResource: {
@@ -5910,18 +6435,18 @@ export interface operations {
                 };
             };
             400: components["responses"]["400-explainAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
             413: components["responses"]["413-putAccess"];
-            414: components["responses"]["414-getAccess"];
+            414: components["responses"]["414-getOwnAccess"];
             415: components["responses"]["415-putAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     listVersions: {
@@ -5954,17 +6479,17 @@ export interface operations {
                     "application/json": components["schemas"]["VersionList"];
                 };
             };
-            400: components["responses"]["400-getResource"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     listWaiters: {
@@ -5995,17 +6520,17 @@ export interface operations {
                     "application/json": components["schemas"]["WaiterList"];
                 };
             };
-            400: components["responses"]["400-getResource"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
+            400: components["responses"]["400-deleteBucket"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
             404: components["responses"]["404-acquireLock"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
-            503: components["responses"]["503-getAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
+            503: components["responses"]["503-getOwnAccess"];
         };
     };
     status: {
@@ -6028,15 +6553,15 @@ export interface operations {
                     "application/json": components["schemas"]["Status"];
                 };
             };
-            400: components["responses"]["400-getAccess"];
-            401: components["responses"]["401-getAccess"];
-            403: components["responses"]["403-getAccess"];
-            408: components["responses"]["408-getAccess"];
-            414: components["responses"]["414-getAccess"];
-            421: components["responses"]["421-getAccess"];
-            429: components["responses"]["429-getAccess"];
-            431: components["responses"]["431-getAccess"];
-            500: components["responses"]["500-getAccess"];
+            400: components["responses"]["400-getOwnAccess"];
+            401: components["responses"]["401-getOwnAccess"];
+            403: components["responses"]["403-getOwnAccess"];
+            408: components["responses"]["408-getOwnAccess"];
+            414: components["responses"]["414-getOwnAccess"];
+            421: components["responses"]["421-getOwnAccess"];
+            429: components["responses"]["429-getOwnAccess"];
+            431: components["responses"]["431-getOwnAccess"];
+            500: components["responses"]["500-getOwnAccess"];
             503: components["responses"]["503-getUsage"];
         };
     };

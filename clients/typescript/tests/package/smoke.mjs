@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { DELETE, Fencegate, LockLost, VERSION } from "fencegate";
+import { job } from "fencegate/jobs";
 import { download, file, fromEnv } from "fencegate/node";
 import { fakeLock } from "fencegate/testing";
 
@@ -28,6 +29,9 @@ for await (const event of fg.events()) {
 }
 const plain = new Fencegate(process.argv[2], { fetch });
 await plain.lock(name, async (held) => assert.equal((await held.put("b", Buffer.alloc(100_000))).size, 100_000));
+const nightly = job(fg, `smoke-${process.pid}`, { slot: "20261122T020000Z" });
+const ends = [await nightly.run((run) => run.attempt), await nightly.run((run) => run.attempt)];
+assert.deepEqual([ends[0].value, ends[0].run.program, ends[1].status], [1, "smoke.mjs", "done before"]);
 fakeLock().lose();
 assert.match(VERSION, /^\d/);
 await fg.close();

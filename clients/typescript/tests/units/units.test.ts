@@ -11,7 +11,7 @@ import { Numbers } from "../../src/guard/numbers.js";
 import { Handoff } from "../../src/index.js";
 import { Fencegate } from "../../src/node/main.js";
 import { tellSafely } from "../../src/hooks.js";
-import { shardName } from "../../src/holding/shards.js";
+import { shardName } from "../../src/core/slots.js";
 import { Body } from "../../src/transport/body.js";
 import { sleepAwareClock, Time } from "../../src/transport/time.js";
 import { ownHeaders } from "../../src/transport/headers.js";

@@ -74,7 +74,7 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
             return Err(at(&place, "there is another one with this name"));
         }
     }
-    let (mut principals, mut keys) = (Vec::new(), BTreeMap::new());
+    let (mut principals, mut keys, mut s3_keys) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     let (mut names, mut database_roles) = (BTreeSet::new(), BTreeSet::new());
     for one in file.principals {
         let place = format!("principal `{}`", one.name);
@@ -100,7 +100,20 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
                 return Err(at(&place, format_args!("there is another key with the id `{id}`")));
             }
         }
+        at_most(&place, "keys of S3", one.s3_keys.len(), LIVE_KEYS_MAX)?;
+        for id in one.s3_keys {
+            if !is_kid(&id) {
+                return Err(at(&place, format_args!("`{id}` is no id of a key of S3")));
+            }
+            if s3_keys.insert(id.clone(), principals.len()).is_some() {
+                return Err(at(&place, format_args!("there is another key with the id `{id}`")));
+            }
+        }
         principals.push(entry);
+    }
+    // Both are revoked by that.
+    if let Some(id) = s3_keys.keys().find(|id| keys.contains_key(*id)) {
+        return Err(at("s3_keys", format_args!("there is another key with the id `{id}`")));
     }
     no_name_is_template_twice(&principals)?;
     let mut revoked = BTreeSet::new();
@@ -130,7 +143,7 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
     let patterns = roles.values().flat_map(RoleEntry::patterns);
     let ends = patterns.flat_map(Pattern::ends).collect();
     let keys = keys.into_iter().collect();
-    Ok(Rules { issuers, roles, principals, keys, revoked, ends })
+    Ok(Rules { issuers, roles, principals, keys, s3_keys, revoked, ends })
 }
 
 fn issuer(issuer: &Issuer) -> Result<(), &'static str> {
@@ -246,7 +259,8 @@ fn principal(
     }
     let roles = principal.roles.iter().map(known).collect::<Result<_, RulesError>>()?;
     let conditions = conditions(matches, place, issuers)?;
-    let is_shown = !conditions.is_empty() || !principal.keys.is_empty();
+    let has_keys = !principal.keys.is_empty() || !principal.s3_keys.is_empty();
+    let is_shown = !conditions.is_empty() || has_keys;
     if !is_shown && principal.postgres_roles.is_empty() {
         return Err(at(
             place,
@@ -255,7 +269,7 @@ fn principal(
     }
     let name = match name.contains("${") {
         false => super::Name::Own(PrincipalName::new(name).map_err(|why| at(place, why))?),
-        true if !principal.keys.is_empty() => {
+        true if has_keys => {
             return Err(at(place, "a name with a variable is for `match`, not for keys"));
         }
         true => super::Name::Template(

@@ -127,6 +127,9 @@ pub(super) struct Principal {
     pub(super) roles: Vec<String>,
     #[serde(default)]
     pub(super) keys: Vec<Key>,
+    /// The ids of its keys of S3. Their secrets follow from the id and the gateways' root: there is nothing to keep.
+    #[serde(default)]
+    pub(super) s3_keys: Vec<String>,
     /// Which roles of the database this principal is to `guard()`.
     #[serde(default)]
     pub(super) postgres_roles: Vec<String>,

@@ -153,6 +153,8 @@ pub struct Rules {
     principals: Vec<PrincipalEntry>,
     /// By their ids, in order.
     keys: Vec<(String, KeyEntry)>,
+    /// Keys of S3 by their ids, each with its principal's place.
+    s3_keys: BTreeMap<String, usize>,
     revoked: BTreeSet<String>,
     /// What stands behind a variable in any pattern. No value has it: else what is one caller's would be another's.
     ends: BTreeSet<u8>,
@@ -229,13 +231,21 @@ impl Rules {
 
     /// Who it is that shows this, and all that the rules say of that principal.
     ///
-    /// 1. A key is held against the digest of the key with its id, or of one beside it, so that both take as long.
+    /// 1. A key is held against the digest of the key with its id, or of one beside it, so that both take as long. A key of
+    ///    S3 has been: its signature was good. With the key of a lock, the one asks who took it.
     /// 2. Everything else must be what exactly one principal shows.
     /// 3. What is revoked is nobody's, and what has expired is nobody's any more. Said last, so that only whoever had a
     ///    good one learns it.
     pub fn caller(&self, identity: &Identity, now: Timestamp) -> Result<Caller, Unauthenticated> {
         // Steps 1 and 2.
         let (entry, expires) = match identity {
+            Identity::S3Lock { principal } => {
+                return self.named(principal).ok_or(Unauthenticated::Nobody);
+            }
+            Identity::S3Key { kid } => {
+                let at = self.s3_keys.get(kid).ok_or(Unauthenticated::UnknownKey)?;
+                (&self.principals[*at], None)
+            }
             Identity::Key(key) => self.by_key(key)?,
             other => (self.by_what_is_shown(other)?, other.expires()),
         };

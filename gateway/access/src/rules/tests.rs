@@ -225,6 +225,52 @@ pub(crate) fn a_key_is_its_principals_until_it_expires_or_is_revoked() {
 }
 
 #[test]
+fn a_key_of_s3_is_its_principals_by_its_id() {
+    let text = "[[principals]]\nname = \"loader\"\nroles = []\ns3_keys = [\"a7\", \"b8\"]\n";
+    let shown = |kid: &str| Identity::S3Key { kid: kid.to_owned() };
+    let whose = |rules: &Rules, kid: &str| {
+        rules.caller(&shown(kid), now()).map(|caller| caller.name().to_string())
+    };
+    let loader = rules(text);
+    assert_eq!(whose(&loader, "a7"), Ok("loader".to_owned()));
+    assert_eq!(whose(&loader, "b8"), Ok("loader".to_owned()));
+    assert_eq!(whose(&loader, "c9"), Err(Unauthenticated::UnknownKey));
+    assert_eq!(shown("a7").credential(), "key:a7");
+    let revoked = rules(&format!("revoked = [\"key:a7\"]\n{text}"));
+    assert_eq!(whose(&revoked, "a7"), Err(Unauthenticated::Revoked));
+    assert_eq!(whose(&revoked, "b8"), Ok("loader".to_owned()));
+    let three = text.replace("\"b8\"", "\"b8\", \"c9\"");
+    assert!(wrong(&three).contains("3 keys of S3, where there may be 2"));
+    assert!(wrong(&text.replace("b8", "B8")).contains("`B8` is no id of a key of S3"));
+    assert!(wrong(&text.replace("b8", "a7")).contains("another key with the id `a7`"));
+    let digest = "0".repeat(64);
+    let api = format!(
+        "keys = [{{ id = \"a7\", sha256 = \"{digest}\", expires = 2026-07-01T00:00:00Z }}]"
+    );
+    assert!(wrong(&format!("{text}{api}\n")).contains("another key with the id `a7`"));
+    let template = text.replace("\"loader\"", "\"loader:${jwt.sub}\"");
+    assert!(wrong(&template).contains("not for keys"));
+    assert!(loader.check_admin(now()).is_err());
+}
+
+/// With the key of a lock the one asks who took it, by what the rules say now.
+#[test]
+fn a_key_of_a_lock_is_of_whoever_took_it() {
+    let taken_by =
+        |name: &str| Identity::S3Lock { principal: PrincipalName::new(name).expect("a name") };
+    let rules = rules(EXAMPLE);
+    let known = certificate(CertificateName::Dns("alice.example".to_owned()));
+    let alice = rules.caller(&known, now()).expect("it is alice");
+    let by_lock = rules.caller(&taken_by(alice.name().as_str()), now()).expect("it is alice");
+    for (action, name) in [(Action::Write, "invoices:7"), (Action::Write, "home:alice")] {
+        assert!(by_lock.may(action, &resource(name)).is_ok(), "{name}");
+    }
+    assert!(by_lock.may(Action::Write, &resource("home:bob")).is_err());
+    let gone = rules.caller(&taken_by("nobody"), now()).map(|_| ());
+    assert_eq!(gone, Err(Unauthenticated::Nobody));
+}
+
+#[test]
 pub(crate) fn nothing_is_allowed_but_what_a_line_allows_and_what_denies_wins() {
     let rules = rules(EXAMPLE);
     let alice = certificate(CertificateName::Dns("alice.example".to_owned()));

@@ -1,12 +1,16 @@
 //! Commit: decide a write and apply it, in one act.
 
+use std::sync::Arc;
+
 use super::mutated;
 use super::rows::{Buried, Change, KeyRow, Now, ObjectRow, Rows};
 use crate::etag::{EntityTag, ObjectCondition};
 use crate::lock::LockId;
 use crate::mutants::{self, Mutant};
 use crate::names::{ObjectKey, ResourceName};
-use crate::ports::{Applied, Attempt, By, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict};
+use crate::ports::{
+    Applied, Attempt, BlobId, By, Effect, IdempotencyKey, Object, WriteItem, WriteVerdict,
+};
 use crate::rule::{Presented, Refusal, judge};
 use crate::token::Token;
 
@@ -21,9 +25,9 @@ use crate::token::Token;
 ///    `KeyReused` for another payload; a rerun also buries its id, since another operation took effect.
 /// 4. `Attempt::Bury`: the id is buried.
 /// 5. The rule, then preconditions: refused; a rerun also buries its id.
-/// 6. A blob whose intent is gone: `UploadExpired`; a rerun also buries its id. Else the intent is
-///    consumed. The sweeper takes intents by the same row, so the blob is not garbage, nor ever will be
-///    while an object points at it.
+/// 6. A blob whose intent is gone: `UploadExpired`; an upload that has not all the parts that it is to have: `PartsDiffer`;
+///    a rerun also buries its id. Else the intent is consumed. The sweeper takes intents by the same row, so the blob is
+///    not garbage, nor ever will be while an object points at it; nor are its parts (I19), but for those not named.
 /// 7. The effect, the operation and the key are stored, and the version rises by one. A delete of
 ///    nothing takes no version, but stores its operation and key: else its retry would delete the
 ///    successor's object.
@@ -52,23 +56,44 @@ pub fn commit(rows: &mut Rows, item: &WriteItem, now: Now) -> WriteVerdict {
         return WriteVerdict::Buried;
     }
     rows.settle(&item.resource, now);
-    if let Err(refusal) = admit(rows, item, now) {
+    let judged = match item.effect.parts().is_some() && mutants::is(Mutant::CompleteUnjudged) {
+        true => Ok(()),
+        false => admit(rows, item, now),
+    };
+    if let Err(refusal) = judged {
         if item.attempt == Attempt::Rerun {
             rows.bury(Buried::Operation(item.operation), now);
         }
         mutated::refused(item, &refusal);
         return WriteVerdict::Refused(refusal);
     }
-    if let Some(blob) = item.effect.blob() {
-        if rows.intents.remove(&blob).is_none() && !mutants::is(Mutant::CommitWithoutIntent) {
-            if item.attempt == Attempt::Rerun {
-                rows.bury(Buried::Operation(item.operation), now);
-            }
-            return WriteVerdict::UploadExpired;
+    if let Some(blob) = item.effect.blob()
+        && let Some(lost) = take_upload(rows, blob, item.effect.parts())
+    {
+        if item.attempt == Attempt::Rerun {
+            rows.bury(Buried::Operation(item.operation), now);
         }
-        rows.journal.insert(Change::Intent(blob));
+        return lost;
     }
     WriteVerdict::Applied { applied: apply(rows, item, now), replayed: false }
+}
+
+/// Step 6: why the upload is not the object's, or nothing.
+fn take_upload(rows: &mut Rows, blob: BlobId, named: Option<&[BlobId]>) -> Option<WriteVerdict> {
+    let is_there = rows.intents.contains_key(&blob);
+    if !is_there && !mutants::is(Mutant::CommitWithoutIntent) {
+        return Some(WriteVerdict::UploadExpired);
+    }
+    if let Some(named) = named
+        && !rows.complete(blob, named)
+    {
+        return Some(WriteVerdict::PartsDiffer);
+    }
+    if named.is_none() || !mutants::is(Mutant::UploadNotConsumed) {
+        rows.intents.remove(&blob);
+    }
+    rows.journal.insert(Change::Intent(blob));
+    None
 }
 
 /// Step 3.
@@ -167,7 +192,7 @@ fn apply(rows: &mut Rows, item: &WriteItem, now: Now) -> Applied {
         generation,
         created: done.created,
         size: done.size,
-        sha256: done.sha256,
+        sha256: item.effect.sha256(),
         owner,
         committed_at: now.wall,
         did: Vec::new(),
@@ -206,7 +231,6 @@ pub(super) struct Done {
     pub(super) created: bool,
     pub(super) objects: i64,
     pub(super) size: i64,
-    pub(super) sha256: Option<[u8; 32]>,
 }
 
 /// Changes the objects of a resource that has so many of them; what it puts carries this tag, and is whose it says.
@@ -219,7 +243,8 @@ pub(super) fn carry_out(
     now: Now,
 ) -> Done {
     match effect {
-        Effect::Put { key, content_type, payload, size, sha256 } => {
+        Effect::Put { key, content_type, payload, size, sha256, about, parts } => {
+            let count = |parts: &Arc<[BlobId]>| i32::try_from(parts.len()).unwrap_or(i32::MAX);
             let object = Object {
                 key: key.clone(),
                 tag,
@@ -227,9 +252,12 @@ pub(super) fn carry_out(
                 size: *size,
                 sha256: *sha256,
                 written_at: now.wall,
+                about: about.clone(),
+                parts: parts.as_ref().map(count),
                 payload: payload.clone(),
             };
             let at = (resource.clone(), key.clone());
+            let object = mutated::put(rows, &at, object);
             let before =
                 rows.objects.insert(at, ObjectRow { object, principal: by.principal().cloned() });
             let created = before.is_none();
@@ -237,13 +265,7 @@ pub(super) fn carry_out(
                 rows.replaced(resource, before.object, now);
             }
             rows.journal.insert(Change::Object(resource.clone(), key.clone()));
-            Done {
-                changed: true,
-                created,
-                objects: objects + i64::from(created),
-                size: *size,
-                sha256: Some(*sha256),
-            }
+            Done { changed: true, created, objects: objects + i64::from(created), size: *size }
         }
         Effect::Delete { key } => {
             let before = rows.objects.remove(&(resource.clone(), ObjectKey::clone(key)));
@@ -267,5 +289,5 @@ pub(super) fn carry_out(
 }
 
 fn gone(changed: bool, objects: i64) -> Done {
-    Done { changed, created: false, objects, size: 0, sha256: None }
+    Done { changed, created: false, objects, size: 0 }
 }

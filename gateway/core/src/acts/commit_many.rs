@@ -126,7 +126,7 @@ fn apply(rows: &mut Rows, item: &CommitItem, now: Now) -> Vec<Applied> {
         let done =
             carry_out(rows, &step.resource, &step.effect, (part.tag, &item.by), part.objects, now);
         part.objects = done.objects;
-        part.did.push(match (done.created, done.sha256.is_some(), done.changed) {
+        part.did.push(match (done.created, step.effect.sha256().is_some(), done.changed) {
             (true, ..) => Did::Created,
             (_, true, _) => Did::Replaced,
             (_, _, true) => Did::Deleted,

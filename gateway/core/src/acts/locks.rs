@@ -119,7 +119,8 @@ fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
     rows.fences.get(resource).is_some_and(|fence| fence.lock == id && fence.hold.stands())
 }
 
-/// Ends the lock of a resource at an operator's wish, now or soon.
+/// Ends the lock of a resource at an operator's wish, now or soon. An earlier break that has come due is stored first,
+/// whatever the verdict.
 ///
 /// 0. The rules are others than those under which it was allowed: nothing is decided (I17).
 /// 1. No fence, nobody holds it, or not under this token any more: nothing to break.
@@ -129,10 +130,10 @@ fn is_held_by(rows: &Rows, resource: &ResourceName, id: LockId) -> bool {
 ///    the row after it, or the sweeper, carries it out. The audit keeps it, unless nothing was
 ///    shortened: deadlines count in milliseconds, so less than one is nothing.
 pub fn break_lock(rows: &mut Rows, item: &BreakItem, now: Now) -> BreakVerdict {
+    rows.settle(&item.resource, now);
     if rows.rules_moved(&item.by) {
         return BreakVerdict::RulesMoved;
     }
-    rows.settle(&item.resource, now);
     let number_base = rows.guard.base;
     let Some(fence) = rows.fences.get_mut(&item.resource) else {
         return BreakVerdict::NoFence;

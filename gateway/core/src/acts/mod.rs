@@ -10,9 +10,12 @@ mod commit;
 mod commit_many;
 mod disasters;
 mod extend;
+mod fences;
 mod forwards;
+mod guard;
 mod locks;
 mod marks;
+mod multipart;
 mod mutated;
 mod now;
 mod queue;
@@ -27,6 +30,7 @@ pub use disasters::{refence, switch_epoch};
 pub use forwards::{ForwardRow, UpstreamRow};
 pub use locks::{break_lock, release, renew, sweep_break};
 pub use marks::mark;
+pub use multipart::{abort_multipart, begin_multipart, put_part};
 pub use queue::{call_next, is_ahead, join};
 pub use rows::{
     Buried, Change, FenceRow, GrantRow, Guard, IntentRow, KeyRow, LockRow, Now, ObjectRow,

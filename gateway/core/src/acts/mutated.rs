@@ -9,8 +9,8 @@ pub(super) use off::*;
 #[cfg(not(feature = "mutants"))]
 mod off {
     use crate::acts::{Now, Rows};
-    use crate::names::ResourceName;
-    use crate::ports::{SealItem, WriteItem, WriteVerdict};
+    use crate::names::{ObjectKey, ResourceName};
+    use crate::ports::{Object, SealItem, WriteItem, WriteVerdict};
     use crate::rule::Refusal;
     use crate::token::Token;
 
@@ -23,6 +23,10 @@ mod off {
     }
 
     pub fn refused(_: &WriteItem, _: &Refusal) {}
+
+    pub fn put(_: &Rows, _: &(ResourceName, ObjectKey), object: Object) -> Object {
+        object
+    }
 }
 
 #[cfg(feature = "mutants")]
@@ -33,8 +37,8 @@ mod on {
     use crate::acts::{GrantRow, Now, Rows};
     use crate::lock::Ttl;
     use crate::mutants::{self, Mutant};
-    use crate::names::ResourceName;
-    use crate::ports::{Attempt, SealItem, WriteItem, WriteVerdict};
+    use crate::names::{ObjectKey, ResourceName};
+    use crate::ports::{Attempt, Object, SealItem, WriteItem, WriteVerdict};
     use crate::rule::{Hold, Refusal};
     use crate::token::Token;
 
@@ -99,6 +103,16 @@ mod on {
             return REFUSALS.with_borrow(|kept| kept.get(&at).cloned()).map(WriteVerdict::Refused);
         }
         None
+    }
+
+    /// What is stored of a put.
+    pub fn put(rows: &Rows, at: &(ResourceName, ObjectKey), object: Object) -> Object {
+        match rows.objects.get(at) {
+            Some(before) if mutants::is(Mutant::AboutKept) && object.about.is_none() => {
+                Object { about: before.object.about.clone(), ..object }
+            }
+            _ => object,
+        }
     }
 
     /// A write was refused.

@@ -5,308 +5,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+pub use super::fences::{FenceRow, GrantRow, LockRow};
 use super::forwards::{ForwardRow, UpstreamRow};
+pub use super::guard::Guard;
 pub use super::now::{Now, millis_between};
 use crate::etag::EntityTag;
-use crate::lock::{LockEnd, LockId, LockState, OperationId, Supersession, Ttl};
-use crate::metadata::Metadata;
-use crate::mutants::{self, Mutant};
+use crate::lock::{LockEnd, LockId, LockState, OperationId};
 use crate::names::{ObjectKey, ResourceName};
 use crate::ports::{
-    Applied, AuditAction, AuditEntry, BlobId, BreakDue, By, Epoch, Grant, Holder, LockRecord,
-    Object, Place, ResourceView,
+    Applied, AuditAction, AuditEntry, BlobId, BreakDue, By, Grant, LockRecord, Multipart, Object,
+    Part,
 };
-use crate::principal::{PrincipalName, WriterName};
+use crate::principal::PrincipalName;
 use crate::queue::Queue;
-use crate::rule::{FenceFacts, Hold, OldGrant};
+use crate::rule::{Hold, OldGrant};
 use crate::token::Token;
-
-/// Rules may be put in force 2^20 times between two re-fences; then their generations only count on.
-const RULES_PER_REFENCE_BITS: u32 = 20;
-
-/// What guards the acts against a ledger or a mint that lost its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guard {
-    /// Rises with each new incarnation of the mint.
-    pub epoch: i64,
-    /// What the mint must carry.
-    pub nonce: Uuid,
-    /// Whether the mint has been seen to carry it.
-    pub open: bool,
-    /// Added to each number of the mint.
-    pub base: i64,
-    /// Tokens up to this one are void.
-    pub floor: i64,
-    /// Rises with each re-fence.
-    pub generation: i64,
-    /// Which ledger this is.
-    pub ledger: Uuid,
-    /// The generation of the rules of access: 0 while there are none.
-    pub rules: i64,
-}
-
-impl Guard {
-    /// How the ledger and the mint belong together.
-    pub fn as_epoch(&self) -> Epoch {
-        Epoch {
-            number: self.epoch,
-            nonce: self.nonce,
-            base: self.base,
-            open: self.open,
-            ledger: self.ledger,
-        }
-    }
-
-    /// The generation of rules that are put in force now. After a re-fence it is higher than any that the ledger had
-    /// before it went back, so that no two rules share one.
-    pub fn next_rules(&self) -> i64 {
-        (self.rules + 1).max(self.generation << RULES_PER_REFENCE_BITS)
-    }
-
-    /// A resource as everybody may see it: a lock that a re-fence voided keeps nobody out.
-    pub fn view(
-        &self,
-        resource: &ResourceName,
-        fence: &FenceRow,
-        waiting: usize,
-        now: Now,
-    ) -> ResourceView {
-        let view = fence.view(resource, waiting, now);
-        let live =
-            matches!(view.state, LockState::Leased | LockState::Breaking | LockState::Draining);
-        match live && fence.token.get() <= self.floor {
-            true => ResourceView { state: LockState::Expired, breaks_in_ms: None, ..view },
-            false => view,
-        }
-    }
-
-    /// Where a ledger of one process stands.
-    pub fn place(&self, highest: i64) -> Place {
-        Place {
-            epoch: self.as_epoch(),
-            generation: self.generation,
-            adoptions: 0,
-            adopted_at: 0,
-            floor: self.floor,
-            highest,
-            system_id: 0,
-            timeline: String::new(),
-            known_timeline: String::new(),
-            inserted: 0,
-            flushed: 0,
-            called_for: None,
-            agreed: BTreeMap::new(),
-        }
-    }
-}
-
-/// The fence of a resource. It outlives everything: it is never removed and never falls (I2, I10).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FenceRow {
-    /// The token sealed last.
-    pub token: Token,
-    /// Its lock.
-    pub lock: LockId,
-    /// The lock's owner.
-    pub owner: String,
-    /// The lock's principal.
-    pub principal: Option<PrincipalName>,
-    /// Who else may write under its token.
-    pub writers: Vec<WriterName>,
-    /// How the lock stands, as far as that is stored.
-    pub hold: Hold,
-    /// How far ahead the deadline was set last: the lock's ttl, or less for an infinite lock that was
-    /// not renewed yet.
-    pub ttl: Ttl,
-    /// When it expires, on the clock of [`Now::elapsed_ms`].
-    pub deadline_ms: i64,
-    /// When it was granted.
-    pub acquired_at: Timestamp,
-    /// When it was last renewed.
-    pub renewed_at: Timestamp,
-    /// When an operator's break comes due.
-    pub break_due: Option<Timestamp>,
-    /// Why all writers are stopped, if they are.
-    pub frozen: Option<String>,
-    /// Why the resource must not be deleted, if it must not.
-    pub protected: Option<String>,
-    /// The number of the last committed write.
-    pub version: i64,
-    /// The highest sequence number under this token.
-    pub last_sequence: i64,
-    /// How many objects there are.
-    pub objects: i64,
-    /// How many grants there have been.
-    pub grants: i64,
-    /// The highest order of a fence without a lock.
-    pub order: Option<i64>,
-    /// The highest token that was ever in force; 0 for none. Those above it only ever drained.
-    pub live_token: i64,
-}
-
-impl FenceRow {
-    /// How the lock stands now: a break that has come due counts although it is not stored yet.
-    pub fn hold_at(&self, now: Now) -> Hold {
-        match self.break_due {
-            Some(due) if self.hold.stands() && due <= now.wall => Hold::Broken,
-            _ => self.hold,
-        }
-    }
-
-    /// Whether the lock keeps others out.
-    pub fn is_held(&self, now: Now) -> bool {
-        self.hold_at(now).stands() && self.deadline_ms > now.elapsed_ms
-    }
-
-    /// What the lock is doing, for people. A break shows only once it is stored, so that no clock
-    /// step un-breaks it.
-    pub fn state(&self, now: Now) -> LockState {
-        match self.hold {
-            Hold::Released => LockState::Released,
-            Hold::Broken => LockState::Broken,
-            _ if self.deadline_ms <= now.elapsed_ms => LockState::Expired,
-            _ if self.break_due.is_some() => LockState::Breaking,
-            Hold::Draining => LockState::Draining,
-            Hold::Held => LockState::Leased,
-        }
-    }
-
-    /// Time since the grant.
-    pub fn held_ms(&self, now: Now) -> i64 {
-        millis_between(self.acquired_at, now.wall)
-    }
-
-    /// Time left.
-    pub fn remaining_ms(&self, now: Now) -> i64 {
-        self.deadline_ms - now.elapsed_ms
-    }
-
-    /// Time left until it expires or is broken, whichever comes first.
-    pub fn left_ms(&self, now: Now) -> i64 {
-        self.remaining_ms(now).min(self.breaks_in_ms(now).unwrap_or(i64::MAX))
-    }
-
-    /// Time left until a break comes due, if there is to be one.
-    fn breaks_in_ms(&self, now: Now) -> Option<i64> {
-        self.break_due.map(|due| due.as_millisecond() - now.wall.as_millisecond())
-    }
-
-    /// The fence as the rule sees it for whoever presents a token.
-    pub fn facts(&self, by: &By, now: Now) -> FenceFacts {
-        FenceFacts {
-            token: self.token,
-            lock: self.lock,
-            hold: self.hold_at(now),
-            frozen: self.frozen.is_some(),
-            last_sequence: self.last_sequence,
-            is_yours: by.is_it_or_writer(self.principal.as_ref(), &self.writers),
-        }
-    }
-
-    /// The holder, for whoever found the resource locked.
-    pub fn holder(&self, resource: &ResourceName, now: Now) -> Holder {
-        Holder {
-            resource: resource.clone(),
-            owner: self.owner.clone(),
-            state: self.state(now),
-            age_ms: self.held_ms(now),
-            remaining_ms: self.left_ms(now),
-        }
-    }
-
-    /// The resource, as everybody may see it.
-    pub fn view(&self, resource: &ResourceName, waiting: usize, now: Now) -> ResourceView {
-        let state = self.state(now);
-        ResourceView {
-            resource: resource.clone(),
-            state,
-            owner: self.owner.clone(),
-            principal: self.principal.clone(),
-            acquired_at: self.acquired_at,
-            renewed_at: self.renewed_at,
-            age_ms: self.held_ms(now),
-            renewed_ms: millis_between(self.renewed_at, now.wall),
-            ttl: self.ttl,
-            remaining_ms: self.left_ms(now),
-            breaks_in_ms: self.breaks_in_ms(now).filter(|_| state == LockState::Breaking),
-            version: self.version,
-            objects: self.objects,
-            frozen: self.frozen.clone(),
-            protected: self.protected.clone(),
-            waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
-            grants: self.grants,
-            token: self.token,
-        }
-    }
-}
-
-/// A grant: this token was sealed on this resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrantRow {
-    /// Its lock.
-    pub lock: LockId,
-    /// The lock's owner.
-    pub owner: String,
-    /// The lock's principal.
-    pub principal: Option<PrincipalName>,
-    /// Who else could write under its token.
-    pub writers: Vec<WriterName>,
-    /// 1 for the first grant of the resource, 2 for the second ...
-    pub ordinal: i64,
-    /// What superseded it.
-    pub by: Option<Supersession>,
-    /// When.
-    pub at: Option<Timestamp>,
-}
-
-impl GrantRow {
-    /// The grant as the rule sees it for whoever presents its token, on a resource with this many grants.
-    pub fn old(&self, grants: i64, by: &By) -> OldGrant {
-        OldGrant {
-            by: self.by,
-            at: self.at,
-            grants_behind: Some(grants - self.ordinal),
-            owner: Some(self.owner.clone()),
-            is_yours: by.is_it_or_writer(self.principal.as_ref(), &self.writers),
-        }
-    }
-}
-
-/// A lock, while it lives and for a while after.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockRow {
-    /// Its resources, sorted.
-    pub resources: Vec<ResourceName>,
-    /// Its token.
-    pub token: Token,
-    /// Its owner.
-    pub owner: String,
-    /// The principal whose it is.
-    pub principal: Option<PrincipalName>,
-    /// Who else may write under its token.
-    pub writers: Vec<WriterName>,
-    /// Its ttl.
-    pub ttl: Ttl,
-    /// When it was granted.
-    pub acquired_at: Timestamp,
-    /// When it must have ended, however often it is renewed.
-    pub hold_until: Option<Timestamp>,
-    /// What its holder noted on it.
-    pub metadata: Metadata,
-    /// Whether it is a fence without a lock, which is neither renewed nor handed over.
-    pub fence: bool,
-    /// How and when it ended.
-    pub ended: Option<(LockEnd, Timestamp)>,
-}
-
-impl LockRow {
-    /// A deadline this far from now, or where the longest hold ends if that is sooner, on the clock
-    /// of [`Now::elapsed_ms`].
-    pub(super) fn deadline_ms(&self, ahead_ms: i64, now: Now) -> i64 {
-        let left = |until: Timestamp| until.as_millisecond() - now.wall.as_millisecond();
-        now.elapsed_ms + self.hold_until.map_or(ahead_ms, |until| ahead_ms.min(left(until)))
-    }
-}
 
 /// An object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -324,6 +37,8 @@ pub struct IntentRow {
     pub begun_at: Timestamp,
     /// The store's handle of the unfinished upload.
     pub handle: Option<String>,
+    /// What it becomes, if it comes in parts.
+    pub upload: Option<Multipart>,
 }
 
 /// A version of an object that is no longer the current one.
@@ -393,6 +108,8 @@ pub enum Change {
     Key(ResourceName, String),
     /// The intent of a blob was stored or consumed.
     Intent(BlobId),
+    /// A part of an upload came, took the place of another, or went.
+    Part(BlobId, i32),
     /// An object was put, or removed if it is not there now.
     Object(ResourceName, ObjectKey),
     /// A fence.
@@ -428,6 +145,11 @@ pub struct Rows {
     pub keys: BTreeMap<(ResourceName, String), KeyRow>,
     /// Blobs that are on their way.
     pub intents: BTreeMap<BlobId, IntentRow>,
+    /// Parts of uploads, of those that go on and of those that are objects or were: by upload and number.
+    pub parts: BTreeMap<(BlobId, i32), Part>,
+    /// Blobs and uploads that are nobody's any more by what an act did. An older copy of the ledger may have them in an
+    /// upload that goes on, which anybody may complete: they stay for the rollback horizon.
+    pub discarded: Vec<BlobId>,
     /// Versions of objects that were replaced or deleted, as far as they are kept.
     pub replaced: Vec<ReplacedRow>,
     /// Whether replaced versions with their bytes in the ledger are kept; blobs always are, for a while.
@@ -463,6 +185,8 @@ impl Rows {
             operations: HashMap::new(),
             keys: BTreeMap::new(),
             intents: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            discarded: Vec::new(),
             replaced: Vec::new(),
             keeps_versions: false,
             forwards: BTreeMap::new(),
@@ -481,9 +205,8 @@ impl Rows {
     }
 
     /// Whether the rules are others than those under which this was allowed: then nothing is decided (I17).
-    pub(super) fn rules_moved(&self, by: &By) -> bool {
-        let moved = by.rules.is_some_and(|allowed| allowed != self.guard.rules);
-        moved && !mutants::is(Mutant::StaleRulesAdmitted)
+    pub(crate) fn rules_moved(&self, by: &By) -> bool {
+        self.guard.rules_moved(by)
     }
 
     /// The grant of a token that is not the one sealed last, for whoever presents it. Of those that history may have let go nobody knows which

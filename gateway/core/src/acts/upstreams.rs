@@ -57,10 +57,10 @@ pub fn doubt<'a>(upstreams: impl Iterator<Item = &'a mut UpstreamRow>, floor: i6
 /// Of one that leaves no intent no id is buried: a sending that comes late would bury what a later one
 /// has forwarded.
 pub fn open_intent(rows: &mut Rows, item: &IntentItem, now: Now) -> IntentVerdict {
+    rows.settle(&item.resource, now);
     if item.attempt != Attempt::Bury && rows.rules_moved(&item.by) {
         return IntentVerdict::RulesMoved;
     }
-    rows.settle(&item.resource, now);
     let buried = Buried::Operation(item.operation);
     if let Some(intent) = rows.forwards.get_mut(&item.operation) {
         if item.attempt != Attempt::Bury && intent.is_open(now) {

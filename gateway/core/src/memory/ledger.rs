@@ -1,6 +1,6 @@
 //! A ledger in memory: the acts on all rows, under one mutex.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,8 +18,8 @@ use crate::ports::{
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
     MarkVerdict, Object, OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict,
     Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, VersionsFilter,
-    WriteItem, WriteVerdict, unknown_max,
+    ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, Totals,
+    VersionsFilter, WriteItem, WriteVerdict, unknown_max,
 };
 use crate::principal::PrincipalName;
 
@@ -258,6 +258,15 @@ impl Ledger for MemoryLedger {
             .filter(|view| !held || view.state != LockState::Released)
             .take(limit(page.limit))
             .collect())
+    }
+
+    async fn totals(&self) -> Result<Totals, LedgerError> {
+        let now = self.now();
+        let rows = &self.state().rows;
+        let held = rows.fences.values().filter(|fence| rows.guard.keeps_out(fence, now));
+        let locks: BTreeSet<_> = held.map(|fence| fence.lock).collect();
+        let frozen = rows.fences.values().filter(|fence| fence.frozen.is_some());
+        Ok(Totals { locks_held: locks.len() as i64, frozen_resources: frozen.count() as i64 })
     }
 
     async fn objects(

@@ -2,9 +2,12 @@
 
 mod audit_tree;
 mod blobs;
+mod buckets;
 mod history;
 mod ledger;
+mod listing;
 mod mint;
+mod multipart;
 mod rulebook;
 mod state;
 mod uploads;

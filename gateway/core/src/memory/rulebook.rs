@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::state::MemoryLedger;
-use crate::acts::FenceRow;
 use crate::ports::{
     AuditAction, AuditEntry, LedgerError, Rulebook, RulesChange, RulesChanged, RulesInForce, Stock,
 };
@@ -56,9 +55,8 @@ impl Rulebook for MemoryLedger {
         let stock = |principal: &PrincipalName| {
             let is_its = |whose: &Option<PrincipalName>| whose.as_ref() == Some(principal);
             let fences = rows.fences.values();
-            let is_void = |fence: &FenceRow| fence.token.get() <= rows.guard.floor;
-            let locks = fences
-                .filter(|fence| is_its(&fence.principal) && fence.is_held(now) && !is_void(fence));
+            let locks =
+                fences.filter(|fence| is_its(&fence.principal) && rows.guard.keeps_out(fence, now));
             let locks: BTreeSet<_> = locks.map(|fence| fence.lock).collect();
             let objects = || rows.objects.values().filter(|row| is_its(&row.principal));
             Stock {

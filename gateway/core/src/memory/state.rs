@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::audit_tree::Tree;
+use super::buckets::BucketRows;
 use crate::acts::{self, Guard, Now, Rows};
 use crate::ports::{AuditEntry, BlobId, Clock, Rejection, WriteItem, WriteVerdict};
 
@@ -26,6 +27,8 @@ pub(super) struct State {
     pub(super) access: Option<String>,
     /// The tree over the audit.
     pub(super) tree: Tree,
+    /// The buckets of S3.
+    pub(super) buckets: BucketRows,
 }
 
 impl State {
@@ -87,6 +90,7 @@ impl MemoryLedger {
                 refenced_at: None,
                 access: None,
                 tree: Tree::default(),
+                buckets: BucketRows::default(),
             }),
         }
     }
@@ -116,6 +120,9 @@ impl MemoryLedger {
         let now = self.now();
         let mut state = self.state();
         let verdicts = items.iter().map(|item| act(&mut state.rows, item, now)).collect();
+        for blob in std::mem::take(&mut state.rows.discarded) {
+            state.discard(blob, None, now.wall, true);
+        }
         state.rows.journal.clear();
         state.rows.queue.settle();
         verdicts
@@ -157,6 +164,8 @@ pub(super) struct GarbageRow {
     pub(super) handle: Option<String>,
     pub(super) due_at: Timestamp,
     pub(super) deleted: bool,
+    /// Whether it has yet to stay for the rollback horizon.
+    pub(super) may_return: bool,
 }
 
 /// How many rows a caller asks for.

@@ -8,10 +8,11 @@ use uuid::Uuid;
 
 use super::MemoryLedger;
 use super::state::{GarbageRow, State};
-use crate::acts;
+use crate::acts::{self, IntentRow};
 use crate::mutants::{self, Mutant};
 use crate::ports::{
-    BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
+    BlobId, BlobTimes, Garbage, LedgerError, Part, Pointer, Tidied, UploadItem, UploadVerdict,
+    Uploads,
 };
 
 fn before(now: Timestamp, by: Duration) -> Timestamp {
@@ -25,22 +26,33 @@ fn after(now: Timestamp, by: Duration) -> Timestamp {
 }
 
 impl State {
-    fn discard(&mut self, blob: BlobId, handle: Option<String>, due_at: Timestamp) {
-        let row = GarbageRow { handle, due_at, deleted: false };
+    pub(super) fn discard(
+        &mut self,
+        blob: BlobId,
+        handle: Option<String>,
+        due_at: Timestamp,
+        may_return: bool,
+    ) {
+        let row = GarbageRow { handle, due_at, deleted: false, may_return };
         self.blobs.garbage.insert(blob, row);
     }
 
     /// Intents that are too old become garbage.
     fn give_up_uploads(&mut self, times: BlobTimes, limit: usize, now: Timestamp) -> u64 {
-        let old = before(now, times.upload);
-        let intents = self.rows.intents.iter().filter(|(_, row)| row.begun_at <= old);
+        let (old, in_parts) = (before(now, times.upload), before(now, times.multipart));
+        let is_old = |row: &IntentRow| match &row.upload {
+            None => row.begun_at <= old,
+            Some(_) => row.begun_at <= in_parts,
+        };
+        let intents = self.rows.intents.iter().filter(|(_, row)| is_old(row));
         let found: Vec<_> = intents.map(|(blob, _)| *blob).take(limit).collect();
         for blob in &found {
             let kept =
                 mutants::is(Mutant::DeleteUploadsUnderWay).then(|| self.rows.intents[blob].clone());
-            let handle = self.rows.intents.remove(blob).and_then(|row| row.handle);
+            let row = self.rows.intents.remove(blob);
             self.rows.intents.extend(kept.map(|row| (*blob, row)));
-            self.discard(*blob, handle, now);
+            let in_parts = row.as_ref().is_some_and(|row| row.upload.is_some());
+            self.discard(*blob, row.and_then(|row| row.handle), now, in_parts);
         }
         found.len() as u64
     }
@@ -66,8 +78,18 @@ impl State {
             !goes
         });
         let due_at = after(now, times.forgotten_blobs());
-        gone.iter().flatten().for_each(|blob| self.discard(*blob, None, due_at));
+        gone.iter().flatten().for_each(|blob| self.discard(*blob, None, due_at, false));
         gone.len() as u64
+    }
+
+    /// What may come back with an older copy of the ledger stays for the rollback horizon.
+    fn put_off(&mut self, times: BlobTimes) {
+        for row in self.blobs.garbage.values_mut().filter(|row| row.may_return) {
+            if !mutants::is(Mutant::PartsGoAtOnce) {
+                row.due_at = after(row.due_at, times.rollback_horizon);
+            }
+            row.may_return = false;
+        }
     }
 }
 
@@ -95,6 +117,7 @@ impl Uploads for MemoryLedger {
         let state = &mut *self.state();
         let uploads = state.give_up_uploads(times, limit, now);
         let versions = state.forget_versions(times, limit, now);
+        state.put_off(times);
         let held = state.refenced_at.is_some_and(|at| at > before(now, times.rollback_horizon));
         let due = state.blobs.garbage.iter_mut().filter(|(_, row)| row.due_at <= now);
         let pins = &state.blobs.pins;
@@ -104,7 +127,14 @@ impl Uploads for MemoryLedger {
             row.due_at = after(now, times.claim());
             Garbage { blob: *blob, handle: row.handle.clone(), again: row.deleted }
         };
-        let garbage = due.take(limit).map(claim).collect();
+        let garbage: Vec<Garbage> = due.take(limit).map(claim).collect();
+        // Parts have the fate of their upload (I19).
+        let handed_out = garbage.iter().filter(|_| !mutants::is(Mutant::PartsStay));
+        for upload in handed_out.map(|garbage| garbage.blob) {
+            let of_it = |(of, _): &(BlobId, i32), _: &mut Part| *of == upload;
+            let parts: Vec<_> = state.rows.parts.extract_if(.., of_it).collect();
+            parts.into_iter().for_each(|(_, part)| state.discard(part.blob, None, now, false));
+        }
         state.blobs.pins.retain(|_, until| *until > now);
         Ok(Tidied { uploads, versions, garbage })
     }
@@ -149,6 +179,7 @@ impl Uploads for MemoryLedger {
             of_object
                 || of_version
                 || state.rows.intents.contains_key(blob)
+                || state.rows.parts.values().any(|part| part.blob == *blob)
                 || state.blobs.garbage.contains_key(blob)
         };
         Ok(blobs.iter().map(known).collect())
@@ -171,14 +202,22 @@ impl Uploads for MemoryLedger {
         let replaced = replaced.map(|row| (&row.resource, &row.object, false));
         let mut found: Vec<Pointer> = current
             .chain(replaced)
-            .filter_map(|(resource, object, current)| {
-                Some(Pointer {
-                    blob: object.payload.blob()?,
+            .flat_map(|(resource, object, current)| {
+                let blob = object.payload.blob();
+                let whole = blob.filter(|_| object.parts.is_none());
+                let whole = whole.map(|blob| (blob, object.size, object.sha256));
+                let upload = blob.filter(|_| object.parts.is_some());
+                let parts = upload.into_iter().flat_map(|upload| {
+                    let parts = state.rows.parts.range((upload, 0)..=(upload, i32::MAX));
+                    parts.map(|(_, part)| (part.blob, part.size, part.sha256))
+                });
+                whole.into_iter().chain(parts).map(move |(blob, size, sha256)| Pointer {
+                    blob,
                     resource: resource.clone(),
                     key: object.key.clone(),
                     version: object.tag.version,
-                    size: object.size,
-                    sha256: object.sha256,
+                    size,
+                    sha256,
                     current,
                 })
             })

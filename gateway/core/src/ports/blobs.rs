@@ -67,6 +67,9 @@ pub enum Listed {
     Stranger(String),
 }
 
+/// A blob that is known to have at most so many bytes is sent in one piece, and held in memory until it has come whole.
+pub const PIECE_BYTES_MAX: u64 = 8 << 20;
+
 /// An object store.
 #[async_trait]
 pub trait Blobs: Send + Sync {

@@ -11,13 +11,16 @@ use uuid::Uuid;
 
 use super::act::{LedgerError, Patience};
 use super::audit_tree::AuditTree;
+use super::buckets::Buckets;
 use super::commits::Commits;
 use super::disasters::{Adopted, Adoption, Epoch, Line, Place, Refence};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
+use super::listing::Listing;
 use super::locks::{
     BreakItem, BreakVerdict, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, SealItem,
     SealVerdict,
 };
+use super::multipart::Multiparts;
 use super::operators::{AuditEntry, AuditFilter, MarkItem, MarkVerdict};
 use super::queue::{Call, InLine, JoinItem, JoinVerdict, LinePage, Listener, Standing};
 use super::records::{Log, Settled};
@@ -26,7 +29,7 @@ use super::uploads::Uploads;
 use super::upstreams::Intents;
 use super::views::{
     LockRecord, Object, OperationRecord, Page, ReadItem, ReadVerdict, Rejection, RejectionFilter,
-    ResourceView,
+    ResourceView, Totals,
 };
 use super::writes::{Applied, WriteItem, WriteVerdict};
 use crate::lock::{LockId, OperationId};
@@ -60,7 +63,9 @@ impl Retention {
 
 /// The ledger. See the module for what a batch means.
 #[async_trait]
-pub trait Ledger: Uploads + Commits + Intents + Rulebook + AuditTree {
+pub trait Ledger:
+    Uploads + Multiparts + Listing + Commits + Intents + Rulebook + AuditTree + Buckets
+{
     /// Raises fences to newly minted tokens and records their holders, for each lock on all of its
     /// resources or on none. A resource appears at most once in a batch.
     async fn seal(
@@ -177,6 +182,10 @@ pub trait Ledger: Uploads + Commits + Intents + Rulebook + AuditTree {
 
     /// Resources in byte order; with `held` only those whose lock has not been released.
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError>;
+
+    /// How many locks are held and how many resources are frozen. Reads every lock that was not released, those that have
+    /// expired among them, but no resource that is free.
+    async fn totals(&self) -> Result<Totals, LedgerError>;
 
     /// Objects of a resource in byte order, without their bytes.
     async fn objects(

@@ -9,6 +9,7 @@
 //!    first time.
 //! 4. A blob stays for readers that have begun, and for as long as a failover or a restore may bring a
 //!    pointer to it back: after its object was replaced, and again after the replaced version was forgotten.
+//!    So does what was an upload's in parts: anybody may complete that, also in an older copy of the ledger.
 //! 5. A blob whose commit has an unknown outcome is never deleted: its intent decides.
 
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub enum UploadVerdict {
 pub struct BlobTimes {
     /// An upload that was not committed by then is given up.
     pub upload: Duration,
+    /// The same of one in parts.
+    pub multipart: Duration,
     /// How long a replaced blob stays for readers that have begun.
     pub reader_grace: Duration,
     /// How far back a failover or a restore may bring the ledger.

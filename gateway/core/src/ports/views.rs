@@ -1,6 +1,7 @@
 //! What the ledger shows: objects, resources, locks, operations, refused writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -24,12 +25,23 @@ pub struct Object {
     pub content_type: String,
     /// Its number of bytes.
     pub size: i64,
-    /// The SHA-256 of its bytes.
+    /// The SHA-256 of its bytes; of an object in parts that of its parts' digests.
     pub sha256: [u8; 32],
     /// When it was written.
     pub written_at: Timestamp,
+    /// What S3 tells of it, beside its content type, as JSON.
+    pub about: Option<Arc<str>>,
+    /// Of how many parts it consists, if it was uploaded in parts. Its blob is the upload then, which has them.
+    pub parts: Option<i32>,
     /// Its bytes, or where they are; nothing in lists.
     pub payload: Payload,
+}
+
+impl Object {
+    /// The SHA-256 of its bytes, which nobody knows of an object in parts.
+    pub fn whole_sha256(&self) -> Option<[u8; 32]> {
+        self.parts.is_none().then_some(self.sha256)
+    }
 }
 
 /// The bytes of an object, or where they are.
@@ -124,6 +136,16 @@ impl ResourceView {
         let grant = (self.grants, self.acquired_at);
         (grant, self.state, self.version, &self.frozen, &self.protected)
     }
+}
+
+/// How much of something there is in the whole ledger, at one moment of its clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Locks that keep others out of a resource, each counted once however many it covers: held, draining or to be broken
+    /// later. Not those that have expired, whether somebody has taken over or not, nor fences without a lock.
+    pub locks_held: i64,
+    /// Resources that operators have frozen.
+    pub frozen_resources: i64,
 }
 
 /// A lock, while it lives and for 24 h after it ended.

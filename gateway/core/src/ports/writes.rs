@@ -1,5 +1,6 @@
 //! What goes into the act on data, and what comes out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -7,14 +8,58 @@ use jiff::Timestamp;
 use super::{Attempt, BlobId, By, Did, Payload};
 use crate::etag::ObjectCondition;
 use crate::lock::{LockId, OperationId};
+use crate::mutants::{self, Mutant};
 use crate::names::{ObjectKey, ResourceName};
 use crate::rule::Refusal;
 use crate::token::Token;
 
+/// Whose idempotency keys they are. Keys of one space never meet those of another, and callers cannot choose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySpace {
+    /// Those that callers name.
+    Native,
+    /// The ids that the libraries of S3 give each call, whatever they send for it.
+    Sdk,
+    /// The ids of uploads in parts, which are completed once.
+    Upload,
+}
+
+/// What no key has that a caller names.
+const APART: char = '\u{1}';
+
+impl KeySpace {
+    /// The word in the ledgers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Sdk => "sdk",
+            Self::Upload => "upload",
+        }
+    }
+
+    /// A key of this space, as the ledgers know it.
+    pub fn key(self, key: &str) -> String {
+        match self {
+            _ if mutants::is(Mutant::KeySpacesMeet) => key.to_owned(),
+            Self::Native => key.to_owned(),
+            Self::Sdk | Self::Upload => format!("{}{APART}{key}", self.word()),
+        }
+    }
+
+    /// Which space a key is of that the ledgers know, and what it is there.
+    pub fn of(key: &str) -> (Self, &str) {
+        match key.split_once(APART) {
+            Some(("sdk", key)) => (Self::Sdk, key),
+            Some(("upload", key)) => (Self::Upload, key),
+            _ => (Self::Native, key),
+        }
+    }
+}
+
 /// An idempotency key and what it stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The caller's key; its scope is the resource.
+    /// The key, as [`KeySpace::key`] has it; its scope is the resource.
     pub key: String,
     /// A digest of method, object key, content type and body: not of token, sequence or
     /// conditions, so that a worker that takes over can redeliver.
@@ -37,8 +82,12 @@ pub enum Effect {
         payload: Payload,
         /// Its number of bytes.
         size: i64,
-        /// The SHA-256 of its bytes.
+        /// The SHA-256 of its bytes; of an object in parts that of its parts' digests.
         sha256: [u8; 32],
+        /// What S3 tells of it, beside its content type, as JSON.
+        about: Option<Arc<str>>,
+        /// Of an object in parts: the blobs of them all, in their order. The payload is the upload then.
+        parts: Option<Arc<[BlobId]>>,
     },
     /// Removes an object, if it is there.
     Delete {
@@ -55,6 +104,22 @@ impl Effect {
         match self {
             Self::Put { payload, .. } => payload.blob(),
             Self::Delete { .. } | Self::DeleteAll => None,
+        }
+    }
+
+    /// The blobs of its parts, if it puts an object in parts.
+    pub fn parts(&self) -> Option<&[BlobId]> {
+        match self {
+            Self::Put { parts, .. } => parts.as_deref(),
+            Self::Delete { .. } | Self::DeleteAll => None,
+        }
+    }
+
+    /// The SHA-256 of the bytes that it puts, if that is known of them as a whole.
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Put { sha256, parts: None, .. } => Some(*sha256),
+            _ => None,
         }
     }
 
@@ -132,6 +197,13 @@ pub struct Applied {
     pub did: Vec<Did>,
 }
 
+impl Applied {
+    /// The number of bytes stored, if it stored an object.
+    pub fn stored(&self) -> Option<i64> {
+        (self.kind == "put").then_some(self.size)
+    }
+}
+
 /// What became of one write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteVerdict {
@@ -153,6 +225,8 @@ pub enum WriteVerdict {
     Buried,
     /// The blob has no intent (any more): the upload took too long and is garbage. No effect.
     UploadExpired,
+    /// The upload has not all of these parts, or has not any more. No effect.
+    PartsDiffer,
     /// The rules have changed since it was allowed; nothing was decided. What was sent before took effect by now, or
     /// never will: the rules changed only once all acts under way had ended.
     RulesMoved,

@@ -119,11 +119,51 @@ pub(super) enum Keys {
     ///
     /// The key is for whoever is to use it, and is shown nowhere else. The rules have only its digest: put the line into
     /// `keys = [...]` of a principal, and the rules in force. A principal may have two, so that one can follow the other.
-    New {
-        /// How long it is good
-        #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = key_life)]
-        expires: Duration,
-    },
+    ///
+    /// With --s3 it is a key for S3 tools, which reads, and makes buckets if its principal is an administrator; to write they
+    /// need the key of a lock. Its secret follows from its id and the gateways' root. So this goes through the gateway of
+    /// the data directory or that of --url; on Postgres it works on the ledger, with the `s3_root` of the settings if the
+    /// gateways have one there. Such a key does not expire: to revoke it, take its line out of the rules, or put `key:` and its id
+    /// into `revoked`.
+    New(NewGiven),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct NewGiven {
+    /// How long it is good
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = key_life)]
+    expires: Duration,
+
+    /// A key for S3 tools: of --principal; or, where no rules of access are in force, of whoever has it, to `read`
+    /// everything, or as `admin` also to make and delete buckets
+    #[arg(long, value_name = "RIGHTS", num_args = 0..=1, conflicts_with = "expires")]
+    s3: Option<Option<Rights>>,
+
+    /// Whose key it is to be
+    #[arg(long, value_name = "NAME", requires = "s3", value_parser = |name: &str| PrincipalName::new(name))]
+    principal: Option<PrincipalName>,
+
+    #[command(flatten)]
+    at: Where,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// What whoever has a key of S3 may do, where no rules of access are in force.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Rights {
+    Read,
+    Admin,
+}
+
+impl From<Rights> for wire::S3Rights {
+    fn from(rights: Rights) -> Self {
+        match rights {
+            Rights::Read => Self::Read,
+            Rights::Admin => Self::Admin,
+        }
+    }
 }
 
 /// Does what `fencegate access` is asked for.
@@ -236,9 +276,39 @@ fn told(lost: &[wire::LostLock], count: u64, breaks: bool) -> String {
 
 /// Does what `fencegate keys` is asked for.
 pub(super) fn keys(command: Keys) -> Result<(), Failure> {
-    let Keys::New { expires } = command;
-    let key = NewKey::good_for(expires)?;
-    Ok(print(&format!("{}\n{}\n", key.key.reveal(), key.line()))?)
+    let Keys::New(NewGiven { expires, s3, principal, at, flags }) = command;
+    let Some(rights) = s3 else {
+        let key = NewKey::good_for(expires)?;
+        return Ok(print(&format!("{}\n{}\n", key.key.reveal(), key.line()))?);
+    };
+    let whose = match (rights, principal) {
+        (None, Some(principal)) => Whose::Principal(principal),
+        (Some(rights), None) => Whose::Anyone(rights),
+        _ => {
+            let why = "--s3 goes with --principal NAME, or with `read` or `admin`";
+            return Err(Failure::misused(anyhow::anyhow!(why)));
+        }
+    };
+    let place = Place::of(at, start(&flags)?)?;
+    let rights = match &whose {
+        Whose::Principal(_) => None,
+        Whose::Anyone(rights) => Some((*rights).into()),
+    };
+    let key = block_on(place.new_s3_key(rights))?;
+    let wire::S3Key { kid, access_key_id: id, secret_access_key: secret } = key;
+    let line = match (whose, kid) {
+        (Whose::Principal(name), Some(kid)) => format!(
+            "# for the rules of access, in [[principals]] of \"{name}\":\ns3_keys = [\"{kid}\"]\n"
+        ),
+        _ => String::new(),
+    };
+    Ok(print(&format!("AWS_ACCESS_KEY_ID={id}\nAWS_SECRET_ACCESS_KEY={secret}\n{line}"))?)
+}
+
+/// Whose a key of S3 is to be.
+enum Whose {
+    Principal(PrincipalName),
+    Anyone(Rights),
 }
 
 /// A file of rules. One with more bytes than any rules have is not read to its end.

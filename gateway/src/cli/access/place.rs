@@ -1,9 +1,10 @@
-//! Where rules are: in a ledger that this command uses itself, or behind a gateway.
+//! Where rules, buckets and keys are: in a ledger that this command uses itself, or behind a gateway.
 
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use fence_core::wire;
+use fencegate_s3::bucket::{BucketName, Depth};
 
 use super::remote::Remote;
 use crate::config::{AdminAddress, Config};
@@ -69,6 +70,57 @@ impl Place {
                     .context("there is no checkpoint yet: a gateway makes the first one")?
                     .into())
             }
+        }
+    }
+
+    /// A new key of S3: with these rights, or else of a principal.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(super) async fn new_s3_key(
+        &self,
+        rights: Option<wire::S3Rights>,
+    ) -> anyhow::Result<wire::S3Key> {
+        match self {
+            Self::Gateway(gateway) => gateway.new_s3_key(wire::S3KeyRequest { rights }).await,
+            Self::Ledger(config) => wiring::new_s3_key(config, rights).await,
+        }
+    }
+
+    /// All buckets.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    pub(in crate::cli) async fn buckets(&self) -> anyhow::Result<Vec<wire::Bucket>> {
+        match self {
+            Self::Gateway(gateway) => gateway.buckets().await,
+            Self::Ledger(config) => wiring::buckets(config).await,
+        }
+    }
+
+    /// Makes a bucket.
+    ///
+    /// # Errors
+    /// It has another depth; or that cannot be done, or is not known to be.
+    pub(in crate::cli) async fn make_bucket(
+        &self,
+        name: &BucketName,
+        depth: Depth,
+    ) -> anyhow::Result<wire::Bucket> {
+        match self {
+            Self::Gateway(gateway) => gateway.make_bucket(name, depth).await,
+            Self::Ledger(config) => wiring::make_bucket(config, name, depth).await,
+        }
+    }
+
+    /// Deletes a bucket that is empty.
+    ///
+    /// # Errors
+    /// It is not empty, or there is none; or that cannot be done, or is not known to be.
+    pub(in crate::cli) async fn drop_bucket(&self, name: &BucketName) -> anyhow::Result<()> {
+        match self {
+            Self::Gateway(gateway) => gateway.drop_bucket(name).await,
+            Self::Ledger(config) => wiring::drop_bucket(config, name).await,
         }
     }
 

@@ -1,10 +1,12 @@
-//! A gateway that is asked for its rules, over HTTP.
+//! A gateway that is asked for rules, buckets and keys, over HTTP.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bytes::Bytes;
 use fence_core::wire::{self, Problem};
+use fencegate_s3::bucket::{BucketName, Depth};
 use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 
@@ -12,6 +14,10 @@ use crate::cli::credential::{authorities, credential};
 
 /// How long a call may take: putting rules in force waits for acts under way.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How to find out what came of a call without an answer.
+const RULES_UNKNOWN: &str =
+    "no whole answer came; see `fencegate access show` for what is in force";
+const BUCKETS_UNKNOWN: &str = "no whole answer came; see `fencegate bucket ls` for what there is";
 /// What a Unix socket is named by.
 const SOCKET: &str = "unix:";
 
@@ -60,6 +66,50 @@ impl Remote {
         self.answer(self.call(Method::GET, &format!("/audit/export?from={from}"))).await
     }
 
+    /// A new key of S3.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or refuses.
+    pub(super) async fn new_s3_key(
+        &self,
+        request: wire::S3KeyRequest,
+    ) -> anyhow::Result<wire::S3Key> {
+        let call = self.call(Method::POST, "/admin/s3-keys").json(&request);
+        read(&self.body(call, "no whole answer came; ask for another key").await?)
+    }
+
+    /// All buckets.
+    ///
+    /// # Errors
+    /// The gateway does not answer, or refuses.
+    pub(super) async fn buckets(&self) -> anyhow::Result<Vec<wire::Bucket>> {
+        let list = self.body(self.call(Method::GET, "/buckets"), BUCKETS_UNKNOWN).await?;
+        Ok(read::<wire::BucketList>(&list)?.items)
+    }
+
+    /// Makes a bucket.
+    ///
+    /// # Errors
+    /// The gateway refuses, or does not answer.
+    pub(super) async fn make_bucket(
+        &self,
+        name: &BucketName,
+        depth: Depth,
+    ) -> anyhow::Result<wire::Bucket> {
+        let request = wire::BucketRequest { depth: depth.get() };
+        let call = self.call(Method::PUT, &format!("/buckets/{}", name.as_str())).json(&request);
+        read(&self.body(call, BUCKETS_UNKNOWN).await?)
+    }
+
+    /// Deletes a bucket.
+    ///
+    /// # Errors
+    /// The gateway refuses, or does not answer.
+    pub(super) async fn drop_bucket(&self, name: &BucketName) -> anyhow::Result<()> {
+        let call = self.call(Method::DELETE, &format!("/buckets/{}", name.as_str()));
+        self.body(call, BUCKETS_UNKNOWN).await.map(drop)
+    }
+
     /// The rules that are in force.
     ///
     /// # Errors
@@ -99,17 +149,28 @@ impl Remote {
     }
 
     async fn answer<T: DeserializeOwned>(&self, call: RequestBuilder) -> anyhow::Result<T> {
-        let unanswered = "no whole answer came; see `fencegate access show` for what is in force";
+        read(&self.body(call, RULES_UNKNOWN).await?)
+    }
+
+    /// What a good answer holds.
+    ///
+    /// # Errors
+    /// The gateway refuses, or there is no whole answer: `unanswered` says how to find out.
+    async fn body(&self, call: RequestBuilder, unanswered: &'static str) -> anyhow::Result<Bytes> {
         let answer = call.send().await.map_err(reqwest::Error::without_url).context(unanswered)?;
         let (status, body) = (answer.status(), answer.bytes().await.context(unanswered)?);
         if status.is_success() {
-            return serde_json::from_slice(&body).context("the answer is not one of a gateway");
+            return Ok(body);
         }
         match serde_json::from_slice::<Problem>(&body) {
             Ok(problem) => bail!("{}: {}", problem.code, problem.detail),
             Err(_) => bail!("the answer is {status}"),
         }
     }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(body).context("the answer is not one of a gateway")
 }
 
 /// One that asks each question once.

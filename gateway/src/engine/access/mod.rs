@@ -11,6 +11,7 @@ mod permit;
 mod principals;
 mod rate;
 mod refused;
+mod s3;
 mod spent;
 mod stocks;
 mod want;
@@ -168,11 +169,13 @@ impl InForce {
     }
 }
 
-/// Under what the caller is kept whom a connection shows.
+/// Under what the caller is kept whom a connection shows, or whose key a request of S3 was signed with.
 fn of_connection(identity: &Identity) -> Option<Credential> {
     let shown = match identity {
         Identity::Certificate { fingerprint, .. } => format!("\0certificate:{fingerprint}"),
         Identity::Unix { uid, gid } => format!("\0unix:{uid}:{gid}"),
+        Identity::S3Key { kid } => format!("\0s3-key:{kid}"),
+        Identity::S3Lock { principal } => format!("\0s3-lock:{principal}"),
         Identity::Key(_) | Identity::Jwt { .. } => return None,
     };
     Some(Sha256::digest(shown).into())

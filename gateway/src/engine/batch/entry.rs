@@ -9,6 +9,7 @@ use fence_core::ports::LedgerError;
 use tokio::sync::oneshot;
 
 use super::{Act, Failure};
+use crate::spans::Place;
 
 /// Not in any statement that could take effect: the caller may take it back.
 pub(super) const QUEUED: u8 = 0;
@@ -54,6 +55,8 @@ pub(super) struct Entry<A: Act> {
     /// Whether the answer to an earlier sending was lost. From then on nothing but the ledger's
     /// verdict makes its outcome known.
     pub(super) lost: bool,
+    /// The span that it was handed in under. Nothing is decided by it.
+    pub(super) asked: Option<Place>,
 }
 
 impl<A: Act> Entry<A> {

@@ -34,6 +34,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::spans::{self, Span};
+
 use entry::{Entry, Fate, QUEUED, Way, take_back, way};
 use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
 use pace::Pace;
@@ -215,7 +217,8 @@ impl<A: Act> Batcher<A> {
         let state = Arc::new(AtomicU8::new(QUEUED));
         let (answer, mut verdict) = oneshot::channel();
         let until = self.runtime.clock.elapsed() + self.timeout;
-        let entry = Entry { item, state: Arc::clone(&state), answer, until, lost: false };
+        let asked = spans::current();
+        let entry = Entry { item, state: Arc::clone(&state), answer, until, lost: false, asked };
         let patience = self.timeout / IN_LINE_SHARE;
         self.queue.push(entry, |ahead| self.pace.behind(ahead) > patience)?;
         match self.runtime.within(self.timeout, &mut verdict).await {
@@ -399,9 +402,17 @@ async fn run<A: Act>(
     let count = items.len();
     metrics::histogram!(crate::engine::metrics::BATCH_ITEMS, "act" => A::NAME).record(count as f64);
     let span = tracing::debug_span!("act", name = A::NAME, items = count);
-    let act = AssertUnwindSafe(shared.act.run(items, patience).instrument(span));
+    let mut recorded = Span::of_batch("engine.batch", batch.iter().map(|entry| entry.asked));
+    recorded.says("fencegate.act", A::NAME);
+    recorded.counts("fencegate.batch.items", count as u64);
+    let act = spans::within(recorded.place(), shared.act.run(items, patience).instrument(span));
     // A panic is a defect, but it must not take the queue with it, and what it left is unknown.
-    act.catch_unwind().await.unwrap_or_else(|_| Err(LedgerError::Unknown("a panic".into())))
+    let done = AssertUnwindSafe(act).catch_unwind().await;
+    let done = done.unwrap_or_else(|_| Err(LedgerError::Unknown("a panic".into())));
+    if done.is_err() {
+        recorded.fails();
+    }
+    done
 }
 
 /// Those that were decided. Items whose row is locked by somebody else move to lanes, before a later item of

@@ -190,7 +190,7 @@ mod tests {
         let state = Arc::new(AtomicU8::new(super::super::entry::QUEUED));
         let (answer, _) = oneshot::channel();
         let item = (whose, number);
-        let entry = Entry { item, state, answer, until: Duration::MAX, lost: false };
+        let entry = Entry { item, state, answer, until: Duration::MAX, lost: false, asked: None };
         queue.push(entry, comes_too_late)
     }
 

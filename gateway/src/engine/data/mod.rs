@@ -1,9 +1,10 @@
-//! What is under the fences: writes and commits of many, reads, large payloads, the feed and the records of what was
-//! written and refused.
+//! What is under the fences: writes and commits of many, reads, large payloads, buckets of S3, the feed and the records of
+//! what was written and refused.
 
 mod audit_keep;
 mod audit_tree;
 mod blobs;
+mod buckets;
 mod commits;
 mod feed;
 mod follow;
@@ -11,6 +12,7 @@ mod marks;
 mod reads;
 mod refusals;
 mod rejections;
+mod s3_keys;
 mod under_way;
 mod writes;
 
@@ -23,6 +25,7 @@ pub use blobs::{
     Content, Fetched, Scrub, ScrubProgress, ScrubReport, Standing, Upload, UploadHead, Uploaded,
     Wanted, store_standing, upload_halves,
 };
+pub(super) use buckets::Buckets;
 pub(super) use commits::Commits;
 pub use commits::{COMMIT_STEPS_MAX, CommitFailure, CommitHead, CommitOutcome, Step, StepOutcome};
 pub(super) use feed::Feed;
@@ -31,5 +34,7 @@ pub(super) use follow::Follow;
 pub use follow::{Followed, Follower, RecordFrom};
 pub(super) use reads::Read;
 pub(super) use refusals::Refusals;
-pub use writes::{PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
+pub(super) use s3_keys::LockPrincipals;
+pub use s3_keys::new_s3_key;
+pub use writes::{InParts, PutBody, Write, WriteEffect, WriteFailure, WriteOutcome};
 pub(super) use writes::{Record, Writes};

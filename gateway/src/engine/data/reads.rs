@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ResourceName;
-use fence_core::ports::{Clock, Ledger, LedgerError, Patience, ReadItem, ReadVerdict};
+use fence_core::ports::{
+    Clock, Ledger, LedgerError, ListingItem, ListingPage, Patience, ReadItem, ReadVerdict,
+};
 
 use crate::engine::batch::Act;
+use crate::engine::{Engine, EngineError};
 
 /// Reads, as the act of a batcher.
 pub(in crate::engine) struct Read {
@@ -60,5 +63,16 @@ impl Act for KnownKey {
     async fn run(&self, items: Arc<[Self::Item]>, _: Patience) -> Result<Vec<bool>, LedgerError> {
         self.clock.sleep(LATE).await;
         self.ledger.known_keys(&items).await
+    }
+}
+
+impl Engine {
+    /// Lists a bucket.
+    ///
+    /// # Errors
+    /// What does not answer.
+    pub async fn list_bucket(&self, page: ListingPage) -> Result<Vec<ListingItem>, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        self.query(async move { ledger.list_page(page).await }).await
     }
 }

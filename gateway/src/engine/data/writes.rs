@@ -9,8 +9,8 @@ use bytes::Bytes;
 use fence_core::etag::ObjectCondition;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Applied, Attempt, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Payload, Rejection,
-    Runtime, WriteItem, WriteVerdict,
+    Applied, Attempt, BlobId, Effect, IdempotencyKey, Ledger, LedgerError, Patience, Payload,
+    Rejection, Runtime, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, ObjectKey, OperationId, PrincipalName, Refusal, ResourceName, Token};
 use sha2::{Digest, Sha256};
@@ -23,6 +23,7 @@ use super::under_way::UnderWay;
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
 use crate::engine::{Base, Engine, EngineError, metrics};
+use crate::spans;
 
 /// What a write does.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub enum WriteEffect {
         key: ObjectKey,
         /// Its content type.
         content_type: String,
+        /// What S3 tells of it, beside its content type, as JSON.
+        about: Option<Arc<str>>,
         /// Its bytes, or what they were uploaded as.
         body: PutBody,
     },
@@ -60,8 +63,25 @@ impl WriteEffect {
 pub enum PutBody {
     /// Here: they will live in the ledger.
     Inline(Bytes),
+    /// The same, of which the SHA-256 is known.
+    Digested(Bytes, [u8; 32]),
     /// In the blob store already.
     Uploaded(Uploaded),
+    /// In the blob store already, in parts.
+    Parts(InParts),
+}
+
+/// An upload in parts, with those that it is to consist of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InParts {
+    /// The upload.
+    pub upload: BlobId,
+    /// The number of bytes of all parts.
+    pub size: u64,
+    /// The SHA-256 of their digests.
+    pub sha256: [u8; 32],
+    /// The blobs of the parts, in their order.
+    pub parts: Arc<[BlobId]>,
 }
 
 /// A write that is asked for.
@@ -144,7 +164,7 @@ impl Act for Commit {
         items: Arc<[WriteItem]>,
         patience: Patience,
     ) -> Result<Vec<WriteVerdict>, LedgerError> {
-        self.ledger.commit(items, patience).await
+        spans::part("ledger.commit", self.ledger.commit(items, patience)).await
     }
 
     fn is_busy(verdict: &WriteVerdict) -> bool {
@@ -259,6 +279,7 @@ impl Writes {
             }
             Ok(WriteVerdict::KeyReused { first }) => Err(EngineError::KeyReused { first }),
             Ok(WriteVerdict::UploadExpired) => Err(EngineError::UploadExpired),
+            Ok(WriteVerdict::PartsDiffer) => Err(EngineError::PartsDiffer),
             Ok(WriteVerdict::Buried) => Err(EngineError::given_up()),
             Ok(WriteVerdict::Busy) | Err(Failure::Busy) if is_second => {
                 Err(EngineError::KeyInProgress)
@@ -381,33 +402,46 @@ fn item(operation: OperationId, request: Write) -> (WriteItem, String) {
 /// An effect as the ledger takes it, with the digest of its body.
 pub(super) fn effect(requested: WriteEffect) -> Effect {
     match requested {
-        WriteEffect::Put { key, content_type, body } => {
+        WriteEffect::Put { key, content_type, about, body } => {
+            let mut named = None;
             let (payload, size, sha256) = match body {
                 PutBody::Inline(bytes) => {
                     let sha256 = Sha256::digest(&bytes).into();
                     (Payload::Inline(bytes.clone()), bytes.len() as u64, sha256)
                 }
+                PutBody::Digested(bytes, sha256) => {
+                    let size = bytes.len() as u64;
+                    (Payload::Inline(bytes), size, sha256)
+                }
                 PutBody::Uploaded(Uploaded { blob, size, sha256 }) => {
                     (Payload::Blob(blob), size, sha256)
                 }
+                PutBody::Parts(InParts { upload, size, sha256, parts }) => {
+                    named = Some(parts);
+                    (Payload::Blob(upload), size, sha256)
+                }
             };
             let size = i64::try_from(size).unwrap_or(i64::MAX);
-            Effect::Put { key, content_type, payload, size, sha256 }
+            Effect::Put { key, content_type, payload, size, sha256, about, parts: named }
         }
         WriteEffect::Delete { key } => Effect::Delete { key },
         WriteEffect::DeleteAll => Effect::DeleteAll,
     }
 }
 
-/// A digest of what a retry must repeat: method, object key, content type and body.
+/// A digest of what a retry must repeat: method, object key, content type and body, and what S3 tells of it.
 fn fingerprint(effect: &Effect) -> [u8; 32] {
     let (method, content_type, sha256): (&str, &str, &[u8]) = match effect {
         Effect::Put { content_type, sha256, .. } => ("PUT", content_type, sha256),
         Effect::Delete { .. } | Effect::DeleteAll => ("DELETE", "", &[]),
     };
     let key = effect.key().map_or("", |key| key.as_str());
+    let about = match effect {
+        Effect::Put { about, .. } => about.as_deref(),
+        Effect::Delete { .. } | Effect::DeleteAll => None,
+    };
     let parts = [method.as_bytes(), key.as_bytes(), content_type.as_bytes(), sha256];
-    fingerprint_of(parts.into_iter())
+    fingerprint_of(parts.into_iter().chain(about.map(str::as_bytes)))
 }
 
 /// A digest of several parts. Each is preceded by its length, so that no two different payloads read

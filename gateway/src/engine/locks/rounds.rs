@@ -8,6 +8,7 @@ use fence_core::ports::{
 
 use super::seal::{Granting, Pending};
 use crate::engine::EngineError;
+use crate::spans;
 
 /// How often a grant is numbered anew before its caller is told to try again.
 const ROUNDS_MAX: u32 = 3;
@@ -46,7 +47,8 @@ impl Granting {
         for attempt in 0..3 {
             let epoch = self.epochs.current().await?;
             let ended = self.traces.take();
-            match self.mint.mint(epoch.nonce, &wanted, &ended).await {
+            let numbers = self.mint.mint(epoch.nonce, &wanted, &ended);
+            match spans::part("mint.number", numbers).await {
                 Ok(numbers) => {
                     let mut numbers = numbers.into_iter();
                     let number = |pending: &Pending| match pending.wants_number() {
@@ -140,7 +142,8 @@ impl Granting {
             number: numbered.and_then(|numbered| numbered.numbers[at]),
             ..pending.item.clone()
         };
-        self.ledger.seal(epoch, items.iter().enumerate().map(item).collect(), patience).await
+        let items = items.iter().enumerate().map(item).collect();
+        spans::part("ledger.commit", self.ledger.seal(epoch, items, patience)).await
     }
 
     /// Numbers and seals until each grant has a verdict.

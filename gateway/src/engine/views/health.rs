@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fence_core::ports::{Epoch, EventCursor, Head, Runtime};
+use fence_core::ports::{Epoch, EventCursor, Head, Runtime, Totals};
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +15,10 @@ use crate::engine::{Engine, EngineError};
 
 /// How often ledger and mint are asked.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the ledger counts, which costs it more, and what nobody waits for.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
+/// Counting pauses for so many times as long as it took last, so that a large ledger has nearly all of its time for others.
+const COUNT_PAUSE: u32 = 10;
 /// How often the store is asked, which may cost money, and what nobody waits for.
 const ASK_STORE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a question waits for a fresh answer before it goes by the last one.
@@ -40,8 +44,9 @@ pub(in crate::engine) struct Health {
     ledger: Probe<Epoch>,
     mint: Probe<Head>,
     blobs: Probe<()>,
-    /// Asked only where somebody wants to know.
+    /// These two are asked only where somebody wants to know.
     events: OnceLock<Probe<EventCursor>>,
+    totals: OnceLock<Probe<Totals>>,
 }
 
 /// What is known of a part.
@@ -99,10 +104,35 @@ impl Engine {
             let ask = move || -> BoxFuture<'static, _> { Box::pin(asking.clone().ask_events()) };
             let (runtime, closing) = (&self.inner.runtime, &self.inner.closing);
             let silent = EngineError::LedgerUnavailable;
-            Probe::start("the feed of events", ask, ASK_STORE_INTERVAL, silent, runtime, closing)
+            let pause = |_| ASK_STORE_INTERVAL;
+            Probe::start("the feed of events", ask, pause, silent, runtime, closing)
         });
         let (epoch, last) = futures::join!(health.ledger.look(), events.look());
         (epoch.ok().map(|epoch| epoch.number), last.ok())
+    }
+
+    /// How much there is in the whole ledger, as it was at most 40 s ago; none if the ledger has not said so since. Answers
+    /// within 100 ms. Counting begins with the first question: then each gateway counts every 5 s, however often it is asked,
+    /// or more seldom where that would take the ledger more than a tenth of its time.
+    pub async fn totals(&self) -> Option<Totals> {
+        let health = self.inner.health.get_or_init(|| Health::start(self));
+        let totals = health.totals.get_or_init(|| {
+            let asking = self.clone();
+            let ask = move || -> BoxFuture<'static, _> { Box::pin(asking.clone().ask_totals()) };
+            let (runtime, closing) = (&self.inner.runtime, &self.inner.closing);
+            let silent = EngineError::LedgerUnavailable;
+            let pause = |took| COUNT_INTERVAL.max(COUNT_PAUSE * took);
+            Probe::start("the count of locks", ask, pause, silent, runtime, closing)
+        });
+        totals.known().await.ok()
+    }
+
+    /// In line with lists: they cost the ledger as much. An answer that took longer is too old.
+    async fn ask_totals(self) -> Result<Totals, EngineError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let totals = self.query(async move { ledger.totals().await });
+        let late = || EngineError::LedgerUnavailable("no answer in time".into());
+        self.inner.runtime.within(SILENT_MAX, totals).await.ok_or_else(late)?
     }
 
     async fn ask_events(self) -> Result<EventCursor, EngineError> {
@@ -149,7 +179,7 @@ impl Health {
             ledger: Probe::start(
                 "the ledger",
                 ledger,
-                ASK_INTERVAL,
+                |_| ASK_INTERVAL,
                 EngineError::LedgerUnavailable,
                 runtime,
                 closing,
@@ -157,7 +187,7 @@ impl Health {
             mint: Probe::start(
                 "the mint",
                 mint,
-                ASK_INTERVAL,
+                |_| ASK_INTERVAL,
                 EngineError::MintUnavailable,
                 runtime,
                 closing,
@@ -165,21 +195,23 @@ impl Health {
             blobs: Probe::start(
                 "the blob store",
                 store,
-                ASK_STORE_INTERVAL,
+                |_| ASK_STORE_INTERVAL,
                 EngineError::BlobsUnavailable,
                 runtime,
                 closing,
             ),
             events: OnceLock::new(),
+            totals: OnceLock::new(),
         }
     }
 }
 
 impl<T: Clone + Send + Sync + 'static> Probe<T> {
+    /// `pause` says how long after an answer it is asked again, by how long that answer took.
     fn start(
         name: &'static str,
         ask: impl Fn() -> BoxFuture<'static, Result<T, EngineError>> + Send + Sync + 'static,
-        interval: Duration,
+        pause: fn(Duration) -> Duration,
         silent: fn(String) -> EngineError,
         runtime: &Runtime,
         closing: &CancellationToken,
@@ -192,8 +224,8 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
         let task = async move {
             let mut works = true;
             loop {
-                let now = clock.elapsed();
-                known.send_modify(|known| known.asked = Some(now));
+                let asked = clock.elapsed();
+                known.send_modify(|known| known.asked = Some(asked));
                 let answer = tokio::select! {
                     biased;
                     () = closing.cancelled() => return,
@@ -204,6 +236,7 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
                     tracing::warn!(%error, "{name} does not work");
                 }
                 works = answer.is_ok();
+                let pause = pause(clock.elapsed().saturating_sub(asked));
                 known.send_modify(|known| {
                     *known = Known {
                         answer: Some(answer),
@@ -215,7 +248,7 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
                     biased;
                     () = closing.cancelled() => return,
                     () = wanted.notified() => {}
-                    () = clock.sleep(interval) => {}
+                    () = clock.sleep(pause) => {}
                 }
             }
         };
@@ -229,6 +262,18 @@ impl<T: Clone + Send + Sync + 'static> Probe<T> {
         let before = news.borrow().answers;
         self.wanted.notify_one();
         let _ = self.runtime.within(FRESH, news.wait_for(|known| known.answers != before)).await;
+        self.told()
+    }
+
+    /// What is known, without asking sooner than it is anyway. If nothing is yet, waits a moment for it.
+    async fn known(&self) -> Result<T, EngineError> {
+        let mut news = self.known.subscribe();
+        let _ = self.runtime.within(FRESH, news.wait_for(|known| known.answers > 0)).await;
+        self.told()
+    }
+
+    /// What it said last, unless it has been asked since and is silent.
+    fn told(&self) -> Result<T, EngineError> {
         let known = self.known.borrow();
         let silent = known.asked.map(|since| self.runtime.clock.elapsed().saturating_sub(since));
         match (&known.answer, silent) {

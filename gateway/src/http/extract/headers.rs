@@ -63,18 +63,25 @@ pub fn fence_token(headers: &HeaderMap, requires_lock_id: bool) -> Result<Token,
 }
 
 fn read_token(headers: &HeaderMap) -> Result<Token, Problem> {
-    let mut lines = headers.get_all("x-fence-token").iter();
-    let Some(first) = lines.next() else {
-        return Err(Problem::new(
-            ErrorCode::FenceTokenMissing,
-            "send the token of your lock as X-Fence-Token",
-        ));
+    let none = || {
+        let why = "send the token of your lock as X-Fence-Token";
+        Problem::new(ErrorCode::FenceTokenMissing, why)
     };
+    token_of(headers)?.ok_or_else(none)
+}
+
+/// `X-Fence-Token`, if it is sent.
+///
+/// # Errors
+/// It is not exactly one token.
+pub fn token_of(headers: &HeaderMap) -> Result<Option<Token>, Problem> {
+    let mut lines = headers.get_all("x-fence-token").iter();
+    let Some(first) = lines.next() else { return Ok(None) };
     let malformed = |why: String| Problem::new(ErrorCode::FenceTokenMalformed, why);
     if lines.next().is_some() {
         return Err(malformed("X-Fence-Token may be sent only once".into()));
     }
-    Token::parse(first.as_bytes()).map_err(|error| malformed(error.to_string()))
+    Token::parse(first.as_bytes()).map(Some).map_err(|error| malformed(error.to_string()))
 }
 
 /// What a writer may send beside its token for the fence, whatever it writes to.
@@ -144,7 +151,11 @@ impl FromRequestParts<App> for WriteHeaders {
     }
 }
 
-fn lock_id(headers: &HeaderMap) -> Result<Option<LockId>, Problem> {
+/// `X-Lock-Id`, if it is sent.
+///
+/// # Errors
+/// It is not exactly one id.
+pub fn lock_id(headers: &HeaderMap) -> Result<Option<LockId>, Problem> {
     let Some(value) = single(headers, "x-lock-id")? else {
         return Ok(None);
     };

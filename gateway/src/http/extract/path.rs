@@ -6,6 +6,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use fence_core::{ErrorCode, LockId, ObjectKey, OperationId, ResourceName};
+use fencegate_s3::bucket::BucketName;
 use percent_encoding::percent_decode_str;
 use uuid::Uuid;
 
@@ -22,6 +23,9 @@ pub struct InObject {
     pub key: ObjectKey,
 }
 
+/// `/buckets/{name}`
+pub struct InBucket(pub BucketName);
+
 /// `/locks/{id}...`
 pub struct InLock(pub LockId);
 
@@ -37,6 +41,17 @@ impl<S: Sync> FromRequestParts<S> for InResource {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let (resource, _) = split(parts.uri.path());
         resource_name(resource).map(Self)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for InBucket {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let invalid = |why: String| Problem::new(ErrorCode::ResourceNameInvalid, why);
+        let raw = parts.uri.path().strip_prefix("/buckets/").unwrap_or_default();
+        let name = decode(raw).map_err(|why| invalid(why.into()))?;
+        BucketName::new(name).map(Self).map_err(|error| invalid(error.message.into_owned()))
     }
 }
 

@@ -44,8 +44,18 @@ pub fn describe() {
 #[derive(Debug, Clone, Default)]
 pub struct Shown(pub Option<Arc<Identity>>);
 
-/// What needs no credential: that the gateway is alive and ready, and what it says to everybody.
-const OPEN: [&str; 4] = ["/healthz", "/readyz", "/openapi.yaml", "/docs/errors/{code}"];
+/// What needs no credential: that the gateway is alive and ready, and what it says to everybody. The files of the page
+/// hold nothing of anybody: what it shows it asks for, with the credential that it is given.
+const OPEN: [&str; 8] = [
+    "/healthz",
+    "/readyz",
+    "/openapi.yaml",
+    "/docs/errors/{code}",
+    "/",
+    "/ui",
+    "/ui/",
+    "/ui/{*file}",
+];
 
 /// The refusals after which newer rules are asked for: they may know the caller, or a longer time for its key.
 const NOBODY: [ErrorCode; 3] =
@@ -61,7 +71,7 @@ const REFUSALS_AT_ONCE: Duration = Duration::from_secs(1);
 const REFUSED_AFTER_MAX: Duration = Duration::from_secs(3);
 
 /// The refusals that cost the ledger something and that no sender needs twice: the token is no good.
-const FENCED_OFF: [ErrorCode; 6] = [
+pub const FENCED_OFF: [ErrorCode; 6] = [
     ErrorCode::FenceTokenUnknown,
     ErrorCode::FenceTokenStale,
     ErrorCode::FenceTokenVoid,
@@ -90,13 +100,7 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     };
     // What is open to everybody is so to whoever has used up its share, too.
     let known = asks.known().filter(|_| !is_open(&parts));
-    let clock = &*app.engine.runtime().clock;
-    if let (Some(known), Some(seat)) = (&known, parts.extensions.get::<Seat>())
-        && let Err(problem) = seat.take(known)
-    {
-        if seat.waits_outside() {
-            wait_refused(known, problem.code(), clock).await;
-        }
+    if let Err(problem) = take_seat(&app, known.as_ref(), &parts).await {
         return problem.into_response();
     }
     parts.extensions.insert(asks.clone());
@@ -107,10 +111,40 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
         Err(problem) => problem.into_response(),
     };
     if let (Some(known), Some(refused)) = (&known, response.extensions().get::<Problem>()) {
-        note_refused(&app, Some(known), refused, &sender);
-        wait_refused(known, refused.code(), clock).await;
+        tell_refused(&app, Some(known), refused, &sender).await;
     }
     response
+}
+
+/// Takes the place that a connection has among those of its principal.
+///
+/// # Errors
+/// It has as many as it may.
+pub async fn take_seat(
+    app: &App,
+    known: Option<&Arc<Known>>,
+    parts: &Parts,
+) -> Result<(), Problem> {
+    let (Some(known), Some(seat)) = (known, parts.extensions.get::<Seat>()) else { return Ok(()) };
+    let Err(problem) = seat.take(known) else { return Ok(()) };
+    if seat.waits_outside() {
+        wait_refused(known, problem.code(), &*app.engine.runtime().clock).await;
+    }
+    Err(problem)
+}
+
+/// What becomes of a request that was refused: the audit is told of it, where it is to have that, and the caller waits the
+/// longer to hear so, the more of them there were.
+pub async fn tell_refused(
+    app: &App,
+    known: Option<&Arc<Known>>,
+    problem: &Problem,
+    sender: &Sender,
+) {
+    note_refused(app, known.map(|known| &**known), problem, sender);
+    if let Some(known) = known {
+        wait_refused(known, problem.code(), &*app.engine.runtime().clock).await;
+    }
 }
 
 /// Tells the audit who was refused what its rules do not allow, or showed a credential that is not good.
@@ -173,7 +207,10 @@ async fn served(asks: Asks, request: Request, next: Next) -> Response {
 }
 
 /// Whether the caller's rate allows one more request, which is then counted.
-fn comes_in_time(known: Arc<Known>) -> Result<(), Problem> {
+///
+/// # Errors
+/// It does not.
+pub fn comes_in_time(known: Arc<Known>) -> Result<(), Problem> {
     known.holdings.comes();
     let Some(wait) = known.rate.take() else { return Ok(()) };
     let why = "as many requests have come as may";
@@ -189,13 +226,14 @@ fn is_recorded(parts: &Parts) -> bool {
 }
 
 /// Where a request comes from.
-struct Sender {
+pub struct Sender {
     ends: Option<Ends>,
     id: Option<RequestId>,
 }
 
 impl Sender {
-    fn of(parts: &Parts) -> Self {
+    /// Of the request with this head.
+    pub fn of(parts: &Parts) -> Self {
         Self {
             ends: parts.extensions.get::<Ends>().copied(),
             id: parts.extensions.get::<RequestId>().cloned(),
@@ -319,6 +357,8 @@ fn method(identity: &Identity) -> &'static str {
         Identity::Jwt { .. } => "jwt",
         Identity::Certificate { .. } => "certificate",
         Identity::Unix { .. } => "unix",
+        Identity::S3Key { .. } => "s3-key",
+        Identity::S3Lock { .. } => "s3-lock",
     }
 }
 

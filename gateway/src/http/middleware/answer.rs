@@ -14,14 +14,17 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use fence_core::ResourceName;
 use parking_lot::Mutex;
-use tracing::Instrument;
 
 use super::browsers::{Doors, contain, keep_pages_out};
 use super::request_id::RequestId;
 use crate::http::extract::resource_in;
+use crate::http::identify::FENCED_OFF;
 use crate::http::problem::Problem;
 use crate::http::proxy::Forwarded;
 use crate::http::routes::VERSION;
+use crate::http::traced;
+use crate::log_scope::{self, REQUEST};
+use crate::spans::{Place, Span, TraceId, current, within};
 
 /// How long requests took, by route, method and class of status.
 const DURATION: &str = "fencegate_http_request_duration_seconds";
@@ -32,6 +35,12 @@ pub fn describe() {
     metrics::describe_histogram!(DURATION, metrics::Unit::Seconds, text);
 }
 
+/// The header that says what the fence decided.
+const VERDICT: HeaderName = HeaderName::from_static("x-fence-verdict");
+
+/// What is asked all the time. It has a span only in a trace of its caller's.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
 /// The status in the log of a request whose caller hung up before the answer.
 const CLIENT_CLOSED: u16 = 499;
 
@@ -39,11 +48,15 @@ const CLIENT_CLOSED: u16 = 499;
 pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next: Next) -> Response {
     let id = RequestId::accept(request.headers());
     request.extensions_mut().insert(id.clone());
-    let mut line = Line::begin(&request, id.clone());
-    request.extensions_mut().insert(line.named.clone());
-    let span = tracing::info_span!("request", request_id = id.as_str());
-    let mut response = match keep_pages_out(&request, &doors) {
-        Ok(()) => next.run(request).instrument(span).await,
+    let line = Line::begin(&request, id);
+    request.extensions_mut().insert(line.named());
+    line.in_log().runs(finished(doors, request, next, line)).await
+}
+
+async fn finished(doors: Arc<Doors>, request: Request, next: Next, mut line: Line) -> Response {
+    let id = line.id();
+    let mut response = match keep_pages_out(&request, &doors, None) {
+        Ok(()) => within(line.place(), next.run(request)).await,
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
@@ -54,7 +67,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
             &line,
             if problem.outcome_unknown() { "unknown" } else { "refused" },
         );
-        *response.body_mut() = Body::from(problem.render(id.as_str(), id.own()));
+        *response.body_mut() = Body::from(problem.render(id.as_str(), id.own(), line.trace()));
     } else {
         verdict(&mut response, &line, "admitted");
     }
@@ -68,7 +81,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
     if !forwarded {
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
-    line.status = response.status().as_u16();
+    line.ends(&response);
     response
 }
 
@@ -76,10 +89,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
 /// of somebody behind us. A write that took effect has set its own.
 fn verdict(response: &mut Response, line: &Line, verdict: &'static str) {
     if line.is_data(verdict != "admitted") {
-        response
-            .headers_mut()
-            .entry(HeaderName::from_static("x-fence-verdict"))
-            .or_insert(HeaderValue::from_static(verdict));
+        response.headers_mut().entry(VERDICT).or_insert(HeaderValue::from_static(verdict));
     }
 }
 
@@ -87,10 +97,12 @@ fn verdict(response: &mut Response, line: &Line, verdict: &'static str) {
 /// request is never finished.
 ///
 /// It names the route, not the path, because paths hold lock ids; and never a token.
-struct Line {
+pub struct Line {
     began: Instant,
     method: Method,
     route: Option<MatchedPath>,
+    /// The operation of S3, in place of a route.
+    operation: Option<&'static str>,
     /// Where the resource may be named.
     uri: Uri,
     /// The resource that the answer names.
@@ -98,30 +110,119 @@ struct Line {
     named: Named,
     status: u16,
     code: &'static str,
+    /// What the fence decided, of a write.
+    verdict: Option<HeaderValue>,
     id: RequestId,
+    /// The span that its caller names.
+    caller: Option<Place>,
+    /// Its own, which ends with it.
+    span: Span,
 }
 
 impl Line {
+    /// Begins with the request.
     #[expect(
         clippy::disallowed_methods,
         reason = "durations are shown to people; nothing depends on them"
     )]
-    fn begin(request: &Request, id: RequestId) -> Self {
+    pub fn begin(request: &Request, id: RequestId) -> Self {
+        let caller = traced::caller(request.headers());
+        // Whoever asks again and again whether a gateway is well would fill a collector.
+        let span = match caller.is_none() && PROBES.contains(&request.uri().path()) {
+            true => Span::default(),
+            false => Span::of_request("request", caller),
+        };
         Self {
             began: Instant::now(),
             method: request.method().clone(),
             route: request.extensions().get().cloned(),
+            operation: None,
             uri: request.uri().clone(),
             about: None,
             named: Named::default(),
             status: CLIENT_CLOSED,
             code: "",
+            verdict: None,
             id,
+            caller,
+            span,
+        }
+    }
+
+    /// The trace that it is part of: its caller's, or one of ours if that is recorded.
+    pub fn trace(&self) -> Option<TraceId> {
+        let own = || self.span.place().filter(Place::is_sampled);
+        self.caller.or_else(own).map(|place| place.trace)
+    }
+
+    /// The id of the request.
+    pub fn id(&self) -> RequestId {
+        self.id.clone()
+    }
+
+    /// What all lines name that are said until its answer.
+    pub fn in_log(&self) -> log_scope::Request {
+        log_scope::Request { id: self.id.as_str().to_owned(), trace: self.trace() }
+    }
+
+    /// Where its own span is, if there is one.
+    pub fn place(&self) -> Option<Place> {
+        self.span.place()
+    }
+
+    /// The slip that the handler fills in.
+    pub fn named(&self) -> Named {
+        self.named.clone()
+    }
+
+    /// Which operation of S3 it was found to be.
+    pub fn is_of_s3(&mut self, operation: &'static str) {
+        self.operation = Some(operation);
+    }
+
+    /// Why it was refused, and what that was about.
+    pub fn failed(&mut self, code: &'static str, about: Option<&str>) {
+        self.code = code;
+        self.about = about.map(str::to_owned);
+    }
+
+    /// What it was answered.
+    pub fn ends(&mut self, response: &Response) {
+        self.status = response.status().as_u16();
+        self.verdict = response.headers().get(VERDICT).cloned();
+    }
+
+    /// Whether an operator should look at it: the gateway failed, or a writer was fenced off.
+    fn is_remarkable(&self) -> bool {
+        self.status >= 500 || FENCED_OFF.iter().any(|code| code.as_str() == self.code)
+    }
+
+    /// Says on its span what the line says.
+    fn describe(&self, span: &mut Span, said: &Said<'_>) {
+        span.is_named(format!("{} {}", said.method, self.route()));
+        span.says("http.request.method", said.method);
+        span.says("http.route", self.route());
+        span.counts("http.response.status_code", self.status.into());
+        span.says("fencegate.request_id", self.id.as_str());
+        let words = [
+            ("fencegate.resource", said.resource),
+            ("fencegate.verdict", said.verdict),
+            ("error.type", Some(self.code).filter(|code| !code.is_empty())),
+        ];
+        for (key, word) in words {
+            if let Some(word) = word {
+                span.says(key, word);
+            }
+        }
+        // What a caller did wrong is no error of ours.
+        if self.status >= 500 {
+            span.fails();
         }
     }
 
     fn route(&self) -> &str {
-        self.route.as_ref().map_or("-", MatchedPath::as_str)
+        let route = self.route.as_ref().map(MatchedPath::as_str);
+        self.operation.or(route).unwrap_or("-")
     }
 
     /// Whether the answer holds what somebody stored.
@@ -147,25 +248,57 @@ impl Drop for Line {
     fn drop(&mut self) {
         let elapsed = self.began.elapsed();
         let method = known(&self.method);
-        if is_logged() {
-            let names = self.named.names();
+        let is_remarkable = self.is_remarkable();
+        let is_shown = match is_remarkable {
+            true => is_logged(),
+            false => tracing::enabled!(target: REQUEST, tracing::Level::INFO),
+        };
+        let is_recorded = self.span.is_recorded();
+        if is_shown || is_recorded {
+            let names = self.named.take();
             let in_path = resource_in(self.uri.path());
             let resource = in_path.as_ref().map(ResourceName::as_str);
-            tracing::info!(
-                method,
-                route = self.route(),
-                resource = resource.or(names.resources.as_deref()).or(self.about.as_deref()),
-                owner = names.owner.as_deref(),
-                status = self.status,
-                code = self.code,
-                duration_ms = elapsed.as_secs_f64() * 1e3,
-                request_id = self.id.as_str(),
-                gateway_request_id = self.id.own().map(tracing::field::display),
-                "request"
-            );
+            let resource = resource.or(names.resources.as_deref()).or(self.about.as_deref());
+            let verdict = self.verdict.as_ref().and_then(|verdict| verdict.to_str().ok());
+            macro_rules! line {
+                ($level:ident) => {
+                    tracing::$level!(
+                        target: REQUEST,
+                        method,
+                        route = self.route(),
+                        resource,
+                        owner = names.owner.as_deref(),
+                        status = self.status,
+                        verdict,
+                        code = (!self.code.is_empty()).then_some(self.code),
+                        duration_ms = elapsed.as_micros() as f64 / 1e3,
+                        request_id = self.id.as_str(),
+                        gateway_request_id = self.id.own().map(tracing::field::display),
+                        trace_id = self.trace().map(tracing::field::display),
+                        "request"
+                    )
+                };
+            }
+            match is_remarkable {
+                true if is_shown => line!(warn),
+                false if is_shown => line!(info),
+                _ => {}
+            }
+            if is_recorded {
+                let said = Said { method, resource, verdict };
+                let mut span = std::mem::take(&mut self.span);
+                self.describe(&mut span, &said);
+            }
         }
         record(self.route(), method, class(self.status), elapsed.as_secs_f64());
     }
+}
+
+/// What is said of a request wherever it is said.
+struct Said<'a> {
+    method: &'a str,
+    resource: Option<&'a str>,
+    verdict: Option<&'a str>,
 }
 
 /// A slip that the handler of a request fills in. Names alone: never a token or the id of a lock.
@@ -173,7 +306,7 @@ impl Drop for Line {
 pub struct Named(Arc<Mutex<Names>>);
 
 /// What is on it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Names {
     /// The resources, with a space between them, which no name has.
     resources: Option<String>,
@@ -182,9 +315,9 @@ struct Names {
 }
 
 impl Named {
-    /// Notes resources and owner, as far as they are known, if there is to be a log line.
+    /// Notes resources and owner, as far as they are known, if there is to be a log line or a span.
     pub fn note(&self, resources: &[ResourceName], owner: &str) {
-        if !is_logged() {
+        if !is_logged() && current().is_none() {
             return;
         }
         let mut names = self.0.lock();
@@ -197,8 +330,8 @@ impl Named {
         }
     }
 
-    fn names(&self) -> Names {
-        self.0.lock().clone()
+    fn take(&self) -> Names {
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -210,9 +343,9 @@ impl<S: Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// Whether requests have a line in the log.
+/// Whether requests have a line in the log, be it that of refused writes and failures alone.
 fn is_logged() -> bool {
-    tracing::enabled!(tracing::Level::INFO)
+    tracing::enabled!(target: REQUEST, tracing::Level::WARN)
 }
 
 /// Records how long a request took. Each thread keeps the handles that it got from the recorder: there are few, one
@@ -239,6 +372,7 @@ fn record(route: &str, method: &'static str, status: &'static str, seconds: f64)
 /// Logs a request that never reached the router, because its head was unreadable.
 pub fn note(status: StatusCode, code: &str, request_id: &str) {
     tracing::info!(
+        target: REQUEST,
         method = "-",
         route = "-",
         status = status.as_u16(),

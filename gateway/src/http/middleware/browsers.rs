@@ -22,15 +22,33 @@ pub struct Doors {
 }
 
 /// Where a link in a log or a chat may lead: pages that hold nothing of anybody.
-const LINKED: &str = "/docs/errors/";
+const LINKED: [&str; 2] = ["/docs/errors/", "/ui/"];
 
 /// Refuses what was sent to another name, or by a page that may not.
 ///
+/// With a `domain`, that and all names below it are ours, too.
+///
 /// # Errors
 /// The problem to answer with.
-pub(super) fn keep_pages_out(request: &Request, doors: &Doors) -> Result<(), Problem> {
-    host(request, doors)?;
+pub fn keep_pages_out(
+    request: &Request,
+    doors: &Doors,
+    domain: Option<&str>,
+) -> Result<(), Problem> {
+    if !domain.is_some_and(|domain| is_below(request, domain)) {
+        host(request, doors)?;
+    }
     origin(request, doors)
+}
+
+/// Whether it was sent to this domain, or to a name below it.
+fn is_below(request: &Request, domain: &str) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
+    let name = host.split_once(':').map_or(&*host, |(name, _)| name);
+    let below = name.strip_suffix(&domain.to_ascii_lowercase());
+    below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
 }
 
 /// A page can make its name point here, but no page can have a name of ours, or an address.
@@ -102,7 +120,7 @@ fn origin(request: &Request, doors: &Doors) -> Result<(), Problem> {
             .any(|value| value.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
     };
     let followed_a_link = request.method() == Method::GET
-        && request.uri().path().starts_with(LINKED)
+        && LINKED.iter().any(|linked| request.uri().path().starts_with(linked))
         && says("sec-fetch-mode", "navigate")
         && says("sec-fetch-dest", "document");
     if says("sec-fetch-site", "cross-site") && !followed_a_link {
@@ -128,7 +146,7 @@ fn is_same(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
 
 /// Keeps what a browser was given from acting as the gateway: its scripts do not run, no other site embeds it,
 /// and nothing is taken for another type than it was stored with.
-pub(super) fn contain(headers: &mut HeaderMap, is_content: bool) {
+pub fn contain(headers: &mut HeaderMap, is_content: bool) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if is_content {
         let policy = HeaderValue::from_static("sandbox; default-src 'none'");

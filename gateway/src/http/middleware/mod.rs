@@ -5,7 +5,7 @@ mod browsers;
 mod framing;
 mod request_id;
 
-pub use answer::{Named, answer, describe, note};
-pub use browsers::Doors;
+pub use answer::{Line, Named, answer, describe, note};
+pub use browsers::{Doors, contain, keep_pages_out};
 pub use framing::{Framing, check};
 pub use request_id::RequestId;

@@ -94,7 +94,12 @@ pub fn describe() {
 impl Counted {
     /// Of whoever asks, if it is known; else as the connection tells.
     pub fn by(extensions: &Extensions) -> Self {
-        match extensions.get::<Asks>().and_then(Asks::known) {
+        Self::of(extensions.get::<Asks>().and_then(Asks::known), extensions)
+    }
+
+    /// Of this caller, if it is known; else as the connection tells.
+    pub fn of(known: Option<Arc<Known>>, extensions: &Extensions) -> Self {
+        match known {
             Some(known) => Self::Principal(known),
             None => extensions.get::<Ends>().and_then(|ends| ends.counted).into(),
         }

@@ -27,6 +27,7 @@ use crate::engine::access::Asks;
 use crate::engine::{Engine, EngineError, Forward, count_forward};
 use crate::http::problem::Problem;
 use crate::http::state::Limits;
+use crate::spans;
 
 /// A request that is to be passed on.
 pub struct Passage {
@@ -76,6 +77,7 @@ pub async fn forward(
         task.run(passage).await;
         drop(token);
     };
+    let run = spans::within(spans::current(), run);
     engine.runtime().spawn.spawn("forward", Box::pin(run));
     answered.await.unwrap_or_else(|_| {
         let why = "see the gateway's log under this request id";

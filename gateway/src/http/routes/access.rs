@@ -6,10 +6,11 @@ use axum::http::Extensions;
 use fence_core::{ErrorCode, wire};
 use fencegate_access::rules::RULES_BYTES_MAX;
 use fencegate_access::{Action, Identity};
+use serde::Deserialize;
 
 use super::resources::check_reason;
 use crate::engine::access::{Asks, NewRules, Want, explain};
-use crate::http::extract::{NoQuery, StrictJson, WideJson};
+use crate::http::extract::{NoQuery, Query, StrictJson, WideJson, narrowed_to};
 use crate::http::identify::Shown;
 use crate::http::middleware::RequestId;
 use crate::http::problem::Problem;
@@ -19,7 +20,7 @@ use crate::http::state::App;
 /// The largest body with rules in it: each byte of theirs may be written as an escape of two.
 const BODY_BYTES_MAX: usize = 2 * RULES_BYTES_MAX + 16 * 1024;
 
-fn admin() -> Want {
+pub(super) fn admin() -> Want {
     Want::All(Action::Admin, String::new())
 }
 
@@ -38,6 +39,39 @@ pub async fn get(
     asks.may(admin()).await?;
     let stored = app.engine.access().stored().await?;
     Ok(Json(wire::AccessRules { generation: stored.generation, rules: stored.text }))
+}
+
+/// What own access is asked about.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Owned {
+    /// What may be done to this resource. Without it: what may be done to some resource.
+    #[param(value_type = Option<fence_core::ResourceName>)]
+    resource: Option<String>,
+}
+
+/// What may I do?
+///
+/// Who the gateway takes the caller for, and what the rules of access let it do. Nobody is told what others may.
+#[utoipa::path(
+    get, path = "/access", operation_id = "getOwnAccess", tag = "access", params(Owned),
+    responses((status = 200, description = "What it may.", body = wire::OwnAccess), ListProblems)
+)]
+pub async fn own(
+    State(_): State<App>,
+    asks: Asks,
+    Query(query): Query<Owned>,
+) -> Result<Json<wire::OwnAccess>, Problem> {
+    asks.may(Want::Nothing).await?;
+    let resource = narrowed_to(query.resource)?;
+    let want = |action| match &resource {
+        Some(name) => Want::On(action, name.clone()),
+        None => Want::Somewhere(action),
+    };
+    let allowed = Action::ALL.iter().filter(|action| asks.could(&want(**action)));
+    let may = allowed.map(|action| action.as_str().to_owned()).collect();
+    Ok(Json(wire::OwnAccess { principal: asks.principal(), may }))
 }
 
 /// Put rules of access in force

@@ -165,7 +165,7 @@ async fn step(
             let name = body.unwrap_or_default();
             let (body, content_type) =
                 bodies.next(head, &resource, &key, &name, content_type).await?;
-            WriteEffect::Put { key, content_type, body }
+            WriteEffect::Put { key, content_type, about: None, body }
         }
     };
     Ok(Step { resource, object_condition: condition.0, effect })

@@ -15,6 +15,8 @@ use crate::engine::Engine;
 const EXPORTED_MAX: i64 = 1000;
 /// For how long what was read is good for whoever asks next.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long a scrape waits for them. Whoever scrapes gives up on the whole page after 10 s, if nothing else was said.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 type Views = BTreeMap<String, ResourceView>;
 /// What was read last, and when.
@@ -33,12 +35,17 @@ impl Exported {
         Self { prefixes: prefixes.into(), last: Arc::default() }
     }
 
-    /// Each once, however many prefixes match it. One read at a time: who comes meanwhile waits for it, and it goes on
-    /// if its caller hangs up.
+    /// Each once, however many prefixes match it. None while the ledger does not tell them in time: the other metrics are
+    /// needed most just then.
     pub(super) async fn now(&self, engine: &Engine) -> Arc<Views> {
         if self.prefixes.is_empty() {
             return Arc::default();
         }
+        engine.runtime().within(PATIENCE, self.fresh(engine)).await.unwrap_or_default()
+    }
+
+    /// One read at a time: who comes meanwhile waits for it, and it goes on if its caller hangs up.
+    async fn fresh(&self, engine: &Engine) -> Arc<Views> {
         let mut last = Arc::clone(&self.last).lock_owned().await;
         if let Some((at, views)) = &*last
             && at.elapsed() < FRESH
@@ -55,7 +62,7 @@ impl Exported {
     }
 }
 
-/// A ledger that does not answer leaves them out: the other metrics are needed most just then.
+/// Those of the prefixes for which the ledger answers.
 async fn read(engine: &Engine, prefixes: &[String]) -> Views {
     let mut found = Views::new();
     for prefix in prefixes {

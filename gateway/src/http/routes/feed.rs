@@ -83,9 +83,9 @@ fn version(applied: Applied) -> wire::Version {
     wire::Version {
         version: applied.version.unwrap_or_default(),
         operation: applied.operation,
+        size: applied.stored(),
         kind: applied.kind,
         key: applied.key.map(|key| key.to_string()),
-        size: applied.sha256.map(|_| applied.size),
         sha256: applied.sha256.map(hex::encode),
         owner: applied.owner,
         committed_at: applied.committed_at,
@@ -236,9 +236,9 @@ fn event(at: EventCursor, applied: Applied) -> wire::WriteEvent {
         resource: applied.resource.to_string(),
         version: applied.version.unwrap_or_default(),
         operation: applied.operation,
+        size: applied.stored(),
         kind: applied.kind,
         key: applied.key.map(|key| key.to_string()),
-        size: applied.sha256.map(|_| applied.size),
         owner: applied.owner,
         committed_at: applied.committed_at,
     }

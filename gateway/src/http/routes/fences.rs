@@ -6,6 +6,7 @@ use fence_core::wire;
 use fencegate_access::Action;
 
 use super::locks;
+use super::s3_keys::access_granted;
 use crate::engine::access::{Asks, Want};
 use crate::engine::{Fence, More};
 use crate::http::extract::{InResource, NoQuery, StrictJson};
@@ -59,6 +60,7 @@ pub async fn fence(
         asks.may(Want::On(Action::FenceForce, resource.clone())).await?;
     }
     app.engine.has_room(&asks, More::Fence(&resource)).await?;
+    let in_bucket = app.engine.lie_in_bucket(std::slice::from_ref(&resource)).await?;
     let permit = asks.permit();
     let fence =
         Fence { resource: resource.clone(), id, owner, order, force, permit: permit.clone() };
@@ -70,5 +72,6 @@ pub async fn fence(
         }
     };
     let (token, version) = (set.grant.token, set.grant.versions.first().copied().unwrap_or(0));
-    Ok(locks::gives_out(set.again, id, token, wire::Fence { resource, token, version }))
+    let s3 = access_granted(&app, (token, set.grant.lock), set.grant.state, in_bucket);
+    Ok(locks::gives_out(set.again, id, token, wire::Fence { resource, token, version, s3 }))
 }

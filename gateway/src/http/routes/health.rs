@@ -1,15 +1,12 @@
-//! Health, metrics and the documentation that the gateway serves itself.
+//! Health, and the documentation that the gateway serves itself.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::ports::ResourceView;
-use fence_core::{ErrorCode, LockState, wire};
+use fence_core::{ErrorCode, wire};
 use fencegate_access::Action;
 use serde::Deserialize;
 
@@ -66,26 +63,33 @@ pub async fn readyz(
         Some("1") => true,
         Some(_) => return Err(Problem::new(ErrorCode::QueryMalformed, "grants is 0 or 1")),
     };
+    let parts = parts(&app).await;
+    let works = |name| parts.iter().any(|(part, state)| *part == name && state.is_ok());
+    let ready = works("gateway") && works("ledger") && (works("mint") || !grants);
+    // What keeps a part may name hosts and errors: that is for operators.
+    let tells_why = asks.could(&Want::All(Action::Observe, String::new()));
+    let part = |(name, state): (&str, Result<(), String>)| {
+        part(name, state.map_err(|why| if tells_why { why } else { String::new() }))
+    };
+    let parts = parts.into_iter().map(part).collect();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok((status, Json(wire::Readiness { ready, parts })).into_response())
+}
+
+/// Each part by its name, and why it does not work if it does not, as far as is known. Answers within 100 ms.
+pub(super) async fn parts(app: &App) -> [(&'static str, Result<(), String>); 5] {
     let state = app.engine.readiness().await;
     let gateway = match app.draining.is_cancelled() {
         true => Err("the gateway is shutting down".to_owned()),
         false => Ok(()),
     };
-    let ready = gateway.is_ok() && state.ledger.is_ok() && (state.mint.is_ok() || !grants);
-    // What keeps a part may name hosts and errors: that is for operators.
-    let tells_why = asks.could(&Want::All(Action::Observe, String::new()));
-    let part = |name, state: Result<(), String>| {
-        part(name, state.map_err(|why| if tells_why { why } else { String::new() }))
-    };
-    let parts = vec![
-        part("gateway", gateway),
-        part("ledger", state.ledger),
-        part("mint", state.mint),
-        part("blobs", state.blobs),
-        part("settings", state.settings),
-    ];
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok((status, Json(wire::Readiness { ready, parts })).into_response())
+    [
+        ("gateway", gateway),
+        ("ledger", state.ledger),
+        ("mint", state.mint),
+        ("blobs", state.blobs),
+        ("settings", state.settings),
+    ]
 }
 
 fn part(name: &str, state: Result<(), String>) -> wire::PartState {
@@ -94,64 +98,6 @@ fn part(name: &str, state: Result<(), String>) -> wire::PartState {
         ready: state.is_ok(),
         detail: state.err().filter(|why| !why.is_empty()),
     }
-}
-
-/// Metrics for Prometheus
-#[utoipa::path(
-    get, path = "/metrics", operation_id = "metrics", tag = "seeing",
-    responses(
-        (status = 200, description = "The text format of Prometheus.",
-            content_type = "text/plain", body = String),
-        PlainProblems,
-    )
-)]
-pub async fn metrics(State(app): State<App>, asks: Asks, _: NoQuery) -> Result<Response, Problem> {
-    asks.may_here(&Want::All(Action::Observe, String::new()))?;
-    let mut page = app.metrics.render();
-    by_name(&mut page, &*app.exported.now(&app.engine).await);
-    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((kind, page).into_response())
-}
-
-/// Resource names hold no character that would need escaping in a label.
-fn by_name(page: &mut String, views: &BTreeMap<String, ResourceView>) {
-    // Not their tokens, which are good for writing: how often the lock was granted says as much to a graph.
-    let grants = "How often the lock of the resource was granted.";
-    series(page, views, ("grants_total", "counter"), grants, |view| Some(view.grants.to_string()));
-    let held_for = ("holder_age_seconds", "gauge");
-    series(page, views, held_for, "How long the holder has held.", |view| {
-        let held = !matches!(view.state, LockState::Released | LockState::Broken);
-        held.then(|| seconds(view.age_ms))
-    });
-    let renewal = "When the lock was renewed last.";
-    series(page, views, ("last_renewal_timestamp_seconds", "gauge"), renewal, |view| {
-        Some(seconds(view.renewed_at.as_millisecond()))
-    });
-}
-
-fn series(
-    page: &mut String,
-    views: &BTreeMap<String, ResourceView>,
-    (name, kind): (&str, &str),
-    help: &str,
-    value: impl Fn(&ResourceView) -> Option<String>,
-) {
-    if views.is_empty() {
-        return;
-    }
-    // Writing to a String cannot fail.
-    let _ = writeln!(page, "# HELP fencegate_resource_{name} {help}");
-    let _ = writeln!(page, "# TYPE fencegate_resource_{name} {kind}");
-    for (resource, view) in views {
-        if let Some(value) = value(view) {
-            let _ = writeln!(page, "fencegate_resource_{name}{{resource=\"{resource}\"}} {value}");
-        }
-    }
-}
-
-/// Milliseconds as seconds, exactly.
-fn seconds(ms: i64) -> String {
-    format!("{}.{:03}", ms.max(0) / 1000, ms.max(0) % 1000)
 }
 
 /// This document

@@ -7,13 +7,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fence_core::ports::WRITERS_MAX;
+use fence_core::ports::{Grant, WRITERS_MAX};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
 use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl, WriterName};
 use fencegate_access::{Action, LockTerms, Quota};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 
+use super::s3_keys::access_granted;
 use super::views;
 use crate::engine::access::{Asks, Permit, Want};
 use crate::engine::error::EngineError;
@@ -107,6 +108,8 @@ pub async fn acquire(
         writers,
         permit: permit.clone(),
     };
+    // Before anything is granted: an answer that cannot be given in whole would leave a lock behind.
+    let in_bucket = Box::pin(app.engine.lie_in_bucket(&acquire.resources)).await?;
     let waits = match wait.is_zero() {
         true => None,
         false => Some((app.room.long_calls.begin(&counted)?, place(&app, &counted, &acquire)?)),
@@ -131,7 +134,7 @@ pub async fn acquire(
             });
         }
     };
-    Ok(granted(&app, acquired, proposed))
+    Ok(granted(&app, acquired, proposed, in_bucket))
 }
 
 /// A place in line.
@@ -206,16 +209,23 @@ async fn of_lock(
 }
 
 /// What a call about a lock is answered that was refused.
-async fn refused(app: &App, error: EngineError, id: Option<LockId>, permit: &Permit) -> Problem {
+pub(super) async fn refused(
+    app: &App,
+    error: EngineError,
+    id: Option<LockId>,
+    permit: &Permit,
+) -> Problem {
     let reason = app.engine.beside_lock(&error, id, permit).await;
     Problem::from(error).because(reason)
 }
 
 /// The answer to a grant. `proposed` says whether the caller chose the id. If the answer cannot be
-/// written out, its receipt gives the lock back.
-fn granted(app: &App, acquired: Acquired, proposed: bool) -> Response {
+/// written out, its receipt gives the lock back. `in_bucket` says whether S3 tools reach what it locks.
+fn granted(app: &App, acquired: Acquired, proposed: bool, in_bucket: bool) -> Response {
     let receipt = Receipt::of(&app.engine, &acquired, proposed);
-    let lock = views::lock(acquired.grant);
+    let Grant { token, lock, state, .. } = acquired.grant;
+    let s3 = access_granted(app, (token, lock), state, in_bucket);
+    let lock = wire::Lock { s3, ..views::lock(acquired.grant) };
     let mut response = gives_out(acquired.again, lock.id, lock.token, lock);
     if let Some(receipt) = receipt {
         response.extensions_mut().insert(receipt);
@@ -315,7 +325,7 @@ pub async fn transfer(
     match app.engine.transfer(transfer).await {
         Ok(acquired) => {
             named.note(&acquired.grant.resources, &acquired.grant.owner);
-            Ok(granted(&app, acquired, proposed))
+            Ok(granted(&app, acquired, proposed, false))
         }
         Err(error) => Err(refused(&app, error, Some(from), &permit).await),
     }

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod buckets;
 pub mod commits;
 mod exported;
 pub mod feed;
@@ -18,6 +19,8 @@ pub mod operators;
 pub mod proof;
 pub mod rejections;
 pub mod resources;
+pub mod s3_keys;
+pub mod scrape;
 pub mod status;
 pub mod upstreams;
 pub mod usage;
@@ -26,4 +29,5 @@ pub mod watching;
 pub mod writes;
 
 pub use exported::Exported;
+pub use intake::{refused, upload};
 pub use status::{Ground, VERSION};

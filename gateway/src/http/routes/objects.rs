@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ports::Object;
 use fence_core::{ErrorCode, wire};
 use fencegate_access::Action;
+use fencegate_s3::about::About;
 use serde::Deserialize;
 
 use super::views;
@@ -224,8 +225,16 @@ fn size(object: &Object) -> u64 {
 fn facts(object: &Object, resource_version: i64) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::ETAG, text(object.tag));
-    headers.insert(HeaderName::from_static("repr-digest"), text(repr_digest(&object.sha256)));
+    // Of an object in parts nobody knows it.
+    if let Some(sha256) = object.whole_sha256() {
+        headers.insert(HeaderName::from_static("repr-digest"), text(repr_digest(&sha256)));
+    }
     headers.insert(HeaderName::from_static("x-resource-version"), resource_version.into());
+    // What was stored as encoded by S3 is that here, too.
+    let about = About::from_json(object.about.as_deref()).unwrap_or_default();
+    if let Some(coding) = about.content_encoding.and_then(|coding| coding.try_into().ok()) {
+        headers.insert(header::CONTENT_ENCODING, coding);
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers

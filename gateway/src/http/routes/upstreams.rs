@@ -21,6 +21,8 @@ use crate::http::proxy::{
 };
 use crate::http::spec::{ReadThroughProblems, UpstreamParams, WriteThroughProblems};
 use crate::http::state::App;
+use crate::http::traced;
+use crate::spans;
 
 macro_rules! documented {
     ($($method:ident $function:ident $id:literal $title:literal $text:literal
@@ -109,6 +111,7 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let strip = Credentials::Strip;
     let authorization = if asks.is_ruled() { &strip } else { &upstream.authorization };
     let mut headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
+    traced::hand_on(&mut headers, spans::current());
     let own = upstream.credential().await.map_err(|error| {
         tracing::warn!(
             upstream = upstream.name,

@@ -1,7 +1,7 @@
 //! How the engine's values look as JSON.
 
 use fence_core::ports::{
-    Applied, Asked, AuditEntry, Doubt, ForwardEnd, ForwardRecord, Grant, Intent, IntentEnd,
+    Applied, Asked, AuditEntry, Bucket, Doubt, ForwardEnd, ForwardRecord, Grant, Intent, IntentEnd,
     LockRecord, Object, OperationRecord, Rejection, ResourceView,
 };
 use fence_core::{ErrorCode, LockState, MaxHold, OperationId, wire};
@@ -61,6 +61,7 @@ pub(super) fn lock(grant: Grant) -> wire::Lock {
         lapsed_ms: None,
         ended: None,
         ended_at: None,
+        s3: None,
     }
 }
 
@@ -104,19 +105,26 @@ pub(super) fn resource(view: ResourceView) -> wire::Resource {
     }
 }
 
+pub(super) fn bucket(bucket: Bucket) -> wire::Bucket {
+    let Bucket { name, depth, created_at } = bucket;
+    wire::Bucket { name, depth, created_at }
+}
+
 pub(super) fn object(object: Object) -> wire::ObjectEntry {
     wire::ObjectEntry {
         key: object.key.to_string(),
         version: object.tag.version,
         etag: object.tag.to_string(),
         size: object.size,
-        sha256: Some(hex::encode(object.sha256)),
+        sha256: object.whole_sha256().map(hex::encode),
+        sha256_parts: object.parts.map(|_| hex::encode(object.sha256)),
         content_type: object.content_type,
         written_at: object.written_at,
     }
 }
 
 pub(super) fn applied(applied: Applied) -> wire::Operation {
+    let size = applied.stored();
     wire::Operation {
         operation: applied.operation,
         outcome: wire::OperationOutcome::Applied.into(),
@@ -125,7 +133,7 @@ pub(super) fn applied(applied: Applied) -> wire::Operation {
         key: applied.key.map(|key| key.to_string()),
         version: applied.version,
         resources: None,
-        size: applied.sha256.map(|_| applied.size),
+        size,
         sha256: applied.sha256.map(hex::encode),
         owner: Some(applied.owner),
         committed_at: Some(applied.committed_at),

@@ -83,7 +83,7 @@ pub async fn put(
     };
     let intake = Intake::new(&app, head, request.headers(), Counted::by(request.extensions()))?;
     let body = intake.read(request.into_body()).await?;
-    let effect = WriteEffect::Put { key, content_type, body };
+    let effect = WriteEffect::Put { key, content_type, about: None, body };
     let outcome = write(&app, resource, token, headers, effect, permit).await?;
     let applied = &outcome.applied;
     let status = if applied.created { StatusCode::CREATED } else { StatusCode::OK };

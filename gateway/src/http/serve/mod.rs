@@ -115,6 +115,19 @@ impl Door {
         Arc::new(Self { app, limits, room, outside, shares, heads, proxies })
     }
 
+    /// Another door to the same room: connections through either share it.
+    pub fn beside(&self, app: Router) -> Arc<Self> {
+        Arc::new(Self {
+            app,
+            limits: self.limits,
+            room: Arc::clone(&self.room),
+            outside: Arc::clone(&self.outside),
+            shares: self.shares.clone(),
+            heads: self.heads.clone(),
+            proxies: self.proxies.clone(),
+        })
+    }
+
     /// Hardly any room is left.
     fn is_scarce(&self) -> bool {
         self.room.available_permits() < self.limits.connections_max / SCARCE_SHARE

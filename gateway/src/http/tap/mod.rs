@@ -329,7 +329,7 @@ pub(super) fn lone_answer(code: ErrorCode, detail: &str) -> Vec<u8> {
     let problem = Problem::new(code, detail);
     let status = problem.clone().into_response().status();
     note(status, code.as_str(), id.as_str());
-    let body = problem.render(id.as_str(), None);
+    let body = problem.render(id.as_str(), None, None);
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
          connection: close\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\

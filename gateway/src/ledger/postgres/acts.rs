@@ -16,7 +16,7 @@ macro_rules! acts {
 }
 
 /// The files of `schema/postgres/acts`, in the order in which they are applied.
-const FILES: [&str; 24] = [
+const FILES: [&str; 27] = [
     include_str!("../../../../schema/postgres/acts/frame.sql"),
     include_str!("../../../../schema/postgres/acts/rule.sql"),
     include_str!("../../../../schema/postgres/acts/views.sql"),
@@ -26,9 +26,12 @@ const FILES: [&str; 24] = [
     include_str!("../../../../schema/postgres/acts/renew.sql"),
     include_str!("../../../../schema/postgres/acts/release.sql"),
     include_str!("../../../../schema/postgres/acts/break.sql"),
+    include_str!("../../../../schema/postgres/acts/multipart.sql"),
     include_str!("../../../../schema/postgres/acts/writing.sql"),
     include_str!("../../../../schema/postgres/acts/write.sql"),
     include_str!("../../../../schema/postgres/acts/blobs.sql"),
+    include_str!("../../../../schema/postgres/acts/listing.sql"),
+    include_str!("../../../../schema/postgres/acts/buckets.sql"),
     include_str!("../../../../schema/postgres/acts/upstreams.sql"),
     include_str!("../../../../schema/postgres/acts/events.sql"),
     include_str!("../../../../schema/postgres/acts/operators.sql"),

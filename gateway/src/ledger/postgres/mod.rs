@@ -7,10 +7,13 @@
 pub mod acts;
 mod agreed;
 mod audit_tree;
+mod buckets;
 mod disasters;
 mod events;
+mod listing;
 mod locks;
 mod migrate;
+mod multipart;
 pub mod notices;
 mod operators;
 mod order;
@@ -33,7 +36,7 @@ use fence_core::ports::{
     Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord,
     Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
     ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
+    Settled, Standing, Totals, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -235,6 +238,10 @@ impl Ledger for PgLedger {
 
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
         reads::resources(&self.sessions, &page, held).await
+    }
+
+    async fn totals(&self) -> Result<Totals, LedgerError> {
+        operators::totals(&self.sessions).await
     }
 
     async fn objects(

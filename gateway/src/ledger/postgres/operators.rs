@@ -1,11 +1,12 @@
-//! Marks, as calls of `schema/postgres/acts/operators.sql`, and the audit.
+//! Marks, as calls of `schema/postgres/acts/operators.sql`, the audit, and how much there is of what.
 
 use fence_core::ports::{
-    AuditAction, AuditEntry, AuditFilter, LedgerError, MarkItem, MarkVerdict, Patience,
+    AuditAction, AuditEntry, AuditFilter, LedgerError, MarkItem, MarkVerdict, Patience, Totals,
 };
 use sqlx::{FromRow, Postgres, QueryBuilder};
 
 use super::locks::{asked_of, rules_of};
+use super::reads::fetch;
 use super::session::{Sessions, harmless, unreadable};
 use super::wait_ms;
 use crate::ledger::rows::AuditRow;
@@ -116,4 +117,14 @@ pub(super) async fn audit(
     let answer = sessions.answer(call).await;
     let rows: Vec<AuditRow> = sessions.settle(session, answer).map_err(harmless)?;
     rows.into_iter().map(AuditRow::entry).collect()
+}
+
+pub(super) async fn totals(sessions: &Sessions) -> Result<Totals, LedgerError> {
+    let query = sqlx::query_as::<_, (i64, i64)>(concat!(
+        "SELECT t.locks_held, t.frozen_resources FROM ",
+        acts!(),
+        ".totals t"
+    ));
+    let (locks_held, frozen_resources) = fetch!(sessions, fetch_one, query)?;
+    Ok(Totals { locks_held, frozen_resources })
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{
-    Applied, BlobId, BreakDue, Grant, LedgerError, LockRecord, Object, OperationRecord, Page,
-    Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
+    Applied, BlobId, BreakDue, Grant, KeySpace, LedgerError, LockRecord, Object, OperationRecord,
+    Page, Payload, ReadItem, ReadVerdict, Rejection, ResourceView,
 };
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
@@ -70,6 +70,8 @@ struct ObjectRow {
     written_us: Option<i64>,
     body: Option<Vec<u8>>,
     blob: Option<Uuid>,
+    about: Option<String>,
+    parts: Option<i32>,
 }
 
 impl ObjectRow {
@@ -85,6 +87,8 @@ impl ObjectRow {
             size: self.size.unwrap_or(0),
             sha256: digest(self.sha256.unwrap_or_default())?,
             written_at: time(self.written_us.unwrap_or(0)),
+            about: self.about.map(Into::into),
+            parts: self.parts,
             payload: match self.blob {
                 Some(blob) => Payload::Blob(BlobId(blob)),
                 None => Payload::Inline(Bytes::from(self.body.unwrap_or_default())),
@@ -116,7 +120,7 @@ pub(super) async fn read(
         "SELECT r.i, ",
         resource_version!(),
         ", b.key, b.version, b.generation, b.content_type, b.size, b.sha256,
-                fencegate.micros(b.written_at) AS written_us, b.body, b.blob
+                fencegate.micros(b.written_at) AS written_us, b.body, b.blob, b.about, b.parts
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY r (resource, key, i)
          LEFT JOIN fencegate.objects b ON b.resource = r.resource AND b.key = r.key",
     ))
@@ -144,16 +148,16 @@ const VERSIONS: &str = concat!(
     "SELECT r.i, ",
     resource_version!(),
     ", b.key, b.version, b.generation, b.content_type, b.size, b.sha256,
-           fencegate.micros(b.written_at) AS written_us, b.body, b.blob
+           fencegate.micros(b.written_at) AS written_us, b.body, b.blob, b.about, b.parts
     FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY r (resource, key, version, i)
     LEFT JOIN LATERAL (
         SELECT o.key, o.version, o.generation, o.content_type, o.size, o.sha256, o.written_at, o.body,
-               o.blob
+               o.blob, o.about, o.parts
         FROM fencegate.objects o
         WHERE o.resource = r.resource AND o.key = r.key AND coalesce(r.version, o.version) = o.version
         UNION ALL
         SELECT v.key, v.version, v.generation, v.content_type, v.size, v.sha256, v.written_at, v.body,
-               v.blob
+               v.blob, v.about, v.parts
         FROM fencegate.replaced_versions v
         WHERE v.resource = r.resource AND v.key = r.key AND v.version = r.version
         ORDER BY 3 DESC LIMIT 1) b ON true"
@@ -168,7 +172,7 @@ pub(super) async fn objects(
     let query = sqlx::query_as::<_, ObjectRow>(
         "SELECT 0::bigint AS i, NULL::bigint AS resource_version, b.key, b.version, b.generation, b.content_type,
                 b.size, b.sha256, fencegate.micros(b.written_at) AS written_us, NULL::bytea AS body,
-                NULL::uuid AS blob
+                NULL::uuid AS blob, b.about, b.parts
          FROM fencegate.objects b
          WHERE b.resource = $1 AND b.key >= $2 AND b.key < $3 AND b.key IS DISTINCT FROM $4
          ORDER BY b.key LIMIT $5",
@@ -492,14 +496,16 @@ pub(super) async fn operation_by_key(
     name: &ResourceName,
     idempotency_key: &str,
 ) -> Result<Option<Applied>, LedgerError> {
+    let (space, key) = KeySpace::of(idempotency_key);
     let query = sqlx::query_as::<_, OperationRow>(
         "SELECT o.*, fencegate.micros(o.committed_at) AS committed_us
          FROM fencegate.idempotency_keys k JOIN fencegate.operations o
              ON o.id = k.operation AND o.resource = k.resource
-         WHERE k.resource = $1 AND k.key = $2 AND k.space = 'native'",
+         WHERE k.resource = $1 AND k.key = $2 AND k.space = $3",
     )
     .bind(name.as_str())
-    .bind(idempotency_key);
+    .bind(key)
+    .bind(space.word());
     let row: Option<OperationRow> = fetch!(sessions, fetch_optional, query)?;
     if row.is_some() {
         settled(sessions).await?;
@@ -511,15 +517,20 @@ pub(super) async fn known_keys(
     sessions: &Sessions,
     keys: &[(ResourceName, String)],
 ) -> Result<Vec<bool>, LedgerError> {
-    let (resources, keys): (Vec<&str>, Vec<&str>) =
-        keys.iter().map(|(resource, key)| (resource.as_str(), key.as_str())).unzip();
+    let resources: Vec<&str> = keys.iter().map(|(resource, _)| resource.as_str()).collect();
+    let (spaces, keys): (Vec<&str>, Vec<&str>) = keys
+        .iter()
+        .map(|(_, key)| KeySpace::of(key))
+        .map(|(space, key)| (space.word(), key))
+        .unzip();
     let query = sqlx::query_scalar::<_, bool>(
         "SELECT EXISTS (SELECT FROM fencegate.idempotency_keys k
-                        WHERE k.resource = w.resource AND k.key = w.key AND k.space = 'native')
-         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (resource, key, i) ORDER BY w.i",
+                        WHERE k.resource = w.resource AND k.key = w.key AND k.space = w.space)
+         FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY w (resource, key, space, i) ORDER BY w.i",
     )
     .bind(resources)
-    .bind(keys);
+    .bind(keys)
+    .bind(spaces);
     fetch!(sessions, fetch_all, query)
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
+    AbortVerdict, BlobId, BlobTimes, Garbage, KeySpace, LedgerError, Pointer, Tidied, UploadItem,
+    UploadVerdict, Uploads,
 };
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -29,12 +30,31 @@ macro_rules! act {
         answer.ok_or_else(|| LedgerError::Unavailable("a row is in use".into()))
     }};
 }
+pub(super) use act;
 
 #[derive(FromRow)]
-struct BeginRow {
+pub(super) struct BeginRow {
     verdict: String,
     #[sqlx(flatten)]
     grant: GrantColumns,
+}
+
+impl BeginRow {
+    pub(super) fn verdict(self) -> Result<UploadVerdict, LedgerError> {
+        Ok(match self.verdict.as_str() {
+            "begun" => UploadVerdict::Begun,
+            "known_key" => UploadVerdict::KnownKey,
+            word => UploadVerdict::Refused(refusal(word, self.grant)?),
+        })
+    }
+
+    pub(super) fn abort_verdict(self) -> Result<AbortVerdict, LedgerError> {
+        Ok(match self.verdict.as_str() {
+            "aborted" => AbortVerdict::Aborted,
+            "no_upload" => AbortVerdict::NoUpload,
+            word => AbortVerdict::Refused(refusal(word, self.grant)?),
+        })
+    }
 }
 
 /// The first row has the counts, the others the garbage.
@@ -66,25 +86,25 @@ fn ids(blobs: &[BlobId]) -> Vec<Uuid> {
 impl Uploads for PgLedger {
     async fn begin_upload(&self, item: UploadItem) -> Result<UploadVerdict, LedgerError> {
         let sessions = &self.sessions;
+        let named = item.key.as_deref().map(KeySpace::of);
+        let (space, key) =
+            named.map_or((KeySpace::Native, None), |(space, key)| (space, Some(key)));
         let query = |seen: i64| {
             sqlx::query_as::<_, BeginRow>(concat!(
                 "SELECT * FROM ",
                 acts!(),
-                ".begin_upload($1, $2, $3, $4, $5, $6)"
+                ".begin_upload($1, $2, $3, $4, $5, $6, $7)"
             ))
             .bind(seen)
             .bind(item.blob.map(|blob| blob.0))
             .bind(item.resource.as_str())
             .bind(item.token.get())
-            .bind(&item.key)
+            .bind(key)
+            .bind(space.word())
             .bind(item.by.names())
         };
         let row: BeginRow = act!(sessions, fetch_one, query)?;
-        Ok(match row.verdict.as_str() {
-            "begun" => UploadVerdict::Begun,
-            "known_key" => UploadVerdict::KnownKey,
-            word => UploadVerdict::Refused(refusal(word, row.grant)?),
-        })
+        row.verdict()
     }
 
     async fn note_upload(&self, blob: BlobId, handle: &str) -> Result<bool, LedgerError> {
@@ -106,10 +126,11 @@ impl Uploads for PgLedger {
             sqlx::query_as::<_, TidyRow>(concat!(
                 "SELECT * FROM ",
                 acts!(),
-                ".tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+                ".tidy_blobs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
             ))
             .bind(seen)
             .bind(times.upload.as_secs_f64())
+            .bind(times.multipart.as_secs_f64())
             .bind(times.versions.as_secs_f64())
             .bind(times.replaced_blobs().as_secs_f64())
             .bind(times.forgotten_blobs().as_secs_f64())
@@ -173,6 +194,7 @@ impl Uploads for PgLedger {
                  OR EXISTS (SELECT FROM fencegate.replaced_versions r WHERE r.blob = b.id)
                  OR EXISTS (SELECT FROM fencegate.blob_intents i WHERE i.blob = b.id)
                  OR EXISTS (SELECT FROM fencegate.blob_garbage g WHERE g.blob = b.id)
+                 OR EXISTS (SELECT FROM fencegate.upload_parts p WHERE p.blob = b.id)
              FROM unnest($1::uuid[]) WITH ORDINALITY b (id, i) ORDER BY b.i",
         )
         .bind(ids(blobs));

@@ -202,7 +202,7 @@ impl KeyColumns {
     }
 }
 
-/// The intent of a blob, in this order from a JSON list.
+/// The intent of a blob, in this order from a JSON list; what it becomes if it comes in parts is read apart.
 #[derive(Deserialize)]
 pub(super) struct IntentColumns {
     blob: Uuid,
@@ -212,7 +212,7 @@ pub(super) struct IntentColumns {
 
 impl IntentColumns {
     pub(super) fn intent(self) -> (BlobId, IntentRow) {
-        let row = IntentRow { begun_at: time(self.begun_at), handle: self.handle };
+        let row = IntentRow { begun_at: time(self.begun_at), handle: self.handle, upload: None };
         (BlobId(self.blob), row)
     }
 }
@@ -230,6 +230,8 @@ pub(super) struct HeadColumns {
     written_at: i64,
     blob: Option<Uuid>,
     principal: Option<String>,
+    about: Option<String>,
+    parts: Option<i32>,
 }
 
 impl HeadColumns {
@@ -242,6 +244,8 @@ impl HeadColumns {
             size: self.size,
             sha256: digest_of(&self.sha256)?,
             written_at: time(self.written_at),
+            about: self.about.map(Into::into),
+            parts: self.parts,
             payload: match self.blob {
                 Some(blob) => Payload::Blob(BlobId(blob)),
                 None => Payload::Inline(Bytes::new()),
@@ -303,6 +307,8 @@ pub(super) struct ObjectColumns {
     written_at: i64,
     body: Option<Vec<u8>>,
     blob: Option<String>,
+    about: Option<String>,
+    parts: Option<i32>,
 }
 
 impl ObjectColumns {
@@ -314,6 +320,8 @@ impl ObjectColumns {
             size: self.size,
             sha256: digest(self.sha256)?,
             written_at: time(self.written_at),
+            about: self.about.map(Into::into),
+            parts: self.parts,
             payload: match self.blob {
                 Some(blob) => Payload::Blob(BlobId(id(&blob)?)),
                 None => Payload::Inline(Bytes::from(self.body.unwrap_or_default())),

@@ -73,7 +73,7 @@ const ROUND: &str = "SELECT g.*, h.token AS let_go,
      FROM json_each(?6) n CROSS JOIN idempotency_keys k
          ON k.resource = n.value ->> 0 AND k.key = n.value ->> 1) AS keys,
     (SELECT json_group_array(json_array(o.resource, o.key, o.version, o.generation, o.content_type,
-                o.size, hex(o.sha256), o.written_at, o.blob, o.principal))
+                o.size, hex(o.sha256), o.written_at, o.blob, o.principal, o.about, o.parts))
      FROM json_each(?7) n CROSS JOIN objects o
          ON o.resource = n.value ->> 0 AND o.key = n.value ->> 1) AS objects,
     (SELECT json_group_array(json_array(i.blob, i.begun_at, i.handle))
@@ -225,6 +225,7 @@ pub(super) async fn begin(
         }
     }
     super::upstreams::load(connection, &mut rows, needs).await?;
+    super::multipart::load(connection, &mut rows, needs).await?;
     Ok(rows)
 }
 

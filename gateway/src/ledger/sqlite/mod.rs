@@ -7,6 +7,7 @@
 
 mod audit;
 mod audit_tree;
+mod buckets;
 mod bulk;
 mod columns;
 mod copy;
@@ -15,7 +16,9 @@ mod disk;
 mod events;
 mod file;
 mod history;
+mod listing;
 mod load;
+mod multipart;
 mod needs;
 mod open;
 mod queue;
@@ -38,7 +41,8 @@ use fence_core::ports::{
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
     MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence,
     Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Settled, Standing, VersionsFilter, WriteItem, WriteVerdict,
+    Retention, SealItem, SealVerdict, Settled, Standing, Totals, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -227,6 +231,10 @@ impl Ledger for SqliteLedger {
 
     async fn resources(&self, page: Page, held: bool) -> Result<Vec<ResourceView>, LedgerError> {
         self.list_resources(&page, held).await
+    }
+
+    async fn totals(&self) -> Result<Totals, LedgerError> {
+        self.count_totals().await
     }
 
     async fn objects(

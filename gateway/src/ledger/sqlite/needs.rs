@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fence_core::ports::{
-    BlobId, CommitItem, IntentItem, JoinItem, SealItem, UploadItem, WriteItem,
+    AbortItem, BlobId, CommitItem, IntentItem, JoinItem, PartItem, SealItem, UploadItem, WriteItem,
 };
 use fence_core::{LockId, ObjectKey, OperationId, ResourceName, Token};
 
@@ -20,6 +20,8 @@ pub(super) struct Needs {
     pub(super) keys: BTreeSet<(ResourceName, String)>,
     pub(super) objects: BTreeSet<(ResourceName, ObjectKey)>,
     pub(super) intents: BTreeSet<BlobId>,
+    /// Uploads whose parts are needed, beside their intents.
+    pub(super) uploads: BTreeSet<BlobId>,
     /// Whether the locks and grants of the current tokens are needed.
     pub(super) holders: bool,
     /// Whether it matters what is under way at upstreams.
@@ -88,8 +90,29 @@ impl Needs {
             needs.keys.extend(item.idempotency.iter().map(|key| (at(), key.key.clone())));
             needs.objects.extend(item.effect.key().map(|key| (at(), key.clone())));
             needs.intents.extend(item.effect.blob());
+            needs.uploads.extend(item.effect.parts().and(item.effect.blob()));
         }
         needs
+    }
+
+    pub(super) fn of_part(item: &PartItem) -> Self {
+        Self {
+            intents: BTreeSet::from([item.upload, item.blob]),
+            uploads: BTreeSet::from([item.upload]),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of_abort(item: &AbortItem) -> Self {
+        let uploads = BTreeSet::from([item.upload]);
+        Self {
+            resources: BTreeSet::from([item.resource.clone()]),
+            grants: BTreeSet::from([(item.resource.clone(), item.token)]),
+            intents: uploads.clone(),
+            uploads,
+            holders: true,
+            ..Self::default()
+        }
     }
 
     pub(super) fn of_commit(item: &CommitItem) -> Self {

@@ -17,7 +17,7 @@ use super::{SqliteLedger, disk, elapsed_ms};
 /// How many may read at once. More would wait for the same two or three processors.
 const READERS_MAX: usize = 8;
 
-static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
+pub(super) static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
 
 /// Why the ledger file could not be opened.
 #[derive(Debug, thiserror::Error)]

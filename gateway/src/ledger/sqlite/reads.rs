@@ -51,7 +51,9 @@ impl SqliteLedger {
                     coalesce(c.content_type, r.content_type) AS content_type,
                     coalesce(c.size, r.size) AS size, coalesce(c.sha256, r.sha256) AS sha256,
                     coalesce(c.written_at, r.written_at) AS written_at,
-                    coalesce(c.body, r.body) AS body, coalesce(c.blob, r.blob) AS blob
+                    coalesce(c.body, r.body) AS body, coalesce(c.blob, r.blob) AS blob,
+                    CASE WHEN c.key IS NULL THEN r.about ELSE c.about END AS about,
+                    CASE WHEN c.key IS NULL THEN r.parts ELSE c.parts END AS parts
              FROM json_each(?1) n
              LEFT JOIN fences f ON f.resource = n.value ->> 0
              LEFT JOIN objects c ON c.resource = n.value ->> 0 AND c.key = n.value ->> 1
@@ -180,7 +182,7 @@ impl SqliteLedger {
         let mut reader = self.reader().await?;
         let rows: Result<Vec<ObjectColumns>, _> = sqlx::query_as(
             "SELECT key, version, generation, content_type, size, sha256, written_at, NULL AS body,
-                    NULL AS blob
+                    NULL AS blob, about, parts
              FROM objects
              WHERE resource = ?1 AND key >= ?2 AND key < ?3 AND key IS NOT ?4
              ORDER BY key LIMIT ?5",

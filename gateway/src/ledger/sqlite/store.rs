@@ -48,6 +48,9 @@ pub(super) async fn store(
                 // Consumed, or begun.
                 super::versions::intent(connection, *blob, rows.intents.get(blob)).await?;
             }
+            Change::Part(upload, number) => {
+                super::multipart::store_part(connection, rows, (*upload, *number)).await?;
+            }
             Change::Forward(id) => super::upstreams::store_intent(connection, rows, *id).await?,
             Change::Upstream(name, prefix) => {
                 super::upstreams::store_upstream(connection, rows, name, prefix).await?;
@@ -70,6 +73,7 @@ pub(super) async fn store(
             }
         }
     }
+    super::multipart::discard(connection, &rows.discarded, now).await?;
     let most =
         [locks.len(), grants.len(), operations.len(), keys.len(), objects.len(), fences.len()];
     let mut script = Script::new(most.into_iter().max().unwrap_or(0));

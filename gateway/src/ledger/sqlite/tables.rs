@@ -111,13 +111,14 @@ pub(super) fn key(
 pub(super) const OBJECTS: Bulk = Bulk {
     into:
         "objects (resource, key, version, generation, content_type, size, sha256, written_at, body,
-                    blob, principal)",
-    columns: 11,
+                    blob, principal, about, parts)",
+    columns: 13,
     conflict: "ON CONFLICT (resource, key) DO UPDATE
                SET version = excluded.version, generation = excluded.generation,
                    content_type = excluded.content_type, size = excluded.size,
                    sha256 = excluded.sha256, written_at = excluded.written_at,
-                   body = excluded.body, blob = excluded.blob, principal = excluded.principal",
+                   body = excluded.body, blob = excluded.blob, principal = excluded.principal,
+                   about = excluded.about, parts = excluded.parts",
 };
 
 pub(super) fn object(
@@ -135,7 +136,9 @@ pub(super) fn object(
         .bind(object.written_at.as_microsecond())
         .bind(body(&object.payload))
         .bind(object.payload.blob().map(|blob| blob.to_string()))
-        .bind(principal.as_ref().map(PrincipalName::as_str));
+        .bind(principal.as_ref().map(PrincipalName::as_str))
+        .bind(object.about.as_deref())
+        .bind(object.parts);
 }
 
 pub(super) const FENCES: Bulk = Bulk {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::acts;
+use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
 };
@@ -43,15 +44,21 @@ async fn collect(
     now: i64,
 ) -> Result<Tidied, sqlx::Error> {
     let before = |keep: Duration| now.saturating_sub(micros(keep));
-    let uploads: Vec<(String, Option<String>)> = sqlx::query_as(
-        "DELETE FROM blob_intents WHERE blob IN (
-             SELECT blob FROM blob_intents WHERE begun_at <= ?1 ORDER BY begun_at LIMIT ?2)
-         RETURNING blob, handle",
+    let uploads: Vec<(String, Option<String>, bool)> = sqlx::query_as(
+        "SELECT i.blob, i.handle, u.id IS NOT NULL FROM blob_intents i LEFT JOIN uploads u ON u.id = i.blob
+         WHERE i.begun_at <= CASE WHEN u.id IS NOT NULL THEN ?3 ELSE ?1 END
+         ORDER BY i.begun_at LIMIT ?2",
     )
     .bind(before(times.upload))
     .bind(limit)
+    .bind(before(times.multipart))
     .fetch_all(&mut *connection)
     .await?;
+    let given_up: Vec<&str> = uploads.iter().map(|(blob, ..)| blob.as_str()).collect();
+    sqlx::query("DELETE FROM blob_intents WHERE blob IN (SELECT value FROM json_each(?1))")
+        .bind(serde_json::to_string(&given_up).unwrap_or_default())
+        .execute(&mut *connection)
+        .await?;
     let inline = sqlx::query(
         "DELETE FROM replaced_versions WHERE rowid IN (
              SELECT rowid FROM replaced_versions WHERE blob IS NULL AND replaced_at <= ?1
@@ -76,16 +83,27 @@ async fn collect(
     .await?;
     let counts = (uploads.len() as u64, inline.rows_affected() + versions.len() as u64);
     let later = now.saturating_add(micros(times.forgotten_blobs()));
-    let replaced = versions.into_iter().map(|blob| (blob, None, later));
-    let uploads = uploads.into_iter().map(|(blob, handle)| (blob, handle, now));
-    for (blob, handle, due_at) in uploads.chain(replaced) {
-        sqlx::query("INSERT INTO blob_garbage (blob, handle, due_at) VALUES (?1, ?2, ?3)")
-            .bind(blob)
-            .bind(handle)
-            .bind(due_at)
-            .execute(&mut *connection)
-            .await?;
+    let replaced = versions.into_iter().map(|blob| (blob, None, later, false));
+    let uploads = uploads.into_iter().map(|(blob, handle, in_parts)| (blob, handle, now, in_parts));
+    for (blob, handle, due_at, may_return) in uploads.chain(replaced) {
+        sqlx::query(
+            "INSERT INTO blob_garbage (blob, handle, due_at, may_return) VALUES (?1, ?2, ?3, ?4)",
+        )
+        .bind(blob)
+        .bind(handle)
+        .bind(due_at)
+        .bind(may_return)
+        .execute(&mut *connection)
+        .await?;
     }
+    // What may come back with an older copy of the ledger stays for the rollback horizon.
+    sqlx::query("UPDATE blob_garbage SET due_at = due_at + ?1, may_return = 0 WHERE may_return")
+        .bind(micros(match mutants::is(Mutant::PartsGoAtOnce) {
+            true => Duration::ZERO,
+            false => times.rollback_horizon,
+        }))
+        .execute(&mut *connection)
+        .await?;
     Ok(Tidied { uploads: counts.0, versions: counts.1, garbage: Vec::new() })
 }
 
@@ -142,6 +160,10 @@ impl Uploads for SqliteLedger {
         .fetch_all(&mut *transaction)
         .await
         .map_err(|error| self.unwritten(error))?;
+        let handed_out: Vec<&str> = due.iter().map(|(blob, ..)| blob.as_str()).collect();
+        super::multipart::discard_parts(&mut transaction, &handed_out, now)
+            .await
+            .map_err(|error| self.unwritten(error))?;
         transaction.commit().await.map_err(|error| self.uncommitted(&error))?;
         let garbage = |(blob, handle, again): (String, _, _)| {
             Ok(Garbage { blob: BlobId(id(&blob)?), handle, again })
@@ -195,6 +217,7 @@ impl Uploads for SqliteLedger {
                  OR EXISTS (SELECT 1 FROM replaced_versions WHERE blob = b.value)
                  OR EXISTS (SELECT 1 FROM blob_intents WHERE blob = b.value)
                  OR EXISTS (SELECT 1 FROM blob_garbage WHERE blob = b.value)
+                 OR EXISTS (SELECT 1 FROM upload_parts WHERE blob = b.value)
              FROM json_each(?1) b ORDER BY b.key",
         )
         .bind(json(blobs))

@@ -25,7 +25,7 @@ pub(super) async fn keep(
         let copied = sqlx::query(
             "INSERT OR IGNORE INTO replaced_versions
              SELECT resource, key, version, generation, content_type, size, sha256, written_at, body,
-                    blob, ?5
+                    blob, ?5, about, parts
              FROM objects WHERE resource = ?1 AND key = ?2 AND version = ?3 AND generation = ?4",
         )
         .bind(row.resource.as_str())
@@ -51,7 +51,7 @@ pub(super) async fn keep(
         sqlx::query(
             "INSERT OR IGNORE INTO replaced_versions
              SELECT resource, key, version, generation, content_type, size, sha256, written_at, body,
-                    blob, ?2
+                    blob, ?2, about, parts
              FROM objects WHERE resource = ?1 AND (?3 OR blob IS NOT NULL)",
         )
         .bind(resource.as_str())
@@ -67,7 +67,7 @@ async fn insert(connection: &mut SqliteConnection, row: &ReplacedRow) -> Result<
     let object = &row.object;
     sqlx::query(
         "INSERT OR IGNORE INTO replaced_versions
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )
     .bind(row.resource.as_str())
     .bind(object.key.as_str())
@@ -80,6 +80,8 @@ async fn insert(connection: &mut SqliteConnection, row: &ReplacedRow) -> Result<
     .bind(body(&object.payload))
     .bind(object.payload.blob().map(|blob| blob.to_string()))
     .bind(row.at.as_microsecond())
+    .bind(object.about.as_deref())
+    .bind(object.parts)
     .execute(connection)
     .await?;
     Ok(())
@@ -91,11 +93,16 @@ pub(super) async fn intent(
     blob: BlobId,
     row: Option<&IntentRow>,
 ) -> Result<(), sqlx::Error> {
+    let upload = row.and_then(|row| row.upload.as_ref());
     let query = match row {
         Some(row) => sqlx::query("INSERT INTO blob_intents (blob, begun_at) VALUES (?1, ?2)")
             .bind(blob.to_string())
             .bind(row.begun_at.as_microsecond()),
         None => sqlx::query("DELETE FROM blob_intents WHERE blob = ?1").bind(blob.to_string()),
     };
-    query.execute(connection).await.map(drop)
+    query.execute(&mut *connection).await?;
+    match upload {
+        Some(upload) => super::multipart::store(connection, blob, upload).await,
+        None => Ok(()),
+    }
 }

@@ -22,6 +22,18 @@ pub struct AccessRules {
     pub rules: Option<String>,
 }
 
+/// `GET /access`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OwnAccess {
+    /// Who the caller is; `null` while no rules are in force, and whoever reaches a gateway may do all.
+    #[cfg_attr(feature = "openapi", schema(required))]
+    pub principal: Option<PrincipalName>,
+    /// What the caller may do: to the resource that was asked about, or else to any at all.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::schema::ActionName>))]
+    pub may: Vec<String>,
+}
+
 /// `PUT /admin/access`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -126,6 +126,10 @@ pub struct Lock {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub ended_at: Option<Timestamp>,
+    /// What S3 tools write with under this lock: only in the answer that grants it, and only if one of its resources lies
+    /// in a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<super::S3Access>,
 }
 
 /// What can be said of a lock in one word: how it ended, or else its state.
@@ -323,4 +327,7 @@ pub struct Fence {
     pub token: Token,
     /// The version of the resource: the number of its last committed write.
     pub version: i64,
+    /// What S3 tools write with under this fence: only if the resource lies in a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<super::S3Access>,
 }

@@ -126,6 +126,10 @@ pub struct ObjectEntry {
     /// The SHA-256 of its bytes, in hexadecimal; `null` if the gateway does not know it.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>, required))]
     pub sha256: Option<String>,
+    /// Of an object that was uploaded in parts: the SHA-256 of the SHA-256 digests of its parts, one behind the other.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::schema::Sha256>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256_parts: Option<String>,
     /// Its content type.
     pub content_type: String,
     /// When it was written.

@@ -151,6 +151,10 @@ pub struct Problem {
     /// The gateway's own id of it, as in the log; only if the caller named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_request_id: Option<String>,
+    /// The trace that the request is part of, as in the log: that of its `traceparent`, or one that the gateway records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9a-f]{32}$"))]
+    pub trace_id: Option<String>,
     /// The resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,

@@ -50,6 +50,9 @@ pub struct Status {
     /// How long an `Idempotency-Key` is remembered, in milliseconds, and the most that `X-Fence-Key-Kept` may ask
     /// for.
     pub keys_kept_ms: i64,
+    /// Where it speaks S3, as callers are told; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<String>,
     /// What goes on at this gateway.
     pub counts: StatusCounts,
     /// The settings as `fencegate check-config` prints them, without secrets. Only where nobody but this machine itself

@@ -8,6 +8,7 @@ use fence_core::wire::{Committed, Fence, Lock};
 use fence_history::{Answer, Asked, Change, FencedWrite, Intent, Outcome, Seen};
 use fence_tests::client::{object_path, resource_path};
 use fence_tests::multipart;
+use fence_tests::s3::Key;
 use rand::RngExt as _;
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Response};
@@ -22,9 +23,9 @@ use crate::upstream::target;
 
 /// A whole answer.
 pub struct Got {
-    status: u16,
+    pub(super) status: u16,
     headers: HeaderMap,
-    body: Bytes,
+    pub(super) body: Bytes,
 }
 
 impl Got {
@@ -35,11 +36,11 @@ impl Got {
         Ok(Self { status, headers, body: response.bytes().await? })
     }
 
-    fn header<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+    pub(super) fn header<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.headers.get(name)?.to_str().ok()?.parse().ok()
     }
 
-    fn tag(&self) -> Option<EntityTag> {
+    pub(super) fn tag(&self) -> Option<EntityTag> {
         EntityTag::parse(self.headers.get("etag")?.to_str().ok()?)
     }
 
@@ -74,6 +75,11 @@ impl Got {
 
     fn done(self) -> Answer {
         self.success(|_| Some(Answer::Done))
+    }
+
+    /// The key of S3 that came with a lock.
+    fn key(&self) -> Option<Key> {
+        self.json::<Lock>()?.s3.as_ref().map(Key::from)
     }
 
     fn granted(self) -> Answer {
@@ -183,8 +189,13 @@ impl Client {
             let body = body.clone();
             let request =
                 |http: &reqwest::Client, base: &str| http.post(format!("{base}/locks")).json(&body);
-            match self.ask(asked, request, Got::granted).await {
-                Some(answer @ Answer::Granted { .. }) => return held(answer),
+            let mut key = None;
+            let read = |got: Got| {
+                key = got.key();
+                got.granted()
+            };
+            match self.ask(asked, request, read).await {
+                Some(answer @ Answer::Granted { .. }) => return held(answer, key),
                 Some(Answer::Refused { .. }) => return None,
                 _ if id.is_none() || self.chance(0.3) => return None,
                 _ => self.pause(1, 300).await,
@@ -212,7 +223,13 @@ impl Client {
             }
             http.post(format!("{base}/locks/{lock}/transfer")).json(&body)
         };
-        held(self.ask(asked, request, Got::granted).await?)
+        let mut key = None;
+        let read = |got: Got| {
+            key = got.key();
+            got.granted()
+        };
+        let answer = self.ask(asked, request, read).await?;
+        held(answer, key)
     }
 
     /// Sets a fence without a lock.
@@ -223,7 +240,7 @@ impl Client {
         let path = format!("{}/fence", resource_path(resource));
         let request =
             |http: &reqwest::Client, base: &str| http.post(format!("{base}{path}")).json(&body);
-        held(self.ask(asked, request, |got| got.fenced(id)).await?)
+        held(self.ask(asked, request, |got| got.fenced(id)).await?, None)
     }
 
     /// Starts a lock's ttl again.
@@ -393,10 +410,10 @@ fn under(
     request
 }
 
-fn held(answer: Answer) -> Option<Held> {
+fn held(answer: Answer, s3: Option<Key>) -> Option<Held> {
     match answer {
         Answer::Granted { lock, token, versions, .. } => {
-            Some(Held { lock, token, versions, sequence: 0 })
+            Some(Held { lock, token, versions, sequence: 0, s3 })
         }
         _ => None,
     }

@@ -3,6 +3,8 @@
 
 mod calls;
 mod operator;
+mod s3;
+mod s3_stories;
 pub mod stories;
 
 use std::collections::VecDeque;
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fence_history::{Answer, Answered, Asked, Call, Writers};
+use fence_tests::s3::Key;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -53,6 +56,9 @@ pub struct Settings {
     /// Where the gateways are.
     #[arg(long, value_delimiter = ',')]
     pub gateways: Vec<SocketAddr>,
+    /// Where they speak S3, in the same order.
+    #[arg(long, value_delimiter = ',')]
+    pub s3: Vec<SocketAddr>,
     /// What its callers show, where rules are in force.
     #[arg(long)]
     pub keys: Option<PathBuf>,
@@ -69,6 +75,8 @@ pub struct Held {
     pub versions: Vec<(String, i64)>,
     /// The last sequence number used under it.
     pub sequence: i64,
+    /// Its key of S3, if any of its resources lies in a bucket.
+    s3: Option<Key>,
 }
 
 /// Where it is written down what is asked and told.
@@ -81,8 +89,11 @@ struct Shared {
     callers: AtomicU32,
     calls: AtomicU64,
     gateways: Vec<String>,
+    s3: Vec<SocketAddr>,
     keys: Keys,
     tokens: Mutex<VecDeque<(String, i64)>>,
+    s3_locks: s3::Known<s3::S3Lock>,
+    uploads: s3::Known<s3::Upload>,
     stop: AtomicBool,
 }
 
@@ -185,37 +196,54 @@ impl Client {
         request: impl FnOnce(&reqwest::Client, &str) -> RequestBuilder,
         read: impl FnOnce(calls::Got) -> Answer,
     ) -> Option<Answer> {
-        let any = self.rng.random_range(0..self.shared.gateways.len());
-        let gateway = self.only.unwrap_or(any);
-        let patience = self.patience.unwrap_or_else(|| match self.rng.random_bool(0.08) {
-            true => Duration::from_millis(self.rng.random_range(5..600)),
-            false => Duration::from_millis(self.rng.random_range(5000..9000)),
-        });
-        let number = u64::from(self.shared.process) * CALLS_MAX
-            + self.shared.calls.fetch_add(1, Ordering::SeqCst);
-        let (client, gateway_number) = (self.number, u32::try_from(gateway).unwrap_or(0));
+        let gateway = self.draw_gateway();
+        let patience = self.any_patience();
         let request = request(&self.http, &self.shared.gateways[gateway]).timeout(patience);
         let request = self.shows(request);
-        let call = Call {
-            number,
-            client,
-            principal: self.principal,
-            gateway: gateway_number,
-            begun_at: moment(),
-            asked,
-            answered: None,
-        };
-        (self.shared.tell)(Line::Begun(call));
+        let number = self.begin(asked, gateway);
         let answer = match calls::Got::from(request).await {
             Ok(got) => read(got),
             Err(error) if error.is_connect() => Answer::Failed { code: "unreachable".into() },
             Err(_) => return None,
         };
-        let answered = Answered { at: moment(), answer: answer.clone() };
-        (self.shared.tell)(Line::Answered { number, answered });
+        self.end(number, &answer);
         self.shared.learn(&answer);
         self.is_denied = matches!(&answer, Answer::Refused { code } if code == "permission-denied");
         Some(answer)
+    }
+
+    fn draw_gateway(&mut self) -> usize {
+        let any = self.rng.random_range(0..self.shared.gateways.len());
+        self.only.unwrap_or(any)
+    }
+
+    fn any_patience(&mut self) -> Duration {
+        self.patience.unwrap_or_else(|| match self.rng.random_bool(0.08) {
+            true => Duration::from_millis(self.rng.random_range(5..600)),
+            false => Duration::from_millis(self.rng.random_range(5000..9000)),
+        })
+    }
+
+    /// Prints that it is about to ask; returns the number of the call.
+    fn begin(&self, asked: Asked, gateway: usize) -> u64 {
+        let number = u64::from(self.shared.process) * CALLS_MAX
+            + self.shared.calls.fetch_add(1, Ordering::SeqCst);
+        (self.shared.tell)(Line::Begun(Call {
+            number,
+            client: self.number,
+            principal: self.principal,
+            gateway: u32::try_from(gateway).unwrap_or(0),
+            begun_at: moment(),
+            asked,
+            answered: None,
+        }));
+        number
+    }
+
+    /// Prints how a call was answered.
+    fn end(&self, number: u64, answer: &Answer) {
+        let answered = Answered { at: moment(), answer: answer.clone() };
+        (self.shared.tell)(Line::Answered { number, answered });
     }
 }
 
@@ -227,8 +255,11 @@ impl Shared {
             callers: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             gateways: doors.addresses.iter().map(|address| format!("http://{address}")).collect(),
+            s3: doors.s3.clone(),
             keys: doors.keys.clone(),
             tokens: Mutex::default(),
+            s3_locks: s3::Known::default(),
+            uploads: s3::Known::default(),
             stop: AtomicBool::new(false),
         })
     }
@@ -292,7 +323,7 @@ fn print(line: Line) {
 pub async fn live(settings: Settings) {
     let keys = settings.keys.as_deref().map(Keys::load).transpose();
     let keys = keys.expect("the keys of callers can be read").unwrap_or_default();
-    let doors = Doors { addresses: settings.gateways, keys };
+    let doors = Doors { addresses: settings.gateways, s3: settings.s3, keys };
     let shared = Shared::new(settings.number, &doors, Box::new(print));
     let ending = Arc::clone(&shared);
     std::thread::spawn(move || {

@@ -10,10 +10,17 @@ use super::{Client, Held};
 use crate::line::moment;
 
 /// Resources with sets that writers read, add to and write back.
-pub const SETS: [&str; 10] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"];
+pub const SETS: [&str; 10] =
+    ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "lake:s0", "lake:s1", "lake:s2"];
 /// Resources with objects that are put and deleted.
-pub const PLAIN: [&str; 14] =
-    ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13"];
+pub const PLAIN: [&str; 14] = [
+    "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "lake:p0", "lake:p1", "lake:p2",
+    "pond",
+];
+/// Those that lie in buckets.
+pub const S3_SETS: [&str; 3] = ["lake:s0", "lake:s1", "lake:s2"];
+/// See [`S3_SETS`].
+pub const S3_PLAIN: [&str; 4] = ["lake:p0", "lake:p1", "lake:p2", "pond"];
 /// Resources of the upstream, of each of its names.
 const FRONTED: [&str; 12] = [
     "crm:0", "crm:1", "crm:2", "crm:3", "crm:4", "crm:5", "later:0", "later:1", "later:2",
@@ -31,7 +38,7 @@ pub fn resources() -> impl Iterator<Item = &'static str> {
 
 /// What a caller knows of a write at last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+pub(super) enum Told {
     Written,
     Refused,
     /// It may have taken effect, or may still.
@@ -43,6 +50,7 @@ impl Client {
     pub(super) async fn live(mut self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             match self.draw(0, 100) {
+                _ if self.speaks_s3() => self.live_by_s3().await,
                 0..34 => self.add_to_a_set().await,
                 34..62 => self.put_and_delete().await,
                 62..75 => self.commit_to_some().await,
@@ -63,7 +71,7 @@ impl Client {
         }
     }
 
-    fn any_of(&mut self, all: &[&'static str]) -> &'static str {
+    pub(super) fn any_of(&mut self, all: &[&'static str]) -> &'static str {
         let at = self.draw(0, all.len() as u64);
         all[usize::try_from(at).unwrap_or(0)]
     }
@@ -74,13 +82,13 @@ impl Client {
     }
 
     /// Half of the callers queue up.
-    fn wait(&mut self) -> Duration {
+    pub(super) fn wait(&mut self) -> Duration {
         let wait_ms = self.draw(100, 4000);
         Duration::from_millis(if self.chance(0.5) { 0 } else { wait_ms })
     }
 
     /// A pause that is now and then longer than any ttl.
-    async fn think(&mut self) {
+    pub(super) async fn think(&mut self) {
         match self.chance(0.015) {
             true => self.pause(2000, 3500).await,
             false => self.pause(0, 25).await,
@@ -310,7 +318,7 @@ impl Client {
     }
 
     /// A put of something new.
-    fn put(&mut self, on: &str, token: i64) -> FencedWrite {
+    pub(super) fn put(&mut self, on: &str, token: i64) -> FencedWrite {
         FencedWrite {
             resource: on.to_owned(),
             token,

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use crate::book::Book;
 use crate::client::Client;
 use crate::crew::PROCESSES;
-use crate::rules::{Doors, Keys};
+use crate::rules::Doors;
 
 pub use account::Account;
 use account::Ledger;
@@ -113,7 +113,7 @@ impl Troupe {
         let reads = READERS.start + number % (READERS.end - READERS.start);
         let reader = Client::of(
             reads,
-            &Doors { addresses: self.fronts.clone(), keys: Keys::default() },
+            &Doors { addresses: self.fronts.clone(), ..Doors::default() },
             None,
             move |line| book.write(line),
         );

@@ -26,7 +26,7 @@ use crate::book::Book;
 use crate::client::{Client, Held};
 use crate::crew::Crew;
 use crate::ledger::{self, Object};
-use crate::rules::{Doors, Keys};
+use crate::rules::Doors;
 use crate::run::{ADOPTED, Operator, REFENCED, SETTLES_WITHIN, all_are_served, look_at_everything};
 use crate::upstream;
 
@@ -222,7 +222,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         gateways.push(settings.start().await);
     }
     let addresses = gateways.iter().map(Gateway::address).collect();
-    let doors = Doors { addresses, keys: Keys::default() };
+    let doors = Doors { addresses, ..Doors::default() };
     let operator = Operator::start(&book, &doors);
     let crew = Crew::start(&book, &doors, plan.seed)?;
     let cluster = Arc::new(Mutex::new(cluster));

@@ -20,6 +20,7 @@ const KEPT: Duration = Duration::from_secs(3600);
 /// Uploads are given up while some are still being committed; blobs that were replaced stay for readers who have begun.
 const TIMES: BlobTimes = BlobTimes {
     upload: Duration::from_millis(600),
+    multipart: Duration::from_millis(600),
     reader_grace: Duration::from_secs(8),
     rollback_horizon: Duration::ZERO,
     versions: Duration::ZERO,

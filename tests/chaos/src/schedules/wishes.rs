@@ -42,6 +42,8 @@ fn effect(change: &Change, blob: Option<BlobId>) -> Effect {
                 size: i64::try_from(bytes.len()).unwrap_or(i64::MAX),
                 sha256: digest(&bytes),
                 payload: blob.map_or(Payload::Inline(bytes), Payload::Blob),
+                about: None,
+                parts: None,
             }
         }
         Change::Delete { key: object } => Effect::Delete { key: key(object) },

@@ -41,7 +41,9 @@ pub(super) fn told_of(item: &WriteItem, end: &End<WriteVerdict>) -> Answer {
             code => refused(code),
         },
         End::Decided(WriteVerdict::KeyReused { .. }) => refused("idempotency-key-reused"),
-        End::Decided(WriteVerdict::UploadExpired) => refused("upload-expired"),
+        End::Decided(WriteVerdict::UploadExpired | WriteVerdict::PartsDiffer) => {
+            refused("upload-expired")
+        }
         End::Decided(WriteVerdict::Buried) => failed("given-up"),
         End::Decided(WriteVerdict::RulesMoved | WriteVerdict::Busy) | End::Undone => {
             failed("undone")

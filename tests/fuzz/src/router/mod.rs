@@ -126,6 +126,8 @@ impl World {
             upstreams: Upstreams::default(),
             issuers: Arc::new(Issuers::new(engine.runtime().clock.clone()).expect("TLS")),
             doors: Arc::default(),
+            page: None,
+            s3: None,
         });
         Self { engine, routes, clock, granted: Vec::new(), said: Vec::new() }
     }
@@ -203,6 +205,7 @@ fn settings() -> Settings {
         sweep_interval: LONG,
         blob_times: BlobTimes {
             upload: LONG,
+            multipart: LONG,
             reader_grace: LONG,
             rollback_horizon: LONG,
             versions: LONG,
@@ -213,6 +216,7 @@ fn settings() -> Settings {
         refencing: None,
         audit_key: Some(fencegate::engine::AuditKey([7; 32])),
         audit_places: fencegate::engine::AuditPlaces::default(),
+        s3_keys: None,
         drained: Arc::from([]),
     }
 }

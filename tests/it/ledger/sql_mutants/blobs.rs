@@ -59,7 +59,9 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("uploads-given-up-early": "uploads that have just begun are given up",
         caught by conformance::blobs::a_refused_put_leaves_its_intent::on_postgres, which says "right: []",
-        "tidy_blobs": "WHERE i.begun_at <= t - p_upload_s * interval '1 second'" => "",
+        "tidy_blobs": "least(p_upload_s, p_multipart_s) * interval '1 second'" => "interval '0 seconds'",
+        "tidy_blobs": "p_multipart_s ELSE p_upload_s END * interval '1 second'"
+            => "p_multipart_s ELSE 0 END * interval '1 second'",
     ),
     mutant!("deleted-once": "garbage is forgotten after it was deleted once",
         caught by conformance::blobs::garbage_is_deleted_twice::on_postgres, which says "known(ledger, blob)",

@@ -5,11 +5,13 @@
 mod access;
 mod adoptions;
 mod blobs;
+mod buckets;
 mod commits;
 mod events;
 mod guards;
 mod history;
 mod locks;
+mod uploads;
 mod upstreams;
 mod writes;
 
@@ -60,7 +62,7 @@ macro_rules! mutant {
 use mutant;
 
 /// The mutants, by what they are about.
-const THEMES: [(&str, &[Mutant]); 10] = [
+const THEMES: [(&str, &[Mutant]); 12] = [
     ("one write", writes::MUTANTS),
     ("a commit over several resources", commits::MUTANTS),
     ("locks", locks::MUTANTS),
@@ -71,6 +73,8 @@ const THEMES: [(&str, &[Mutant]); 10] = [
     ("events", events::MUTANTS),
     ("history", history::MUTANTS),
     ("blobs", blobs::MUTANTS),
+    ("buckets of S3", buckets::MUTANTS),
+    ("uploads in parts", uploads::MUTANTS),
 ];
 
 fn all() -> impl Iterator<Item = &'static Mutant> {

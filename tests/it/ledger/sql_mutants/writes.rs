@@ -27,7 +27,7 @@ pub const KEYS_AND_LOCK: &str = "PERFORM set_config('test.past', coalesce((
         SELECT string_agg(k.operation::text, ',') FROM fencegate.idempotency_keys k
         WHERE k.resource = ANY (p_resources) AND k.key = ANY (p_key)), ''), true);
     got := acts.lock_fences(p_resources, p_wait_ms);";
-pub const KEY: &str = "s.key = r.key AND s.space = 'native' OFFSET 0";
+pub const KEY: &str = "s.key = r.key AND s.space = coalesce(r.space, 'native') OFFSET 0";
 pub const KEY_OF_THE_PAST: &str = "s.key = r.key
     AND s.operation::text = ANY (string_to_array(current_setting('test.past'), ',')) OFFSET 0";
 pub const KEYS: &str = "WHERE r.why IS NULL AND r.key IS NOT NULL;";

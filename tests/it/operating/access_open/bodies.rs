@@ -13,7 +13,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection, SqliteConnection};
 
 use super::Site;
-use crate::blobs::rig::on_store;
+use crate::blobs::rig::{impatient, on_store};
 use crate::setup::{SetUp, ledger_file, on_both};
 
 const WORKS: &str = "allow = [\"lock\", \"write\", \"read\"]\nresources = [\"job:*\"]";
@@ -114,13 +114,7 @@ async fn a_commit_whose_right_is_taken_away_while_its_body_arrives_stores_nothin
 /// Sends the most of a request by `ann`, then the rest once `ann` may not write any more.
 async fn refused_at_its_end(setup: SetUp, request: impl FnOnce(&Key, &Lock) -> (String, Vec<u8>)) {
     let store = Store::start(Kind::Folder).await;
-    let settings = on_store(setup.settings().await, &store)
-        .env("FENCEGATE_SWEEP_INTERVAL", "100ms")
-        .env("FENCEGATE_UPLOAD_TIMEOUT", "10s")
-        .env("FENCEGATE_UPLOADS_KEPT", "11s")
-        .env("FENCEGATE_READER_GRACE", "0s")
-        .env("FENCEGATE_ROLLBACK_HORIZON", "0s")
-        .env("FENCEGATE_REDELETE_AFTER", "0s");
+    let settings = impatient(on_store(setup.settings().await, &store));
     let ann = Key::new().await;
     let site = Site::on(setup, settings, |rules| rules.text(WORKS, &[("ann", &ann)])).await;
     let lock = site.locked(&ann, "job:1").await;

@@ -167,6 +167,8 @@ impl Access {
                 payload: Payload::NONE,
                 size: 0,
                 sha256: [0; 32],
+                about: None,
+                parts: None,
             },
             attempt: sending.attempt(),
             by,

@@ -94,6 +94,8 @@ impl Blobs {
                 payload: Payload::Blob(id(blob)),
                 size: 1,
                 sha256: [0; 32],
+                about: None,
+                parts: None,
             },
             attempt: Attempt::First,
             by: By::default(),
@@ -101,7 +103,7 @@ impl Blobs {
         let at = now(state.tick);
         let verdict = state.tables.ledger.act(|rows| {
             if self.is(Mutant::IntentNotConsumed) {
-                let row = acts::IntentRow { begun_at: at.wall, handle: None };
+                let row = acts::IntentRow { begun_at: at.wall, handle: None, upload: None };
                 rows.intents.insert(id(blob), row);
             }
             let verdict = acts::commit(rows, &item, at);

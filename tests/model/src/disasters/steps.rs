@@ -88,6 +88,8 @@ impl Disasters {
                 payload: Payload::NONE,
                 size: 0,
                 sha256: [0; 32],
+                about: None,
+                parts: None,
             },
             attempt: fence_core::ports::Attempt::First,
             by: By::default(),

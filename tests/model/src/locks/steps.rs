@@ -61,6 +61,8 @@ impl Locks {
                 payload: Payload::NONE,
                 size: 0,
                 sha256: [0; 32],
+                about: None,
+                parts: None,
             },
             attempt: sending.attempt(),
             by: By::default(),
@@ -171,9 +173,10 @@ impl Locks {
                 WriteVerdict::Refused(refusal) => Fate::Refused(refusal.code()),
                 WriteVerdict::KeyReused { .. } => Fate::Refused(ErrorCode::IdempotencyKeyReused),
                 WriteVerdict::Buried => Fate::Buried,
-                WriteVerdict::UploadExpired | WriteVerdict::RulesMoved | WriteVerdict::Busy => {
-                    Fate::Unknown(true)
-                }
+                WriteVerdict::UploadExpired
+                | WriteVerdict::PartsDiffer
+                | WriteVerdict::RulesMoved
+                | WriteVerdict::Busy => Fate::Unknown(true),
             };
         }
     }

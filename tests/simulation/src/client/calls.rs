@@ -236,16 +236,7 @@ impl Client {
                 }
             }
             match engine.write(write).await {
-                Ok(done) => {
-                    let applied = done.applied;
-                    let answer = Answer::Written {
-                        operation: applied.operation.0,
-                        versions: vec![(applied.resource.to_string(), applied.version)],
-                        generation: applied.generation,
-                        replayed: done.replayed,
-                    };
-                    (answer, None)
-                }
+                Ok(done) => (written(done.applied, done.replayed), None),
                 Err(failure) => (write_failed(&failure), None),
             }
         };
@@ -350,16 +341,16 @@ impl Client {
     }
 }
 
-fn key(key: &str) -> ObjectKey {
+pub(super) fn key(key: &str) -> ObjectKey {
     ObjectKey::new(key).expect("a good key")
 }
 
-fn token(number: i64) -> Token {
+pub(super) fn token(number: i64) -> Token {
     Token::new(number).expect("a token")
 }
 
 /// What an error comes to.
-fn failed(error: &EngineError) -> Answer {
+pub(super) fn failed(error: &EngineError) -> Answer {
     let code = error.code();
     match error {
         EngineError::OutcomeUnknown { operation } => {
@@ -370,7 +361,17 @@ fn failed(error: &EngineError) -> Answer {
     }
 }
 
-fn write_failed(failure: &WriteFailure) -> Answer {
+/// A write that took effect.
+pub(super) fn written(applied: Applied, replayed: bool) -> Answer {
+    Answer::Written {
+        operation: applied.operation.0,
+        versions: vec![(applied.resource.to_string(), applied.version)],
+        generation: applied.generation,
+        replayed,
+    }
+}
+
+pub(super) fn write_failed(failure: &WriteFailure) -> Answer {
     failed(&failure.error)
 }
 
@@ -403,6 +404,7 @@ fn held(answer: Answer) -> Option<Held> {
 fn effect(change: &Change, bytes: Bytes) -> WriteEffect {
     match change {
         Change::Put { key: at, .. } => WriteEffect::Put {
+            about: None,
             key: key(at),
             content_type: "text/plain".into(),
             body: PutBody::Inline(bytes),
@@ -419,7 +421,11 @@ fn set_body(effect: &mut WriteEffect, uploaded: PutBody) {
 }
 
 /// As the route does it: begin, hand over, finish.
-async fn upload(engine: &Engine, head: &UploadHead, bytes: Bytes) -> Result<PutBody, Answer> {
+pub(super) async fn upload(
+    engine: &Engine,
+    head: &UploadHead,
+    bytes: Bytes,
+) -> Result<PutBody, Answer> {
     let size = bytes.len() as u64;
     let begun = engine.begin_upload(head, Some(size)).await;
     let mut upload = begun.map_err(|failure| write_failed(&failure))?;

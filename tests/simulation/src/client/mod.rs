@@ -2,6 +2,7 @@
 //! what it was told.
 
 mod calls;
+mod uploads;
 
 use fence_core::ResourceName;
 use fence_core::ports::Grant;
@@ -16,6 +17,8 @@ use crate::gateways::Gateways;
 use crate::network::NoAnswer;
 use crate::recorder::Recorder;
 use crate::world::{MS, Micros, Process, SECOND, World};
+
+pub use uploads::Upload;
 
 /// What a gateway answers, and the fresh grant in it.
 pub type Reply = (Answer, Option<Grant>);

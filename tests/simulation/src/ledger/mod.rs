@@ -2,6 +2,7 @@
 //! itself.
 
 mod port;
+mod s3;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

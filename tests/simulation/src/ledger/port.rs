@@ -8,16 +8,17 @@ use async_trait::async_trait;
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict, Call,
-    CloseItem, CommitItem, CommitVerdict, Commits, Deaf, Doubt, DrainedUpstream, Epoch,
-    EventCursor, EventsHead, EventsPage, Garbage, IdempotencyKey, InLine, Intent, IntentFilter,
-    IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger, LedgerError, Line, LinePage,
-    Listener, LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience,
-    Place, Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
-    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
-    Stock, Tidied, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads,
-    VersionsFilter, WriteItem, WriteVerdict,
+    Applied, AuditEntry, AuditFilter, AuditTree, BlobId, BlobTimes, BreakItem, BreakVerdict,
+    Bucket, Buckets, By, Call, CloseItem, CommitItem, CommitVerdict, Commits, Deaf, Doubt,
+    DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
+    IdempotencyKey, InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
+    JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket,
+    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
+    RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing, Stock, Tidied, Totals,
+    TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -57,7 +58,7 @@ impl SimulatedLedger {
     }
 
     /// An act: it carries the guard, and a lost answer leaves its outcome open.
-    async fn act<T: Send + 'static>(
+    pub(super) async fn act<T: Send + 'static>(
         &self,
         deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
@@ -65,7 +66,7 @@ impl SimulatedLedger {
     }
 
     /// A look: it may be asked again.
-    async fn look_up<T: Send + 'static>(
+    pub(super) async fn look_up<T: Send + 'static>(
         &self,
         deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
@@ -226,6 +227,10 @@ impl Ledger for SimulatedLedger {
         self.look_up(move |memory| now(memory.resources(page, held))).await
     }
 
+    async fn totals(&self) -> Result<Totals, LedgerError> {
+        self.look_up(move |memory| now(memory.totals())).await
+    }
+
     async fn objects(&self, resource: &ResourceName, page: Page) -> Answer<Object> {
         let resource = resource.clone();
         self.look_up(move |memory| now(memory.objects(&resource, page))).await
@@ -349,6 +354,27 @@ impl Rulebook for SimulatedLedger {
             let of = of.to_vec();
             self.look_up(move |memory| now(memory.stocks(&of))).await
         }
+    }
+}
+
+#[async_trait]
+impl Buckets for SimulatedLedger {
+    async fn make_bucket(&self, name: &str, depth: u8, by: &By) -> Result<MadeBucket, LedgerError> {
+        let (name, by) = (name.to_owned(), by.clone());
+        self.act(move |memory| now(memory.make_bucket(&name, depth, &by))).await
+    }
+
+    async fn drop_bucket(&self, name: &str, by: &By) -> Result<DroppedBucket, LedgerError> {
+        let (name, by) = (name.to_owned(), by.clone());
+        self.act(move |memory| now(memory.drop_bucket(&name, &by))).await
+    }
+
+    async fn buckets(&self) -> Result<Vec<Bucket>, LedgerError> {
+        self.look_up(|memory| now(memory.buckets())).await
+    }
+
+    async fn s3_root(&self, proposed: [u8; 32]) -> Result<[u8; 32], LedgerError> {
+        self.act(move |memory| now(memory.s3_root(proposed))).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! What clients do: stories from a lock to its end, chosen by the seed.
 
+mod uploads;
 mod upstream;
 
 use std::collections::BTreeSet;
@@ -50,6 +51,8 @@ pub struct Plot {
     pub upstream: bool,
     /// Principals, and rules that change.
     pub rules: bool,
+    /// Uploads in parts.
+    pub parts: bool,
 }
 
 impl Client {
@@ -61,6 +64,10 @@ impl Client {
                     true => self.share().await,
                     false => self.meddle().await,
                 }
+            }
+            if plot.parts && self.world.chance(0.5) {
+                self.in_parts().await;
+                self.pause(MS, 400 * MS).await;
             }
             match self.world.draw(|rng| rng.random_range(0..100)) {
                 0..32 => self.add_to_a_set().await,

@@ -11,12 +11,13 @@ use fence_core::ports::{
     RulesInForce, SealItem, SealKind, SealVerdict, Stock, UploadItem, UploadVerdict, WriteItem,
     WriteVerdict,
 };
-use fence_core::{LockId, Refusal, Ttl, WriterName};
+use fence_core::{LockId, LockState, Refusal, Ttl, WriterName};
 
 use super::build::*;
 use super::commits::many;
 use super::drains::{intent, open};
 use super::marks;
+use crate::conformance::pause;
 
 const SKIP: Patience = Patience::Skip;
 
@@ -311,6 +312,44 @@ pub async fn nothing_is_decided_under_older_rules(ledger: &dyn Ledger) {
     assert_eq!(commit_one(ledger, late).await, WriteVerdict::Buried);
     let end = released(ledger, ann.lock, under("ann", 1)).await;
     assert!(matches!(end, ReleaseVerdict::Released { .. }), "{end:?}");
+}
+
+/// A break that has come due was allowed in its time: whoever is refused for older rules stores it all the same, so that
+/// all ledgers record it at the same moment.
+pub async fn what_older_rules_forbid_stores_a_due_break(ledger: &dyn Ledger) {
+    apply_rules(ledger, "one").await;
+    for (number, resource) in [(10, "marked"), (11, "broken"), (12, "forwarded")] {
+        let ann = held(ledger, resource, number).await;
+        break_one(ledger, &ann, 1).await;
+        pause(20).await;
+        let shown = async || ledger.resource(&name(resource)).await.expect("read").expect("locked");
+        assert_eq!(shown().await.state, LockState::Breaking, "nobody has stored it yet");
+        match resource {
+            "marked" => {
+                let mark = marks::item(resource, Mark::Freeze, "fire");
+                let mark = fence_core::ports::MarkItem { by: under("ann", 0), ..mark };
+                let marked = ledger.mark(Arc::from([mark]), SKIP).await.expect("decided");
+                assert_eq!(marked, [MarkVerdict::RulesMoved]);
+            }
+            "broken" => {
+                let item = fence_core::ports::BreakItem {
+                    resource: name(resource),
+                    token: ann.token,
+                    after: Duration::ZERO,
+                    reason: "stuck".into(),
+                    request_id: "r".into(),
+                    by: under("ann", 0),
+                };
+                let broken = ledger.break_locks(Arc::from([item]), SKIP).await.expect("decided");
+                assert_eq!(broken, [BreakVerdict::RulesMoved]);
+            }
+            _ => {
+                let item = IntentItem { by: under("ann", 0), ..intent(resource, number) };
+                assert_eq!(open(ledger, item).await, IntentVerdict::RulesMoved);
+            }
+        }
+        assert_eq!(shown().await.state, LockState::Broken, "{resource}");
+    }
 }
 
 /// What became of a seal may be asked under any rules, so that gives nobody a lock back that has lapsed.

@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(3600);
 const NOW: BlobTimes = BlobTimes { redelete: LONG, ..AT_ONCE };
 
 /// Uploads that were begun go on; all else is tidied.
-const UPLOADS_GO_ON: BlobTimes = BlobTimes { upload: LONG, ..NOW };
+const UPLOADS_GO_ON: BlobTimes = BlobTimes { upload: LONG, multipart: LONG, ..NOW };
 
 fn upload(grant: &Grant, blob: Option<BlobId>) -> UploadItem {
     UploadItem {
@@ -47,6 +47,8 @@ fn put_blob(grant: &Grant, object: &str, blob: BlobId) -> WriteItem {
         payload: Payload::Blob(blob),
         size: 5_000_000_000,
         sha256: digest(blob.0.as_bytes()),
+        about: None,
+        parts: None,
     };
     write(grant, effect)
 }

@@ -267,6 +267,8 @@ pub fn put_effect(object: &str, body: &[u8]) -> Effect {
         payload: Payload::Inline(Bytes::copy_from_slice(body)),
         size: body.len() as i64,
         sha256: digest(body),
+        about: None,
+        parts: None,
     }
 }
 

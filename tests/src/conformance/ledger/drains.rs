@@ -69,7 +69,7 @@ async fn end(ledger: &dyn Ledger, operation: OperationId) -> Option<IntentEnd> {
 const APPLIED: IntentEnd = IntentEnd::Known(ForwardEnd::Answered(200));
 const UNSENT: IntentEnd = IntentEnd::Known(ForwardEnd::Unsent);
 
-async fn close(ledger: &dyn Ledger, operation: OperationId) -> Vec<ResourceName> {
+pub(super) async fn close(ledger: &dyn Ledger, operation: OperationId) -> Vec<ResourceName> {
     ledger.close_intents(&[answered(operation)]).await.expect("closed")
 }
 
@@ -81,7 +81,7 @@ async fn all_open(ledger: &dyn Ledger) -> Vec<OperationId> {
 }
 
 /// The seal of a caller that waits.
-fn waiting<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
+pub(super) fn waiting<const N: usize>(resources: [&str; N], number: i64) -> SealItem {
     SealItem { waits: Some(GATEWAY), owner: "bob".into(), ..seal(resources, number) }
 }
 
@@ -89,7 +89,7 @@ fn again(item: &SealItem) -> SealItem {
     SealItem { number: None, ..item.clone() }
 }
 
-fn drains_on(verdict: &SealVerdict) -> Option<&str> {
+pub(super) fn drains_on(verdict: &SealVerdict) -> Option<&str> {
     match verdict {
         SealVerdict::Drains { resource, .. } => Some(resource.as_str()),
         _ => None,

@@ -126,6 +126,8 @@ pub fn blob_step(resource: &str, object: &str, blob: BlobId) -> CommitStep {
         payload: Payload::Blob(blob),
         size: 5_000_000_000,
         sha256: digest(blob.0.as_bytes()),
+        about: None,
+        parts: None,
     };
     CommitStep { resource: name(resource), object_condition: None, effect }
 }
@@ -144,6 +146,7 @@ async fn garbage(ledger: &dyn Ledger, uploads_go_on: bool) -> Vec<BlobId> {
     let upload = if uploads_go_on { Duration::from_secs(3600) } else { Duration::ZERO };
     let times = BlobTimes {
         upload,
+        multipart: upload,
         reader_grace: Duration::ZERO,
         rollback_horizon: Duration::ZERO,
         versions: Duration::ZERO,

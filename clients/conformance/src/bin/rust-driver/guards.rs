@@ -244,7 +244,7 @@ pub fn state(state: &State, name: &str) -> Told {
         LockState::Lost(reason) => ("lost", Some(reason.as_str())),
         LockState::Released => ("released", None),
     };
-    Ok(json!({"state": word, "reason": reason, "token": lock.token().to_string()}))
+    Ok(json!({"state": word, "reason": reason, "token": lock.token().to_string(), "s3": lock.s3()}))
 }
 
 /// Raises a fence.

@@ -17,6 +17,7 @@ from .._guard.held import Burial, Grant, Held
 from .._hooks import Acquired, Retry
 from .._json import items, members
 from .._request import json_request
+from .._wire import NotOfThisForm, S3Access, decode
 from .._wish import Wish
 from .._words import LockStatus
 from . import _runtime as runtime
@@ -127,6 +128,7 @@ class AsyncAcquisition:
             if lock and (lock.get("token") is None or lock.get("state") == "draining"):
                 return Heard.DRAINING, {}
             times_of(lock)
+            _s3_of(lock)
             if not isinstance(lock["token"], str) or items(lock.get("resources")) is None:
                 raise AnswerBroken(Foreign(502, "no lock in the answer"))
         except AnswerBroken as broken:
@@ -164,6 +166,7 @@ class AsyncAcquisition:
                 versions=tuple(lock.get("versions") or ()),
                 principal=lock.get("principal"),
                 writers=tuple(lock.get("writers") or ()),
+                s3=_s3_of(lock),
                 is_numbered=wish.is_numbered,
                 is_ordered=wish.is_ordered,
             ),
@@ -197,6 +200,16 @@ class AsyncAcquisition:
                 held.discard()
         held.is_ours = True
         return is_good
+
+
+def _s3_of(lock: dict[str, Any]) -> S3Access | None:
+    """What S3 tools write with under a lock that was granted; None: none of its resources lies in a bucket."""
+    access = lock.get("s3")
+    try:
+        return None if access is None else decode(S3Access, access)
+    except NotOfThisForm:
+        # What it said instead may have a secret in it.
+        raise AnswerBroken(Foreign(502, "no S3 key of a lock in the answer")) from None
 
 
 def _said(heard: Heard | Failure) -> Heard | Refusal | Stranger:

@@ -57,8 +57,8 @@ class AsyncBase:
     @classmethod
     def from_env(cls, **options: Any) -> Self:
         """A client as the environment describes it: `FENCE_URL` (a base URL, or several with commas), `FENCE_OWNER`,
-        `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`.
-        What is given here wins."""
+        `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`; each
+        request says `TRACEPARENT`. What is given here wins."""
         transport = options.pop("transport", None)
         url, found = of_environment(cast("Options", options))
         return cls(url, transport=transport, **found)

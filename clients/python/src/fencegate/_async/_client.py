@@ -11,11 +11,12 @@ from .._body import BodyLike
 from .._core import names
 from .._core.durations import Duration, whole_ms
 from .._handoff import Handoff
+from .._jobs import JobOptions, terms_of
 from .._leader import Leader
 from .._objects import ABSENT, Object, ObjectHead
 from .._request import Request
 from .._results import Delete, Keep, Written
-from .._wire import LockRecord, ObjectEntry, Operation, Readiness, Resource, Status, Version, Waiter
+from .._wire import LockRecord, ObjectEntry, Operation, Readiness, Resource, S3Access, Status, Version, Waiter
 from .._wish import LockOptions
 from . import _holding as holding
 from ._admin import AsyncAdmin
@@ -23,6 +24,7 @@ from ._base import AsyncBase
 from ._download import store
 from ._electing import elect
 from ._events import AsyncEvents
+from ._job import AsyncJob
 from ._lock import AsyncFence, AsyncLock
 from ._object import AsyncReader, look, open_object, read_whole
 from ._observe import observe
@@ -145,6 +147,11 @@ class AsyncFencegate(AsyncBase):
         """The shards of a name that can be had without waiting, in random order: `count` resources `name@00.16`,
         `name@01.16` and so on, each with its lock."""
         return holding.shards(self._caller(), name, count)
+
+    def job(self, name: str, **options: Unpack[JobOptions]) -> AsyncJob:
+        """A job each slot of which is done once, on however many hosts it is called: a decorator, or to `run` a function.
+        The options are those of `JobOptions`; docs/jobs.md says what is promised and what is kept."""
+        return AsyncJob(self._caller, terms_of(name, options))
 
     async def update(
         self,
@@ -283,6 +290,16 @@ class AsyncFencegate(AsyncBase):
         """What the gateway knows of a lock of one's own, by its id."""
         path = f"/locks/{holding.checked_lock_id(id)}"
         return decoded(LockRecord, await self._caller().json("lock_record", Request("GET", path)))
+
+    async def s3_access(self, lock_id: str) -> S3Access:
+        """What S3 tools write with under a lock, by its id: always the same key, as long as the lock lasts.
+
+        There is no key for whoever has a resource *now*: it would give a late writer the token of its successor. Raises
+        `LockLost` if the lock has ended, and `NotFound` if there is no such lock, or none of its resources lies in a
+        bucket.
+        """
+        path = f"/locks/{holding.checked_lock_id(lock_id)}/s3"
+        return decoded(S3Access, await self._caller().json("s3_access", Request("GET", path)))
 
     @property
     def admin(self) -> AsyncAdmin:

@@ -15,6 +15,7 @@ from .._core.ids import RequestIds, uuid7
 from .._core.lease import Lease, Terms
 from .._core.renewals import times_of
 from .._core.replies import AnswerBroken, error_of
+from .._core.slots import SHARDS_MAX, shard_name
 from .._guard.held import Grant, Held
 from .._handoff import Handoff
 from .._json import members
@@ -27,7 +28,6 @@ from ._lock import AsyncFence, AsyncLock
 from ._operations import decoded
 from ._scope import acquire
 
-SHARDS_MAX = 10_000
 _ORDER_MAX = 2**63 - 1
 _TOKEN = re.compile(r"[1-9][0-9]{0,18}")
 _LOCK_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -143,11 +143,6 @@ async def shards(caller: AsyncCaller, name: str, count: int) -> AsyncIterator[As
         except errors.LockHeld:
             continue
         yield AsyncShard(index, lock)
-
-
-def shard_name(name: str, index: int, count: int) -> str:
-    """`name@07.16`: as many digits as the count has, so that names sort as numbers do."""
-    return f"{name}@{index:0{len(str(count))}d}.{count}"
 
 
 async def ready(caller: AsyncCaller) -> Readiness:

@@ -73,6 +73,34 @@ async def within(work: Callable[[], Awaitable[object]], within_ms: int) -> bool:
     return True
 
 
+class TooLong(Exception):
+    """What was to be done was ended since it took too long."""
+
+
+async def limited(work: Callable[[], Awaitable[T]], most_ms: int | None) -> T:
+    """Does something that may take so long, and cancels it then: raises `TooLong`."""
+    limit = asyncio.timeout(None if most_ms is None else most_ms / 1000)
+    try:
+        async with limit:
+            return await given(work())
+    except TimeoutError:
+        # It may be the work's own.
+        if not limit.expired():
+            raise
+    raise TooLong
+
+
+async def side_by_side(count: int, work: Callable[[], Awaitable[object]]) -> None:
+    """Does the same so many times at once."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(_awaited(work))
+
+
+async def _awaited(work: Callable[[], Awaitable[object]]) -> None:
+    await work()
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Does what blocks, without holding the loop up."""
     return await asyncio.to_thread(work)

@@ -13,7 +13,7 @@ _CODES: dict[ErrorClass, str] = {
     ErrorClass.CHANGED: "version-mismatch sequence-out-of-order",
     ErrorClass.NOT_FOUND: """
         lock-not-found resource-not-found object-not-found version-not-retained operation-not-found
-        upstream-not-found""",
+        upstream-not-found bucket-not-found""",
     ErrorClass.UNAVAILABLE: """
         request-timeout digest-mismatch rate-limited overloaded ledger-unavailable access-unavailable
         resource-busy blobs-unavailable upload-expired mint-unavailable mint-regressed refence-required
@@ -24,7 +24,8 @@ _CODES: dict[ErrorClass, str] = {
         lock-id-conflict resource-protected idempotency-key-reused upstream-path-invalid request-malformed
         host-not-served origin-forbidden credentials-conflict body-malformed query-malformed
         resource-name-invalid object-key-invalid route-not-found method-not-allowed payload-too-large
-        uri-too-long unsupported-media-type range-not-satisfiable headers-too-large""",
+        uri-too-long unsupported-media-type range-not-satisfiable headers-too-large bucket-not-empty
+        bucket-depth-differs""",
     ErrorClass.GATEWAY_FAULT: "internal blob-missing",
     ErrorClass.CURSOR_VOID: "events-cursor-void",
     ErrorClass.DENIED: "unauthenticated credential-expired permission-denied quota-exhausted",

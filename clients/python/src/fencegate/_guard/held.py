@@ -15,6 +15,7 @@ from .._core.numbers import Numbers
 from .._core.replies import Problem, error_of_problem
 from .._core.turn import Turn
 from .._hooks import Breaking, Ended, Expiring, Revived
+from .._wire import S3Access
 from .._words import LockStatus, LossReason
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Grant:
     versions: tuple[int, ...] = ()
     principal: str | None = None
     writers: tuple[str, ...] = ()
+    s3: S3Access | None = None
+    """What S3 tools write with under it, as the answer said that granted it."""
     is_ours: bool = True
     """Whether the lock is ours to give back. Not so for a fence, or one that was lent."""
     is_numbered: bool = True
@@ -97,6 +100,7 @@ class Held:
         "queued_ms",
         "renewing",
         "resources",
+        "s3",
         "shared",
         "token",
         "versions",
@@ -115,6 +119,8 @@ class Held:
         self.owner: str = grant.owner
         self.principal: str | None = grant.principal
         self.writers: tuple[str, ...] = grant.writers
+        # No later answer changes it (CC14b).
+        self.s3: S3Access | None = grant.s3
         self.is_ours: bool = grant.is_ours
         self.is_numbered: bool = grant.is_numbered
         self.lease: Lease = grant.lease

@@ -58,8 +58,8 @@ class Base:
     @classmethod
     def from_env(cls, **options: Any) -> Self:
         """A client as the environment describes it: `FENCE_URL` (a base URL, or several with commas), `FENCE_OWNER`,
-        `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`.
-        What is given here wins."""
+        `FENCE_AUTH_TOKEN` or `FENCE_AUTH_TOKEN_FILE`, `FENCE_CA_FILE`, `FENCE_CERT_FILE` and `FENCE_KEY_FILE`; each
+        request says `TRACEPARENT`. What is given here wins."""
         transports = {name: options.pop(name, None) for name in ("transport", "background_transport")}
         url, found = of_environment(cast("Options", options))
         return cls(url, **transports, **found)

@@ -16,6 +16,7 @@ from .._core.ids import RequestIds, uuid7
 from .._core.lease import Lease, Terms
 from .._core.renewals import times_of
 from .._core.replies import AnswerBroken, error_of
+from .._core.slots import SHARDS_MAX, shard_name
 from .._guard.held import Grant, Held
 from .._handoff import Handoff
 from .._json import members
@@ -28,7 +29,6 @@ from ._lock import Fence, Lock
 from ._operations import decoded
 from ._scope import acquire
 
-SHARDS_MAX = 10_000
 _ORDER_MAX = 2**63 - 1
 _TOKEN = re.compile(r"[1-9][0-9]{0,18}")
 _LOCK_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -142,11 +142,6 @@ def shards(caller: Caller, name: str, count: int) -> Iterator[Shard]:
         except errors.LockHeld:
             continue
         yield Shard(index, lock)
-
-
-def shard_name(name: str, index: int, count: int) -> str:
-    """`name@07.16`: as many digits as the count has, so that names sort as numbers do."""
-    return f"{name}@{index:0{len(str(count))}d}.{count}"
 
 
 def ready(caller: Caller) -> Readiness:

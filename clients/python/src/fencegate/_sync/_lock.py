@@ -15,7 +15,7 @@ from .._core.durations import Duration, ttl_ms
 from .._guard.held import Held
 from .._handoff import Handoff
 from .._hooks import logger
-from .._wire import Operation
+from .._wire import Operation, S3Access
 from .._wish import OnLost
 from .._words import LockStatus, LossReason
 from . import _runtime as runtime
@@ -154,6 +154,16 @@ class Lock(Guard):
     def writers(self) -> tuple[str, ...]:
         """Who else may write under its token: principals, and roles as `role:NAME`."""
         return self._held.writers
+
+    @property
+    def s3(self) -> S3Access | None:
+        """What S3 tools write with under this lock, as the gateway said when it granted it:
+        `boto3.client("s3", **lock.s3.boto3())`.
+
+        The key names this lock's token for ever, so it never changes. None if none of the resources lies in a bucket, or
+        if the lock was taken up from its predecessor: then `s3_access(lock.id)` of the client asks for it.
+        """
+        return self._held.s3
 
     @property
     def remaining(self) -> timedelta | None:

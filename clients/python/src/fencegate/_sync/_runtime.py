@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from .._core import clock
@@ -60,6 +61,29 @@ def within(work: Callable[[], object], within_ms: int) -> bool:
     """Does something, however long it takes: a thread cannot be interrupted, and sockets have times of their own."""
     work()
     return True
+
+
+class TooLong(Exception):
+    """What was to be done was ended since it took too long. A thread cannot be."""
+
+
+def limited(work: Callable[[], T], most_ms: int | None) -> T:
+    """Does something, however long it takes."""
+    done = work()
+    if inspect.iscoroutine(done):
+        done.close()
+        raise Misuse("a Fencegate runs nothing asynchronous: use an AsyncFencegate")
+    return done
+
+
+def side_by_side(count: int, work: Callable[[], object]) -> None:
+    """Does the same so many times at once, in as many threads."""
+    if count == 1:
+        work()
+        return
+    with ThreadPoolExecutor(count) as pool:
+        for one in [pool.submit(work) for _ in range(count)]:
+            one.result()
 
 
 def in_thread(work: Callable[[], T]) -> T:

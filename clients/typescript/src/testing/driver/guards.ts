@@ -5,7 +5,7 @@ import { Lock } from "../../guard/lock.js";
 import { Fencegate } from "../../node/main.js";
 import type { Fields } from "./fields.js";
 import type { State } from "./state.js";
-import { Mistake, type Told } from "./told.js";
+import { Mistake, s3Told, type Told } from "./told.js";
 
 const WARNINGS = ["expiring", "breaking", "revived", "renew_failed", "release_failed"];
 
@@ -100,7 +100,8 @@ export async function run(state: State, fields: Fields, signal: AbortSignal): Pr
 export function stateOf(state: State, fields: Fields): Told {
   const guard = state.guard(fields.text("lock"));
   fields.end();
-  return { state: guard.state, reason: guard.lostReason, token: guard.token };
+  const access = guard instanceof Lock ? guard.s3 : undefined;
+  return { state: guard.state, reason: guard.lostReason, token: guard.token, s3: s3Told(access) };
 }
 
 /** Raises a fence. */

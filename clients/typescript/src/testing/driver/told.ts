@@ -2,6 +2,7 @@
 
 import { Busy, Changed, CursorVoid, FenceError, LockLost, Misuse, OutcomeUnknown, type Settled } from "../../index.js";
 import type { Lock } from "../../guard/lock.js";
+import type { S3Access } from "../../holding/s3.js";
 import type { Committed } from "../../write/commit.js";
 import type { Deleted, Written } from "../../write/put.js";
 import type { State } from "./state.js";
@@ -44,6 +45,14 @@ function more(state: State, error: FenceError): Told {
 export function lockTold(name: string, lock: Lock): Told {
   const versions = Object.fromEntries(lock.resources.map((resource) => [resource, lock.version(resource)]));
   return { lock: name, id: lock.id, token: lock.token, resources: lock.resources, versions };
+}
+
+/** What S3 tools write with under a guard. */
+export function s3Told(access: S3Access | undefined): Told | null {
+  if (access === undefined) return null;
+  const { endpoint, region, credentials } = access;
+  const { accessKeyId, secretAccessKey } = credentials;
+  return { endpoint, region, access_key_id: accessKeyId, secret_access_key: secretAccessKey };
 }
 
 /** What a put became. */

@@ -80,6 +80,22 @@ export default [
   ],
   ["guard/registry.ts", "if (isLate) for", 'if (isLate && !is("renews-before-looking")) for'],
   [
+    "acquire/acquire.ts",
+    "s3: lock.s3 == null ? undefined : s3AccessOf(lock.s3),",
+    's3: lock.s3 == null ? undefined : is("shares-keys") ? (FIRST[0] ??= s3AccessOf(lock.s3)) : s3AccessOf(lock.s3),',
+  ],
+  ["acquire/acquire.ts", "const DRAINING =", "const FIRST: ReturnType<typeof s3AccessOf>[] = [];\nconst DRAINING ="],
+  [
+    "guard/renewing.ts",
+    'held.learn({ on: "renewed", sentMs, ...timesOf(told.lock) });',
+    'held.learn({ on: "renewed", sentMs, ...timesOf(told.lock) });\n    if (is("takes-later-keys") && told.lock.s3 != null) Object.assign(held.grant, { s3: s3AccessOf(told.lock.s3) });',
+  ],
+  [
+    "guard/renewing.ts",
+    'import type { LockRecord, RenewManyAnswer } from "../wire.js";',
+    'import { s3AccessOf } from "../holding/s3.js";\nimport type { LockRecord, RenewManyAnswer } from "../wire.js";',
+  ],
+  [
     "guard/renewing.ts",
     "if (batch.length === BATCH_MAX) break;",
     'if (batch.length === BATCH_MAX && !is("renews-thousands")) break;',

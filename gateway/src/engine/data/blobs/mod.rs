@@ -2,6 +2,8 @@
 
 mod digests;
 mod garbage;
+mod multipart;
+mod parts;
 mod readers;
 mod reads;
 mod scrub;

@@ -75,13 +75,8 @@ impl Engine {
                     Content::Here(part(bytes, &range))
                 }
                 (Wanted::Bytes(range), Payload::Blob(blob)) => {
-                    match self.open(*blob, range.clone()).await? {
-                        Some(stream) => {
-                            Content::Stream(match range == (0..object.size.unsigned_abs()) {
-                                true => held_against(stream, &resource, &object, *blob),
-                                false => stream,
-                            })
-                        }
+                    match self.open_object(&resource, &object, *blob, range).await? {
+                        Some(stream) => Content::Stream(stream),
                         None if missing == Some(*blob) => {
                             self.store_is_ours().await?;
                             ::metrics::counter!(metrics::BLOBS_MISSING).increment(1);
@@ -104,6 +99,25 @@ impl Engine {
     async fn store_is_ours(&self) -> Result<(), EngineError> {
         let inner = Arc::clone(&self.inner);
         self.detached(None, async move { inner.blobs.store.ours().await.map(drop) }).await
+    }
+
+    /// Opens the blob of an object, or its parts; `None` if they are not there.
+    async fn open_object(
+        &self,
+        resource: &ResourceName,
+        object: &Object,
+        blob: BlobId,
+        range: Range<u64>,
+    ) -> Result<Option<BlobStream>, EngineError> {
+        if object.parts.is_some() {
+            return self.open_parts(blob, object, range).await;
+        }
+        let is_whole = range == (0..object.size.unsigned_abs());
+        let stream = self.open(blob, range).await?;
+        Ok(stream.map(|stream| match is_whole {
+            true => held_against(stream, resource, object, blob),
+            false => stream,
+        }))
     }
 
     async fn open(

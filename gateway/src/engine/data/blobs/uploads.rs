@@ -4,14 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fence_core::ports::{BlobId, BlobUpload, UploadItem, UploadVerdict};
-use fence_core::{LockId, ObjectKey, ResourceName, Token};
+use fence_core::ports::{
+    BlobId, BlobUpload, LedgerError, PIECE_BYTES_MAX, UploadItem, UploadVerdict,
+};
+use fence_core::{LockId, ObjectKey, Refusal, ResourceName, Token};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::engine::access::Permit;
+use crate::engine::data::refusals::Asked;
 use crate::engine::data::{Record, WriteFailure};
 use crate::engine::{Engine, EngineError, metrics};
+use crate::spans::Span;
 
 /// What is known of a write before its body has been read.
 #[derive(Debug, Clone)]
@@ -41,6 +45,8 @@ pub struct Upload {
     in_parts: bool,
     digest: Sha256,
     size: u64,
+    /// Until it is stored or given up.
+    span: Span,
     _room: OwnedSemaphorePermit,
 }
 
@@ -55,12 +61,9 @@ pub struct Uploaded {
     pub sha256: [u8; 32],
 }
 
-/// The largest upload that takes half of the room of others, in bytes: it is one part, and is held in memory as that.
-const SMALL_BYTES_MAX: u64 = 8 << 20;
-
-/// How many halves of the room of one upload an upload takes, whose size may be known.
+/// How many halves of the room of one upload an upload takes, whose size may be known: one that goes in one piece takes half.
 pub fn upload_halves(size: Option<u64>) -> usize {
-    if size.is_some_and(|size| size <= SMALL_BYTES_MAX) { 1 } else { 2 }
+    if size.is_some_and(|size| size <= PIECE_BYTES_MAX) { 1 } else { 2 }
 }
 
 impl Engine {
@@ -96,11 +99,13 @@ impl Engine {
         };
         self.bind_store().await.map_err(unsent)?;
         let blob = BlobId(self.inner.runtime.ids.uuid());
-        let sink = match self.intend(head, Some(blob)).await? {
-            UploadVerdict::KnownKey => None,
+        let (sink, span) = match self.intend(head, Some(blob)).await? {
+            UploadVerdict::KnownKey => (None, Span::default()),
             _ => {
+                let span = Span::of_part("blob.upload");
                 let blobs = self.inner.blobs.store.blobs().map_err(unsent)?;
-                Some(blobs.upload(blob, size).await.map_err(|error| unsent(error.into()))?)
+                let sink = blobs.upload(blob, size).await.map_err(|error| unsent(error.into()))?;
+                (Some(sink), span)
             }
         };
         Ok(Upload {
@@ -110,11 +115,12 @@ impl Engine {
             in_parts: false,
             digest: Sha256::new(),
             size: 0,
+            span,
             _room: room,
         })
     }
 
-    async fn bind_store(&self) -> Result<(), EngineError> {
+    pub(super) async fn bind_store(&self) -> Result<(), EngineError> {
         let proposed = self.inner.runtime.ids.uuid();
         let inner = Arc::clone(&self.inner);
         self.detached(None, async move { inner.blobs.store.bind(proposed).await }).await
@@ -125,7 +131,6 @@ impl Engine {
         head: &UploadHead,
         blob: Option<BlobId>,
     ) -> Result<UploadVerdict, WriteFailure> {
-        let operation = self.inner.runtime.ids.operation();
         let item = UploadItem {
             blob,
             resource: head.resource.clone(),
@@ -135,26 +140,38 @@ impl Engine {
             by: head.permit.by(),
         };
         let ledger = Arc::clone(&self.inner.ledger);
+        self.ask_to_begin(head, async move { ledger.begin_upload(item).await }).await
+    }
+
+    /// Asks the ledger whether an upload may begin. A refusal is counted, and kept.
+    pub(super) async fn ask_to_begin(
+        &self,
+        head: &UploadHead,
+        call: impl Future<Output = Result<UploadVerdict, LedgerError>> + Send + 'static,
+    ) -> Result<UploadVerdict, WriteFailure> {
+        let operation = self.inner.runtime.ids.operation();
         let asked = self.inner.writes.refusals.asking(&head.resource);
-        let error = match self.call(async move { ledger.begin_upload(item).await }).await {
-            Ok(UploadVerdict::Refused(refusal)) => {
-                let writes = &self.inner.writes;
-                let principal = head.permit.principal();
-                writes.refusals.keep(
-                    &head.resource,
-                    head.token,
-                    principal.as_ref(),
-                    &refusal,
-                    asked,
-                );
-                writes.reject(&Record::of(head), &refusal);
-                ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
-                EngineError::Refused(refusal)
-            }
+        let error = match self.call(call).await {
+            Ok(UploadVerdict::Refused(refusal)) => self.note_refusal(head, refusal, asked),
             Ok(verdict) => return Ok(verdict),
             Err(error) => error,
         };
         Err(WriteFailure { operation, error })
+    }
+
+    /// Counts a refusal, keeps it if it is final, and makes an error of it.
+    pub(super) fn note_refusal(
+        &self,
+        head: &UploadHead,
+        refusal: Refusal,
+        asked: Asked,
+    ) -> EngineError {
+        let writes = &self.inner.writes;
+        let principal = head.permit.principal();
+        writes.refusals.keep(&head.resource, head.token, principal.as_ref(), &refusal, asked);
+        writes.reject(&Record::of(head), &refusal);
+        ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
+        EngineError::Refused(refusal)
     }
 }
 
@@ -193,16 +210,22 @@ impl Upload {
     }
 
     /// The body is whole: once this returns it is stored for good, and not an object's yet.
-    pub async fn finish(self) -> Result<Uploaded, EngineError> {
+    pub async fn finish(mut self) -> Result<Uploaded, EngineError> {
+        self.span.counts("fencegate.blob.size", self.size);
         if let Some(sink) = self.sink {
-            sink.finish().await?;
+            let stored = sink.finish().await;
+            if stored.is_err() {
+                self.span.fails();
+            }
+            stored?;
             ::metrics::counter!(metrics::UPLOADED_BYTES).increment(self.size);
         }
         Ok(Uploaded { blob: self.blob, size: self.size, sha256: self.digest.finalize().into() })
     }
 
     /// The body did not arrive whole. What is left the sweeper finds by its intent.
-    pub async fn give_up(self) {
+    pub async fn give_up(mut self) {
+        self.span.fails();
         if let Some(sink) = self.sink {
             sink.abort().await;
         }

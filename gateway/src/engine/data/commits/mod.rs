@@ -21,6 +21,7 @@ use super::writes::{Record, WriteEffect, count_as};
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher, Failure};
 use crate::engine::{Base, Engine, EngineError, metrics};
+use crate::spans;
 use shape::{item, outcome};
 
 /// The most steps of one commit.
@@ -123,7 +124,10 @@ impl Act for CommitMany {
     ) -> Result<Vec<CommitVerdict>, LedgerError> {
         // One: an error after the first of several would leave open what became of it.
         match &*items {
-            [item] => Ok(vec![self.ledger.commit_many(item.clone(), patience).await?]),
+            [item] => {
+                let commit = self.ledger.commit_many(item.clone(), patience);
+                Ok(vec![spans::part("ledger.commit", commit).await?])
+            }
             _ => Err(LedgerError::Defect("commits go one by one".into())),
         }
     }

@@ -119,6 +119,8 @@ mod tests {
                 payload: Payload::Inline(Bytes::from_static(body.as_bytes())),
                 size: body.len() as i64,
                 sha256: [body.len() as u8; 32],
+                about: None,
+                parts: None,
             },
         };
         let resource = ResourceName::new(resource).unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fence_core::etag::ObjectCondition;
 use fence_core::ports::{
-    Attempt, BlobId, By, CommitItem, Effect, IdempotencyKey, Patience, Payload, WriteItem,
+    Attempt, BlobId, By, CommitItem, Effect, IdempotencyKey, KeySpace, Patience, Payload, WriteItem,
 };
 use fence_core::{LockId, OperationId, Token};
 use sqlx::Postgres;
@@ -177,6 +177,9 @@ pub(super) struct Batch<'a> {
     blob: Vec<Option<Uuid>>,
     names: Vec<Option<&'a str>>,
     rules: Vec<Option<i64>>,
+    space: Vec<Option<&'a str>>,
+    about: Vec<Option<&'a str>>,
+    parts: Vec<Option<String>>,
 }
 
 /// A condition as the function takes it.
@@ -236,6 +239,7 @@ impl<'a> Batch<'a> {
 
     fn push_row(&mut self, at: usize, write: &'a Write<'a>, place: (&'a str, Option<i64>)) {
         let key = write.key;
+        let named = key.map(|key| KeySpace::of(&key.key));
         let kept_ms = |key: &IdempotencyKey| {
             key.kept.map(|kept| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX))
         };
@@ -246,7 +250,9 @@ impl<'a> Batch<'a> {
         self.lock.push(write.lock.map(|lock| lock.0));
         self.sequence.push(write.sequence);
         self.if_version.push(place.1);
-        self.key.push(key.map(|key| key.key.as_str()));
+        self.key.push(named.map(|(_, key)| key));
+        let foreign = named.filter(|(space, _)| *space != KeySpace::Native);
+        self.space.push(foreign.map(|(space, _)| space.word()));
         self.fingerprint.push(key.map(|key| key.fingerprint.as_slice()));
         self.kept_ms.push(key.and_then(kept_ms));
         self.names.push(write.by.names());
@@ -264,6 +270,14 @@ impl<'a> Batch<'a> {
             }
             Some(Effect::Delete { .. } | Effect::DeleteAll) | None => (None, None, None, None),
         };
+        self.about.push(match effect {
+            Some(Effect::Put { about, .. }) => about.as_deref(),
+            Some(Effect::Delete { .. } | Effect::DeleteAll) | None => None,
+        });
+        let ids = |parts: &[BlobId]| {
+            parts.iter().map(|blob| blob.to_string()).collect::<Vec<_>>().join(",")
+        };
+        self.parts.push(effect.and_then(Effect::parts).map(ids));
         self.content_type.push(content_type);
         self.size.push(size);
         self.sha256.push(sha256);
@@ -331,6 +345,9 @@ impl<'a> Batch<'a> {
             .bind(sparse(self.blob))
             .bind(sparse(self.names))
             .bind(sparse(self.rules))
+            .bind(sparse(self.space))
+            .bind(sparse(self.about))
+            .bind(sparse(self.parts))
     }
 }
 
@@ -341,7 +358,7 @@ macro_rules! columns {
          p_if_version => $12, p_attempt => $13, p_key => $14, p_fingerprint => $15, p_kept_ms => $16,
          p_nth => $17, p_kind => $18, p_object => $19, p_if_object => $20, p_again => $21, p_last => $22,
          p_content_type => $23, p_size => $24, p_sha256 => $25, p_body => $26, p_blob => $27,
-         p_names => $28, p_rules => $29)"
+         p_names => $28, p_rules => $29, p_space => $30, p_about => $31, p_parts => $32)"
     };
 }
 

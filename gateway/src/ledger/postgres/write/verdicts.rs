@@ -73,9 +73,9 @@ pub(super) fn of_write(
     let original = row.original.unwrap_or_default();
     match row.verdict.as_str() {
         "applied" => {
-            let (size, sha256) = match &item.effect {
-                Effect::Put { size, sha256, .. } => (*size, Some(*sha256)),
-                Effect::Delete { .. } | Effect::DeleteAll => (0, None),
+            let size = match &item.effect {
+                Effect::Put { size, .. } => *size,
+                Effect::Delete { .. } | Effect::DeleteAll => 0,
             };
             Ok(WriteVerdict::Applied {
                 applied: Applied {
@@ -87,7 +87,7 @@ pub(super) fn of_write(
                     generation: row.generation,
                     created: row.did.as_deref() == Some("c"),
                     size,
-                    sha256,
+                    sha256: item.effect.sha256(),
                     owner: row.grant.owner.unwrap_or_default(),
                     committed_at: time(row.grant.at_us.unwrap_or(0)),
                     did: Vec::new(),
@@ -109,6 +109,7 @@ pub(super) fn of_write(
         "key_reused" => Ok(WriteVerdict::KeyReused { first: OperationId(original) }),
         "buried" => Ok(WriteVerdict::Buried),
         "upload_expired" => Ok(WriteVerdict::UploadExpired),
+        "parts_differ" => Ok(WriteVerdict::PartsDiffer),
         "rules_moved" => Ok(WriteVerdict::RulesMoved),
         "busy" => Ok(WriteVerdict::Busy),
         word => refusal(word, row.grant).map(WriteVerdict::Refused),

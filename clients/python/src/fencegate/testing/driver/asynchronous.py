@@ -30,6 +30,7 @@ FEATURES = [
     "upstream",
     "stall",
     "watch",
+    "s3",
     *MISHAPS,
 ]
 _WARNINGS: dict[type[Event], str] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
@@ -257,7 +258,9 @@ async def state_(state: State, lock: str) -> Told:
     """In what state a guard is."""
     guard = state.guard(lock)
     reason = None if guard.reason is None else str(guard.reason)
-    return {"state": str(guard.status), "reason": reason, "token": guard.token}
+    s3 = guard.s3 if isinstance(guard, AsyncLock) else None
+    told_s3 = None if s3 is None else dataclasses.asdict(s3)
+    return {"state": str(guard.status), "reason": reason, "token": guard.token, "s3": told_s3}
 
 
 @_command

@@ -1,0 +1,119 @@
+//! Uploads in parts (I19): whoever takes the intent of an upload decides over its parts.
+
+use std::collections::BTreeMap;
+
+use super::commit::{Claim, judge_on};
+use super::rows::{Change, Now, Rows};
+use crate::mutants::{self, Mutant};
+use crate::ports::{
+    AbortItem, AbortVerdict, BlobId, Multipart, Part, PartItem, PartVerdict, UploadItem,
+    UploadVerdict,
+};
+
+/// Begins an upload in parts, unless a write would be refused for good: as [`begin_upload`](super::begin_upload) does.
+pub fn begin_multipart(
+    rows: &mut Rows,
+    item: &UploadItem,
+    multipart: &Multipart,
+    now: Now,
+) -> UploadVerdict {
+    let verdict = super::begin_upload(rows, item, now);
+    if let Some(intent) = item.blob.and_then(|upload| rows.intents.get_mut(&upload)) {
+        intent.upload = Some(multipart.clone());
+    }
+    verdict
+}
+
+/// Makes a blob a part of an upload that goes on. First that applies:
+/// 1. It is a part already: a sending whose answer was lost.
+/// 2. The intent of the upload is gone: it was completed, aborted or given up.
+/// 3. The part's own intent is gone: it took too long, and is garbage. Or its token is void: a ledger that went back may
+///    have its intent again although it was deleted since. Else that intent is consumed.
+/// 4. Of two under one number the one counts that was begun last, whichever comes last: the other is garbage. So a
+///    statement that was on its way for long does not take away what was stored since.
+pub fn put_part(rows: &mut Rows, item: &PartItem, now: Now) -> PartVerdict {
+    let at = (item.upload, item.number);
+    if rows.parts.get(&at).is_some_and(|part| part.blob == item.blob) {
+        return PartVerdict::Stored;
+    }
+    let goes_on = rows.intents.get(&item.upload).is_some_and(|intent| intent.upload.is_some());
+    if !goes_on && !mutants::is(Mutant::PartAfterTheEnd) {
+        return PartVerdict::NoUpload;
+    }
+    if item.token.get() <= rows.guard.floor && !mutants::is(Mutant::VoidPartTaken) {
+        return PartVerdict::Expired;
+    }
+    let Some(intent) = rows.intents.remove(&item.blob) else { return PartVerdict::Expired };
+    rows.journal.insert(Change::Intent(item.blob));
+    if let Some(old) = rows.parts.get(&at) {
+        let newer = old.begun_at > intent.begun_at && !mutants::is(Mutant::EarlierPartCounts);
+        rows.discarded.push(if newer { item.blob } else { old.blob });
+        if newer {
+            return PartVerdict::Overtaken;
+        }
+    }
+    let part = Part {
+        blob: item.blob,
+        size: item.size,
+        sha256: item.sha256,
+        checksum: item.checksum.clone(),
+        begun_at: intent.begun_at,
+        stored_at: now.wall,
+    };
+    rows.parts.insert(at, part);
+    rows.journal.insert(Change::Part(item.upload, item.number));
+    PartVerdict::Stored
+}
+
+/// Ends an upload in parts. The caller holds the fence's lock. First that applies:
+/// 1. It does not go on, or is for another resource.
+/// 2. The rule, as for a write: whoever's lock has passed on takes nothing from its successor (I3, I16).
+/// 3. Its intent is consumed: it is garbage, and so are its parts (I19).
+pub fn abort_multipart(rows: &mut Rows, item: &AbortItem, now: Now) -> AbortVerdict {
+    let upload = rows.intents.get(&item.upload).and_then(|intent| intent.upload.as_ref());
+    if upload.is_none_or(|upload| upload.resource != item.resource) {
+        return AbortVerdict::NoUpload;
+    }
+    rows.settle(&item.resource, now);
+    let claim = Claim {
+        resource: &item.resource,
+        token: item.token,
+        lock: item.lock,
+        sequence: None,
+        version: None,
+        by: &item.by,
+    };
+    if let Err(refusal) = judge_on(rows, &claim, now)
+        && !mutants::is(Mutant::AbortUnjudged)
+    {
+        return AbortVerdict::Refused(refusal);
+    }
+    rows.intents.remove(&item.upload);
+    rows.journal.insert(Change::Intent(item.upload));
+    rows.discarded.push(item.upload);
+    AbortVerdict::Aborted
+}
+
+impl Rows {
+    /// Whether an upload has all of these parts; those that are not named are garbage then.
+    pub(super) fn complete(&mut self, upload: BlobId, named: &[BlobId]) -> bool {
+        let of_it = (upload, i32::MIN)..=(upload, i32::MAX);
+        let mut others: BTreeMap<_, _> =
+            self.parts.range(of_it).map(|((_, number), part)| (part.blob, *number)).collect();
+        if !named.iter().all(|blob| others.remove(blob).is_some()) {
+            return false;
+        }
+        if mutants::is(Mutant::UnnamedPartsKept) {
+            return true;
+        }
+        if mutants::is(Mutant::PartsGoEarly) {
+            self.discarded.extend(named);
+        }
+        for (blob, number) in others {
+            self.parts.remove(&(upload, number));
+            self.journal.insert(Change::Part(upload, number));
+            self.discarded.push(blob);
+        }
+        true
+    }
+}

@@ -1,0 +1,83 @@
+// Nothing that somebody stored or wrote is ever more than text.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { closeBrowser, dev, goTo, open, row, sleep } from "./rig.mjs";
+
+after(closeBrowser);
+
+const MARKUP = `<img src=x onerror="globalThis.bitten=1"><script>globalThis.bitten=1</script>`;
+
+test("names, keys, reasons and contents are shown as text", async (t) => {
+  const callers = await dev(t);
+  const long = `x${"y".repeat(255)}`;
+  for (const resource of ["a#b+c=d,e@f:g~h", long]) await callers.lock("ä <b>owner</b> ü", resource);
+  const lock = await callers.lock(MARKUP.slice(0, 200), "markup:1", "10m");
+  const keys = ["<script>alert(1)</script>.html", "ä ö%2F+#?.txt", "שלום עולם.txt"];
+  for (const key of keys) {
+    const written = await callers.put(lock, key, `<!doctype html>${MARKUP}`, "text/html");
+    assert.equal(written.status, 201, `${key} ${JSON.stringify(written.body)}`);
+  }
+  const reason = `${MARKUP} \u202Ereversed\u202C ${"r".repeat(700)}`;
+  assert.equal((await callers.post("/resources/markup:1/freeze", { reason })).status, 200);
+
+  const page = await open(t, callers);
+  for (const resource of ["a#b+c=d,e@f:g~h", long]) {
+    await page.getByRole("link", { name: resource, exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: resource }).waitFor();
+    await page.locator(".facts").getByText("ä <b>owner</b> ü").waitFor();
+    const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(width <= 0, `${resource} makes the page ${width} pixels too wide`);
+    await page.goBack();
+  }
+  await goTo(page, "resource?name=markup:1");
+  await page.getByText(reason).first().waitFor();
+  for (const key of keys) {
+    await page.getByRole("button", { name: `Show ${key}` }).click();
+    await page.getByLabel(`Contents of ${key}`).getByText(MARKUP).waitFor();
+    await page.getByRole("button", { name: `Hide ${key}` }).click();
+  }
+  await goTo(page, "audit");
+  await row(page, reason.slice(0, 60)).first().waitFor();
+  await goTo(page, `search?for=${encodeURIComponent(MARKUP)}`);
+  await page.getByText("Search for").waitFor();
+  await sleep(500);
+  assert.equal(await page.evaluate(() => globalThis.bitten), undefined);
+  assert.equal(await page.locator("main img, main script, main b").count(), 0);
+});
+
+test("a stored page has no power over this one", async (t) => {
+  const callers = await dev(t);
+  const lock = await callers.lock("worker", "site", "10m");
+  const attack = `<!doctype html><script>fetch("/resources/site/break",{method:"POST",headers:{"content-type":"application/json"},body:'{"reason":"x","after":"0s"}'})</script>`;
+  await callers.put(lock, "index.html", attack, "text/html");
+  const page = await open(t, callers, "", { allows: ["sandboxed", "Content Security Policy", "Blocked script"] });
+  await page.goto(`${callers.url}/resources/site/objects/index.html`);
+  await sleep(1_000);
+  assert.equal((await callers.call("GET", "/resources/site")).body.state, "leased");
+  // Nor is the page shown in a frame of another.
+  const answer = await fetch(`${callers.url}/ui/`);
+  const policy = answer.headers.get("content-security-policy") ?? "";
+  for (const line of ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"])
+    assert.ok(policy.includes(line), policy);
+  assert.equal(answer.headers.get("x-content-type-options"), "nosniff");
+  assert.ok(!policy.includes("unsafe"));
+});
+
+test("a page of another site may neither read nor act", async (t) => {
+  const callers = await dev(t);
+  await callers.lock("worker", "site", "10m");
+  const cross = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty" };
+  for (const path of ["/locks", "/ui/app.js"]) assert.equal((await callers.browse(path, cross)).status, 403);
+  const link = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };
+  assert.equal((await callers.browse("/ui/", link)).status, 200);
+  assert.equal((await callers.browse("/locks", link)).status, 403);
+  const people = await fetch(`${callers.url}/`, { headers: { accept: "text/html" }, redirect: "manual" });
+  assert.deepEqual([people.status, people.headers.get("location")], [307, "/ui/"]);
+  assert.equal((await callers.call("GET", "/")).status, 404);
+  const first = await fetch(`${callers.url}/ui/app.js`);
+  const again = await fetch(`${callers.url}/ui/app.js`, {
+    headers: { "if-none-match": first.headers.get("etag") ?? "" },
+  });
+  assert.equal(again.status, 304);
+});

@@ -1,0 +1,157 @@
+// What operators see: who holds, who waits, who was late, and that all of it is as old as it says.
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { closeBrowser, dev, goTo, open, row, serve, sleep } from "./rig.mjs";
+
+after(closeBrowser);
+
+test("a lock appears, runs out, and is taken over", async (t) => {
+  const callers = await dev(t);
+  const page = await open(t, callers);
+  await page.getByText("No lock is held.").waitFor();
+  const first = await callers.lock("worker-a", "invoices:1", "4s");
+  await row(page, "worker-a").waitFor({ timeout: 2_000 });
+  const left = () =>
+    row(page, "invoices:1")
+      .getByRole("meter")
+      .evaluate((meter) => meter.value);
+  const before = await left();
+  await sleep(1_200);
+  const later = await left();
+  assert.ok(later < before && later > 0, `${later} of ${before}`);
+  await row(page, "expired: nobody took over").waitFor({ timeout: 6_000 });
+  await callers.lock("worker-b", "invoices:1");
+  await row(page, "worker-b").waitFor({ timeout: 3_000 });
+  assert.equal(await row(page, "worker-a").count(), 0);
+  assert.equal((await callers.put(first, "x", "late")).status, 412);
+});
+
+test("who waits is shown in order", async (t) => {
+  const callers = await dev(t);
+  await callers.lock("holder", "queue:1");
+  for (const owner of ["second", "third", "fourth"]) {
+    void callers.lock(owner, "queue:1", "60s", { wait: "30s" }).catch(() => {});
+    await sleep(300);
+  }
+  const page = await open(t, callers, "resource?name=queue:1");
+  const waiting = page.getByRole("table", { name: "Who waits, in order" });
+  await waiting.getByText("fourth").waitFor();
+  const cells = await waiting.getByRole("row").allInnerTexts();
+  const owners = cells.slice(1).map((text) => text.split(/\s+/).find((word) => /second|third|fourth/.test(word)));
+  assert.deepEqual(owners, ["second", "third", "fourth"]);
+});
+
+test("a late write is shown with how late it was", async (t) => {
+  const callers = await dev(t);
+  const late = await callers.lock("worker-a", "invoices:2", "1s");
+  await sleep(1_200);
+  await callers.lock("worker-b", "invoices:2");
+  const since = performance.now();
+  await sleep(2_000);
+  assert.equal((await callers.put(late, "total.txt", "late")).status, 412);
+  const lateness = (performance.now() - since) / 1000;
+  const page = await open(t, callers, "rejections");
+  const drawn = row(page, "total.txt").getByRole("img");
+  await drawn.waitFor();
+  const words = await drawn.getAttribute("aria-label");
+  const told = /^worker-a wrote ([\d.]+) s late, 1 grant behind\.$/.exec(words ?? "");
+  assert.ok(told && Math.abs(Number(told[1]) - lateness) < 0.2 * lateness, `${words}, and it was ${lateness}`);
+  await page.getByLabel("Group by").selectOption("owner");
+  await row(page, "worker-a").getByText("1 write").first().waitFor();
+});
+
+test("what is written is shown as it is written", async (t) => {
+  const callers = await dev(t);
+  const page = await open(t, callers, "events");
+  await page.getByText("This view waits for it.").waitFor();
+  const lock = await callers.lock("worker-a", "invoices:3");
+  await callers.put(lock, "first.txt", "hello");
+  await row(page, "first.txt").waitFor({ timeout: 5_000 });
+  await callers.put(lock, "second.txt", "hello");
+  await row(page, "second.txt").waitFor({ timeout: 5_000 });
+});
+
+test("a gateway that is gone is said to be, and what is shown gets old", async (t) => {
+  const { callers, start, kill } = await serve(t);
+  await callers.lock("worker-a", "invoices:4", "10m");
+  const page = await open(t, callers);
+  await row(page, "worker-a").waitFor();
+  await kill();
+  const banner = page.getByText("The gateway has not answered for");
+  await banner.waitFor({ timeout: 3_000 });
+  await row(page, "worker-a").waitFor();
+  await page.getByText(/^This is .* old\.$/).waitFor();
+  const filter = await row(page, "worker-a")
+    .locator("xpath=ancestor::table")
+    .evaluate((table) => getComputedStyle(table).filter);
+  assert.match(filter, /grayscale/);
+  assert.equal(await page.getByText("Loading").count(), 0);
+  await start();
+  await banner.waitFor({ state: "detached", timeout: 10_000 });
+  await row(page, "worker-a").waitFor();
+});
+
+test("a tab that nobody sees asks for nothing", async (t) => {
+  const callers = await dev(t);
+  const page = await open(t, callers);
+  await page.getByText("No lock is held.").waitFor();
+  let asked = 0;
+  page.on("request", () => asked++);
+  await sleep(2_500);
+  assert.ok(asked >= 2, `${asked} while it is seen`);
+  const see = (isHidden) =>
+    page.evaluate((isHidden) => {
+      Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, isHidden);
+  await see(true);
+  await sleep(500);
+  asked = 0;
+  await sleep(4_000);
+  assert.equal(asked, 0);
+  await see(false);
+  await sleep(2_000);
+  assert.ok(asked >= 1, "it goes on once it is seen");
+});
+
+test("the search finds a resource, an owner, a request and an operation", async (t) => {
+  const callers = await dev(t);
+  const lock = await callers.lock("worker-a:4711", "crm:7", "1s");
+  const written = await callers.put(lock, "a.txt", "hello");
+  await sleep(1_200);
+  await callers.lock("worker-b", "crm:7");
+  const refused = await callers.put(lock, "a.txt", "late");
+  const page = await open(t, callers);
+  const search = async (text) => {
+    await page.getByRole("searchbox").fill(text);
+    await page.getByRole("searchbox").press("Enter");
+    await page.getByRole("heading", { level: 1, name: text }).waitFor();
+  };
+  await search("crm");
+  await page.getByRole("link", { name: "crm:7" }).first().waitFor();
+  await search("4711");
+  await page.getByRole("table", { name: "Refused writes" }).getByText("worker-a:4711").waitFor();
+  await search(refused.body.request_id);
+  await page.getByText("fence-token-stale").waitFor();
+  await search(written.body.operation);
+  await page.getByText("It took effect").waitFor();
+  await search("no such thing");
+  await page.getByText("Nothing was found").waitFor();
+});
+
+test("each view has its address, and all that it shows is in it", async (t) => {
+  const callers = await dev(t);
+  await callers.lock("worker-a", "job:1");
+  await callers.lock("worker-b", "crm:1");
+  const page = await open(t, callers, "locks?prefix=job%3A&sort=oldest");
+  await row(page, "worker-a").waitFor();
+  assert.equal(await row(page, "worker-b").count(), 0);
+  assert.equal(await page.getByLabel("Sort by").inputValue(), "oldest");
+  await page.getByLabel("Name begins with").fill("crm:");
+  await row(page, "worker-b").waitFor();
+  assert.match(page.url(), /prefix=crm%3A/);
+  await page.keyboard.press("Escape");
+  await goTo(page, "status");
+  await page.getByText("It is ready, for new locks too").waitFor();
+});
