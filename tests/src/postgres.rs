@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::disk::{Disk, is_root};
-use crate::process::{Home, eventually, find_program, free_port, tail_of};
+use crate::process::{Home, eventually, eventually_or, find_program, free_port, is_alive, tail_of};
 
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,8 +187,7 @@ impl Postgres {
     pub async fn start(&self) {
         self.spawn();
         let url = self.owner_url("postgres");
-        let what = format!("Postgres takes connections; its log is {}", self.log.display());
-        eventually(&what, async || {
+        eventually_or(self.refuses(), async || {
             if !self.home().running() {
                 let log = tail_of(&self.log);
                 // A process of the server that was killed is not gone yet.
@@ -200,6 +199,23 @@ impl Postgres {
             PgConnection::connect(&url).await.ok()?.close().await.ok()
         })
         .await;
+    }
+
+    /// Has the server take connections, however often it has to be started for that.
+    pub async fn revive(&self) {
+        let url = self.owner_url("postgres");
+        eventually_or(self.refuses(), async || {
+            if !self.is_running() {
+                self.spawn();
+            }
+            PgConnection::connect(&url).await.ok()?.close().await.ok()
+        })
+        .await;
+    }
+
+    /// What to say of a server that takes no connections for too long.
+    fn refuses(&self) -> impl Fn() -> String {
+        || format!("Postgres takes connections. Its log ends:\n{}", tail_of(&self.log))
     }
 
     /// Starts the server again and does not wait.
@@ -247,12 +263,11 @@ impl Postgres {
         run(Command::new("cp").arg("-a").arg(copy).arg(&self.data));
     }
 
-    /// Kills the server and all its sessions at once, as a power cut would end them.
+    /// Kills the server and all its sessions at once, as a power cut would end them, and waits until all are gone.
     pub async fn kill9(&self) {
-        // Stopped first, so that it starts no session after its sessions were looked up.
-        crate::process::signal("STOP", &[self.home().pid()]);
-        self.home().signal_all("KILL");
-        eventually("Postgres ends", async || self.home().exit_status()).await;
+        let all = self.home().kill9_all();
+        eventually("Postgres ends", async || (!all.iter().any(|pid| is_alive(*pid))).then_some(()))
+            .await;
     }
 
     /// Freezes the server and all its sessions; connections stay open and nothing answers.

@@ -98,7 +98,7 @@ impl Home {
         signal(name, &[self.pid()]);
     }
 
-    /// Sends a signal to the process and its children.
+    /// Sends a signal to the process and its children. Not for `KILL`: see [`Home::kill9_all`].
     pub fn signal_all(&self, name: &str) {
         // Whoever is stopped starts no more children that the list would lack.
         signal(name, &[self.pid()]);
@@ -125,16 +125,26 @@ impl Home {
             child.wait().expect("a child can be waited for");
         }
     }
+
+    /// Kills the process and all its children at once, as a power cut would; returns their ids. None may be left
+    /// over: it could wait for ever for what those held that are gone.
+    pub fn kill9_all(&mut self) -> Vec<u32> {
+        if !self.running() {
+            return Vec::new();
+        }
+        // Stopped, it starts no more children. They are looked up while it lives: later they have another parent.
+        signal("STOP", &[self.pid()]);
+        let mut all = children_of(self.pid());
+        signal("KILL", &all);
+        all.push(self.pid());
+        self.kill9();
+        all
+    }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
-        if self.running() {
-            self.signal_all("CONT");
-            let children = children_of(self.pid());
-            self.kill9();
-            signal("KILL", &children);
-        }
+        self.kill9_all();
         // The process is gone: an empty file keeps the keeper from stopping a namesake.
         let _gone = std::fs::write(self.path().join("pid"), "");
         drop(self.keeper.stdin.take());
@@ -170,6 +180,11 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Whether a process runs still: one that has ended, and that nobody has asked for its status, does not.
+pub fn is_alive(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
 /// A free port on the loopback, outside the range from which the system picks the ports of
 /// outgoing connections, so that a server that was stopped finds its port free again.
 pub fn free_port() -> u16 {
@@ -202,13 +217,21 @@ pub fn find_program(name: &str, more: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Polls `check` until it gives a value; panics with `what` after the deadline.
-pub async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_or(|| what.to_owned(), check).await
+}
+
+/// As [`eventually`], with words that are put together when the deadline has passed: with the end of a log, say.
+pub async fn eventually_or<T>(
+    what: impl Fn() -> String,
+    mut check: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(value) = check().await {
             return value;
         }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {}", what());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

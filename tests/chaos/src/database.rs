@@ -10,7 +10,6 @@ use fence_tests::chaos::ChaosProxy;
 use fence_tests::disk::Disk;
 use fence_tests::etcd::Etcd;
 use fence_tests::postgres::Postgres;
-use fence_tests::process::eventually;
 use fence_tests::slow_disk::SlowDisk;
 use sqlx::{Connection as _, PgConnection};
 use tokio::task::AbortHandle;
@@ -159,20 +158,6 @@ impl Database {
             Self::Pair(_) => Ok(()),
             Self::Patroni(managed) => managed.cluster.keep_logs(into),
         }
-    }
-}
-
-impl Pair {
-    /// Has the primary take connections, however often it has to be started for that.
-    pub async fn revive(&self) {
-        let url = self.primary.url("postgres");
-        eventually("Postgres takes connections", async || {
-            if !self.primary.is_running() {
-                self.primary.spawn();
-            }
-            PgConnection::connect(&url).await.ok()?.close().await.ok()
-        })
-        .await;
     }
 }
 

@@ -245,7 +245,7 @@ impl Scene {
             Fault::EtcdKill => site.etcd[target].spawn(),
             Fault::EtcdRestored | Fault::EtcdWiped | Fault::BackendsTerminated => {}
             Fault::PostgresStop => site.database.as_pair()?.primary.resume(),
-            Fault::PostgresKill => site.database.as_pair()?.revive().await,
+            Fault::PostgresKill => site.database.as_pair()?.primary.revive().await,
             Fault::PatroniSwitchover | Fault::PatroniRestart | Fault::PatroniKill => {
                 site.database.as_managed()?.mend().await?;
             }
@@ -257,7 +257,7 @@ impl Scene {
                     disk.free();
                 }
                 // Postgres gives up where it cannot even write its log.
-                pair.revive().await;
+                pair.primary.revive().await;
             }
             Fault::StandbyStop => site.database.as_pair()?.standby.resume(),
             Fault::StandbyKill => site.database.as_pair()?.standby.start().await,

@@ -6,7 +6,7 @@ use fence_tests::client::resource_path;
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, Stop};
-use fence_tests::process::eventually;
+use fence_tests::process::{eventually, is_alive, signal};
 use futures::future::join_all;
 use serde_json::json;
 
@@ -61,6 +61,22 @@ async fn a_crash_of_postgres_loses_no_acknowledged_write_and_asks_for_no_refence
     for word in ["refence", "re-fence", "lost commits"] {
         assert!(!gateway.log().contains(word), "{}", gateway.log());
     }
+}
+
+/// Of what kills servers here: a session that outlives its server may wait for ever for what others held, and keeps the
+/// server from starting again.
+#[tokio::test]
+async fn a_killed_server_leaves_no_session_and_starts_again() {
+    let postgres = Postgres::dedicated().await;
+    let mut connection = postgres.connect("postgres").await;
+    let session = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await;
+    let session: i32 = session.expect("its id");
+    let session = u32::try_from(session).expect("ids are positive");
+    // It cannot notice by itself that the server is gone.
+    signal("STOP", &[session]);
+    postgres.kill9().await;
+    assert!(!is_alive(session));
+    postgres.start().await;
 }
 
 #[tokio::test]
