@@ -27,8 +27,7 @@ EXPECTED_EMPTY = Path(__file__).with_name("expected-empty.txt")
 FIRED = ["FencegateRefenced", "FencegateEpochSwitched", "FencegateBlobMissing", "FencegateBlobDamaged"]
 
 # What must have been so, though not for as long as it takes to fire.
-PENDING = ["FencegateNotReady", "FencegateHoldersFencedOff", "FencegateIntentStuck"]
-PENDING += ["FencegateJobFailing", "FencegateJobLost"]
+PENDING = ["FencegateNotReady", "FencegateHoldersFencedOff", "FencegateJobFailing", "FencegateJobLost"]
 # A metric with what is asked of its labels.
 SELECTOR = re.compile(r"\w+\{[^}]*\}")
 

@@ -59,6 +59,8 @@ pub(super) const HOLD_SECONDS: &str = "fencegate_lock_hold_seconds";
 pub(super) const UPSTREAM_REQUESTS: &str = "fencegate_upstream_requests_total";
 /// Intents that are open in the ledger.
 pub(super) const INTENTS_OPEN: &str = "fencegate_upstream_intents_open";
+/// For how long the oldest of them has been open.
+pub(super) const INTENT_OLDEST: &str = "fencegate_upstream_intent_oldest_seconds";
 /// From a seal to the lock being in force.
 pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 /// New epochs begun by this gateway.
@@ -113,9 +115,28 @@ fn describe_audit() {
     );
 }
 
+fn describe_upstreams() {
+    describe_counter!(
+        UPSTREAM_REQUESTS,
+        "Requests forwarded, by upstream and class of status, or unreachable, timeout or failed"
+    );
+    describe_gauge!(INTENTS_OPEN, "Intents of drained upstreams that are open in the ledger");
+    describe_gauge!(
+        INTENT_OLDEST,
+        Unit::Seconds,
+        "For how long the oldest open intent has been open; one that stays open for long needs an operator"
+    );
+    describe_histogram!(
+        DRAIN_SECONDS,
+        Unit::Seconds,
+        "How long callers waited for effects of older tokens after their lock was sealed"
+    );
+}
+
 /// Tells the recorder what each metric means.
 pub fn describe() {
     describe_audit();
+    describe_upstreams();
     describe_histogram!(BATCH_ITEMS, Unit::Count, "Items in one batch to the ledger, by act");
     describe_counter!(WRITES, "Writes by outcome");
     describe_counter!(REJECTIONS, "Refused writes by reason (an error code)");
@@ -198,20 +219,6 @@ pub fn describe() {
     describe_counter!(
         BLOBS_DAMAGED,
         "Whole reads of blobs whose bytes were not those that were stored, and that were cut off: alert on it"
-    );
-    describe_counter!(
-        UPSTREAM_REQUESTS,
-        "Requests forwarded, by upstream and class of status, or unreachable, timeout or failed"
-    );
-    describe_gauge!(
-        INTENTS_OPEN,
-        "Intents of drained upstreams that are open in the ledger; one that stays open for long needs \
-         an operator"
-    );
-    describe_histogram!(
-        DRAIN_SECONDS,
-        Unit::Seconds,
-        "How long callers waited for effects of older tokens after their lock was sealed"
     );
     describe_counter!(MARKS, "Resources frozen, unfrozen, protected or unprotected by an operator");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "How long locks were held, by how they ended");

@@ -39,7 +39,9 @@ impl Sweeping {
                     }
                     drains.pass(None).await;
                     if let Ok(open) = ledger.intents_open().await {
-                        ::metrics::gauge!(metrics::INTENTS_OPEN).set(open as f64);
+                        ::metrics::gauge!(metrics::INTENTS_OPEN).set(open.count as f64);
+                        let oldest_s = open.oldest_age_ms as f64 / 1000.0;
+                        ::metrics::gauge!(metrics::INTENT_OLDEST).set(oldest_s);
                     }
                     let began = clock.elapsed();
                     let has_caught_up =

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::operating::commands::fencegate;
+use crate::operating::gauges::{gauge, scrape};
 use crate::setup::{SetUp, look, on_both, random_id, until_state};
 use crate::upstreams::requests::{fronted, through};
 
@@ -24,6 +25,7 @@ on_both!(
     a_transfer_and_a_fence_do_not_wait,
     a_hung_upstream_needs_an_operator,
     a_longest_delay_ends_it,
+    metrics_tell_how_old_the_oldest_intent_is,
     a_caller_that_hangs_up_changes_nothing,
     a_body_that_breaks_off_leaves_its_fate_open,
     the_one_who_gives_up_leaves_nothing_behind,
@@ -223,6 +225,40 @@ async fn a_longest_delay_ends_it(setup: SetUp) {
     assert!(intents(&client).await[0]["closes_at"].is_string());
     client.lock(&acquire(Some("30s"), None)).send().await.expect(201);
     assert!(intents(&client).await.is_empty());
+}
+
+/// Where requests are under way at all times, their number does not show one that is stuck.
+async fn metrics_tell_how_old_the_oldest_intent_is(setup: SetUp) {
+    let upstream = Upstream::start().await;
+    let setting = upstream.setting("drained", ",timeout=500ms,connect_timeout=500ms");
+    let settings = setup.settings().await.flag("--upstream", &setting);
+    let gateway = settings.env("FENCEGATE_SWEEP_INTERVAL", "100ms").start().await;
+    let client = gateway.client();
+    let told = async |count: f64| {
+        eventually("so many intents are open", async || {
+            let page = scrape(&client).await;
+            let open = gauge(&page, "fencegate_upstream_intents_open")?;
+            let oldest_s = gauge(&page, "fencegate_upstream_intent_oldest_seconds")?;
+            ((open - count).abs() < 0.5).then_some(oldest_s)
+        })
+        .await
+    };
+    assert!(told(0.0).await.abs() < 0.001);
+    for resource in ["1", "2"] {
+        let lock = client.acquire(&format!("u:{resource}"), "10m").await;
+        let hung = through(&client, Method::POST, resource, "hang").under(&lock).send().await;
+        hung.refused(504, "upstream-timeout");
+    }
+    let oldest_ms = told(2.0).await * 1000.0;
+    let open = intents(&client).await;
+    let ages_ms: Vec<f64> = open.iter().filter_map(|one| one["age_ms"].as_f64()).collect();
+    let [older, newer] = ages_ms[..] else { panic!("{open:?}") };
+    assert!(older - newer <= oldest_ms + 1.0 && oldest_ms <= older, "{oldest_ms} {ages_ms:?}");
+    for one in &open {
+        let path = format!("/admin/intents/{}/resolve", one["operation"].as_str().expect("an id"));
+        client.post(path, &json!({ "reason": "x" })).send().await.expect(204);
+    }
+    assert!(told(0.0).await.abs() < 0.001);
 }
 
 async fn a_caller_that_hangs_up_changes_nothing(setup: SetUp) {

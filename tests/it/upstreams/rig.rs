@@ -130,7 +130,10 @@ async fn a_machine_that_slept_sends_nothing() {
     let (code, problem) = refused(&rig, &settings, Method::PUT, None).await;
     assert_eq!((code, problem.outcome.as_deref()), (ErrorCode::UpstreamTimeout, None));
     assert!(used_up(&problem, "is"), "{}", problem.detail);
-    assert_eq!((upstream.begun(), rig.ledger.intents_open().await), (0, Ok(0)));
+    assert_eq!(
+        (upstream.begun(), rig.ledger.intents_open().await.map(|open| open.count)),
+        (0, Ok(0))
+    );
 }
 
 /// Tasks that forward end when this says so, as if they had panicked.
@@ -171,7 +174,7 @@ async fn a_task_that_dies_leaves_the_fate_open() {
         let sent = refused(&rig, &settings, method, Some("hang"));
         let ((code, problem), ()) = tokio::join!(sent, killing);
         assert_eq!((code, problem.outcome.as_deref()), (ErrorCode::Internal, outcome));
-        assert_eq!(rig.ledger.intents_open().await, Ok(open));
+        assert_eq!(rig.ledger.intents_open().await.map(|open| open.count), Ok(open));
     }
 }
 

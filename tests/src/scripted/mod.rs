@@ -16,11 +16,12 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage, InLine,
     Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger,
     LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket, MarkItem, MarkVerdict,
-    Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, Resolution,
-    Resolved, ResourceView, Retention, Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem,
-    SealVerdict, Settled, Standing, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile,
-    UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem, WriteVerdict,
+    Object, OpenIntents, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange, RulesChanged,
+    RulesInForce, SealItem, SealVerdict, Settled, Standing, Stock, Tidied, Totals, TreeGrowth,
+    TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -349,7 +350,7 @@ impl Intents for ScriptedLedger {
         self.memory.intents(filter).await
     }
 
-    async fn intents_open(&self) -> Result<i64, LedgerError> {
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError> {
         self.memory.intents_open().await
     }
 

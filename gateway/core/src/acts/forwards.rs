@@ -82,6 +82,11 @@ impl ForwardRow {
         }
     }
 
+    /// For how long it has been there, in milliseconds.
+    pub fn age_ms(&self, now: Now) -> i64 {
+        millis_between(self.opened_at, now.wall)
+    }
+
     /// The intent as operators see it.
     pub fn show(&self, operation: OperationId, now: Now) -> Intent {
         Intent {
@@ -94,7 +99,7 @@ impl ForwardRow {
             path: self.path.clone(),
             gateway: self.gateway,
             opened_at: self.opened_at,
-            age_ms: millis_between(self.opened_at, now.wall),
+            age_ms: self.age_ms(now),
             closes_at: self.closes_at,
         }
     }

@@ -12,7 +12,7 @@ use crate::lock::{LockId, OperationId};
 use crate::names::ResourceName;
 use crate::ports::{
     CloseItem, Doubt, DrainedUpstream, Intent, IntentFilter, IntentItem, IntentVerdict, Intents,
-    LedgerError, Patience, Resolution, Resolved,
+    LedgerError, OpenIntents, Patience, Resolution, Resolved,
 };
 use crate::rule::Hold;
 
@@ -66,10 +66,15 @@ impl Intents for MemoryLedger {
         Ok(found)
     }
 
-    async fn intents_open(&self) -> Result<i64, LedgerError> {
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError> {
         let now = self.now();
-        let open = self.state().rows.forwards.values().filter(|row| row.is_open(now)).count();
-        Ok(i64::try_from(open).unwrap_or(i64::MAX))
+        let state = self.state();
+        let open = state.rows.forwards.values().filter(|row| row.is_open(now));
+        let ages: Vec<i64> = open.map(|row| row.age_ms(now)).collect();
+        Ok(OpenIntents {
+            count: i64::try_from(ages.len()).unwrap_or(i64::MAX),
+            oldest_age_ms: ages.into_iter().max().unwrap_or_default(),
+        })
     }
 
     async fn doubts(&self) -> Result<Vec<Doubt>, LedgerError> {

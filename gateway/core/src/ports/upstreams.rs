@@ -92,6 +92,15 @@ pub struct Intent {
     pub closes_at: Option<Timestamp>,
 }
 
+/// The open intents of the whole ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenIntents {
+    /// How many there are.
+    pub count: i64,
+    /// For how long the oldest has been open, in milliseconds, on the ledger's clock; 0 if there is none.
+    pub oldest_age_ms: i64,
+}
+
 /// What the gateway that forwards knows at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardEnd {
@@ -223,8 +232,8 @@ pub trait Intents: Send + Sync {
     /// Open intents, oldest first.
     async fn intents(&self, filter: IntentFilter) -> Result<Vec<Intent>, LedgerError>;
 
-    /// How many intents are open.
-    async fn intents_open(&self) -> Result<i64, LedgerError>;
+    /// How many intents are open, and for how long.
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError>;
 
     /// Doubts, by upstream.
     async fn doubts(&self) -> Result<Vec<Doubt>, LedgerError>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fence_core::ports::{
     CloseItem, Doubt, DrainedUpstream, ForwardEnd, Intent, IntentFilter, IntentItem, IntentVerdict,
-    Intents, LedgerError, Patience, Resolution, Resolved,
+    Intents, LedgerError, OpenIntents, Patience, Resolution, Resolved,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use sqlx::{FromRow, Postgres, QueryBuilder};
@@ -197,12 +197,14 @@ impl Intents for PgLedger {
         rows.into_iter().map(IntentRow::intent).collect()
     }
 
-    async fn intents_open(&self) -> Result<i64, LedgerError> {
-        let query = sqlx::query_scalar(
-            "SELECT count(*) FROM fencegate.upstream_intents u
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError> {
+        let query = sqlx::query_as(
+            "SELECT count(*), greatest(0, fencegate.millis(clock_timestamp() - min(u.opened_at)))
+             FROM fencegate.upstream_intents u
              WHERE u.closed IS NULL AND (u.closes_at IS NULL OR u.closes_at > clock_timestamp())",
         );
-        fetch!(self.sessions, fetch_one, query)
+        let (count, oldest_age_ms): (i64, i64) = fetch!(self.sessions, fetch_one, query)?;
+        Ok(OpenIntents { count, oldest_age_ms })
     }
 
     async fn doubts(&self) -> Result<Vec<Doubt>, LedgerError> {

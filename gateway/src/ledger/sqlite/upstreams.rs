@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use fence_core::acts::{self, ForwardRow, Now, Rows, UpstreamRow};
 use fence_core::ports::{
     CloseItem, Doubt, DrainedUpstream, ForwardEnd, ForwardRecord, Intent, IntentEnd, IntentFilter,
-    IntentItem, IntentVerdict, Intents, LedgerError, Patience, Resolution, Resolved, Retention,
+    IntentItem, IntentVerdict, Intents, LedgerError, OpenIntents, Patience, Resolution, Resolved,
+    Retention,
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use jiff::Timestamp;
@@ -311,17 +312,19 @@ impl Intents for SqliteLedger {
         self.keep(reader, found)?.into_iter().map(shown).collect()
     }
 
-    async fn intents_open(&self) -> Result<i64, LedgerError> {
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError> {
         let now = self.now().wall.as_microsecond();
         let mut reader = self.reader().await?;
-        let count: Result<i64, _> = sqlx::query_scalar(
-            "SELECT count(*) FROM upstream_intents
+        let found: Result<(i64, i64), _> = sqlx::query_as(
+            "SELECT count(*), coalesce(max(0, ?1 / 1000 - min(opened_at) / 1000), 0)
+             FROM upstream_intents
              WHERE closed IS NULL AND (closes_at IS NULL OR closes_at > ?1)",
         )
         .bind(now)
         .fetch_one(&mut *reader)
         .await;
-        self.keep(reader, count)
+        let (count, oldest_age_ms) = self.keep(reader, found)?;
+        Ok(OpenIntents { count, oldest_age_ms })
     }
 
     async fn doubts(&self) -> Result<Vec<Doubt>, LedgerError> {

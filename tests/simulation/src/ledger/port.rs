@@ -13,9 +13,9 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
     IdempotencyKey, InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket,
-    MarkItem, MarkVerdict, Object, OperationRecord, Page, Patience, Place, Pointer, ReadItem,
-    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
-    RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
+    MarkItem, MarkVerdict, Object, OpenIntents, OperationRecord, Page, Patience, Place, Pointer,
+    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
+    RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
     RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing, Stock, Tidied, Totals,
     TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
     WriteVerdict,
@@ -525,7 +525,7 @@ impl Intents for SimulatedLedger {
         self.look_up(move |memory| now(memory.intents(filter))).await
     }
 
-    async fn intents_open(&self) -> Result<i64, LedgerError> {
+    async fn intents_open(&self) -> Result<OpenIntents, LedgerError> {
         self.look_up(|memory| now(memory.intents_open())).await
     }
 

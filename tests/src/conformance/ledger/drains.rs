@@ -76,7 +76,11 @@ pub(super) async fn close(ledger: &dyn Ledger, operation: OperationId) -> Vec<Re
 async fn all_open(ledger: &dyn Ledger) -> Vec<OperationId> {
     let filter = IntentFilter { limit: 100, ..IntentFilter::default() };
     let open = ledger.intents(filter).await.expect("read");
-    assert_eq!(ledger.intents_open().await, Ok(open.len() as i64));
+    let told = ledger.intents_open().await.expect("read");
+    assert_eq!(told.count, open.len() as i64);
+    let oldest_age_ms = open.iter().map(|one| one.age_ms).max();
+    assert!(told.oldest_age_ms >= oldest_age_ms.unwrap_or_default(), "{told:?} {open:?}");
+    assert!(told.oldest_age_ms == 0 || told.count > 0, "{told:?}");
     open.into_iter().map(|one| one.operation).collect()
 }
 
