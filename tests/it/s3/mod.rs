@@ -9,7 +9,7 @@
 mod bouncing;
 mod buckets;
 mod commands;
-mod faults;
+pub mod faults;
 mod job;
 mod keys;
 #[cfg(feature = "long")]

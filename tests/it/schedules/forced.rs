@@ -52,6 +52,12 @@ impl Ground {
         Arc::new(ledger(self.server.url(&self.database).parse().expect("a URL")))
     }
 
+    /// Another one, which reaches the server through this port.
+    pub fn ledger_through(&self, port: u16) -> Arc<PgLedger> {
+        let url = self.server.url_through(port, &self.database);
+        Arc::new(ledger(url.parse().expect("a URL")))
+    }
+
     /// Runs a statement now; returns the transaction that holds what it locked.
     pub async fn hold(&self, statement: &str) -> Held {
         let mut connection = self.connect().await;

@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use fence_core::ports::{
-    AbortItem, AbortVerdict, BlobId, By, Effect, Grant, Multipart, Multiparts as _, PartItem,
-    PartVerdict, Payload, SealVerdict, UploadItem, UploadVerdict, Uploads as _, WriteItem,
-    WriteVerdict,
+    AbortItem, AbortVerdict, BlobId, By, Effect, Grant, LedgerError, Multipart, Multiparts as _,
+    PartItem, PartVerdict, Payload, SealVerdict, UploadItem, UploadVerdict, Uploads as _,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{ObjectKey, Refusal};
+use fence_tests::chaos::ChaosProxy;
+use fence_tests::process::eventually;
 use fencegate::ledger::postgres::PgLedger;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -143,6 +145,50 @@ pub async fn an_abort_behind_a_seal_is_stale() {
     assert!(matches!(verdict, AbortVerdict::Refused(Refusal::Stale { .. })), "{verdict:?}");
     applied(commit(&ground.ledger, completing(2, upload, &[first])).await);
     assert_eq!(ground.number(GARBAGE).await, 0);
+}
+
+/// The connection breaks while they wait: nobody is told that nothing happened.
+#[tokio::test]
+async fn what_becomes_of_a_part_or_an_abort_whose_answer_is_lost_is_not_known() {
+    let ground = Ground::new().await;
+    let proxy = ChaosProxy::start(ground.server.port()).await;
+    let cut_off = ground.ledger_through(proxy.port());
+    let grant = ground.sealed(R, 1).await;
+    let (upload, _) = begun(&ground, &grant).await;
+    let part = uploaded(&ground, &grant, upload, 2).await;
+    let held = ground
+        .hold(&format!("SELECT FROM fencegate.blob_intents WHERE blob = '{upload}' FOR UPDATE"))
+        .await;
+    let ledger = Arc::clone(&cut_off);
+    let put = tokio::spawn(async move { ledger.put_part(part).await });
+    ground.kept_waiting(&put, 1).await;
+    proxy.cut();
+    let told = put.await.unwrap();
+    assert!(matches!(told, Err(LedgerError::Unknown(_))), "{told:?}");
+    held.let_go().await;
+    eventually("it took effect", async || {
+        (ground.ledger.parts(upload, 1, 9).await.unwrap().len() == 1).then_some(())
+    })
+    .await;
+
+    let held = ground.hold_fence(R).await;
+    let item = AbortItem {
+        upload,
+        resource: grant.resources[0].clone(),
+        token: grant.token,
+        lock: None,
+        by: By::default(),
+    };
+    let abort = tokio::spawn(async move { cut_off.abort_multipart(item).await });
+    ground.kept_waiting(&abort, 1).await;
+    proxy.cut();
+    let told = abort.await.unwrap();
+    assert!(matches!(told, Err(LedgerError::Unknown(_))), "{told:?}");
+    held.let_go().await;
+    eventually("it took effect", async || {
+        ground.ledger.multipart(upload).await.unwrap().is_none().then_some(())
+    })
+    .await;
 }
 
 /// Whichever of the two has the intent first decides.

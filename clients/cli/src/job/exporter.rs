@@ -147,7 +147,9 @@ fn tell(view: &JobView) {
     gauge("fencegate_job_running_seconds", Some(seconds(view.running_ms().unwrap_or(0))));
     gauge("fencegate_job_failures_in_row", Some(f64::from(state.failures_in_row)));
     gauge("fencegate_job_expected_interval_seconds", state.expect.every_ms.map(seconds));
-    gauge("fencegate_job_grace_seconds", state.expect.overdue_after_ms.map(seconds));
+    // As the state is judged: a client may have left the usual out.
+    let grace_ms = state.expect.overdue_after_ms.or(state.expect.every_ms);
+    gauge("fencegate_job_grace_seconds", grace_ms.map(seconds));
     for word in STATES {
         let is_this = f64::from(status.as_str() == word);
         metrics::gauge!("fencegate_job_state", "name" => name.clone(), "status" => word)

@@ -207,15 +207,22 @@ impl All<'_> {
         if said == NOT_HAD {
             // Somebody else was quicker; it is looked at again.
             self.parts.insert(index, Part::Open(Instant::now() + LOOK));
-        } else if end.is_good()
-            || self.job.clone().part(index, self.count).look(&self.due).await?.is_some()
-        {
+        } else if end.is_good() || self.is_done(index).await? {
             self.parts.remove(&index);
         } else {
             say(&format!("part {index} of {} has failed", self.count));
             self.parts.insert(index, Part::Failed(end));
         }
         Ok(())
+    }
+
+    /// Whether a part is done. Without an answer it is not known, and looked at again: what else runs here goes on.
+    async fn is_done(&self, index: u32) -> Result<bool, Failure> {
+        match self.job.clone().part(index, self.count).look(&self.due).await {
+            Ok(mark) => Ok(mark.is_some()),
+            Err(Error::Unavailable(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Hands a signal on to all that run here, and does what it asks of this one.

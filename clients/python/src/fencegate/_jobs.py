@@ -273,7 +273,9 @@ def after_start(
     state = {**state, "v": 1, "job": run["job"]}
     state.update({key: run[key] for key in ("shard", "shards") if key in run})
     # A run that somebody calls for by hand does not end what is expected of the schedule.
-    state["expect"] = {**({} if terms.every_ms is not None else state.get("expect", {})), **terms.expect}
+    expect, most = state.get("expect", {}), "max_runtime_ms"
+    by_hand = {**expect, **{key: given for key, given in terms.expect.items() if key == most}}
+    state["expect"] = by_hand if terms.every_ms is None else terms.expect
     if left is not None:
         state = after_end(state, left)
     if "-" not in run["slot"]:
@@ -312,23 +314,36 @@ class Kept:
         """The number of the last run of a slot; 0: there is none."""
         return max((attempt for of, attempt in self._runs if of == slot), default=0)
 
-    def beyond(self, keep: int, run: dict[str, Any]) -> tuple[list[str], str | None]:
-        """What is removed as this run ends, beside which so many are kept: the objects, and the highest slot that goes."""
-        own = (str(run["slot"]), int(run["attempt"]))
-        stems = sorted(self._runs.keys() | {own})
-        going = [stem for stem in stems[: max(len(stems) - keep, 0)] if stem != own]
-        left = Counter(slot for slot, _ in stems)
+    def beyond(
+        self, keep: int, run: dict[str, Any], left: dict[str, Any] | None = None
+    ) -> tuple[list[str], str | None]:
+        """What is removed as this run ends, beside which so many are kept: the objects, and the highest slot that goes.
+
+        These stay: the run itself and the one that it found `left`; the newest slot of the schedule, which may be called for
+        still; and what is younger in the schedule than the run, since the slot of now would count as forgotten otherwise.
+        """
+        own = str(run["slot"])
+        staying = {(str(one["slot"]), int(one["attempt"])) for one in (run, left) if one is not None}
+        stems = sorted(self._runs.keys() | staying)
+        newest = max((slot for slot, _ in stems if "-" not in slot), default=None)
+        may_go = [
+            (slot, attempt)
+            for slot, attempt in stems
+            if (slot, attempt) not in staying and slot != newest and ("-" in slot or slot <= own)
+        ]
+        going = may_go[: max(len(stems) - keep, 0)]
+        of_slot = Counter(slot for slot, _ in stems)
         objects: list[str] = []
         forgotten: str | None = None
         for slot, attempt in going:
             found = list(self._runs[slot, attempt])
-            left[slot] -= 1
+            of_slot[slot] -= 1
             # The slot goes with the last of its runs.
-            if left[slot] == 0:
+            if of_slot[slot] == 0:
                 found += [f"slots/{slot}.json", f"checkpoints/{slot}"]
             if len(objects) + len(found) > _PRUNED_MAX:
                 break
             objects += found
             # Slots of one run alone are never called for again.
-            forgotten = slot if left[slot] == 0 and "-" not in slot else forgotten
+            forgotten = slot if of_slot[slot] == 0 and "-" not in slot else forgotten
         return objects, forgotten

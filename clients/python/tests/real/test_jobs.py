@@ -343,6 +343,82 @@ def test_runs_beyond_those_that_are_kept_go_and_their_slots_are_refused(fencegat
     assert f"runs/{hours[2]}.1.json" in kept(fencegate, job)
 
 
+def test_the_newest_slot_and_those_younger_than_a_run_are_not_pushed_out(fencegate: Fencegate, job: str) -> None:
+    for hour in (9, 10, 11):
+        fencegate.job(job, slot=f"20261122T{hour:02}0000Z", keep=10).run(lambda: None)
+    # Backwards, over more runs than are kept.
+    for hour in (8, 7):
+        assert fencegate.job(job, slot=f"20261122T{hour:02}0000Z", keep=2).run(lambda: None).status == "succeeded"
+    assert "forgotten_through" not in kept(fencegate, job)["state.json"]
+    # By hand, and later.
+    for _ in range(2):
+        fencegate.job(job, keep=1).run(lambda: None)
+    again = fencegate.job(job, slot="20261122T110000Z").run(lambda: pytest.fail("it was run again"))
+    assert again.status == "done before"
+    assert kept(fencegate, job)["state.json"]["forgotten_through"] == "20261122T100000Z"
+
+
+def test_a_slot_that_is_forgotten_stops_no_later_one(fencegate: Fencegate, job: str) -> None:
+    long_ago = slot_text(int(time.time()) - 2 * 86_400)
+    state = {"v": 1, "job": job, "last_slot": long_ago, "forgotten_through": long_ago}
+    store(fencegate, job, **{"state.json": state})
+    ran: list[str] = []
+    end = fencegate.job(job, every="1d", catch_up="all").run(lambda run: ran.append(run.slot))
+    assert end.status == "succeeded" and ran and ran[0] > long_ago
+
+
+def test_a_run_that_is_too_late_ends_nobodys_run(fencegate_url: str, fencegate: Fencegate, job: str) -> None:
+    with fencegate.lock(f"job:{job}"), Fencegate(fencegate_url) as other:
+        late = other.job(job, slot=SLOT, catch_up="none", overdue_after="1h", overlap="replace", reason="x", wait="1s")
+        assert late.run(lambda: 1).status == "held"
+        found = other.resource(f"job:{job}")
+        assert found is not None and found.state == "leased"
+
+
+def test_a_retry_is_never_too_late(fencegate: Fencegate, job: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    late = fencegate.job(job, slot=now, catch_up="none", overdue_after="4s", retries=1, backoff="5s")
+    with pytest.raises(OSError, match="it failed"):
+        late.run(fail)
+    assert [run["status"] for run in kept(fencegate, job)["state.json"]["recent"]] == ["failed", "failed"]
+
+
+def test_what_a_body_raised_is_told_if_somebody_else_goes_on(fencegate: Fencegate, job: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        begun = threading.Event()
+
+        def fails() -> None:
+            begun.set()
+            raise OSError("it failed")
+
+        first = pool.submit(fencegate.job(job, slot=SLOT, retries=1, backoff="3s").run, fails)
+        assert begun.wait(10)
+        with fencegate.lock(f"job:{job}", wait="10s"), pytest.raises(OSError, match="it failed"):
+            first.result()
+
+
+def test_a_slot_that_is_called_for_by_hand_leaves_what_is_expected(fencegate: Fencegate, job: str) -> None:
+    fencegate.job(job, every="1d", overdue_after="2h").run(lambda: None)
+    fencegate.job(job, slot=SLOT, overdue_after="5m", max_runtime="1h").run(lambda: None)
+    expected = {"every_ms": 86_400_000, "overdue_after_ms": 7_200_000, "max_runtime_ms": 3_600_000}
+    assert kept(fencegate, job)["state.json"]["expect"] == expected
+
+
+def test_a_skipped_run_stores_what_it_found_even_if_little_is_kept(
+    fencegate: Fencegate, fencegate_gateway: Gateway, job: str
+) -> None:
+    def lose() -> None:
+        fencegate_gateway.take_over(f"job:{job}")
+        fencegate.admin.break_lock(f"job:{job}", "the rival is done")
+
+    with pytest.raises(LockLost):
+        fencegate.job(job, slot=SLOT, keep=1).run(lose)
+    late = fencegate.job(job, slot=NEXT, keep=1, catch_up="none", overdue_after="1h")
+    assert late.run(fail).status == "skipped"
+    objects = kept(fencegate, job)
+    assert objects[f"runs/{SLOT}.1.json"]["status"] == "abandoned" and f"slots/{NEXT}.json" in objects
+
+
 def test_a_run_removes_at_most_so_many_objects(fencegate: Fencegate, job: str) -> None:
     stems = [slot_text(60 * number) for number in range(330)]
     for some in (stems[:165], stems[165:]):
@@ -592,6 +668,26 @@ def test_a_task_that_runs_too_long_is_cancelled(fencegate_url: str, fencegate: F
     record = kept(fencegate, job)[f"runs/{SLOT}.1.json"]
     assert record["status"] == "timed_out" and record["duration_ms"] >= 100
     assert kept(fencegate, job)["state.json"]["failures_in_row"] == 1
+
+
+def test_a_task_that_ends_politely_when_it_is_cancelled_has_not_succeeded(
+    fencegate_url: str, fencegate: Fencegate, job: str
+) -> None:
+    async def call() -> None:
+        async def polite() -> str:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                return "half of it"
+            return "all of it"
+
+        async with AsyncFencegate(fencegate_url) as client:
+            with pytest.raises(TimeoutError, match="100 ms"):
+                await client.job(job, slot=SLOT, max_runtime="100ms").run(polite)
+
+    asyncio.run(call())
+    objects = kept(fencegate, job)
+    assert objects[f"runs/{SLOT}.1.json"]["status"] == "timed_out" and f"slots/{SLOT}.json" not in objects
 
 
 def test_a_thread_that_is_told_to_end_is_recorded_as_cancelled(fencegate: Fencegate, job: str) -> None:

@@ -63,12 +63,16 @@ impl Job {
             Some(slot) => slot.clone(),
             None => Slot::own(self.client.gateway_time().await?, id)?,
         };
+        // What is tried again was begun in time, and has taken its request.
+        let is_retry = due.trigger == Trigger::Retry;
+        let request = self.request.filter(|_| !is_retry);
         // The lock may have been waited for.
         let is_too_late = due.is_too_late
             || self.catch_up == CatchUp::None
+                && !is_retry
                 && self.is_too_late(&slot, self.client.gateway_time().await?);
         // 1. Look again, under the lock: whoever had it before us may have done the slot.
-        let found = self.find(&name, &slot).await?;
+        let found = self.find(&name, &slot, request).await?;
         if let Some(mark) = found.mark {
             return Ok(Begun::Done(mark));
         }
@@ -146,7 +150,7 @@ impl Job {
         if is_too_late || self.once == OncePolicy::Claimed {
             commit = put(commit, &resource, &slot_key(&slot), &mark)?.if_absent();
         }
-        if let Some(request) = self.request {
+        if let Some(request) = request {
             commit = put(commit, &resource, &request_mark_key(request), &mark)?.if_absent();
         }
         if found.has_checkpoint && !self.resumes {
@@ -159,7 +163,12 @@ impl Job {
         Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run, lock))))
     }
 
-    async fn find(&self, name: &JobName, slot: &Slot) -> Result<Found, Error> {
+    async fn find(
+        &self,
+        name: &JobName,
+        slot: &Slot,
+        request: Option<Uuid>,
+    ) -> Result<Found, Error> {
         let (client, resource) = (&self.client, name.resource());
         let state = async {
             let found = client.get(&resource, STATE).optional().await?;
@@ -167,7 +176,7 @@ impl Job {
         };
         let mark = async {
             let mark = client.job_mark(name, slot).await?;
-            match (mark, self.request) {
+            match (mark, request) {
                 (None, Some(request)) => {
                     let taken =
                         client.get(&resource, &request_mark_key(request)).optional().await?;

@@ -305,9 +305,14 @@ impl Job {
     /// The slots since the last one that was begun, and that of now.
     async fn missed(&self, name: &JobName, now: Slot, every: Duration) -> Result<Vec<Due>, Error> {
         let state = self.client.job_state(name).await?;
-        let last = state.and_then(|state| state.last_slot);
+        let (last, forgotten) =
+            state.map_or((None, None), |state| (state.last_slot, state.forgotten_through));
         let last_is_done = match &last {
-            Some(last) => self.client.job_mark(name, last).await?.is_some(),
+            // Whether a forgotten slot was done is not known, so it is not begun again.
+            Some(last) => {
+                forgotten.is_some_and(|through| *last <= through)
+                    || self.client.job_mark(name, last).await?.is_some()
+            }
             None => false,
         };
         let slots = to_catch_up(every, &now, last.as_ref(), last_is_done)?;

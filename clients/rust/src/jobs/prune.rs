@@ -48,7 +48,8 @@ pub(crate) async fn runs(client: &Client, name: &JobName) -> Result<Runs, Error>
     Ok(runs)
 }
 
-/// What lies beyond the newest `keep` runs. The run that is under way is among those that are kept.
+/// What lies beyond the newest `keep` runs. The run that is under way is among those that are kept, and so are those of the
+/// newest slot of the schedule: it may be called for still.
 pub(crate) async fn beyond(
     client: &Client,
     name: &JobName,
@@ -60,7 +61,9 @@ pub(crate) async fn beyond(
     // Slots of one run alone have no order within a second: the run of now may look like the oldest.
     let is_current =
         |run: &&(Slot, u32)| current.is_some_and(|it| (&it.slot, it.attempt) == (&run.0, run.1));
-    let oldest = runs.keys().filter(|run| !is_current(run)).take(excess).cloned().collect();
+    let newest = runs.keys().map(|(slot, _)| slot).filter(|slot| slot.is_scheduled()).max();
+    let may_go = |run: &&(Slot, u32)| !is_current(run) && newest != Some(&run.0);
+    let oldest = runs.keys().filter(may_go).take(excess).cloned().collect();
     old(client, name, &runs, oldest, current).await
 }
 

@@ -238,9 +238,11 @@ class Part<T> {
   }
 
   async #missed(everyMs: number, newest: number): Promise<number[]> {
-    const last = (await this.#read(STATE))?.json<JobDocument>().last_slot;
+    const { last_slot: last, forgotten_through: forgotten = "" } =
+      (await this.#read(STATE))?.json<JobDocument>() ?? ({} as Partial<JobDocument>);
     if (last === undefined) return [newest];
-    const isDone = (await this.#read(`slots/${last}.json`)) !== undefined;
+    // Whether a forgotten slot was done is not known, so it is not begun again.
+    const isDone = last <= forgotten || (await this.#read(`slots/${last}.json`)) !== undefined;
     return caughtUp(everyMs, newest, begins(last), isDone);
   }
 
@@ -248,9 +250,13 @@ class Part<T> {
   async #slot(slot: number | undefined, trigger: string): Promise<JobEnd<T>> {
     const { backoffMs, retries, signal } = this.#terms;
     const { time } = this.#inner;
+    let failed: Attempt<T>["failure"];
     for (let number = 0; ; number += 1) {
       const { end, failure } = await this.#once(slot, number === 0 ? trigger : "retry");
+      // Somebody else goes on with it, and what this body failed with was its end here.
+      if (failed !== undefined && end.status === "held") throw failed.error;
       if (failure === undefined) return end;
+      failed = failure;
       if (number === retries || signal?.aborted) throw failure.error;
       if (slot === undefined) this.#again = end.run?.slot;
       await time.sleepUntil(time.now() + backoffMs * 2 ** Math.min(number, 16), signal);
@@ -260,7 +266,7 @@ class Part<T> {
   async #once(slot: number | undefined, trigger: string): Promise<Attempt<T>> {
     const done = slot === undefined ? undefined : await this.#done(slotText(slot));
     if (done !== undefined) return done;
-    const taken = await this.#take();
+    const taken = await this.#take(slot);
     if (taken === undefined) return { end: { status: "held", run: undefined, value: undefined, parts: [] } };
     let attempt: Attempt<T> | undefined;
     try {
@@ -275,7 +281,7 @@ class Part<T> {
   }
 
   /** Takes the lock, and gives the reason for which its holder was replaced, if so. `undefined`: somebody has it. */
-  async #take(): Promise<{ lock: Lock; reason?: string | undefined } | undefined> {
+  async #take(slot: number | undefined): Promise<{ lock: Lock; reason?: string | undefined } | undefined> {
     const { lock: options, overlap, reason, wait } = this.#terms;
     const take = async (waits: Terms["wait"]): Promise<Lock | undefined> => {
       try {
@@ -288,6 +294,8 @@ class Part<T> {
     const lock = await take(overlap === "wait" ? (wait ?? "forever") : undefined);
     if (lock !== undefined) return { lock };
     if (overlap !== "replace") return undefined;
+    // What is too late to begin ends nobody's run.
+    if (isSkipped(this.#terms, slot, await gatewaySecond(this.#inner))) return undefined;
     await new Admin(this.#inner).break(this.#resource, { reason: reason! });
     const other = await take(wait ?? REPLACED_WITHIN);
     return other && { lock: other, reason };
@@ -322,7 +330,8 @@ class Part<T> {
     const left = leftover(before, replaced);
     const attempt = Math.max(kept.attempts(named), left?.slot === named ? left.attempt : 0) + 1;
     const { host, pid, program } = this.#inner.platform;
-    const isLate = isSkipped(terms, slot, now);
+    // What is tried again was begun in time.
+    const isLate = trigger !== "retry" && isSkipped(terms, slot, now);
     const checkpoint = `checkpoints/${named}`;
     const isResumed = !isLate && terms.resumes && (await this.#read(checkpoint)) !== undefined;
     const earlier = isResumed ? await this.#read(`runs/${named}.${attempt - 1}.json`) : undefined;
@@ -349,7 +358,7 @@ class Part<T> {
     this.#put(commit, runKey(record), record, { ifAbsent: true });
     if (attempt > 1 && !isResumed) commit.delete(resource, checkpoint);
     let state = afterStart(before, terms, left, record);
-    if (isLate) state = this.#forget(commit, state, kept, record);
+    if (isLate) state = this.#forget(commit, state, kept, record, left);
     this.#put(commit, STATE, state, found === undefined ? { ifAbsent: true } : { ifMatch: found.etag });
     if (isLate || terms.isClaimed) this.#settle(commit, record);
     const committed = await sure(commit);
@@ -392,6 +401,9 @@ class Part<T> {
     let value: T;
     try {
       value = await (0, this.#body)(run);
+      // Whatever it gives that was told to end: it may have stopped half-way, and politely.
+      if (tooLong.signal.aborted) throw tooLong.signal.reason;
+      if (told?.aborted) throw told.reason;
     } catch (error) {
       const isTold = told?.aborted && (error === told.reason || (error as Error | null)?.name === "AbortError");
       const [status, reason] = tooLong.signal.aborted
@@ -426,9 +438,9 @@ class Part<T> {
     this.#put(commit, `slots/${slot}.json`, { v: 1, run, object: runKey(record), status }, { ifAbsent: true });
   }
 
-  /** Removes what is beyond what is kept. */
-  #forget(commit: Commit, state: JobDocument, kept: Kept, record: RunRecord): JobDocument {
-    const { objects, forgotten } = kept.beyond(this.#terms.keep, record);
+  /** Removes what is beyond what is kept, but not what the same commit stores. */
+  #forget(commit: Commit, state: JobDocument, kept: Kept, record: RunRecord, left?: RunRecord): JobDocument {
+    const { objects, forgotten } = kept.beyond(this.#terms.keep, record, left);
     for (const key of objects) commit.delete(this.#resource, key);
     const { forgotten_through: before = "" } = state;
     return forgotten === undefined || forgotten <= before ? state : { ...state, forgotten_through: forgotten };

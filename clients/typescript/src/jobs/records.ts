@@ -244,13 +244,18 @@ export function afterStart(
     job,
     ...(shard === undefined || shards === undefined ? {} : { shard, shards }),
     // A run that somebody calls for by hand does not end what is expected of the schedule.
-    expect: { ...(terms.everyMs === undefined ? before?.expect : {}), ...terms.expect },
+    expect: terms.everyMs === undefined ? { ...before?.expect, ...onlyMostOf(terms.expect) } : terms.expect,
   };
   const settled = left === undefined ? state : afterEnd(state, left);
   const { last_slot: last = "" } = settled;
   const scheduled = run.slot.includes("-") ? {} : { last_slot: run.slot > last ? run.slot : last };
   const begun = { ...settled, ...scheduled };
   return run.status === "started" ? { ...begun, running: run } : afterEnd(begun, run);
+}
+
+/** Of what is expected, how long a run may take. */
+function onlyMostOf({ max_runtime_ms: most }: Expected): Expected {
+  return most === undefined ? {} : { max_runtime_ms: most };
 }
 
 /** The state of a job once this run has ended. */
@@ -291,21 +296,33 @@ export class Kept {
     return most;
   }
 
-  /** What is removed as this run ends, beside which so many are kept: the objects, and the highest slot that goes. */
-  beyond(keep: number, own: RunSummary): { objects: string[]; forgotten: string | undefined } {
-    const name = `${own.slot}.${own.attempt}`;
-    const runs = new Map(this.#runs).set(name, { slot: own.slot, attempt: own.attempt, keys: [] });
+  /**
+   * What is removed as this run ends, beside which so many are kept: the objects, and the highest slot that goes.
+   *
+   * These stay: the run itself and the one that it found `left`; the newest slot of the schedule, which may be called for
+   * still; and what is younger in the schedule than the run, since the slot of now would count as forgotten otherwise.
+   */
+  beyond(keep: number, own: RunSummary, left?: RunSummary): { objects: string[]; forgotten: string | undefined } {
+    const runs = new Map(this.#runs);
+    const staying = new Set<string>();
+    for (const { slot, attempt } of left === undefined ? [own] : [own, left]) {
+      staying.add(`${slot}.${attempt}`);
+      runs.set(`${slot}.${attempt}`, { slot, attempt, keys: [] });
+    }
     const sorted = [...runs].sort(([, one], [, other]) =>
       one.slot === other.slot ? one.attempt - other.attempt : one.slot < other.slot ? -1 : 1,
     );
-    const left = new Map<string, number>();
-    for (const [, { slot }] of sorted) left.set(slot, (left.get(slot) ?? 0) + 1);
+    const ofSlot = new Map<string, number>();
+    for (const [, { slot }] of sorted) ofSlot.set(slot, (ofSlot.get(slot) ?? 0) + 1);
+    const newest = sorted.filter(([, { slot }]) => !slot.includes("-")).at(-1)?.[1].slot;
+    const going = sorted.filter(
+      ([stem, { slot }]) => !staying.has(stem) && slot !== newest && (slot.includes("-") || slot <= own.slot),
+    );
     const objects: string[] = [];
     let forgotten: string | undefined;
-    for (const [stem, { slot, keys }] of sorted.slice(0, Math.max(0, sorted.length - keep))) {
-      if (stem === name) continue;
-      const others = left.get(slot)! - 1;
-      left.set(slot, others);
+    for (const [, { slot, keys }] of going.slice(0, Math.max(0, sorted.length - keep))) {
+      const others = ofSlot.get(slot)! - 1;
+      ofSlot.set(slot, others);
       // The slot goes with the last of its runs.
       const found = others === 0 ? [...keys, `slots/${slot}.json`, `checkpoints/${slot}`] : keys;
       if (objects.length + found.length > PRUNED_MAX) break;

@@ -313,6 +313,87 @@ test("runs beyond those that are kept go, and their slots are refused", async ()
   assert.ok((await kept(fg, name)).keys.includes(`runs/${hours[2]}.1.json`));
 });
 
+test("the newest slot and those younger than a run are not pushed out", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const run = (hour: string, keep: number) => job(fg, name, { slot: `20261122T${hour}0000Z`, keep }).run(() => {});
+  for (const hour of ["09", "10", "11"]) await run(hour, 10);
+  // Backwards, over more runs than are kept.
+  for (const hour of ["08", "07"]) assert.equal((await run(hour, 2)).status, "succeeded");
+  assert.ok(!("forgotten_through" in (await kept(fg, name)).state));
+  // By hand, and later.
+  for (const _ of [1, 2]) await job(fg, name, { keep: 1 }).run(() => {});
+  assert.equal((await run("11", 1)).status, "done before");
+  assert.equal((await kept(fg, name)).state.forgotten_through, "20261122T100000Z");
+});
+
+test("a slot that is forgotten stops no later one", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const ago = slotText(Math.floor(Date.now() / 1000) - 2 * 86_400);
+  await store(fg, name, { "state.json": { v: 1, job: name, last_slot: ago, forgotten_through: ago } });
+  const ran: string[] = [];
+  const end = await job(fg, name, { every: "1d", catchUp: "all" }).run((run) => ran.push(run.slot));
+  assert.equal(end.status, "succeeded");
+  assert.ok(ran.length > 0 && ran[0]! > ago);
+});
+
+test("a run that is too late ends nobody's run", async () => {
+  const [fg, other, name] = [await client(), await client(), fresh()];
+  await fg.lock(`job:${name}`, async () => {
+    const late: JobOptions = { slot: SLOT, catchUp: "none", overdueAfter: "1h" };
+    const end = await job(other, name, { ...late, overlap: "replace", reason: "x", wait: "1s" }).run(fail);
+    assert.equal(end.status, "held");
+    assert.equal((await other.resource(`job:${name}`)).state, "leased");
+  });
+});
+
+test("a retry is never too late", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const slot = new Date().toISOString().replace(/\.\d+/, "");
+  const options: JobOptions = { slot, catchUp: "none", overdueAfter: "4s", retries: 1, backoff: "5s" };
+  assert.ok((await failure(job(fg, name, options).run(fail))) instanceof RangeError);
+  const { recent } = (await kept(fg, name)).state;
+  assert.deepEqual(
+    recent?.map(({ status }) => status),
+    ["failed", "failed"],
+  );
+});
+
+test("what a body failed with is told if somebody else goes on", async () => {
+  const [fg, other, name] = [await client(), await client(), fresh()];
+  let begun = false;
+  const body = (): never => {
+    begun = true;
+    return fail();
+  };
+  const first = failure(job(fg, name, { slot: SLOT, retries: 1, backoff: "3s" }).run(body));
+  await until(() => begun);
+  await other.lock(`job:${name}`, { wait: "10s" }, async () => assert.ok((await first) instanceof RangeError));
+});
+
+test("a slot that is called for by hand leaves what is expected", async () => {
+  const [fg, name] = [await client(), fresh()];
+  await job(fg, name, { every: "1d", overdueAfter: "2h" }).run(() => {});
+  await job(fg, name, { slot: SLOT, overdueAfter: "5m", maxRuntime: "1h" }).run(() => {});
+  const expected = { every_ms: 86_400_000, overdue_after_ms: 7_200_000, max_runtime_ms: 3_600_000 };
+  assert.deepEqual((await kept(fg, name)).state.expect, expected);
+});
+
+test("a skipped run stores what it found, even if little is kept", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const lost = await failure(
+    job(fg, name, { slot: SLOT, keep: 1 }).run(async () => {
+      await (await (await gateway()).takeOver(`job:${name}`)).release();
+      fail();
+    }),
+  );
+  assert.ok(lost instanceof LockLost);
+  const late = job(fg, name, { slot: NEXT, keep: 1, catchUp: "none", overdueAfter: "1h" });
+  assert.equal((await late.run(fail)).status, "skipped");
+  const objects = await kept(fg, name);
+  assert.equal(objects.run(SLOT).status, "abandoned");
+  assert.ok(objects.keys.includes(`slots/${NEXT}.json`));
+});
+
 test("a run removes at most so many objects", async () => {
   const [fg, name] = [await client(), fresh()];
   const stems = Array.from({ length: 330 }, (_, number) => slotText(60 * number));
@@ -499,6 +580,27 @@ test("a run that takes too long, or is told to end, is told by its signal and re
   assert.equal(((await ending) as Error).message, "enough");
   const { state } = await kept(fg, told);
   assert.deepEqual([state.last?.status, state.failures_in_row, state.recent?.length], ["cancelled", 0, 1]);
+});
+
+test("a body that ends politely when it is told to end has not succeeded", async () => {
+  const [fg, slow, told] = [await client(), fresh(), fresh()];
+  const polite = (run: Run): Promise<string> =>
+    new Promise((resolve) => run.signal.addEventListener("abort", () => resolve("half of it")));
+  const late = await failure(job(fg, slow, { slot: SLOT, maxRuntime: 100 }).run(polite));
+  assert.equal((late as Error).name, "TimeoutError");
+  const controller = new AbortController();
+  const ending = failure(job(fg, told, { slot: SLOT, signal: controller.signal }).run(polite));
+  await until(async () => (await job(fg, told).state())?.isRunning === true);
+  controller.abort(new Error("enough"));
+  assert.equal(((await ending) as Error).message, "enough");
+  for (const [name, status] of [
+    [slow, "timed_out"],
+    [told, "cancelled"],
+  ] as const) {
+    const objects = await kept(fg, name);
+    assert.equal(objects.run(SLOT).status, status);
+    assert.ok(!objects.keys.includes(`slots/${SLOT}.json`));
+  }
 });
 
 test("what becomes of the lock once the end is recorded is no matter", async () => {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fence_tests::process::signal;
-use fencegate_client::jobs::JobName;
+use fencegate_client::Error;
+use fencegate_client::jobs::{JobEnd, JobName};
 
 use super::*;
 
@@ -84,6 +85,23 @@ async fn an_agent_whose_program_was_replaced_goes_on() {
     }
     signal("TERM", &[pid(&agent)]);
     assert_eq!(end(agent).await.signal(), Some(15));
+}
+
+/// Whoever carries a request out tries again as often as it was said.
+#[tokio::test]
+async fn a_request_is_tried_again() {
+    let gateway = Dev::start().await;
+    let client = gateway.client();
+    let request =
+        client.request_run(&JobName::new("j").unwrap(), None, false, "now").await.unwrap();
+    let job = client.job("j").request(request.request).retries(1, Duration::from_millis(10));
+    let end = job.run(async |run| match run.attempt() {
+        1 => Err(std::io::Error::other("not yet").into()),
+        attempt => Ok::<_, Box<dyn std::error::Error>>(attempt),
+    });
+    assert!(matches!(end.await, Ok(JobEnd::Ran(_, 2))));
+    let again = job.run(async |_| Ok::<_, Error>(()));
+    assert!(matches!(again.await, Ok(JobEnd::Done(_))), "it was taken");
 }
 
 /// A request that nobody has removed yet is not run again once its run is forgotten.

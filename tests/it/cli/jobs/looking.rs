@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fencegate_client::Body;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::*;
@@ -91,6 +93,11 @@ async fn prometheus_is_told() {
     let url = gateway.url();
     call(url, &["job", "run", "good", "--every", "1d", "--", "true"]).await.with(0);
     call(url, &["job", "run", "bad", "--", "false"]).await.with(1);
+    // Another client may leave out what is usual.
+    let other = json!({ "v": 1, "job": "other", "expect": { "every_ms": 3_600_000 } });
+    let lock = gateway.client().lock("job:other").acquire().await.unwrap();
+    lock.put("state.json", Body::json(&other).unwrap()).await.unwrap();
+    lock.release().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.prom");
     call(url, &["job", "exporter", "--textfile", &file.display().to_string()]).await.with(0);
@@ -113,5 +120,6 @@ async fn prometheus_is_told() {
         assert!(text.contains(line) && scraped.contains(line), "{line}: {text}");
     }
     assert!(text.contains("fencegate_job_failures_in_row{name=\"bad\"} 1"), "{text}");
+    assert!(text.contains("fencegate_job_grace_seconds{name=\"other\"} 3600"), "{text}");
     assert!(!scraped.contains("bad"), "only those that were asked for");
 }

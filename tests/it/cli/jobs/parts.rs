@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fence_tests::process::signal;
+use fence_tests::chaos::ChaosProxy;
+use fence_tests::process::{eventually, signal};
 use fencegate_client::jobs::JobName;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -130,6 +131,41 @@ async fn a_part_may_end_with_the_code_of_a_conflict() {
     part.release().await;
     let whole = call(url, &["job", "show", "k"]).await.with(2);
     assert!(whole.err().contains("in parts") && whole.err().contains("k@0.2"), "{whole:?}");
+}
+
+/// Where the gateway cannot be asked what became of a part that has ended, the others go on.
+#[tokio::test]
+async fn a_part_that_ends_while_the_gateway_is_away_ends_no_other() {
+    let gateway = Dev::start().await;
+    let port = gateway.url().rsplit(':').next().unwrap().trim_end_matches('/').parse().unwrap();
+    let proxy = ChaosProxy::start(port).await;
+    let url = format!("http://{}", proxy.endpoint());
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let at = folder.path().display();
+    let script = format!(
+        "touch {at}/begun-$FENCE_SHARD; until [ -e {at}/end-$FENCE_SHARD ]; do sleep 0.05; done; exit $FENCE_SHARD"
+    );
+    let mut words = vec!["--timeout", "1s", "job", "run", "j", "--slot", "20261122T020000Z"];
+    words.extend(["--ttl", "10m", "--shards", "2", "--concurrency", "2", "-c", &script]);
+    let mut child = fence(&url, &words).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun = ["begun-0", "begun-1"];
+    eventually("both have begun", async || begun.iter().all(|it| file(it).exists()).then_some(()))
+        .await;
+    proxy.refuse().await;
+    std::fs::write(file("end-1"), "").unwrap();
+    let mut said = String::new();
+    while !said.contains("part 1 of 2 has failed") {
+        said = lines.next_line().await.unwrap().expect("it goes on");
+    }
+    proxy.resume().await;
+    std::fs::write(file("end-0"), "").unwrap();
+    // The end of the other part was not recorded.
+    assert_eq!(end(child).await.code(), Some(125));
+    let part = JobName::new("j").unwrap().part(0, 2).unwrap();
+    let runs = gateway.client().job_runs(&part, 10).await.unwrap();
+    assert_eq!(super::words(&runs), [(1, "succeeded")]);
 }
 
 #[tokio::test]

@@ -221,6 +221,48 @@ async fn missed_slots_are_caught_up_or_skipped() {
     assert!(call(url, &twice).await.with(125).err().contains("at most once"));
 }
 
+/// A slot whose records are gone is not in the way of those after it.
+#[tokio::test]
+async fn a_forgotten_slot_stops_no_later_one() {
+    let gateway = Dev::start().await;
+    let url = gateway.url();
+    call(url, &["job", "run", "j", "--slot", "20260101T000000Z", "--", "true"]).await.with(0);
+    call(url, &["job", "prune", "j", "--older-than", "1d"]).await.with(0);
+    assert!(runs_of(&gateway, "j").await.is_empty());
+    let all = ["job", "run", "j", "--every", "7d", "--catch-up", "all", "--", "true"];
+    call(url, &all).await.with(0);
+    let runs = runs_of(&gateway, "j").await;
+    assert!(runs.len() > 10 && runs.iter().all(succeeded), "{runs:?}");
+}
+
+/// The newest slot of the schedule may be called for again, whatever was run by hand since.
+#[tokio::test]
+async fn runs_by_hand_do_not_push_the_newest_slot_out() {
+    let gateway = Dev::start().await;
+    let url = gateway.url();
+    let scheduled = ["-v", "job", "run", "j", "--every", "366d", "--keep", "1", "--", "true"];
+    call(url, &scheduled).await.with(0);
+    for _ in 0..2 {
+        call(url, &["job", "run", "j", "--keep", "1", "--", "true"]).await.with(0);
+    }
+    let again = call(url, &scheduled).await.with(0);
+    assert!(again.err().contains("has done it already"), "{again:?}");
+    assert_eq!(runs_of(&gateway, "j").await.len(), 2, "the newest slot, and the last run");
+}
+
+/// A try that failed is followed by the others, also if it is too late by then to begin.
+#[tokio::test]
+async fn a_retry_is_never_too_late() {
+    let gateway = Dev::start().await;
+    let url = gateway.url();
+    let slot =
+        gateway.client().gateway_time().await.unwrap().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let mut run = vec!["job", "run", "j", "--slot", &slot, "--catch-up", "none"];
+    run.extend(["--overdue-after", "4s", "--retries", "1", "--backoff", "5s", "--", "false"]);
+    call(url, &run).await.with(1);
+    assert_eq!(words(&runs_of(&gateway, "j").await), [(1, "failed"), (2, "failed")]);
+}
+
 #[tokio::test]
 async fn old_runs_go_and_what_is_not_known_is_not_run() {
     let gateway = Dev::start().await;

@@ -5,6 +5,7 @@
 
 mod answers;
 mod bodies;
+mod copies;
 mod feeds;
 mod flight;
 mod guarded;

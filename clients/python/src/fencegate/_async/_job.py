@@ -232,18 +232,25 @@ class _Part(Generic[T]):
 
     async def _missed(self, every_ms: int, newest: int) -> list[int]:
         found = await read_whole(self._caller, self._resource, _STATE, _SIZE_MAX)
-        last = None if found is None else members(found.json()).get("last_slot")
+        state = {} if found is None else members(found.json())
+        last = state.get("last_slot")
         if last is None:
             return [newest]
-        is_done = await self._read(f"slots/{last}.json") is not None
+        # Whether a forgotten slot was done is not known, so it is not begun again.
+        is_done = last <= state.get("forgotten_through", "") or await self._read(f"slots/{last}.json") is not None
         return slots.caught_up(every_ms, newest, slots.begins(last), is_done)
 
     async def _slot(self, slot: int | None, trigger: str) -> JobEnd[T]:
         """Runs one slot, again if its body raised and the caller wants that."""
+        failed: Exception | None = None
         for number in range(self._terms.retries + 1):
             end, error = await self._once(slot, trigger if number == 0 else "retry")
+            if failed is not None and end.status == "held":
+                # Somebody else goes on with it, and what this body raised was its end here.
+                raise failed
             if error is None:
                 return end
+            failed = error
             if number == self._terms.retries:
                 raise error
             if slot is None and end.run is not None:
@@ -257,7 +264,7 @@ class _Part(Generic[T]):
         done = None if slot is None else await self._done(slots.slot_text(slot))
         if done is not None:
             return done, None
-        lock, reason = await self._take()
+        lock, reason = await self._take(slot)
         if lock is None:
             return JobEnd("held"), None
         end: tuple[JobEnd[T], Exception | None] | None = None
@@ -270,7 +277,7 @@ class _Part(Generic[T]):
                 raise
         return end
 
-    async def _take(self) -> tuple[AsyncLock | None, str | None]:
+    async def _take(self, slot: int | None) -> tuple[AsyncLock | None, str | None]:
         """Takes the lock, and gives the reason for which its holder was replaced, if so. None: somebody else has it."""
         terms = self._terms
         options = terms.lock.copy()
@@ -281,6 +288,9 @@ class _Part(Generic[T]):
         except (errors.LockHeld, errors.WaitElapsed):
             if terms.overlap != "replace":
                 return None, None
+        # What is too late to begin ends nobody's run.
+        if slot is not None and terms.is_late(slot, await _gateway_second(self._caller)):
+            return None, None
         await AsyncAdmin(self._caller).break_lock(self._resource, terms.reason or "")
         options["wait"] = terms.wait or _REPLACED_WITHIN
         try:
@@ -319,7 +329,8 @@ class _Part(Generic[T]):
         commit, checkpoint, is_resumed = lock.commit(), f"checkpoints/{named}", False
         if left is not None:
             commit.put(self._resource, run_key(left), json=left)
-        if slot is not None and terms.is_late(slot, now):
+        # What is tried again was begun in time.
+        if slot is not None and trigger != "retry" and terms.is_late(slot, now):
             at = now_text()
             record |= {
                 "status": "skipped",
@@ -327,7 +338,7 @@ class _Part(Generic[T]):
                 "finished_at": at,
                 "reason": "it was too late for this slot",
             }
-            state = self._forget(commit, after_start(state, terms, left, record), kept, record)
+            state = self._forget(commit, after_start(state, terms, left, record), kept, record, left)
         else:
             record["started_at"] = now_text()
             is_resumed = terms.resumes and await self._read(checkpoint) is not None
@@ -419,9 +430,16 @@ class _Part(Generic[T]):
         slot = {"v": 1, "run": record["run"], "object": run_key(record), "status": record["status"]}
         commit.put(self._resource, f"slots/{record['slot']}.json", json=slot, if_absent=True)
 
-    def _forget(self, commit: AsyncCommit, state: dict[str, Any], kept: Kept, record: dict[str, Any]) -> dict[str, Any]:
-        """Removes what is beyond what is kept."""
-        objects, forgotten = kept.beyond(self._terms.keep, record)
+    def _forget(
+        self,
+        commit: AsyncCommit,
+        state: dict[str, Any],
+        kept: Kept,
+        record: dict[str, Any],
+        left: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Removes what is beyond what is kept, but not what the same commit stores."""
+        objects, forgotten = kept.beyond(self._terms.keep, record, left)
         for key in objects:
             commit.delete(self._resource, key)
         if forgotten is None:

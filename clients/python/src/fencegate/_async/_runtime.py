@@ -82,7 +82,10 @@ async def limited(work: Callable[[], Awaitable[T]], most_ms: int | None) -> T:
     limit = asyncio.timeout(None if most_ms is None else most_ms / 1000)
     try:
         async with limit:
-            return await given(work())
+            value = await given(work())
+        # Whatever it gives that was cancelled: it may have stopped half-way.
+        if not limit.expired():
+            return value
     except TimeoutError:
         # It may be the work's own.
         if not limit.expired():
