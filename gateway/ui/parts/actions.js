@@ -123,6 +123,10 @@ function ActionDialog({ action, onClose, onDone }) {
   // Once nobody knows whether it was done, it may only be done again as it is.
   const [isUnknown, setUnknown] = useState(false);
   const isFixed = action.act !== undefined && (isBusy || isUnknown);
+  // What has no code is not the gateway's: something between may have given up on it.
+  const isOpen =
+    error instanceof NoAnswer ||
+    (error instanceof Problem && error.status >= 500 && ["", "outcome-unknown"].includes(error.code));
   /** @param {any} event */
   const submit = async (event) => {
     event.preventDefault();
@@ -209,9 +213,9 @@ function ActionDialog({ action, onClose, onDone }) {
         html`<p class="failure" role="alert">Whether it was done is not known. Press “${action.verb}” once more: it is the same request, and is carried out once, however often it is sent.</p>`
       }
       ${
-        error instanceof NoAnswer &&
+        isOpen &&
         !action.act &&
-        html`<p class="failure" role="alert">No answer came: whether it was done is not known. Close this and look at what is there before you do it again: somebody else may hold it by now.</p>`
+        html`<p class="failure" role="alert">No answer of the gateway came: whether it was done is not known. Close this and look at what is there before you do it again: somebody else may hold it by now.</p>`
       }
       <div class="buttons">
         <button type="submit" class=${action.isGrave ? "grave" : ""} disabled=${!isReady}>${action.verb}</button>

@@ -185,6 +185,23 @@ test("an action without an answer is said to be unknown", async (t) => {
   await page.getByText("looking into it").first().waitFor();
 });
 
+test("an action whose answer something on the way has lost is said to be unknown", async (t) => {
+  const callers = await dev(t);
+  await callers.lock("worker-a", "invoices:8", "10m");
+  const page = await open(t, callers, "resource?name=invoices:8");
+  await page.route("**/freeze", async (route) => {
+    await route.fetch();
+    await route.fulfill({ status: 504, contentType: "text/html", body: "<h1>504 Gateway Time-out</h1>" });
+  });
+  await page.getByRole("button", { name: "Freeze" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel(/^Reason/).fill("looking into it");
+  await dialog.getByRole("button", { name: "Freeze" }).click();
+  await dialog.getByText("whether it was done is not known").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("looking into it").first().waitFor();
+});
+
 test("a page that is for reading has no buttons, whoever looks", async (t) => {
   const callers = await dev(t, "--ui", "readonly");
   await callers.lock("worker-a", "invoices:6", "10m");
