@@ -1,6 +1,9 @@
 //! Uploads in parts, as calls of `schema/postgres/acts/multipart.sql`.
 //!
-//! A lost answer does no harm here either: an upload that nobody hears of is given up, and a part is put again.
+//! A lost answer to a begin does no harm: an upload that nobody hears of is given up. What became of a part or an abort is
+//! not known then, and said so.
+
+use std::convert::identity;
 
 use async_trait::async_trait;
 use fence_core::listing::path;
@@ -113,7 +116,7 @@ impl Multiparts for PgLedger {
             .bind(item.sha256.as_slice())
             .bind(&item.checksum)
         };
-        let word: String = act!(sessions, fetch_one, query)?;
+        let word: String = act!(sessions, fetch_one, query, identity)?;
         match word.as_str() {
             "stored" => Ok(PartVerdict::Stored),
             "overtaken" => Ok(PartVerdict::Overtaken),
@@ -139,7 +142,7 @@ impl Multiparts for PgLedger {
             .bind(item.by.names())
             .bind(item.by.rules)
         };
-        let row: BeginRow = act!(sessions, fetch_one, query)?;
+        let row: BeginRow = act!(sessions, fetch_one, query, identity)?;
         row.abort_verdict()
     }
 

@@ -20,13 +20,16 @@ use super::write::{GrantColumns, refusal};
 use crate::ledger::{digest, object_key, resource_name};
 
 /// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and
-/// waits for nobody for long.
+/// waits for nobody for long. Where a lost answer is not harmless, it is said what becomes of the error.
 macro_rules! act {
-    ($sessions:expr, $method:ident, $query:expr) => {{
+    ($sessions:expr, $method:ident, $query:expr) => {
+        act!($sessions, $method, $query, harmless)
+    };
+    ($sessions:expr, $method:ident, $query:expr, $failed:expr) => {{
         let mut session = $sessions.take_for_act().await?;
         let call = $query(session.seen).$method(&mut session.connection);
         let answer = $sessions.answer(call).await;
-        let answer = $sessions.settle_act(session, answer).await.map_err(harmless)?;
+        let answer = $sessions.settle_act(session, answer).await.map_err($failed)?;
         answer.ok_or_else(|| LedgerError::Unavailable("a row is in use".into()))
     }};
 }

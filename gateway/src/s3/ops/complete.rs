@@ -39,7 +39,8 @@ const PART_BYTES_MIN: i64 = 5 << 20;
 ///    part.
 /// 2. The fenced write, with the upload's id as its idempotency key: done once, however often it is sent. It takes the
 ///    upload's intent and the parts as they are then, or nothing.
-/// 3. If the upload is over, it may have been completed by an earlier sending: its answer is given again.
+/// 3. If the upload is over, it may have been completed by an earlier sending: its answer is given again, but not to one that
+///    names other parts, whose bytes were not stored.
 pub async fn complete(
     call: Call,
     asked: CompleteMultipartUpload,
@@ -65,6 +66,11 @@ pub async fn complete(
         let done = front.app.engine.operation_by_key(place.resource.clone(), key).await?;
         let done = done.filter(|done| done.key.as_ref() == Some(&place.key));
         let applied = done.ok_or_else(|| no_such(&asked.upload))?;
+        // They are there as long as the object is, or a version that is kept of it.
+        let stored = front.app.engine.parts(upload, 0, i64::from(PARTS_MAX)).await?;
+        if !stored.is_empty() && !are_same(&named, &stored) {
+            return Err(no_such(&asked.upload));
+        }
         let outcome = WriteOutcome { applied, replayed: true };
         return answered(&call, &asked, &place, &outcome).await;
     };
@@ -139,6 +145,14 @@ impl Whole {
         let parts = InParts { upload, size, sha256, parts };
         Ok(Self { about: About { checksum, ..about }, parts })
     }
+}
+
+/// Whether these parts and no others are stored.
+fn are_same(named: &[CompletedPart], stored: &[(i32, Part)]) -> bool {
+    let is_same = |(one, (number, part)): (&CompletedPart, &(i32, Part))| {
+        i32::from(one.number.get()) == *number && tag_of(&part.sha256).trim_matches('"') == one.etag
+    };
+    named.len() == stored.len() && named.iter().zip(stored).all(is_same)
 }
 
 /// The parts that are named, as they are stored.

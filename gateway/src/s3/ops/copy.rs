@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::response::Response;
-use fence_core::ports::Object;
+use fence_core::ports::{Applied, Object};
 use fencegate_s3::about::{About, StoredChecksum};
 use fencegate_s3::checksum::Digest;
 use fencegate_s3::code::{S3Code, S3Error};
@@ -18,12 +18,13 @@ use super::multipart::{checksum_of_upload, going_on, store};
 use super::write::{Fenced, facts};
 use super::{Call, xml};
 use crate::engine::{
-    Content, EngineError, Fetched, More, PutBody, Upload, UploadHead, Uploaded, Wanted, WriteEffect,
+    Content, EngineError, Fetched, More, PutBody, Upload, UploadHead, Uploaded, Wanted,
+    WriteEffect, WriteOutcome,
 };
 use crate::http::routes::refused;
 use crate::s3::checksums;
 use crate::s3::failure::Failure;
-use crate::s3::place;
+use crate::s3::place::{self, Place};
 
 /// The largest object that is copied by one call, in bytes, as on S3.
 const COPY_BYTES_MAX: u64 = 5 << 30;
@@ -37,20 +38,31 @@ struct Source {
 
 /// `CopyObject`
 ///
-/// 1. Whether its caller may write the target, and read the source, which is as the caller demands.
-/// 2. The bytes are read, and stored anew; what they are is known from the source, and compared on the way.
-/// 3. The fenced write.
+/// 1. Whether its caller may write the target. If an earlier attempt of this call took effect, its answer is given again: the
+///    source may be another one since, or gone.
+/// 2. Whether its caller may read the source, which is as the caller demands.
+/// 3. The bytes are read, and stored anew; what they are is known from the source, and compared on the way. Then its caller
+///    may read the source still (I17).
+/// 4. The fenced write.
 pub async fn object(call: Call, copy: CopyObject) -> Result<Response, Failure> {
     let app = &call.front.app;
     let place = place::of(&call.front, &copy.object).await?;
-    let fenced = call.fenced(&place, copy.condition.is_some()).await?;
+    let mut fenced = call.fenced(&place, copy.condition.is_some()).await?;
+    // Step 1.
+    if let Some(outcome) = done_before(&call, &place, &fenced).await? {
+        return Ok(answered(&outcome, None));
+    }
+    // Step 2.
     let Source { object, content, size } = source(&call, &copy.source, None).await?;
     let key = fenced.head.idempotency_key.as_deref();
     let more = More::Objects(&[(&place.resource, &place.key)], size.max(1), key);
     app.engine.has_room(&call.caller.asks, more).await?;
+    // Step 3.
     let of_source = about_of(&object)?;
     let mut digest = copy.checksum_algorithm.map(Digest::new);
     let body = body(&call, &fenced.head, content, size, digest.as_mut()).await?;
+    call.caller.asks.confirm().await?;
+    fenced.head.permit = call.caller.asks.permit();
     // Of an object in parts the checksum may be of these: it is not that of the copy.
     let kept = of_source.checksum.clone().filter(|_| object.parts.is_none());
     let checksum = digest.map(|digest| checksums::stored(&digest.finish())).or(kept);
@@ -65,13 +77,31 @@ pub async fn object(call: Call, copy: CopyObject) -> Result<Response, Failure> {
         about: about.to_json()?.map(Arc::from),
         body,
     };
+    // Step 4.
     let outcome = call.write(fenced, copy.condition, effect).await?;
+    Ok(answered(&outcome, about.checksum.as_ref()))
+}
+
+/// What an earlier attempt of the same call did.
+async fn done_before(
+    call: &Call,
+    place: &Place,
+    fenced: &Fenced,
+) -> Result<Option<WriteOutcome>, Failure> {
+    let Some(key) = fenced.head.idempotency_key.clone() else { return Ok(None) };
+    let done = call.front.app.engine.operation_by_key(place.resource.clone(), key).await?;
+    let is_copy = |done: &Applied| done.kind == "put" && done.key.as_ref() == Some(&place.key);
+    // Whatever else has its key is told so by the write.
+    Ok(done.filter(is_copy).map(|applied| WriteOutcome { applied, replayed: true }))
+}
+
+fn answered(outcome: &WriteOutcome, checksum: Option<&StoredChecksum>) -> Response {
     let applied = &outcome.applied;
     let version = applied.version.unwrap_or_default();
     let tag = fence_core::EntityTag { generation: applied.generation, version };
-    let mut response = xml(copy_object(tag, applied.committed_at, about.checksum.as_ref()));
-    facts(response.headers_mut(), &outcome);
-    Ok(response)
+    let mut response = xml(copy_object(tag, applied.committed_at, checksum));
+    facts(response.headers_mut(), outcome);
+    response
 }
 
 /// `UploadPartCopy`
@@ -83,6 +113,8 @@ pub async fn part(call: Call, asked: UploadPartCopy) -> Result<Response, Failure
     let wanted = checksum_of_upload(&record);
     let mut digest = wanted.map(|checksum| Digest::new(checksum.algorithm));
     let uploaded = stored(&call, &head, content, size, digest.as_mut()).await?;
+    // No write of the caller's own is held against the rules again: this is.
+    call.caller.asks.confirm().await?;
     let checksum: Option<StoredChecksum> = digest.map(|digest| checksums::stored(&digest.finish()));
     let tag = store(&call, &head, upload, asked.part, &uploaded, checksum.as_ref()).await?;
     let now = call.front.app.engine.runtime().clock.now();

@@ -40,7 +40,7 @@ pub async fn objects(call: Call, asked: ListObjects) -> Result<Response, Failure
 }
 
 /// Whether it is a common prefix of this list.
-fn is_prefix(scope: &ListScope, text: &str) -> bool {
+pub(super) fn is_prefix(scope: &ListScope, text: &str) -> bool {
     let Some(delimiter) = scope.delimiter.as_deref() else { return false };
     let rest = text.strip_prefix(scope.prefix.as_str());
     rest.and_then(|rest| Some(rest.find(delimiter)? + delimiter.len() == rest.len()))

@@ -2,13 +2,14 @@
 
 use axum::response::Response;
 use fence_core::listing::path;
-use fence_core::ports::{BlobId, MultipartRecord, MultipartsPage};
+use fence_core::ports::{BlobId, MultipartRecord, MultipartsPage, after_all};
 use fencegate_access::Action;
 use fencegate_s3::bucket::Depth;
 use fencegate_s3::operation::{ListScope, ListUploads};
 use fencegate_s3::xml::write::{ListedUpload, UploadsPage, list_uploads};
 use uuid::Uuid;
 
+use super::list::is_prefix;
 use super::multipart::checksum_of_upload;
 use super::{Call, owner, xml};
 use crate::engine::access::Want;
@@ -25,9 +26,14 @@ pub async fn list(call: Call, asked: ListUploads) -> Result<Response, Failure> {
     call.may(Want::All(Action::List, scope.bucket.to_string())).await?;
     let mut page = Page::of(scope, depth);
     let mut after = asked.key_marker.as_ref().map(|key| {
+        let at = format!("{}/{key}", scope.bucket);
         let id = asked.upload_id_marker.as_deref().and_then(|id| Uuid::try_parse(id).ok());
-        // Without an id all uploads of the key are behind us.
-        (format!("{}/{key}", scope.bucket), Some(BlobId(id.unwrap_or(Uuid::max()))))
+        match id {
+            // All that begin with it are behind us.
+            None if is_prefix(scope, key) => (after_all(&at).unwrap_or(at), None),
+            // Without an id all uploads of the key are.
+            id => (at, Some(BlobId(id.unwrap_or(Uuid::max())))),
+        }
     });
     loop {
         let wanted = MultipartsPage { bucket: bucket.name.clone(), after, limit: READ_AT_ONCE };

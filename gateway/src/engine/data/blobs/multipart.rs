@@ -86,7 +86,7 @@ impl Engine {
             }
             ledger.put_part(item).await
         };
-        self.call(put).await
+        self.change(put).await
     }
 
     /// Ends an upload that goes on; `false` if it does not. Whoever would be refused a write is refused, by the same act: an
@@ -116,7 +116,7 @@ impl Engine {
                     answer => answer.map(Some),
                 }
             };
-            match self.call(abort).await.map_err(unsent)? {
+            match self.change(abort).await.map_err(unsent)? {
                 Some(AbortVerdict::Aborted) => return Ok(true),
                 Some(AbortVerdict::NoUpload) => return Ok(false),
                 Some(AbortVerdict::Refused(refusal)) => {
