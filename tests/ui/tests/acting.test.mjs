@@ -77,7 +77,8 @@ test("all of it goes with the keyboard alone", async (t) => {
   await page.keyboard.press("Enter");
   await page.getByRole("dialog").waitFor();
   await page.keyboard.press("Escape");
-  await page.getByRole("dialog").waitFor({ state: "detached" });
+  // It is gone, and not only closed: until then it cannot be opened again.
+  await page.locator("dialog").waitFor({ state: "detached" });
   assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Break");
   await page.keyboard.press("Enter");
   await reach(/^when it expires/);
