@@ -12,7 +12,6 @@ use fence_core::ports::{
 use fence_core::wire::BUCKETS_MAX;
 use fencegate_s3::bucket::{BucketName, Depth};
 use parking_lot::RwLock;
-use tokio::sync::oneshot;
 
 use crate::engine::access::Permit;
 use crate::engine::batch::{Act, Batcher};
@@ -205,22 +204,16 @@ impl Engine {
         F: Future<Output = Result<V, LedgerError>> + Send + 'static,
     {
         loop {
-            let inner = Arc::clone(&self.inner);
-            let call = change(Arc::clone(&inner.ledger), permit.by());
-            let (send, answer) = oneshot::channel();
-            let task = async move {
-                let _permit = Arc::clone(&inner.calls).acquire_owned().await.ok();
-                if !send.is_closed() {
-                    let _ = send.send(call.await);
+            let call = change(Arc::clone(&self.inner.ledger), permit.by());
+            let changed = self.change(async move {
+                match call.await {
+                    Err(LedgerError::RulesMoved) => Ok(None),
+                    answer => answer.map(Some),
                 }
-            };
-            self.inner.runtime.spawn.spawn("bucket", Box::pin(task));
-            let limit = self.inner.settings.request_timeout;
-            match self.inner.runtime.within(limit, answer).await {
-                Some(Ok(Err(LedgerError::RulesMoved))) => permit.renew().await?,
-                Some(Ok(done)) => return Ok(done?),
-                // It may have been sent, and may still take effect.
-                _ => return Err(EngineError::OutcomeUnknown { operation: None }),
+            });
+            match changed.await? {
+                Some(done) => return Ok(done),
+                None => permit.renew().await?,
             }
         }
     }

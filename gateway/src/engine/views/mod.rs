@@ -138,14 +138,17 @@ impl Engine {
         self.detached(Some(calls), async move { Ok(call.await?) }).await
     }
 
-    /// The same for what changes something: without an answer in time nobody knows whether it did.
+    /// The same for what changes something: without an answer nobody knows whether it did.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, LedgerError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let calls = Arc::clone(&self.inner.calls);
-        let answer = self.begun(Some(calls), async move { Ok(call.await?) }).await;
-        answer.unwrap_or(Err(EngineError::OutcomeUnknown { operation: None }))
+        match self.begun(Some(calls), async move { Ok(call.await?) }).await {
+            Some(Ok(answer)) => answer,
+            // It may have been sent, and may still take effect.
+            _ => Err(EngineError::OutcomeUnknown { operation: None }),
+        }
     }
 
     /// A query of the ledger outside the queues. Of callers that have gone by the time there is room,
@@ -169,16 +172,19 @@ impl Engine {
         room: Option<Arc<Semaphore>>,
         call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
-        let late = || Err(EngineError::LedgerUnavailable("no answer in time".into()));
-        self.begun(room, call).await.unwrap_or_else(late)
+        match self.begun(room, call).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(EngineError::Defect("a query ended without an answer".into())),
+            None => Err(EngineError::LedgerUnavailable("no answer in time".into())),
+        }
     }
 
-    /// The same. `None`: there was no answer in time.
+    /// The same. `None`: there was no answer in time; an error: the task has ended without one.
     async fn begun<T: Send + 'static>(
         &self,
         room: Option<Arc<Semaphore>>,
         call: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Option<Result<T, EngineError>> {
+    ) -> Option<Result<Result<T, EngineError>, oneshot::error::RecvError>> {
         let (send, answer) = oneshot::channel();
         let task = async move {
             let _permit = match room {
@@ -190,12 +196,6 @@ impl Engine {
             }
         };
         self.inner.runtime.spawn.spawn("query", Box::pin(task));
-        match self.inner.runtime.within(self.inner.settings.request_timeout, answer).await {
-            Some(Ok(answer)) => Some(answer),
-            Some(Err(_)) => {
-                Some(Err(EngineError::Defect("a query ended without an answer".into())))
-            }
-            None => None,
-        }
+        self.inner.runtime.within(self.inner.settings.request_timeout, answer).await
     }
 }

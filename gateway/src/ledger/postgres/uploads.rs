@@ -20,7 +20,7 @@ use super::write::{GrantColumns, refusal};
 use crate::ledger::{digest, object_key, resource_name};
 
 /// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and
-/// waits for nobody for long. Where a lost answer is not harmless, it is said what becomes of the error.
+/// waits for nobody for long. A fourth argument says what becomes of the error where a lost answer is not harmless.
 macro_rules! act {
     ($sessions:expr, $method:ident, $query:expr) => {
         act!($sessions, $method, $query, harmless)
