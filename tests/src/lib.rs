@@ -34,4 +34,5 @@ pub mod secrets;
 pub mod slow_disk;
 pub mod spec;
 pub mod stores;
+pub mod survey;
 pub mod upstream;
