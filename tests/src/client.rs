@@ -13,6 +13,11 @@ use crate::process::DEADLINE;
 use crate::secrets;
 use crate::spec::Spec;
 
+/// A client of HTTP without TLS. It reads no certificates of the system, which takes longer than many a test.
+pub fn plain_http() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().no_proxy().tls_certs_only([])
+}
+
 /// A client of one gateway.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -25,8 +30,7 @@ pub struct Client {
 impl Client {
     /// A client of the gateway at `base`, such as `http://127.0.0.1:8080`.
     pub fn new(base: impl Into<String>) -> Self {
-        let http = reqwest::Client::builder()
-            .no_proxy()
+        let http = plain_http()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(DEADLINE)
             .build()

@@ -1,5 +1,6 @@
 //! A real etcd, from the installed binary, that syncs its log as in production.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,14 @@ use uuid::Uuid;
 
 use crate::process::{Home, eventually, find_program, free_port, tail_of};
 
+/// The variable with the port of an etcd that all tests share.
+pub const SHARED_PORT: &str = "FENCE_TEST_ETCD_PORT";
+
 /// An etcd server of one member. It ends when this is dropped, or with the test process.
 #[derive(Debug)]
 pub struct Etcd {
-    home: Mutex<Home>,
+    /// None if it belongs to another process.
+    home: Option<Mutex<Home>>,
     program: PathBuf,
     client_port: u16,
     peer_port: u16,
@@ -33,10 +38,23 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// The server that all tests of this process share: for tests that leave it running.
+    /// The server that all tests share, for tests that leave it running: that of the variable [`SHARED_PORT`], else one of
+    /// this process.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<Etcd> = OnceCell::const_new();
-        SHARED.get_or_init(Self::dedicated).await
+        let start = async || match env::var(SHARED_PORT) {
+            Ok(port) => Self::elsewhere(port.parse().expect("a port")),
+            Err(_) => Self::in_memory().await,
+        };
+        SHARED.get_or_init(start).await
+    }
+
+    /// A server of its own with its files in memory, for tests that do not mean the disk.
+    pub async fn in_memory() -> Self {
+        let home = Some(Mutex::new(Home::in_memory("etcd")));
+        let server = Self { home, ..Self::alone(None) };
+        server.start().await;
+        server
     }
 
     /// A server of its own, for a test that stops, kills or pauses it.
@@ -53,6 +71,21 @@ impl Etcd {
         server
     }
 
+    /// A server that another process started and ends.
+    fn elsewhere(client_port: u16) -> Self {
+        Self {
+            home: None,
+            program: PathBuf::new(),
+            client_port,
+            peer_port: 0,
+            peer_port_advertised: 0,
+            name: String::new(),
+            members: String::new(),
+            certificates: None,
+            history_kept: None,
+        }
+    }
+
     /// The only member of its cluster, not started yet.
     fn alone(certificates: Option<PathBuf>) -> Self {
         let (name, peer_port) = ("test".to_owned(), free_port());
@@ -66,7 +99,7 @@ impl Etcd {
         let program = find_program("etcd", &[])
             .expect("etcd is not installed: install the package etcd-server");
         Self {
-            home: Mutex::new(Home::new("etcd")),
+            home: Some(Mutex::new(Home::new("etcd"))),
             program,
             client_port: free_port(),
             peer_port,
@@ -270,7 +303,8 @@ impl Etcd {
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+        let home = self.home.as_ref().expect("a server of its own");
+        home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

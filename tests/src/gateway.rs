@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::{Client, plain_http};
 use crate::process::{DEADLINE, Home, eventually, free_port, loopback};
 use crate::secrets;
 
@@ -108,7 +108,7 @@ impl Gateway {
 
     fn new(settings: Settings) -> Self {
         Self {
-            home: Home::new("gateway"),
+            home: Home::in_memory("gateway"),
             settings,
             address: loopback(free_port()),
             lines: Arc::default(),
@@ -222,7 +222,7 @@ impl Gateway {
 
     /// Waits until `/readyz` answers 200.
     pub async fn wait_until_ready(&mut self) {
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client can be built");
+        let http = plain_http().build().expect("a client can be built");
         let url = format!("{}/readyz", self.url());
         eventually("the gateway is ready", async || {
             if let Some(status) = self.home.exit_status() {

@@ -1,6 +1,7 @@
 //! A real Postgres, from the installed binaries, with its default safety: `fsync` and
 //! `synchronous_commit` on.
 
+use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,7 +27,8 @@ pub enum Stop {
 /// A Postgres server. It ends when this is dropped, or with the test process.
 #[derive(Debug)]
 pub struct Postgres {
-    home: Mutex<Home>,
+    /// None if it belongs to another process.
+    home: Option<Mutex<Home>>,
     binaries: PathBuf,
     data: PathBuf,
     log: PathBuf,
@@ -47,12 +49,31 @@ const SERVING: &str = "serving";
 /// What gives it its rights in a database.
 const ROLES: &str = include_str!("../../schema/postgres/roles.sql");
 
+/// The variable with the port of a Postgres that all tests share.
+pub const SHARED_PORT: &str = "FENCE_TEST_POSTGRES_PORT";
+
+/// The database with a ledger that a shared server has, to be copied.
+const TEMPLATE: &str = "ledger";
+
 static SHARED: OnceCell<Postgres> = OnceCell::const_new();
 
 impl Postgres {
-    /// The server that all tests of this process share: for tests that leave it running.
+    /// The server that all tests share, for tests that leave it running: that of the variable [`SHARED_PORT`], else one of
+    /// this process.
     pub async fn shared() -> &'static Self {
-        SHARED.get_or_init(Self::dedicated).await
+        let start = async || match env::var(SHARED_PORT) {
+            Ok(port) => Self::elsewhere(port.parse().expect("a port")),
+            Err(_) => Self::in_memory().await,
+        };
+        SHARED.get_or_init(start).await
+    }
+
+    /// A server of its own with its files in memory and with a ledger to copy, for tests that do not mean the disk.
+    pub async fn in_memory() -> Self {
+        let server = Self::of(Home::in_memory("postgres"), None).created().await;
+        let made = server.made_ledger().await;
+        server.execute("postgres", &format!("ALTER DATABASE {made} RENAME TO {TEMPLATE}")).await;
+        server
     }
 
     /// The same, if any test has asked for it.
@@ -115,7 +136,16 @@ impl Postgres {
     }
 
     fn without_files(disk: Option<Disk>) -> Self {
-        let home = Home::new("postgres");
+        Self::of(Home::new("postgres"), disk)
+    }
+
+    /// A server that another process started and ends.
+    fn elsewhere(port: u16) -> Self {
+        let (data, log) = (PathBuf::new(), PathBuf::new());
+        Self { home: None, binaries: binaries(), data, log, port, disk: None, env: Vec::new() }
+    }
+
+    fn of(home: Home, disk: Option<Disk>) -> Self {
         if is_root() {
             // Postgres refuses to run as root.
             run(Command::new("chown").arg("postgres:postgres").arg(home.path()));
@@ -123,7 +153,8 @@ impl Postgres {
         let data = disk.as_ref().map_or_else(|| home.path().to_owned(), Disk::path).join("data");
         let log = home.path().join("log");
         let (binaries, port) = (binaries(), free_port());
-        Self { home: Mutex::new(home), binaries, data, log, port, disk, env: Vec::new() }
+        let home = Some(Mutex::new(home));
+        Self { home, binaries, data, log, port, disk, env: Vec::new() }
     }
 
     /// The disk that its files are on, if it is one of their own.
@@ -311,11 +342,9 @@ impl Postgres {
         if !SHARED.get().is_some_and(|shared| std::ptr::eq(shared, self)) {
             return self.made_ledger().await;
         }
-        // Hundreds of tests want one: it is made once, and copied.
-        static MADE: OnceCell<String> = OnceCell::const_new();
-        let made = MADE.get_or_init(|| self.made_ledger()).await;
+        // Hundreds of tests want one.
         let name = new_name();
-        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {made}")).await;
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
         // Two ledgers have nothing in common.
         let own =
             "UPDATE fencegate.seal_guard SET ledger = gen_random_uuid(), nonce = gen_random_uuid()";
@@ -337,6 +366,24 @@ impl Postgres {
         let name = new_name();
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
         name
+    }
+
+    /// Removes the databases of processes that have ended, which would fill the memory of a server that hundreds of them share.
+    pub async fn remove_what_is_left(&self) {
+        let mut connection = self.connect_bare("postgres").await;
+        let names: Vec<String> = sqlx::query_scalar("SELECT datname::text FROM pg_database")
+            .fetch_all(&mut connection)
+            .await
+            .expect("the names");
+        let left = names.iter().filter(|name| maker_of(name).is_some_and(|pid| !is_alive(pid)));
+        for name in left {
+            let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+            connection
+                .execute(sqlx::AssertSqlSafe(sql))
+                .await
+                .expect("the database can be dropped");
+        }
+        connection.close().await.expect("the connection closes");
     }
 
     /// A connection of its own to a database. The acts take it for one of a gateway's.
@@ -393,12 +440,19 @@ impl Postgres {
     }
 
     fn home(&self) -> MutexGuard<'_, Home> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+        let home = self.home.as_ref().expect("a server of its own");
+        home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The name of a new database: `t_`, the process that makes it, and a random part.
 fn new_name() -> String {
-    format!("t_{}", Uuid::new_v4().simple())
+    format!("t_{}_{}", std::process::id(), Uuid::new_v4().simple())
+}
+
+/// The process that made the database of this name.
+fn maker_of(name: &str) -> Option<u32> {
+    name.strip_prefix("t_")?.split('_').next()?.parse().ok()
 }
 
 /// The name of the database in a URL.

@@ -1,8 +1,9 @@
 //! Child processes that never outlive the test process, however it ends, and what is needed to
 //! start them: free ports, deadlines, programs on the `PATH`.
 
-use std::collections::HashSet;
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,6 +14,11 @@ use tempfile::TempDir;
 
 /// How long anything may take before a test gives up. Generous: it only ends tests that hang.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where a file system in memory is on Linux.
+const MEMORY: &str = "/dev/shm";
+/// The room that servers may need there. A container has 64 MiB by default.
+const MEMORY_BYTES_MIN: u64 = 4 << 30;
 
 /// Waits for the end of its standard input, which comes when the test process ends by whatever
 /// means, `kill -9` included. Then stops the process named in the file `pid`, with its children,
@@ -43,9 +49,24 @@ pub struct Home {
 impl Home {
     /// A new directory, watched by a keeper process.
     pub fn new(prefix: &str) -> Self {
+        Self::below(&std::env::temp_dir(), prefix)
+    }
+
+    /// A new directory in memory where the machine has enough of it: for servers that sync, in tests that do not mean the disk.
+    pub fn in_memory(prefix: &str) -> Self {
+        let free =
+            rustix::fs::statvfs(MEMORY).map_or(0, |system| system.f_bavail * system.f_frsize);
+        if free >= MEMORY_BYTES_MIN {
+            Self::below(Path::new(MEMORY), prefix)
+        } else {
+            Self::new(prefix)
+        }
+    }
+
+    fn below(parent: &Path, prefix: &str) -> Self {
         let dir = tempfile::Builder::new()
             .prefix(&format!("fence-{prefix}-"))
-            .tempdir()
+            .tempdir_in(parent)
             .expect("a temporary directory");
         let keeper = Command::new("sh")
             .args(["-c", KEEPER])
@@ -185,16 +206,25 @@ pub fn is_alive(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// A free port on the loopback, outside the range from which the system picks the ports of
-/// outgoing connections, so that a server that was stopped finds its port free again.
+/// The folder of port reservations, which the tests in other languages keep, too: whoever holds the lock of the file `N` there
+/// has port `N`.
+const PORTS: &str = "/tmp/fence-ports";
+
+/// A free port on the loopback, reserved until this process ends. It lies outside the range from which the system picks the
+/// ports of outgoing connections, so that a server that was stopped finds its port free again.
 pub fn free_port() -> u16 {
-    static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut taken = TAKEN.lock().expect("no panic while the lock is held");
-    let taken = taken.get_or_insert_default();
+    static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    // Another user may have made it, and lets everybody in.
+    if std::fs::create_dir(PORTS).is_ok() {
+        let all = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(PORTS, all).expect("a folder of ours can be opened to others");
+    }
     for _ in 0..1000 {
         let port = rand::random_range(10_000..30_000);
-        if !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            taken.insert(port);
+        let Ok(file) = File::create(format!("{PORTS}/{port}")) else { continue };
+        // The lock comes first: between a look at the port and the lock somebody else could take both.
+        if file.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            RESERVED.lock().expect("no panic while the lock is held").push(file);
             return port;
         }
     }

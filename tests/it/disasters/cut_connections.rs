@@ -1,4 +1,4 @@
-//! The connection to Postgres is cut fifty times in mid-commit: no write is applied twice, and none
+//! The connection to Postgres is cut again and again in mid-commit: no write is applied twice, and none
 //! is denied that was applied.
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
@@ -14,12 +14,12 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
+use fence_tests::survey;
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::ledger::history::{History, Operation};
 
-const CUTS: usize = 50;
 const WRITERS: usize = 8;
 
 /// What a client was told of one sending.
@@ -160,8 +160,9 @@ async fn no_write_is_applied_twice_and_none_is_denied_that_was_applied() {
 
     let names: Vec<_> = writers.iter().map(|writer| writer.resource.clone()).collect();
     let load = join_all(writers.into_iter().map(Writer::work));
+    let times = survey::size(10, 50);
     let cuts = async {
-        for number in 0..CUTS {
+        for number in 0..times {
             let seen = answered.load(Ordering::SeqCst);
             eventually("writes go on after a cut", async || {
                 (answered.load(Ordering::SeqCst) >= seen + 2 * WRITERS).then_some(())
@@ -208,7 +209,7 @@ async fn no_write_is_applied_twice_and_none_is_denied_that_was_applied() {
     }
     let lost = resolved.values().filter(|applied| **applied).count();
     eprintln!(
-        "{CUTS} cuts; applied, not, unknown: {tally:?}; {lost} of the unknown went through and only \
+        "{times} cuts; applied, not, unknown: {tally:?}; {lost} of the unknown went through and only \
          their answer was lost"
     );
     assert!(lost > 0, "no cut was in mid-commit");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use fence_tests::failing_disk::{FailingDisk, LEDGER, LOG};
 use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
+use fence_tests::survey;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -17,7 +18,6 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::disasters::kill9::{Work, Writer, all_of, check_in_ledger, check_over_http};
 use crate::ledger::history::History;
 
-const ROUNDS: usize = 20;
 const WRITERS: usize = 8;
 /// Some bodies are so long that the log is soon written back into the file.
 const LENGTHS: [usize; 4] = [0, 0, 3_000, 200_000];
@@ -52,10 +52,7 @@ impl Round {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
-    let seed = std::env::var("FENCE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(rand::random);
-    eprintln!("FENCE_TEST_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = StdRng::seed_from_u64(survey::seed());
     let disk = FailingDisk::new();
     let mut gateway =
         disk.under(Gateway::embedded().env("FENCEGATE_REQUEST_TIMEOUT", "1s")).start().await;
@@ -79,8 +76,9 @@ async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
         }
     };
     let mut unsynced = 0;
+    let times = survey::size(5, 20);
     let rounds = async {
-        for _ in 0..ROUNDS {
+        for _ in 0..times {
             let round = Round::draw(&mut rng);
             if !round.soon {
                 writes_go_on(&acknowledged).await;
@@ -110,8 +108,8 @@ async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
     history.check();
     check_in_ledger(&history, &writes, &locks);
     let (writes, locks) = (writes.len(), locks.len());
-    eprintln!("{ROUNDS} rounds, {writes} writes, {locks} locks, {unsynced} pages not synced");
-    assert!(unsynced >= ROUNDS, "the syncs that failed had something to sync");
+    eprintln!("{times} rounds, {writes} writes, {locks} locks, {unsynced} pages not synced");
+    assert!(unsynced >= times, "the syncs that failed had something to sync");
 }
 
 async fn writes_go_on(acknowledged: &AtomicUsize) {

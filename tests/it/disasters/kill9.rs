@@ -1,4 +1,4 @@
-//! `kill -9` of the gateway, fifty times under load: what was acknowledged is there, versions are
+//! `kill -9` of the gateway, again and again under load: what was acknowledged is there, versions are
 //! gapless, the fence never fell.
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
@@ -14,6 +14,7 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
+use fence_tests::survey;
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use rand::seq::IndexedRandom;
@@ -22,9 +23,8 @@ use serde_json::json;
 use crate::ledger::history::{Granted, History};
 use crate::setup::{SetUp, on_both, random_id};
 
-on_both!(acknowledged_writes_survive_fifty_kills);
+on_both!(acknowledged_writes_survive_kills);
 
-const KILLS: usize = 50;
 const WRITERS: usize = 8;
 const SHARED: &str = "shared";
 
@@ -165,7 +165,7 @@ impl Writer {
     }
 }
 
-async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
+async fn acknowledged_writes_survive_kills(setup: SetUp) {
     let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
     let database = postgres.database().await;
     let settings = match setup {
@@ -190,8 +190,9 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
         grants: 0,
     });
     let load = join_all(writers.map(Writer::work));
-    let kills = async {
-        for _ in 0..KILLS {
+    let kills = survey::size(8, 50);
+    let killing = async {
+        for _ in 0..kills {
             let seen = acknowledged.load(Ordering::SeqCst);
             eventually("writes go on after a kill", async || {
                 (acknowledged.load(Ordering::SeqCst) >= seen + WRITERS).then_some(())
@@ -204,7 +205,7 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
         }
         stop.store(true, Ordering::SeqCst);
     };
-    let (work, ()) = tokio::join!(load, kills);
+    let (work, ()) = tokio::join!(load, killing);
     let (writes, locks) = all_of(work);
 
     let reader = survivor.as_ref().unwrap_or(&victim).client();
@@ -223,7 +224,7 @@ async fn acknowledged_writes_survive_fifty_kills(setup: SetUp) {
     check_in_ledger(&history, &writes, &locks);
     let told = |wanted: fn(&Told) -> bool| writes.iter().filter(|w| wanted(&w.told)).count();
     eprintln!(
-        "{setup:?}: {KILLS} kills, {} writes acknowledged, {} refused, {} unknown, {} grants of \
+        "{setup:?}: {kills} kills, {} writes acknowledged, {} refused, {} unknown, {} grants of \
          the shared resource",
         told(|told| matches!(told, Told::Acknowledged { .. })),
         told(|told| matches!(told, Told::Refused)),

@@ -6,14 +6,12 @@ use std::path::Path;
 use std::process::Stdio;
 
 use fence_tests::stores::tool;
+use fence_tests::survey;
 use fence_tests::upstream::Upstream;
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::setup::SetUp;
-
-/// How many requests it has to make at least.
-const CASES_MIN: u64 = 3000;
 
 /// What has no answer but a refusal: an intent stays open only while its request is under way, and the first rules are
 /// not put in force through a port, nor are tokens shown at one without rules.
@@ -38,6 +36,7 @@ async fn nothing_is_found(setup: SetUp) {
     tester
         .args(["--no-color", "--config-file", "schemathesis.toml", "run"])
         .arg(format!("{}/openapi.yaml", gateway.url()))
+        .args(["--max-examples", survey::size("4", "12")])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi"))
         .env("FENCE_TEST_GATEWAY_URL", gateway.url())
         .env("FENCE_TEST_RESULT", &counted)
@@ -53,7 +52,7 @@ async fn nothing_is_found(setup: SetUp) {
     let counted = std::fs::read(&counted).expect("the hooks have counted");
     let counted: Counted = serde_json::from_slice(&counted).expect("counts");
     let all: u64 = counted.statuses.values().sum();
-    assert!(all >= CASES_MIN, "only {all} requests\n{text}");
+    assert!(all >= survey::size(1000, 3000), "only {all} requests\n{text}");
     // A tester that does not get behind the fence finds nothing there.
     let (mut asked, mut reached, mut good) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (answer, count) in &counted.statuses {

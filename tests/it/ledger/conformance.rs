@@ -4,6 +4,7 @@ use fence_core::memory::{MemoryBlobs, MemoryMint};
 use fence_tests::conformance::{self, blobs as store, ledger as cases, mint};
 use fence_tests::etcd::Etcd;
 use fence_tests::stores::{Kind, Store};
+use fence_tests::survey;
 use tempfile::TempDir;
 
 /// Cases on every ledger.
@@ -560,8 +561,7 @@ macro_rules! random_runs {
     ($name:ident, $open:ident) => {
         #[tokio::test]
         async fn $name() {
-            let first = cases::random::first_seed();
-            println!("seeds from {first}; FENCE_TEST_SEED={first} runs them again");
+            let first = survey::seed();
             let mut tallies = Vec::new();
             let (least, most) = cases::random::RUNS.into_inner();
             for seed in (first..).step_by(4) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use fence_core::wire::{Committed, Lock};
 use fence_tests::client::{Client, resource_path};
 use fence_tests::multipart::commit;
+use fence_tests::survey;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -17,7 +18,6 @@ use crate::setup::{SetUp, on_both};
 
 on_both!(a_thousand_operations_show_whole_or_not_at_all);
 
-const KILLS: usize = 20;
 /// The objects of the large resource. The other one has the last of the thousand.
 const OBJECTS: usize = 999;
 /// So many of them are blobs.
@@ -177,7 +177,8 @@ async fn a_thousand_operations_show_whole_or_not_at_all(setup: SetUp) {
     let readers: Vec<_> =
         (0..READERS).map(|_| tokio::spawn(read(client.clone(), Arc::clone(&shared)))).collect();
     let mut partly = 0;
-    for _ in 0..KILLS {
+    let kills = survey::size(5, 20);
+    for _ in 0..kills {
         let before = shared.acknowledged.load(Ordering::SeqCst);
         fence_tests::process::eventually("commits go on after a kill", async || {
             assert!(!writer.is_finished() && readers.iter().all(|reader| !reader.is_finished()));
@@ -201,7 +202,7 @@ async fn a_thousand_operations_show_whole_or_not_at_all(setup: SetUp) {
     assert_eq!(look_at_all(&client).await, Some(last));
     assert_eq!(look_at_one(&client, "manifest", OBJECTS).await, Some(last));
     eprintln!(
-        "{setup:?}: {KILLS} kills, {last} commits, {partly} of them applied around a kill without an \
+        "{setup:?}: {kills} kills, {last} commits, {partly} of them applied around a kill without an \
          answer, {} looks",
         shared.looks.load(Ordering::SeqCst)
     );

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use fence_tests::process::eventually;
 use fence_tests::s3::{Key, Request, text_of, texts};
 use fence_tests::stores::{Kind, Store};
+use fence_tests::survey;
 use futures::future::join_all;
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
@@ -21,8 +22,6 @@ use crate::blobs::kills::blobs;
 use crate::blobs::rig::{body, impatient, on_store, seed_of};
 use crate::setup::SetUp;
 
-/// How often the gateway is killed; `FENCE_TEST_KILLS` says otherwise.
-const KILLS: usize = 6;
 const WRITERS: usize = 4;
 const OBJECTS: [&str; 3] = ["a", "b/c", "d"];
 /// How long parts are that are not the last, in bytes: the least that S3 allows.
@@ -181,10 +180,6 @@ async fn abort_all(
     uploads.len()
 }
 
-fn kills() -> usize {
-    std::env::var("FENCE_TEST_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"))
-}
-
 async fn objects_in_parts_survive_kills(setup: SetUp, kind: Kind) {
     let store = Store::start(kind).await;
     let settings = impatient(on_store(setup.settings().await, &store));
@@ -199,7 +194,7 @@ async fn objects_in_parts_survive_kills(setup: SetUp, kind: Kind) {
         let writer = Writer { s3: site.s3, http, key, at, shared: Arc::clone(&shared) };
         writers.push(writer.work());
     }
-    let kills = kills();
+    let kills = survey::size(6, 50);
     let killing = async {
         for _ in 0..kills {
             // Each of its lives has seen a write, however slow the machine.

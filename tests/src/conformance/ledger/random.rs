@@ -14,12 +14,6 @@ const MOVES: usize = 300;
 /// Everything is compared after so many acts, and at the end.
 const LOOK: usize = 60;
 
-/// The first of the seeds of this run: `FENCE_TEST_SEED`, or another one each time.
-pub fn first_seed() -> u64 {
-    let given = std::env::var("FENCE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    given.unwrap_or_else(|| rand::random_range(0..1_000_000))
-}
-
 /// How often each kind of verdict was given.
 pub type Tally = BTreeMap<String, usize>;
 
