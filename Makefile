@@ -1,6 +1,6 @@
 # Shortcuts. Everything here is a command that can be typed by hand; CONTRIBUTING.md explains when to use which.
 
-.PHONY: help quick test all speed long long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats mutants
+.PHONY: help quick test all speed house long long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats mutants
 
 target := $(or $(CARGO_TARGET_DIR),target)
 tools := $(target)/tools
@@ -12,6 +12,7 @@ help:
 	@echo 'make all            installs what is missing, then all checks and tests, as CI does'
 	@echo 'make mutants        all mutants of the rule, the acts and the SQL'
 	@echo 'make speed          a quarter of an hour: the comparison in its short form, beside what was recorded'
+	@echo 'make house          counts lines, long files, doc comments, helpers of tests and waits; AGAINST=COMMIT adds differences'
 	@echo 'make long           what takes hours: before a release; its parts are long-surveys, long-chaos ...'
 
 # No test here starts Postgres or etcd.
@@ -20,6 +21,7 @@ quick:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --locked --quiet -p fencegate-wire -p fence-core -p fencegate -p fencegate-client --lib
 	cargo test --locked --quiet -p fencegate-client --test vectors
+	cargo test --locked --quiet -p fence-house
 	cargo test --locked --quiet -p fence-tests --test it -- ::in_memory ::on_sqlite
 
 test:
@@ -36,6 +38,10 @@ speed:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		cargo build --release --locked -p fencegate -p fence-bench
 	target/release/fence-bench --short --against tests/bench/recorded.json --out target/bench
+
+# Fails if a wait of a test is not in tests/house/waits.txt, or if one there is gone.
+house:
+	cargo run --locked --quiet -p fence-house -- $(if $(AGAINST),--against '$(AGAINST)')
 
 # The ordinary tests leave out the mutants of which nothing has changed since this passed.
 mutants:
