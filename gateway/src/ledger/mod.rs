@@ -1,5 +1,8 @@
 //! The ledgers: Postgres for many gateways, SQLite for one. What is alike is written once, here.
 
+#[macro_use]
+mod row;
+mod migrations;
 pub mod postgres;
 mod rows;
 pub mod sqlite;

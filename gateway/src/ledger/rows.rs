@@ -5,30 +5,30 @@ use fence_core::ports::{
     Rejection, Stock, TreeLeaf, roots_from,
 };
 use fence_core::{LockId, OperationId, PrincipalName};
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::{audit_action, object_key, principal, resource_name, time, token};
 
-/// An entry of the audit, its time in microseconds since 1970.
-#[derive(FromRow)]
-pub(super) struct AuditRow {
-    number: i64,
-    at_us: i64,
-    action: String,
-    resource: Option<String>,
-    owner: Option<String>,
-    previous_owner: Option<String>,
-    token: Option<i64>,
-    reason: Option<String>,
-    request_id: Option<String>,
-    asked: Option<String>,
-    lock_id: Option<Uuid>,
-    lock: Option<String>,
-    ordinal: Option<i64>,
-    leads: Option<bool>,
-    principal: Option<String>,
-    writers: Option<String>,
+row! {
+    /// An entry of the audit, its time in microseconds since 1970.
+    pub(super) struct AuditRow {
+        number: i64,
+        at_us: i64,
+        action: String,
+        resource: Option<String>,
+        owner: Option<String>,
+        previous_owner: Option<String>,
+        token: Option<i64>,
+        reason: Option<String>,
+        request_id: Option<String>,
+        asked: Option<String>,
+        lock_id: Option<Uuid>,
+        lock: Option<String>,
+        ordinal: Option<i64>,
+        leads: Option<bool>,
+        principal: Option<String>,
+        writers: Option<String>,
+    }
 }
 
 impl AuditRow {
@@ -61,14 +61,15 @@ impl AuditRow {
     }
 }
 
-/// What a principal has.
-#[derive(FromRow)]
-pub(super) struct StockRow {
-    principal: String,
-    locks: i64,
-    resources: i64,
-    keys: i64,
-    bytes: i64,
+row! {
+    /// What a principal has.
+    pub(super) struct StockRow {
+        principal: String,
+        locks: i64,
+        resources: i64,
+        keys: i64,
+        bytes: i64,
+    }
 }
 
 impl StockRow {
@@ -92,20 +93,21 @@ pub(super) fn leaves(
     Ok(all.map(|((&number, &is_grant), digest)| TreeLeaf { number, is_grant, digest }).collect())
 }
 
-/// A refused write, its time in microseconds since 1970.
-#[derive(FromRow)]
-pub(super) struct RejectionRow {
-    number: i64,
-    at_us: i64,
-    resource: String,
-    key: Option<String>,
-    reason: String,
-    token: Option<i64>,
-    grants_behind: Option<i64>,
-    superseded_ms: Option<i64>,
-    owner: Option<String>,
-    request_id: String,
-    times: i64,
+row! {
+    /// A refused write, its time in microseconds since 1970.
+    pub(super) struct RejectionRow {
+        number: i64,
+        at_us: i64,
+        resource: String,
+        key: Option<String>,
+        reason: String,
+        token: Option<i64>,
+        grants_behind: Option<i64>,
+        superseded_ms: Option<i64>,
+        owner: Option<String>,
+        request_id: String,
+        times: i64,
+    }
 }
 
 impl RejectionRow {
@@ -126,20 +128,21 @@ impl RejectionRow {
     }
 }
 
-/// An open intent, its times in microseconds since 1970.
-#[derive(FromRow)]
-pub(super) struct IntentRow {
-    operation: Uuid,
-    resource: String,
-    token: i64,
-    owner: String,
-    upstream: String,
-    method: String,
-    path: String,
-    gateway: Uuid,
-    opened_us: i64,
-    age_ms: i64,
-    closes_us: Option<i64>,
+row! {
+    /// An open intent, its times in microseconds since 1970.
+    pub(super) struct IntentRow {
+        operation: Uuid,
+        resource: String,
+        token: i64,
+        owner: String,
+        upstream: String,
+        method: String,
+        path: String,
+        gateway: Uuid,
+        opened_us: i64,
+        age_ms: i64,
+        closes_us: Option<i64>,
+    }
 }
 
 impl IntentRow {
@@ -176,18 +179,19 @@ pub(super) fn intent_end(
     }
 }
 
-/// An intent, open or closed, its times in microseconds since 1970. What counts as closed is closed.
-#[derive(FromRow)]
-pub(super) struct ForwardedRow {
-    operation: Uuid,
-    resource: String,
-    owner: String,
-    upstream: String,
-    opened_us: i64,
-    closed: Option<String>,
-    closed_us: Option<i64>,
-    status: Option<i32>,
-    reason: Option<String>,
+row! {
+    /// An intent, open or closed, its times in microseconds since 1970. What counts as closed is closed.
+    pub(super) struct ForwardedRow {
+        operation: Uuid,
+        resource: String,
+        owner: String,
+        upstream: String,
+        opened_us: i64,
+        closed: Option<String>,
+        closed_us: Option<i64>,
+        status: Option<i32>,
+        reason: Option<String>,
+    }
 }
 
 impl ForwardedRow {
@@ -207,12 +211,13 @@ impl ForwardedRow {
     }
 }
 
-/// A bucket of S3, its time in microseconds since 1970.
-#[derive(FromRow)]
-pub(super) struct BucketRow {
-    name: String,
-    depth: i32,
-    created_us: i64,
+row! {
+    /// A bucket of S3, its time in microseconds since 1970.
+    pub(super) struct BucketRow {
+        name: String,
+        depth: i32,
+        created_us: i64,
+    }
 }
 
 impl BucketRow {

@@ -21,7 +21,7 @@ pub struct Held {
 }
 
 /// An object that is there.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug)]
 pub struct Object {
     /// Of which resource.
     pub resource: String,
@@ -38,10 +38,17 @@ impl Object {
     /// # Errors
     /// A table that cannot be read.
     pub async fn all(connection: &mut PgConnection) -> Result<Vec<Self>> {
-        sqlx::query_as("SELECT resource, key, generation, version, sha256 FROM fencegate.objects")
-            .fetch_all(connection)
-            .await
-            .context("objects")
+        let query = "SELECT resource, key, generation, version, sha256 FROM fencegate.objects";
+        let rows: Vec<(String, String, i64, i64, Vec<u8>)> =
+            sqlx::query_as(query).fetch_all(connection).await.context("objects")?;
+        let object = |(resource, key, generation, version, sha256)| Self {
+            resource,
+            key,
+            generation,
+            version,
+            sha256,
+        };
+        Ok(rows.into_iter().map(object).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions, Connection as _, PgConnection};
 use crate::setup::ledger_file;
 
 /// A committed write.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub struct Operation {
     pub id: String,
     pub resource: String,
@@ -21,7 +21,7 @@ pub struct Operation {
 }
 
 /// A grant.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub struct Granted {
     pub resource: String,
     pub ordinal: i64,
@@ -69,16 +69,27 @@ macro_rules! read {
             $schema,
             "idempotency_keys"
         ));
-        let operations = operations.fetch_all(&mut *connection).await.expect("operations");
-        let grants = grants.fetch_all(&mut *connection).await.expect("grants");
+        let operations: Vec<(String, String, Option<i64>, Option<String>, String, Option<i64>)> =
+            operations.fetch_all(&mut *connection).await.expect("operations");
+        let grants: Vec<(String, i64, i64, String)> =
+            grants.fetch_all(&mut *connection).await.expect("grants");
         let fences: Vec<(String, i64, i64, i64)> =
             fences.fetch_all(&mut *connection).await.expect("fences");
         let keys: Vec<(String, String, String)> =
             keys.fetch_all(&mut *connection).await.expect("keys");
+        let operation = |(id, resource, version, key, owner, token)| Operation {
+            id,
+            resource,
+            version,
+            key,
+            token,
+            owner,
+        };
+        let grant = |(resource, ordinal, token, owner)| Granted { resource, ordinal, token, owner };
         let fence = |(name, token, version, grants)| (name, (token, version, grants));
         History {
-            operations,
-            grants,
+            operations: operations.into_iter().map(operation).collect(),
+            grants: grants.into_iter().map(grant).collect(),
             fences: fences.into_iter().map(fence).collect(),
             keys: keys.into_iter().map(|(r, key, operation)| ((r, key), operation)).collect(),
         }

@@ -8,15 +8,17 @@ use fence_core::ports::LedgerError;
 use super::PgLedger;
 use super::session::harmless;
 
-/// A setting that was changed for all gateways.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct Change {
-    /// Its name.
-    pub name: String,
-    /// The value before; `None` if there was none.
-    pub former: Option<String>,
-    /// The value from now on.
-    pub value: String,
+row! {
+    /// A setting that was changed for all gateways.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Change {
+        /// Its name.
+        pub name: String,
+        /// The value before; `None` if there was none.
+        pub former: Option<String>,
+        /// The value from now on.
+        pub value: String,
+    }
 }
 
 impl PgLedger {

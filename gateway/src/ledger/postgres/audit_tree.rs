@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use fence_core::ports::{
     AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile, roots_from,
 };
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::PgLedger;
@@ -12,24 +11,26 @@ use super::reads::fetch_anyway;
 use super::session::harmless;
 use crate::ledger::rows::leaves;
 
-#[derive(FromRow)]
-struct HeadRow {
-    ledger: Uuid,
-    generation: i64,
-    size: i64,
-    upto: i64,
-    roots: Vec<u8>,
-    note: Option<String>,
-    witnessed: Option<String>,
+row! {
+    struct HeadRow {
+        ledger: Uuid,
+        generation: i64,
+        size: i64,
+        upto: i64,
+        roots: Vec<u8>,
+        note: Option<String>,
+        witnessed: Option<String>,
+    }
 }
 
-#[derive(FromRow)]
-struct TileRow {
-    tile: i64,
-    numbers: Vec<i64>,
-    grants: Vec<bool>,
-    digests: Vec<u8>,
-    root: Option<Vec<u8>>,
+row! {
+    struct TileRow {
+        tile: i64,
+        numbers: Vec<i64>,
+        grants: Vec<bool>,
+        digests: Vec<u8>,
+        root: Option<Vec<u8>>,
+    }
 }
 
 impl TileRow {

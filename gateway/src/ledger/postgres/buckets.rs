@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use fence_core::ports::{Bucket, Buckets, By, DroppedBucket, LedgerError, MadeBucket};
-use sqlx::FromRow;
 
 use super::PgLedger;
 use super::locks::busy;
@@ -11,18 +10,20 @@ use super::session::{harmless, unreadable};
 use crate::ledger::rows::BucketRow;
 use crate::ledger::{s3_root, time};
 
-#[derive(FromRow)]
-struct MadeRow {
-    verdict: String,
-    depth: i32,
-    created_us: i64,
-    flushed: i64,
+row! {
+    struct MadeRow {
+        verdict: String,
+        depth: i32,
+        created_us: i64,
+        flushed: i64,
+    }
 }
 
-#[derive(FromRow)]
-struct DroppedRow {
-    verdict: String,
-    flushed: i64,
+row! {
+    struct DroppedRow {
+        verdict: String,
+        flushed: i64,
+    }
 }
 
 fn unknown_verdict(word: &str) -> LedgerError {

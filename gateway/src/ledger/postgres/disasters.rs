@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use fence_core::ports::{Adopted, Adoption, Epoch, LedgerError, Line, Place, Refence};
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::locks::{EpochRow, busy};
@@ -58,25 +57,25 @@ pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Ep
     Ok(row.into())
 }
 
-#[derive(FromRow)]
-struct PlaceRow {
-    #[sqlx(flatten)]
-    epoch: EpochRow,
-    generation: i64,
-    adoptions: i64,
-    adopted_at: i64,
-    left_at: Option<i64>,
-    floor: i64,
-    highest: i64,
-    system_id: i64,
-    timeline: String,
-    known_timeline: String,
-    inserted: i64,
-    flushed: i64,
-    called_for: Option<String>,
-    halted: Option<String>,
-    standbys: String,
-    agreed: String,
+row! {
+    struct PlaceRow {
+        generation: i64,
+        adoptions: i64,
+        adopted_at: i64,
+        left_at: Option<i64>,
+        floor: i64,
+        highest: i64,
+        system_id: i64,
+        timeline: String,
+        known_timeline: String,
+        inserted: i64,
+        flushed: i64,
+        called_for: Option<String>,
+        halted: Option<String>,
+        standbys: String,
+        agreed: String,
+        ..epoch: EpochRow,
+    }
 }
 
 /// Where the ledger stands. If the ledger was re-fenced since, this gateway also forgets what it knew against

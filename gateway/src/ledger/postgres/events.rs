@@ -5,7 +5,7 @@ use fence_core::ports::{
     Applied, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
 };
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, Row};
+use sqlx::{FromRow as _, Row};
 
 use super::reads::{OperationRow, fetch};
 use super::session::{Sessions, harmless};
@@ -35,11 +35,12 @@ pub(super) async fn versions(
     rows.into_iter().map(OperationRow::applied).collect()
 }
 
-#[derive(FromRow)]
-struct HeadRow {
-    generation: i64,
-    last: i64,
-    whole: bool,
+row! {
+    struct HeadRow {
+        generation: i64,
+        last: i64,
+        whole: bool,
+    }
 }
 
 pub(super) async fn number(sessions: &Sessions) -> Result<EventsHead, LedgerError> {

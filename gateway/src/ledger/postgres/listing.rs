@@ -3,23 +3,23 @@
 use async_trait::async_trait;
 use fence_core::etag::EntityTag;
 use fence_core::ports::{LedgerError, Listing, ListingItem, ListingPage};
-use sqlx::FromRow;
 
 use super::PgLedger;
 use super::reads::fetch;
 use super::session::harmless;
 use crate::ledger::time;
 
-#[derive(FromRow)]
-struct ListingRow {
-    name: String,
-    is_prefix: bool,
-    version: Option<i64>,
-    generation: Option<i64>,
-    size: Option<i64>,
-    at_us: Option<i64>,
-    about: Option<String>,
-    parts: Option<i32>,
+row! {
+    struct ListingRow {
+        name: String,
+        is_prefix: bool,
+        version: Option<i64>,
+        generation: Option<i64>,
+        size: Option<i64>,
+        at_us: Option<i64>,
+        about: Option<String>,
+        parts: Option<i32>,
+    }
 }
 
 impl From<ListingRow> for ListingItem {

@@ -8,7 +8,6 @@ use fence_core::ports::{
 use fence_core::{
     LockEnd, LockState, MaxHold, Metadata, PrincipalName, ResourceName, Ttl, WriterName,
 };
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::session::{Sessions, harmless, unreadable};
@@ -80,25 +79,26 @@ pub(super) fn rules_of<'a>(all: impl Iterator<Item = &'a By>) -> Option<Vec<Opti
     sparse(all.map(|by| by.rules).collect())
 }
 
-/// What `acts.seal` returns per item.
-#[derive(FromRow)]
-struct SealRow {
-    verdict: String,
-    token: Option<i64>,
-    acquired_us: Option<i64>,
-    ttl_ms: Option<i64>,
-    remaining_ms: Option<i64>,
-    versions: Option<Vec<i64>>,
-    resource: Option<String>,
-    owner: Option<String>,
-    age_ms: Option<i64>,
-    hold_until_us: Option<i64>,
-    metadata: Option<String>,
-    taken_resources: Option<Vec<String>>,
-    taken_held_ms: Option<Vec<i64>>,
-    unconfirmed: Option<bool>,
-    writers: Option<Vec<String>>,
-    flushed: i64,
+row! {
+    /// What `acts.seal` returns per item.
+    struct SealRow {
+        verdict: String,
+        token: Option<i64>,
+        acquired_us: Option<i64>,
+        ttl_ms: Option<i64>,
+        remaining_ms: Option<i64>,
+        versions: Option<Vec<i64>>,
+        resource: Option<String>,
+        owner: Option<String>,
+        age_ms: Option<i64>,
+        hold_until_us: Option<i64>,
+        metadata: Option<String>,
+        taken_resources: Option<Vec<String>>,
+        taken_held_ms: Option<Vec<i64>>,
+        unconfirmed: Option<bool>,
+        writers: Option<Vec<String>>,
+        flushed: i64,
+    }
 }
 
 impl SealRow {
@@ -229,22 +229,23 @@ pub(super) async fn seal(
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `acts.renew` returns per item.
-#[derive(FromRow)]
-struct RenewRow {
-    verdict: String,
-    token: Option<i64>,
-    acquired_us: Option<i64>,
-    ttl_ms: Option<i64>,
-    remaining_ms: Option<i64>,
-    versions: Option<Vec<i64>>,
-    resources: Option<Vec<String>>,
-    owner: Option<String>,
-    lapsed_ms: Option<i64>,
-    hold_until_us: Option<i64>,
-    metadata: Option<String>,
-    writers: Option<Vec<String>>,
-    flushed: i64,
+row! {
+    /// What `acts.renew` returns per item.
+    struct RenewRow {
+        verdict: String,
+        token: Option<i64>,
+        acquired_us: Option<i64>,
+        ttl_ms: Option<i64>,
+        remaining_ms: Option<i64>,
+        versions: Option<Vec<i64>>,
+        resources: Option<Vec<String>>,
+        owner: Option<String>,
+        lapsed_ms: Option<i64>,
+        hold_until_us: Option<i64>,
+        metadata: Option<String>,
+        writers: Option<Vec<String>>,
+        flushed: i64,
+    }
 }
 
 impl RenewRow {
@@ -313,15 +314,16 @@ pub(super) async fn renew(
     verdicts.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `acts.release` returns per item.
-#[derive(FromRow)]
-struct ReleaseRow {
-    verdict: String,
-    held_ms: Option<i64>,
-    resources: Option<Vec<String>>,
-    number: Option<i64>,
-    waited_for: Option<bool>,
-    flushed: i64,
+row! {
+    /// What `acts.release` returns per item.
+    struct ReleaseRow {
+        verdict: String,
+        held_ms: Option<i64>,
+        resources: Option<Vec<String>>,
+        number: Option<i64>,
+        waited_for: Option<bool>,
+        flushed: i64,
+    }
 }
 
 pub(super) async fn release(
@@ -373,14 +375,15 @@ pub(super) async fn release(
     rows.into_iter().map(verdict).collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// What `acts.break_locks` returns per item.
-#[derive(FromRow)]
-struct BreakRow {
-    verdict: String,
-    due_ms: Option<i64>,
-    held_ms: Option<i64>,
-    number: Option<i64>,
-    flushed: i64,
+row! {
+    /// What `acts.break_locks` returns per item.
+    struct BreakRow {
+        verdict: String,
+        due_ms: Option<i64>,
+        held_ms: Option<i64>,
+        number: Option<i64>,
+        flushed: i64,
+    }
 }
 
 pub(super) async fn break_locks(
@@ -431,14 +434,15 @@ pub(super) fn busy() -> LedgerError {
     LedgerError::Unavailable("the guard stayed locked by somebody else".into())
 }
 
-/// A row of `fencegate.seal_guard`.
-#[derive(FromRow)]
-pub(super) struct EpochRow {
-    epoch: i64,
-    nonce: Uuid,
-    base: i64,
-    open: bool,
-    ledger: Uuid,
+row! {
+    /// A row of `fencegate.seal_guard`.
+    pub(super) struct EpochRow {
+        epoch: i64,
+        nonce: Uuid,
+        base: i64,
+        open: bool,
+        ledger: Uuid,
+    }
 }
 
 impl From<EpochRow> for Epoch {

@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use super::acts::{self, Installed};
 use super::poolers::{self, POOLER};
 use super::session::pin_path;
+use crate::ledger::migrations::{File, migrator};
 
 /// Its table is named with its schema, since nothing is looked up there; it takes no lock of its own, which
 /// would be an advisory one.
@@ -18,8 +19,25 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
     // Tables that are newer than this binary are those of a version that lets its acts go on.
     ignore_missing: true,
     table_name: Cow::Borrowed(TABLE),
-    ..sqlx::migrate!("../schema/postgres/tables")
+    ..migrator(&TABLES)
 });
+
+/// The files of `schema/postgres/tables`.
+pub(in crate::ledger) const TABLES: [File; 13] = [
+    (1, "fences", include_str!("../../../../schema/postgres/tables/0001_fences.sql")),
+    (2, "data", include_str!("../../../../schema/postgres/tables/0002_data.sql")),
+    (3, "line", include_str!("../../../../schema/postgres/tables/0003_line.sql")),
+    (4, "operators", include_str!("../../../../schema/postgres/tables/0004_operators.sql")),
+    (5, "feed", include_str!("../../../../schema/postgres/tables/0005_feed.sql")),
+    (6, "blobs", include_str!("../../../../schema/postgres/tables/0006_blobs.sql")),
+    (7, "upstreams", include_str!("../../../../schema/postgres/tables/0007_upstreams.sql")),
+    (8, "access", include_str!("../../../../schema/postgres/tables/0008_access.sql")),
+    (9, "audit tree", include_str!("../../../../schema/postgres/tables/0009_audit_tree.sql")),
+    (10, "stocks", include_str!("../../../../schema/postgres/tables/0010_stocks.sql")),
+    (11, "buckets", include_str!("../../../../schema/postgres/tables/0011_buckets.sql")),
+    (12, "uploads", include_str!("../../../../schema/postgres/tables/0012_uploads.sql")),
+    (13, "frozen", include_str!("../../../../schema/postgres/tables/0013_frozen.sql")),
+];
 
 /// What the migrations keep of themselves.
 const TABLE: &str = "fencegate._sqlx_migrations";

@@ -42,6 +42,8 @@ use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
 
 pub use agreed::Change;
+#[cfg(test)]
+pub(in crate::ledger) use migrate::TABLES;
 pub use migrate::{migrate, retire_older};
 pub use order::{Disorder, Fall};
 pub use session::{PgSettings, Sessions, Unusable};

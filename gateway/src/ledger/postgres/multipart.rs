@@ -11,7 +11,6 @@ use fence_core::ports::{
     AbortItem, AbortVerdict, BlobId, LedgerError, Multipart, MultipartRecord, Multiparts,
     MultipartsPage, Part, PartItem, PartVerdict, UploadItem, UploadVerdict,
 };
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::PgLedger;
@@ -20,15 +19,16 @@ use super::session::harmless;
 use super::uploads::{BeginRow, act};
 use crate::ledger::{digest, object_key, principal, resource_name, time};
 
-#[derive(FromRow)]
-struct UploadRow {
-    id: Uuid,
-    begun_us: i64,
-    resource: String,
-    key: String,
-    content_type: String,
-    about: Option<String>,
-    principal: Option<String>,
+row! {
+    struct UploadRow {
+        id: Uuid,
+        begun_us: i64,
+        resource: String,
+        key: String,
+        content_type: String,
+        about: Option<String>,
+        principal: Option<String>,
+    }
 }
 
 impl UploadRow {
@@ -47,15 +47,16 @@ impl UploadRow {
     }
 }
 
-#[derive(FromRow)]
-struct PartRow {
-    number: i32,
-    blob: Uuid,
-    size: i64,
-    sha256: Vec<u8>,
-    checksum: Option<String>,
-    begun_us: i64,
-    stored_us: i64,
+row! {
+    struct PartRow {
+        number: i32,
+        blob: Uuid,
+        size: i64,
+        sha256: Vec<u8>,
+        checksum: Option<String>,
+        begun_us: i64,
+        stored_us: i64,
+    }
 }
 
 impl PartRow {

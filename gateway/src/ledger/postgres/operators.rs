@@ -3,7 +3,7 @@
 use fence_core::ports::{
     AuditAction, AuditEntry, AuditFilter, LedgerError, MarkItem, MarkVerdict, Patience, Totals,
 };
-use sqlx::{FromRow, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::locks::{asked_of, rules_of};
 use super::reads::fetch;
@@ -11,11 +11,12 @@ use super::session::{Sessions, harmless, unreadable};
 use super::wait_ms;
 use crate::ledger::rows::AuditRow;
 
-/// What `fencegate.mark` returns per item.
-#[derive(FromRow)]
-struct MarkRow {
-    verdict: String,
-    flushed: i64,
+row! {
+    /// What `fencegate.mark` returns per item.
+    struct MarkRow {
+        verdict: String,
+        flushed: i64,
+    }
 }
 
 pub(super) async fn mark(

@@ -6,7 +6,6 @@ use fence_core::ports::{
     Standing,
 };
 use fence_core::{LockId, PrincipalName, ResourceName};
-use sqlx::FromRow;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use uuid::Uuid;
 
@@ -16,13 +15,14 @@ use super::session::{Sessions, harmless, pin_path, unreadable};
 use super::wait_ms;
 use crate::ledger::{end, resource_name, time};
 
-#[derive(FromRow)]
-struct StandingRow {
-    owner: Option<String>,
-    state: Option<String>,
-    age_ms: Option<i64>,
-    remaining_ms: Option<i64>,
-    queued: bool,
+row! {
+    struct StandingRow {
+        owner: Option<String>,
+        state: Option<String>,
+        age_ms: Option<i64>,
+        remaining_ms: Option<i64>,
+        queued: bool,
+    }
 }
 
 pub(super) async fn look(
@@ -133,12 +133,13 @@ pub(super) async fn roll_call(
     Ok(ids.into_iter().map(LockId).collect())
 }
 
-#[derive(FromRow)]
-struct CallRow {
-    resource: String,
-    called: Option<Uuid>,
-    gateway: Uuid,
-    next_ms: Option<i64>,
+row! {
+    struct CallRow {
+        resource: String,
+        called: Option<Uuid>,
+        gateway: Uuid,
+        next_ms: Option<i64>,
+    }
 }
 
 pub(super) async fn call_next(
@@ -178,13 +179,14 @@ pub(super) async fn position(
     fetch!(sessions, fetch_one, query)
 }
 
-#[derive(FromRow)]
-struct InLineRow {
-    ticket: i64,
-    owner: String,
-    since_us: i64,
-    position: i64,
-    present: bool,
+row! {
+    struct InLineRow {
+        ticket: i64,
+        owner: String,
+        since_us: i64,
+        position: i64,
+        present: bool,
+    }
 }
 
 pub(super) async fn waiters(

@@ -11,7 +11,6 @@ use fence_core::ports::{
 use fence_core::{
     LockEnd, LockId, LockState, Metadata, OperationId, ResourceName, Supersession, Token, Ttl,
 };
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::locks::writers;
@@ -56,22 +55,23 @@ macro_rules! fetch_on {
 }
 pub(super) use fetch_on;
 
-#[derive(FromRow)]
-struct ObjectRow {
-    /// Which of the objects asked for.
-    i: i64,
-    resource_version: Option<i64>,
-    key: Option<String>,
-    version: Option<i64>,
-    generation: Option<i64>,
-    content_type: Option<String>,
-    size: Option<i64>,
-    sha256: Option<Vec<u8>>,
-    written_us: Option<i64>,
-    body: Option<Vec<u8>>,
-    blob: Option<Uuid>,
-    about: Option<String>,
-    parts: Option<i32>,
+row! {
+    struct ObjectRow {
+        /// Which of the objects asked for.
+        i: i64,
+        resource_version: Option<i64>,
+        key: Option<String>,
+        version: Option<i64>,
+        generation: Option<i64>,
+        content_type: Option<String>,
+        size: Option<i64>,
+        sha256: Option<Vec<u8>>,
+        written_us: Option<i64>,
+        body: Option<Vec<u8>>,
+        blob: Option<Uuid>,
+        about: Option<String>,
+        parts: Option<i32>,
+    }
 }
 
 impl ObjectRow {
@@ -186,26 +186,27 @@ pub(super) async fn objects(
     rows.into_iter().filter_map(|row| row.object().transpose()).collect()
 }
 
-#[derive(FromRow)]
-struct ViewRow {
-    resource: String,
-    state: String,
-    owner: String,
-    principal: Option<String>,
-    acquired_us: i64,
-    renewed_us: i64,
-    age_ms: i64,
-    renewed_ms: i64,
-    ttl_ms: i64,
-    remaining_ms: i64,
-    breaks_in_ms: Option<i64>,
-    version: i64,
-    objects: i64,
-    grants: i64,
-    token: i64,
-    frozen: Option<String>,
-    protected: Option<String>,
-    waiting: i64,
+row! {
+    struct ViewRow {
+        resource: String,
+        state: String,
+        owner: String,
+        principal: Option<String>,
+        acquired_us: i64,
+        renewed_us: i64,
+        age_ms: i64,
+        renewed_ms: i64,
+        ttl_ms: i64,
+        remaining_ms: i64,
+        breaks_in_ms: Option<i64>,
+        version: i64,
+        objects: i64,
+        grants: i64,
+        token: i64,
+        frozen: Option<String>,
+        protected: Option<String>,
+        waiting: i64,
+    }
 }
 
 impl ViewRow {
@@ -315,29 +316,30 @@ pub(super) async fn views(
     Ok(names.iter().map(|name| views.get(name).cloned()).collect())
 }
 
-#[derive(FromRow)]
-struct LockRow {
-    resources: Vec<String>,
-    token: i64,
-    owner: String,
-    ttl_ms: i64,
-    unconfirmed: Option<bool>,
-    acquired_us: i64,
-    hold_until_us: Option<i64>,
-    metadata: Option<String>,
-    ended: Option<String>,
-    ended_us: Option<i64>,
-    state: Option<String>,
-    remaining_ms: Option<i64>,
-    versions: Vec<i64>,
-    id: Uuid,
-    superseded_by: Option<String>,
-    renewed_us: i64,
-    break_due_us: Option<i64>,
-    break_in_ms: Option<i64>,
-    frozen: Option<String>,
-    principal: Option<String>,
-    writers: Option<Vec<String>>,
+row! {
+    struct LockRow {
+        resources: Vec<String>,
+        token: i64,
+        owner: String,
+        ttl_ms: i64,
+        unconfirmed: Option<bool>,
+        acquired_us: i64,
+        hold_until_us: Option<i64>,
+        metadata: Option<String>,
+        ended: Option<String>,
+        ended_us: Option<i64>,
+        state: Option<String>,
+        remaining_ms: Option<i64>,
+        versions: Vec<i64>,
+        id: Uuid,
+        superseded_by: Option<String>,
+        renewed_us: i64,
+        break_due_us: Option<i64>,
+        break_in_ms: Option<i64>,
+        frozen: Option<String>,
+        principal: Option<String>,
+        writers: Option<Vec<String>>,
+    }
 }
 
 impl LockRow {
@@ -403,20 +405,21 @@ pub(super) async fn locks(
     Ok(ids.iter().map(|id| records.get(id).cloned()).collect())
 }
 
-#[derive(FromRow)]
-pub(super) struct OperationRow {
-    id: Uuid,
-    resource: String,
-    version: Option<i64>,
-    kind: String,
-    key: Option<String>,
-    generation: i64,
-    created: bool,
-    size: i64,
-    sha256: Option<Vec<u8>>,
-    owner: String,
-    committed_us: i64,
-    did: Option<String>,
+row! {
+    pub(super) struct OperationRow {
+        id: Uuid,
+        resource: String,
+        version: Option<i64>,
+        kind: String,
+        key: Option<String>,
+        generation: i64,
+        created: bool,
+        size: i64,
+        sha256: Option<Vec<u8>>,
+        owner: String,
+        committed_us: i64,
+        did: Option<String>,
+    }
 }
 
 impl OperationRow {

@@ -3,17 +3,18 @@
 
 use fence_core::ResourceName;
 use fence_core::ports::{LedgerError, Log, Rejection, RejectionFilter, Settled};
-use sqlx::{FromRow, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::reads::fetch_anyway;
 use super::session::{Sessions, harmless};
 use crate::ledger::rows::RejectionRow;
 
-#[derive(FromRow)]
-struct SettledRow {
-    upto: i64,
-    reached: i64,
-    writers: Vec<String>,
+row! {
+    struct SettledRow {
+        upto: i64,
+        reached: i64,
+        writers: Vec<String>,
+    }
 }
 
 pub(super) async fn settled(

@@ -10,7 +10,6 @@ use fence_core::ports::{
     STOCKS_WITHIN, Stock,
 };
 use sha2::{Digest as _, Sha256};
-use sqlx::FromRow;
 
 use super::PgLedger;
 use super::locks::busy;
@@ -18,11 +17,12 @@ use super::reads::fetch_anyway;
 use super::session::harmless;
 use crate::ledger::rows::StockRow;
 
-#[derive(FromRow)]
-struct AppliedRow {
-    generation: i64,
-    applied: bool,
-    flushed: i64,
+row! {
+    struct AppliedRow {
+        generation: i64,
+        applied: bool,
+        flushed: i64,
+    }
 }
 
 #[async_trait]

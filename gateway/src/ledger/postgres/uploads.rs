@@ -10,7 +10,6 @@ use fence_core::ports::{
     AbortVerdict, BlobId, BlobTimes, Garbage, KeySpace, LedgerError, Pointer, Tidied, UploadItem,
     UploadVerdict, Uploads,
 };
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::PgLedger;
@@ -35,11 +34,11 @@ macro_rules! act {
 }
 pub(super) use act;
 
-#[derive(FromRow)]
-pub(super) struct BeginRow {
-    verdict: String,
-    #[sqlx(flatten)]
-    grant: GrantColumns,
+row! {
+    pub(super) struct BeginRow {
+        verdict: String,
+        ..grant: GrantColumns,
+    }
 }
 
 impl BeginRow {
@@ -60,25 +59,27 @@ impl BeginRow {
     }
 }
 
-/// The first row has the counts, the others the garbage.
-#[derive(FromRow)]
-struct TidyRow {
-    uploads: Option<i64>,
-    versions: Option<i64>,
-    blob: Option<Uuid>,
-    handle: Option<String>,
-    again: Option<bool>,
+row! {
+    /// The first row has the counts, the others the garbage.
+    struct TidyRow {
+        uploads: Option<i64>,
+        versions: Option<i64>,
+        blob: Option<Uuid>,
+        handle: Option<String>,
+        again: Option<bool>,
+    }
 }
 
-#[derive(FromRow)]
-struct PointerRow {
-    blob: Uuid,
-    resource: String,
-    key: String,
-    version: i64,
-    size: i64,
-    sha256: Vec<u8>,
-    current: bool,
+row! {
+    struct PointerRow {
+        blob: Uuid,
+        resource: String,
+        key: String,
+        version: i64,
+        size: i64,
+        sha256: Vec<u8>,
+        current: bool,
+    }
 }
 
 fn ids(blobs: &[BlobId]) -> Vec<Uuid> {

@@ -8,7 +8,7 @@ use fence_core::ports::{
     Intents, LedgerError, OpenIntents, Patience, Resolution, Resolved,
 };
 use fence_core::{LockId, OperationId, ResourceName};
-use sqlx::{FromRow, Postgres, QueryBuilder};
+use sqlx::{Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::locks::{names, names_of, rules_of, unknown_verdict};
@@ -22,13 +22,13 @@ use crate::ledger::{resource_name, time};
 /// How long these acts wait for rows that somebody else has locked: nothing else waits for them.
 const WAIT_MS: i32 = 500;
 
-/// What `acts.open_intents` returns per item.
-#[derive(FromRow)]
-struct OpenRow {
-    verdict: String,
-    #[sqlx(flatten)]
-    grant: GrantColumns,
-    flushed: i64,
+row! {
+    /// What `acts.open_intents` returns per item.
+    struct OpenRow {
+        verdict: String,
+        flushed: i64,
+        ..grant: GrantColumns,
+    }
 }
 
 impl OpenRow {
@@ -51,14 +51,15 @@ fn busy() -> LedgerError {
     LedgerError::Unavailable("a row stayed locked by somebody else".into())
 }
 
-/// A row of `fencegate.drained_upstreams` in doubt.
-#[derive(FromRow)]
-struct DoubtRow {
-    name: String,
-    resource_prefix: String,
-    doubt_floor: i64,
-    since_us: i64,
-    ends_us: Option<i64>,
+row! {
+    /// A row of `fencegate.drained_upstreams` in doubt.
+    struct DoubtRow {
+        name: String,
+        resource_prefix: String,
+        doubt_floor: i64,
+        since_us: i64,
+        ends_us: Option<i64>,
+    }
 }
 
 const INTENTS: &str = "SELECT u.*, fencegate.micros(u.opened_at) AS opened_us,

@@ -5,31 +5,33 @@ use fence_core::ports::{
     AuditAction, AuditEntry, AuditTree, LedgerError, TILE_LEAVES, TreeGrowth, TreeHead, TreeTile,
     roots_from,
 };
-use sqlx::{Connection as _, FromRow};
+use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::bulk::Script;
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::rows::leaves;
 
-#[derive(FromRow)]
-struct HeadRow {
-    ledger: String,
-    generation: i64,
-    size: i64,
-    upto: i64,
-    roots: Vec<u8>,
-    note: Option<String>,
-    witnessed: Option<String>,
+row! {
+    struct HeadRow {
+        ledger: String,
+        generation: i64,
+        size: i64,
+        upto: i64,
+        roots: Vec<u8>,
+        note: Option<String>,
+        witnessed: Option<String>,
+    }
 }
 
-#[derive(FromRow)]
-struct TileRow {
-    tile: i64,
-    numbers: String,
-    grants: String,
-    digests: Vec<u8>,
-    root: Option<Vec<u8>>,
+row! {
+    struct TileRow {
+        tile: i64,
+        numbers: String,
+        grants: String,
+        digests: Vec<u8>,
+        root: Option<Vec<u8>>,
+    }
 }
 
 impl TileRow {

@@ -9,23 +9,23 @@ use fence_core::{
     LockId, ObjectKey, OperationId, ResourceName, Supersession, Token, Ttl, WriterName,
 };
 use serde::Deserialize;
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::ledger::{
     did, digest, end, metadata, object_key, principal, resource_name, time, token,
 };
 
-#[derive(FromRow)]
-pub(super) struct GuardColumns {
-    epoch: i64,
-    nonce: String,
-    open: bool,
-    base: i64,
-    floor: i64,
-    generation: i64,
-    ledger: String,
-    access: i64,
+row! {
+    pub(super) struct GuardColumns {
+        epoch: i64,
+        nonce: String,
+        open: bool,
+        base: i64,
+        floor: i64,
+        generation: i64,
+        ledger: String,
+        access: i64,
+    }
 }
 
 impl GuardColumns {
@@ -53,29 +53,31 @@ fn writers(list: Option<&str>) -> Result<Vec<WriterName>, LedgerError> {
     serde_json::from_str(list).map_err(|why| LedgerError::Defect(format!("stored writers: {why}")))
 }
 
-/// A fence, by column or, in this order, from a JSON list.
-#[derive(FromRow, Deserialize)]
-pub(super) struct FenceColumns {
-    resource: String,
-    token: i64,
-    lock_id: String,
-    owner: String,
-    hold: String,
-    ttl_ms: i64,
-    deadline_ms: i64,
-    acquired_at: i64,
-    renewed_at: i64,
-    break_due: Option<i64>,
-    frozen: Option<String>,
-    protected: Option<String>,
-    version: i64,
-    last_seq: i64,
-    objects: i64,
-    grants: i64,
-    fence_order: Option<i64>,
-    live_token: i64,
-    principal: Option<String>,
-    writers: Option<String>,
+row! {
+    /// A fence, by column or, in this order, from a JSON list.
+    #[derive(Deserialize)]
+    pub(super) struct FenceColumns {
+        resource: String,
+        token: i64,
+        lock_id: String,
+        owner: String,
+        hold: String,
+        ttl_ms: i64,
+        deadline_ms: i64,
+        acquired_at: i64,
+        renewed_at: i64,
+        break_due: Option<i64>,
+        frozen: Option<String>,
+        protected: Option<String>,
+        version: i64,
+        last_seq: i64,
+        objects: i64,
+        grants: i64,
+        fence_order: Option<i64>,
+        live_token: i64,
+        principal: Option<String>,
+        writers: Option<String>,
+    }
 }
 
 impl FenceColumns {
@@ -261,20 +263,21 @@ fn digest_of(text: &str) -> Result<[u8; 32], LedgerError> {
     digest(bytes.map_err(|_| LedgerError::Defect(format!("{text:?} is read as a digest")))?)
 }
 
-#[derive(FromRow)]
-pub(super) struct OperationColumns {
-    id: String,
-    resource: String,
-    version: Option<i64>,
-    kind: String,
-    key: Option<String>,
-    generation: i64,
-    created: bool,
-    size: i64,
-    sha256: Option<Vec<u8>>,
-    owner: String,
-    committed_at: i64,
-    did: Option<String>,
+row! {
+    pub(super) struct OperationColumns {
+        id: String,
+        resource: String,
+        version: Option<i64>,
+        kind: String,
+        key: Option<String>,
+        generation: i64,
+        created: bool,
+        size: i64,
+        sha256: Option<Vec<u8>>,
+        owner: String,
+        committed_at: i64,
+        did: Option<String>,
+    }
 }
 
 impl OperationColumns {
@@ -296,19 +299,20 @@ impl OperationColumns {
     }
 }
 
-#[derive(FromRow)]
-pub(super) struct ObjectColumns {
-    key: String,
-    version: i64,
-    generation: i64,
-    content_type: String,
-    size: i64,
-    sha256: Vec<u8>,
-    written_at: i64,
-    body: Option<Vec<u8>>,
-    blob: Option<String>,
-    about: Option<String>,
-    parts: Option<i32>,
+row! {
+    pub(super) struct ObjectColumns {
+        key: String,
+        version: i64,
+        generation: i64,
+        content_type: String,
+        size: i64,
+        sha256: Vec<u8>,
+        written_at: i64,
+        body: Option<Vec<u8>>,
+        blob: Option<String>,
+        about: Option<String>,
+        parts: Option<i32>,
+    }
 }
 
 impl ObjectColumns {

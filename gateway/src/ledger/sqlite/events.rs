@@ -6,7 +6,7 @@ use fence_core::ports::{
     Applied, COMMIT_KIND, EventCursor, EventsHead, EventsPage, LedgerError, VersionsFilter,
 };
 use fence_core::{OperationId, ResourceName};
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use super::bulk::Script;
 use super::columns::OperationColumns;
@@ -26,12 +26,13 @@ pub(super) fn append(script: &mut Script, rows: &Rows) {
     );
 }
 
-#[derive(FromRow)]
-struct HeadColumns {
-    last_generation: i64,
-    last_number: i64,
-    gone: i64,
-    rewound: Option<i64>,
+row! {
+    struct HeadColumns {
+        last_generation: i64,
+        last_number: i64,
+        gone: i64,
+        rewound: Option<i64>,
+    }
 }
 
 impl HeadColumns {
@@ -40,11 +41,11 @@ impl HeadColumns {
     }
 }
 
-#[derive(FromRow)]
-struct EventColumns {
-    number: i64,
-    #[sqlx(flatten)]
-    operation: OperationColumns,
+row! {
+    struct EventColumns {
+        number: i64,
+        ..operation: OperationColumns,
+    }
 }
 
 impl SqliteLedger {

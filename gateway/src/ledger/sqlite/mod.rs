@@ -49,6 +49,8 @@ use uuid::Uuid;
 
 pub use file::SqliteLedger;
 pub use open::OpenError;
+#[cfg(test)]
+pub(in crate::ledger) use open::TABLES;
 
 use file::{SQLITE_IOERR, code, elapsed_ms, rolled_back};
 use needs::Needs;

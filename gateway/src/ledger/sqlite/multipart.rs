@@ -7,7 +7,7 @@ use fence_core::ports::{
     AbortItem, AbortVerdict, BlobId, LedgerError, Multipart, MultipartRecord, Multiparts,
     MultipartsPage, Part, PartItem, PartVerdict, UploadItem, UploadVerdict,
 };
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use super::columns::id;
 use super::load::json;
@@ -15,15 +15,16 @@ use super::needs::Needs;
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::{digest, object_key, principal, resource_name, time};
 
-#[derive(FromRow)]
-struct UploadColumns {
-    id: String,
-    begun_at: i64,
-    resource: String,
-    key: String,
-    content_type: String,
-    about: Option<String>,
-    principal: Option<String>,
+row! {
+    struct UploadColumns {
+        id: String,
+        begun_at: i64,
+        resource: String,
+        key: String,
+        content_type: String,
+        about: Option<String>,
+        principal: Option<String>,
+    }
 }
 
 impl UploadColumns {
@@ -42,16 +43,17 @@ impl UploadColumns {
     }
 }
 
-#[derive(FromRow)]
-struct PartColumns {
-    upload: String,
-    number: i32,
-    blob: String,
-    size: i64,
-    sha256: Vec<u8>,
-    checksum: Option<String>,
-    begun_at: i64,
-    stored_at: i64,
+row! {
+    struct PartColumns {
+        upload: String,
+        number: i32,
+        blob: String,
+        size: i64,
+        sha256: Vec<u8>,
+        checksum: Option<String>,
+        begun_at: i64,
+        stored_at: i64,
+    }
 }
 
 impl PartColumns {

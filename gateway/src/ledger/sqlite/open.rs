@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use fence_core::ports::Clock;
@@ -13,11 +13,27 @@ use tokio::sync::{Semaphore, SetOnce};
 use uuid::Uuid;
 
 use super::{SqliteLedger, disk, elapsed_ms};
+use crate::ledger::migrations::{File, migrator};
 
 /// How many may read at once. More would wait for the same two or three processors.
 const READERS_MAX: usize = 8;
 
-pub(super) static MIGRATOR: Migrator = sqlx::migrate!("../schema/sqlite");
+pub(super) static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| migrator(&TABLES));
+
+/// The files of `schema/sqlite`.
+pub(in crate::ledger) const TABLES: [File; 11] = [
+    (1, "tables", include_str!("../../../../schema/sqlite/0001_tables.sql")),
+    (6, "operators", include_str!("../../../../schema/sqlite/0006_operators.sql")),
+    (9, "events", include_str!("../../../../schema/sqlite/0009_events.sql")),
+    (10, "blobs", include_str!("../../../../schema/sqlite/0010_blobs.sql")),
+    (11, "upstreams", include_str!("../../../../schema/sqlite/0011_upstreams.sql")),
+    (12, "access", include_str!("../../../../schema/sqlite/0012_access.sql")),
+    (13, "audit tree", include_str!("../../../../schema/sqlite/0013_audit_tree.sql")),
+    (14, "stocks", include_str!("../../../../schema/sqlite/0014_stocks.sql")),
+    (15, "buckets", include_str!("../../../../schema/sqlite/0015_buckets.sql")),
+    (16, "uploads", include_str!("../../../../schema/sqlite/0016_uploads.sql")),
+    (17, "frozen", include_str!("../../../../schema/sqlite/0017_frozen.sql")),
+];
 
 /// Why the ledger file could not be opened.
 #[derive(Debug, thiserror::Error)]

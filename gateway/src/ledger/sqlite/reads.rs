@@ -8,19 +8,20 @@ use fence_core::ports::{
     ResourceView,
 };
 use fence_core::{LockId, OperationId, ResourceName};
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::{FromRow as _, SqliteConnection};
 
 use super::columns::{FenceColumns, ObjectColumns};
 use super::load::{self, Round};
 use super::{SqliteLedger, rolled_back};
 use crate::ledger::{resource_name, span};
 
-/// An object beside the version of its resource.
-#[derive(FromRow)]
-struct ReadColumns {
-    position: i64,
-    resource_version: Option<i64>,
-    found: bool,
+row! {
+    /// An object beside the version of its resource.
+    struct ReadColumns {
+        position: i64,
+        resource_version: Option<i64>,
+        found: bool,
+    }
 }
 
 impl SqliteLedger {

@@ -8,7 +8,7 @@ use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
     BlobId, BlobTimes, Garbage, LedgerError, Pointer, Tidied, UploadItem, UploadVerdict, Uploads,
 };
-use sqlx::{Connection as _, FromRow, SqliteConnection};
+use sqlx::{Connection as _, SqliteConnection};
 use uuid::Uuid;
 
 use super::SqliteLedger;
@@ -16,15 +16,16 @@ use super::columns::id;
 use super::needs::Needs;
 use crate::ledger::{digest, object_key, resource_name};
 
-#[derive(FromRow)]
-struct PointerColumns {
-    blob: String,
-    resource: String,
-    key: String,
-    version: i64,
-    size: i64,
-    sha256: Vec<u8>,
-    current: bool,
+row! {
+    struct PointerColumns {
+        blob: String,
+        resource: String,
+        key: String,
+        version: i64,
+        size: i64,
+        sha256: Vec<u8>,
+        current: bool,
+    }
 }
 
 fn micros(duration: Duration) -> i64 {

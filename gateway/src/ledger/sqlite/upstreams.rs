@@ -11,7 +11,7 @@ use fence_core::ports::{
 };
 use fence_core::{LockId, OperationId, ResourceName};
 use jiff::Timestamp;
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use super::columns::id;
@@ -21,22 +21,23 @@ use super::{SqliteLedger, rolled_back};
 use crate::ledger::rows::intent_end;
 use crate::ledger::{resource_name, time, token};
 
-#[derive(FromRow)]
-struct IntentColumns {
-    operation: String,
-    resource: String,
-    token: i64,
-    owner: String,
-    upstream: String,
-    method: String,
-    path: String,
-    gateway: String,
-    opened_at: i64,
-    closes_at: Option<i64>,
-    closed: Option<String>,
-    closed_at: Option<i64>,
-    status: Option<i32>,
-    reason: Option<String>,
+row! {
+    struct IntentColumns {
+        operation: String,
+        resource: String,
+        token: i64,
+        owner: String,
+        upstream: String,
+        method: String,
+        path: String,
+        gateway: String,
+        opened_at: i64,
+        closes_at: Option<i64>,
+        closed: Option<String>,
+        closed_at: Option<i64>,
+        status: Option<i32>,
+        reason: Option<String>,
+    }
 }
 
 impl IntentColumns {
@@ -61,13 +62,14 @@ impl IntentColumns {
     }
 }
 
-#[derive(FromRow)]
-struct UpstreamColumns {
-    name: String,
-    resource_prefix: String,
-    max_effect_delay_ms: Option<i64>,
-    doubt_floor: Option<i64>,
-    doubt_since: Option<i64>,
+row! {
+    struct UpstreamColumns {
+        name: String,
+        resource_prefix: String,
+        max_effect_delay_ms: Option<i64>,
+        doubt_floor: Option<i64>,
+        doubt_since: Option<i64>,
+    }
 }
 
 /// Loads the intents of these operations and, where it matters, those open on the resources that are loaded,

@@ -40,7 +40,7 @@ pub struct Disturber {
 }
 
 /// A session of the server, as it shows itself.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 struct Backend {
     pid: i32,
     is_idle: bool,
@@ -137,14 +137,16 @@ impl Disturber {
 }
 
 async fn backends(connection: &mut PgConnection, database: &str) -> sqlx::Result<Vec<Backend>> {
-    sqlx::query_as(
+    let rows: Vec<(i32, bool, bool)> = sqlx::query_as(
         "SELECT pid, state = 'idle' AS is_idle, wait_event_type IS NOT DISTINCT FROM 'Lock' AS is_waiting
          FROM pg_stat_activity
          WHERE datname = $1 AND backend_type = 'client backend' AND state IS NOT NULL",
     )
     .bind(database)
     .fetch_all(connection)
-    .await
+    .await?;
+    let backend = |(pid, is_idle, is_waiting)| Backend { pid, is_idle, is_waiting };
+    Ok(rows.into_iter().map(backend).collect())
 }
 
 /// Waits until no session of the database is left, so that all that was sent has been done or never will be.

@@ -143,13 +143,11 @@ fn rounds(writes: &[Write<'_>], terms: &Terms) -> Vec<usize> {
     rounds
 }
 
-/// The columns that `acts.write` takes, a row for each step, and for each place without one.
+/// The columns that `acts.write` takes: of each write a row for each step, then one for each place without a step.
 #[derive(Default)]
 pub(super) struct Batch<'a> {
     /// Which write each row is of.
     pub(super) order: Vec<usize>,
-    /// Which of its steps.
-    pub(super) steps: Vec<Option<usize>>,
     is_commit: bool,
     resources: Vec<&'a str>,
     /// The last row of each round.
@@ -221,15 +219,13 @@ impl<'a> Batch<'a> {
         let begins = self.order.len();
         // A plain one that is there already is found by the key of the table, which costs the others nothing.
         let looks = terms.again || !write.is_plain() || self.operation.contains(&write.operation.0);
-        for (number, step) in write.steps.iter().enumerate() {
+        for step in &write.steps {
             self.push_row(at, write, write.places.get(step.place).copied().unwrap_or_default());
-            self.steps.push(Some(number));
             self.push_step(Some(step));
         }
         for (place, resource) in write.places.iter().enumerate() {
             if write.steps.iter().all(|step| step.place != place) {
                 self.push_row(at, write, *resource);
-                self.steps.push(None);
                 self.push_step(None);
             }
         }

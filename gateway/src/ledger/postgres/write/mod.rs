@@ -65,7 +65,7 @@ async fn write(
     }
     loop {
         let mut batch = Batch::new(writes, &terms);
-        let (order, steps) = (std::mem::take(&mut batch.order), std::mem::take(&mut batch.steps));
+        let order = std::mem::take(&mut batch.order);
         let mut session = sessions.take_for_act().await?;
         let call = batch.call(session.seen, &terms).fetch_all(&mut session.connection);
         let answer = sessions.answer(call).await;
@@ -80,9 +80,8 @@ async fn write(
             Ok(Some(rows)) => rows,
         };
         let mut of_each: Vec<Vec<WriteRow>> = writes.iter().map(|_| Vec::new()).collect();
-        for mut row in rows {
+        for row in rows {
             let at = usize::try_from(row.row - 1).unwrap_or(usize::MAX);
-            row.step = steps.get(at).copied().flatten();
             if let Some(rows) = order.get(at).and_then(|write| of_each.get_mut(*write)) {
                 rows.push(row);
             }

@@ -6,30 +6,26 @@ use fence_core::ports::{
     Applied, COMMIT_KIND, CommitItem, CommitVerdict, Effect, LedgerError, WriteItem, WriteVerdict,
 };
 use fence_core::{OperationId, Refusal, Supersession};
-use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::ledger::postgres::reads;
 use crate::ledger::postgres::session::Sessions;
 use crate::ledger::{did, time};
 
-/// What became of a write; of a commit that took effect, on one of its resources.
-#[derive(FromRow)]
-pub(super) struct WriteRow {
-    /// The position of the first of its rows, from 1; of a refused commit that of the one that was refused.
-    pub(super) row: i64,
-    /// The step of that row, which is not answered.
-    #[sqlx(skip)]
-    pub(super) step: Option<usize>,
-    resource: Option<String>,
-    verdict: String,
-    original: Option<Uuid>,
-    version: Option<i64>,
-    did: Option<String>,
-    generation: i64,
-    #[sqlx(flatten)]
-    grant: GrantColumns,
-    pub(super) flushed: i64,
+row! {
+    /// What became of a write; of a commit that took effect, on one of its resources.
+    pub(super) struct WriteRow {
+        /// The position of the first of its rows, from 1; of a refused commit that of the one that was refused.
+        pub(super) row: i64,
+        resource: Option<String>,
+        verdict: String,
+        original: Option<Uuid>,
+        version: Option<i64>,
+        did: Option<String>,
+        generation: i64,
+        pub(super) flushed: i64,
+        ..grant: GrantColumns,
+    }
 }
 
 /// The operations that were found to have taken effect earlier. They never change, and are let go a day later at the
@@ -148,6 +144,8 @@ pub(super) fn of_commit(
     let refused =
         item.resources.iter().find(|at| row.resource.as_deref() == Some(at.resource.as_str()));
     let resource = || refused.map(|at| at.resource.clone()).ok_or_else(nothing);
+    // The rows of the steps come first, then those that only demand a version.
+    let step = usize::try_from(row.row - 1).ok().filter(|step| *step < item.steps.len());
     match row.verdict.as_str() {
         word @ ("known" | "replayed") => {
             known(original, &earlier)?;
@@ -159,27 +157,26 @@ pub(super) fn of_commit(
             Ok(CommitVerdict::KeyReused { first, resource: resource()? })
         }
         "buried" => Ok(CommitVerdict::Buried),
-        "upload_expired" => {
-            Ok(CommitVerdict::UploadExpired { step: row.step.ok_or_else(nothing)? })
-        }
+        "upload_expired" => Ok(CommitVerdict::UploadExpired { step: step.ok_or_else(nothing)? }),
         "rules_moved" => Ok(CommitVerdict::RulesMoved),
         "busy" => Ok(CommitVerdict::Busy),
         word => Ok(CommitVerdict::Refused {
             resource: resource()?,
-            step: row.step.filter(|_| word == "object_mismatch"),
+            step: step.filter(|_| word == "object_mismatch"),
             refusal: refusal(word, row.grant)?,
         }),
     }
 }
 
-/// What the acts on data say of a grant: of a stale token, or, without what superseded it, of the one that
-/// was admitted.
-#[derive(FromRow)]
-pub(in crate::ledger::postgres) struct GrantColumns {
-    pub(in crate::ledger::postgres) superseded_by: Option<String>,
-    pub(in crate::ledger::postgres) at_us: Option<i64>,
-    pub(in crate::ledger::postgres) owner: Option<String>,
-    pub(in crate::ledger::postgres) behind: Option<i64>,
+row! {
+    /// What the acts on data say of a grant: of a stale token, or, without what superseded it, of the one that
+    /// was admitted.
+    pub(in crate::ledger::postgres) struct GrantColumns {
+        pub(in crate::ledger::postgres) superseded_by: Option<String>,
+        pub(in crate::ledger::postgres) at_us: Option<i64>,
+        pub(in crate::ledger::postgres) owner: Option<String>,
+        pub(in crate::ledger::postgres) behind: Option<i64>,
+    }
 }
 
 /// A refusal, by the schema's word for it.
