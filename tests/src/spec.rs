@@ -30,7 +30,7 @@ impl Spec {
 
     /// Reads a contract.
     pub fn parse(text: &str) -> Self {
-        let document = serde_yaml_ng::from_str(text).expect("openapi.yaml is YAML");
+        let document = yaml_serde::from_str(text).expect("openapi.yaml is YAML");
         Self { document, validators: Mutex::default() }
     }
 

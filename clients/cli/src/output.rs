@@ -255,7 +255,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
 /// A time as people read it: where a terminal shows it, in their own zone.
 pub fn time(at: jiff::Timestamp) -> String {
     if std::io::stdout().is_terminal() {
-        at.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
+        at.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%F %T").to_string()
     } else {
         at.strftime("%FT%TZ").to_string()
     }

@@ -267,7 +267,7 @@ mod tests {
         #[test]
         fn another_implementation_agrees(count in 1_usize..140, at in 0_usize..140, former in 1_usize..140) {
             let (at, former) = (at % count, 1 + former % count);
-            let mut other = MemoryBackedTree::<sha2_of_ct_merkle::Sha256, Vec<u8>>::new();
+            let mut other = MemoryBackedTree::<Sha256, Vec<u8>>::new();
             (0..count).for_each(|number| other.push(number.to_be_bytes().to_vec()));
             let leaves = leaves(count);
             let all = root(&leaves);

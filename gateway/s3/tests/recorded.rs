@@ -78,7 +78,10 @@ impl Request {
         let of_header = self.headers.get("x-amz-date").map(|value| value.to_str().expect("ASCII"));
         let text = of_header.or_else(of_query).expect("a time");
         let time = strtime::parse("%Y%m%dT%H%M%SZ", text).expect("a time").to_datetime();
-        time.expect("a time").to_zoned(jiff::tz::TimeZone::UTC).expect("a time").timestamp()
+        time.expect("a time")
+            .to_zoned_datetime(jiff::tz::TimeZone::UTC)
+            .expect("a time")
+            .timestamp()
     }
 
     /// As a gateway would take it: head, then body.

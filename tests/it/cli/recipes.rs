@@ -23,7 +23,7 @@ fn of_systemd(name: &str) -> Vec<String> {
 
 /// What Kubernetes starts.
 fn of_kubernetes(name: &str, pod: &str) -> Vec<String> {
-    let document: Value = serde_yaml_ng::from_str(&recipe(name)).unwrap();
+    let document: Value = yaml_serde::from_str(&recipe(name)).unwrap();
     let container = &document.pointer(pod).unwrap()["containers"][0];
     let words = container["command"].as_array().unwrap().iter();
     words.map(|word| word.as_str().unwrap().to_owned()).collect()

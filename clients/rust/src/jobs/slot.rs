@@ -170,7 +170,7 @@ fn exactly(format: &str, text: &str) -> Option<i64> {
         .ok()?
         .to_datetime()
         .ok()?
-        .to_zoned(TimeZone::UTC)
+        .to_zoned_datetime(TimeZone::UTC)
         .ok()?
         .timestamp();
     let is_same = time.strftime(format).to_string() == text;

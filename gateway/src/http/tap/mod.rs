@@ -1,10 +1,12 @@
 //! A stream as hyper gets it, with three things hyper does not do.
 //!
-//! It watches where requests begin and end, because hyper drops `Content-Length` when
-//! `Transfer-Encoding` comes with it, a second line of either, and what follows a `#` in a request
-//! line, and takes lines without a carriage return; the service cannot see that they were there. And it puts a problem document in place of the empty answer
-//! that hyper writes by itself to a request that it cannot parse. And it ends a stream whose client takes nothing of
-//! an answer, or takes a large one too slowly.
+//! It watches where requests begin and end, because the service cannot see what hyper drops: a `Content-Length` beside
+//! `Transfer-Encoding`, a second `Content-Length` that says the same, what follows a `#` in a request line, and that a line
+//! ended without a carriage return. hyper 1.12 has no option to refuse any of these. By itself it closes the connection after
+//! a request with both lengths, and can bound the size of a head (`max_header_size`).
+//!
+//! It puts a problem document in place of the empty answer that hyper writes by itself to a request that it cannot parse.
+//! And it ends a stream whose client takes nothing of an answer, or takes a large one too slowly.
 
 mod heads;
 mod watcher;
