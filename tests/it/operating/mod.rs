@@ -18,6 +18,7 @@ pub mod memory;
 pub mod operators;
 pub mod quotas;
 pub mod records;
+pub mod secrets;
 pub mod starts;
 pub mod status;
 pub mod traces;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 const LOCK: &str = "67e55044-10b1-426f-9247-bb680e5fe0c8";
 const NONCE: [u8; NONCE_LEN] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
-/// Worked out by `vectors/keys.py`, from the root whose bytes are 0 to 31.
+/// Worked out by `../vectors/keys.py`, from the root whose bytes are 0 to 31.
 const KNOWN: [(&str, &str); 6] = [
     (
         "FG1RJQDTGLRR7QMFHFUVQIITCNNNEMPU5F7CM7XWVSMERQR7PCT4TDQ",

@@ -1,6 +1,6 @@
 //! Requests that real clients have signed, as they came over the wire: all are taken, and none with any change.
 //!
-//! `vectors/record.py` makes them.
+//! `../vectors/record.py` makes them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -31,7 +31,7 @@ struct Recorded {
 }
 
 fn tape() -> Tape {
-    serde_json::from_str(include_str!("vectors/requests.json")).expect("the tape is JSON")
+    serde_json::from_str(include_str!("../vectors/requests.json")).expect("the tape is JSON")
 }
 
 /// A request that can be changed.
