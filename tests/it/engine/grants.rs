@@ -1,11 +1,10 @@
 //! What becomes of grants whose answer was lost, whose caller has gone, or whose number did not
 //! rise, on a ledger that goes as each test says.
-#![expect(clippy::disallowed_methods, reason = "a test measures on the real clock")]
 
 use fencegate::engine::access::Permit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fence_core::ports::{Ledger as _, LedgerError, Mint as _, SealVerdict};
 use fence_core::{LockId, LockState};
@@ -14,6 +13,7 @@ use fence_tests::scripted::{Step, lost, rolled_back};
 use fencegate::engine::{Acquire, EngineError, Released};
 use futures::future::join_all;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::rig::{R, Rig, asking, counter, name, next_number, opened, seal_as};
 use crate::setup::random_id;
@@ -131,7 +131,8 @@ async fn a_lost_grant_whose_caller_chose_the_id_is_kept_for_it() {
     rig.write(R, acquired.grant.token).await.unwrap();
 }
 
-#[tokio::test]
+/// A paused clock stands still as long as anybody has something to do, so that the time shows what was waited for.
+#[tokio::test(start_paused = true)]
 async fn a_grant_that_was_delivered_but_not_taken_is_given_back() {
     let rig = Rig::new();
     let sealed = Arc::new(Notify::new());
@@ -151,10 +152,12 @@ async fn a_grant_that_was_delivered_but_not_taken_is_given_back() {
         rig.granted("other").await;
         rig.until_state(R, LockState::Leased).await;
     }
+    let since = Instant::now();
     rig.until_state(R, LockState::Released).await;
+    assert!(since.elapsed() < Duration::from_secs(1), "given back after {:?}", since.elapsed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_sealed_for_a_caller_who_has_left() {
     let rig = Rig::new();
     let (gate, seen) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
@@ -289,19 +292,21 @@ async fn gone_once_sealed(rig: &Rig, mine: LockId) {
     rig.until_state(R, LockState::Leased).await;
 }
 
-#[tokio::test]
+/// The clock is paused, so that these are ten seconds, however long the test takes.
+#[tokio::test(start_paused = true)]
 async fn a_grant_under_a_proposed_id_that_was_not_taken_waits_for_its_caller() {
     let rig = Rig::new();
     let mine = LockId(random_id());
     gone_once_sealed(&rig, mine).await;
     let since = Instant::now();
     rig.until_state(R, LockState::Released).await;
-    assert!(since.elapsed() > Duration::from_secs(9), "given back after {:?}", since.elapsed());
+    let kept_s = since.elapsed().as_secs_f64().round();
+    assert!((9.0..=11.0).contains(&kept_s), "given back after {:?}", since.elapsed());
     let answer = rig.acquire(R, Some(mine)).await;
     assert!(matches!(answer, Err(EngineError::LockEnded(_))), "{answer:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_grant_under_a_proposed_id_that_was_taken_up_stays() {
     let rig = Rig::new();
     let mine = LockId(random_id());

@@ -1,5 +1,5 @@
 //! The watch hub: who is told, what it costs, and how many it takes.
-#![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps on a clock of its own")]
 
 use fencegate::engine::access::Permit;
 use std::time::Duration;
@@ -43,7 +43,8 @@ async fn a_watcher_hears_of_this_gateway_and_of_others() {
     assert!(matches!(unknown, Err(EngineError::LockNotFound)));
 }
 
-#[tokio::test]
+/// A paused clock goes on only when everything due has been read.
+#[tokio::test(start_paused = true)]
 async fn nothing_is_read_while_nobody_watches() {
     let rig = Rig::new();
     let grant = rig.granted(R).await;
@@ -54,7 +55,7 @@ async fn nothing_is_read_while_nobody_watches() {
     let reads = rig.ledger.looks().len();
     assert!((1..=8).contains(&reads), "{reads} reads in two seconds");
     drop(watcher);
-    // What was under way may still end.
+    // The next look finds that nobody watches any more.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let reads = rig.ledger.looks().len();
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -262,7 +262,7 @@ async fn queries() {
 }
 
 /// However many ask for the metrics, the ledger is asked once a second.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn metrics_are_read_once_for_all_who_ask() {
     let door = Door::new();
     door.rig.granted(R).await;
