@@ -11,9 +11,11 @@ use fence_core::wire::Lock;
 use fence_tests::chaos::ChaosProxy;
 use fence_tests::client::{Answer, Client, resource_path};
 use fence_tests::etcd::Etcd;
-use fence_tests::gateway::Gateway;
+use fence_tests::gateway::{Gateway, Settings};
+use fence_tests::mutants::{Edit, mutate};
 use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
+use fence_tests::survey;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -32,6 +34,9 @@ on_both!(
     a_line_that_is_full_is_refused,
     a_gateway_that_stops_lets_its_waiters_go,
 );
+
+/// The longest wait there is. A test in which somebody waits in vain fails after it.
+const LONG: &str = "50s";
 
 /// A call that waits, under way.
 type Waiting = JoinHandle<Answer>;
@@ -69,7 +74,7 @@ async fn a_waiter_gets_the_lock_when_it_is_released(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let a = client.acquire("r", "10m").await;
-    let waiting = in_line(&client, "r", &wants("r", "20s")).await;
+    let waiting = in_line(&client, "r", &wants("r", LONG)).await;
     client.put("r", "k", "by A").under(&a).send().await.expect(201);
     client.release(&a).send().await.expect(204);
     let b = granted(waiting).await;
@@ -83,16 +88,16 @@ async fn a_waiter_gets_the_lock_when_it_expires_or_is_broken(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let a = client.acquire("expires", "1s").await;
-    let waiting = in_line(&client, "expires", &wants("expires", "20s")).await;
+    let waiting = in_line(&client, "expires", &wants("expires", LONG)).await;
     assert!(granted(waiting).await.token > a.token);
 
     client.acquire("broken", "10m").await;
-    let waiting = in_line(&client, "broken", &wants("broken", "20s")).await;
+    let waiting = in_line(&client, "broken", &wants("broken", LONG)).await;
     client.break_lock("broken", &json!({ "reason": "x" })).send().await.expect(200);
     granted(waiting).await;
 
     client.acquire("breaking", "10m").await;
-    let waiting = in_line(&client, "breaking", &wants("breaking", "20s")).await;
+    let waiting = in_line(&client, "breaking", &wants("breaking", LONG)).await;
     let soon = json!({ "reason": "x", "after": "700ms" });
     client.break_lock("breaking", &soon).send().await.expect(200);
     granted(waiting).await;
@@ -102,7 +107,7 @@ async fn a_wait_that_elapses_says_the_place(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     client.acquire("r", "10m").await;
-    let first = in_line(&client, "r", &wants("r", "20s")).await;
+    let first = in_line(&client, "r", &wants("r", LONG)).await;
     let answer = client.lock(&wants("r", "300ms")).send().await;
     let problem = answer.refused(409, "lock-wait-elapsed").problem();
     assert_eq!((problem.position, problem.retryable), (Some(2), true));
@@ -122,8 +127,8 @@ async fn a_place_is_kept_under_an_id(setup: SetUp) {
     let path = format!("/locks/{}", body["id"].as_str().unwrap());
     let problem = client.get(&path).send().await.refused(404, "lock-not-found").problem();
     assert_eq!(problem.position, Some(1));
-    let second = in_line(&client, "r", &wants("r", "20s")).await;
-    body["wait"] = "20s".into();
+    let second = in_line(&client, "r", &wants("r", LONG)).await;
+    body["wait"] = LONG.into();
     let again = tokio::spawn(client.lock(&body).send());
     client.release(&a).send().await.expect(204);
     let first = granted(again).await;
@@ -136,8 +141,8 @@ async fn who_hangs_up_leaves_the_line(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let a = client.acquire("r", "10m").await;
-    let first = in_line(&client, "r", &wants("r", "40s")).await;
-    let second = in_line(&client, "r", &wants("r", "40s")).await;
+    let first = in_line(&client, "r", &wants("r", LONG)).await;
+    let second = in_line(&client, "r", &wants("r", LONG)).await;
     first.abort();
     until_length(&client, "r", 1).await;
     client.release(&a).send().await.expect(204);
@@ -148,7 +153,7 @@ async fn who_releases_its_id_leaves_the_line(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     client.acquire("r", "10m").await;
-    let mut body = wants("r", "20s");
+    let mut body = wants("r", LONG);
     body["id"] = random_id().to_string().into();
     let waiting = in_line(&client, "r", &body).await;
     let path = format!("/locks/{}", body["id"].as_str().unwrap());
@@ -161,7 +166,7 @@ async fn the_same_id_may_wait_more_than_once(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let a = client.acquire("r", "10m").await;
-    let mut body = wants("r", "20s");
+    let mut body = wants("r", LONG);
     body["id"] = random_id().to_string().into();
     let first = in_line(&client, "r", &body).await;
     let second = tokio::spawn(client.lock(&body).send());
@@ -184,7 +189,7 @@ async fn nobody_gets_in_between(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
     let a = client.acquire("a", "10m").await;
-    let both = json!({ "resources": ["b", "a"], "wait": "20s", "ttl": "10m" });
+    let both = json!({ "resources": ["b", "a"], "wait": LONG, "ttl": "10m" });
     let b = client.acquire("b", "10m").await;
     let waiting = in_line(&client, "a", &both).await;
     // Free again, but kept for whoever is first in line.
@@ -200,11 +205,11 @@ async fn a_line_that_is_full_is_refused(setup: SetUp) {
     let gateway = settings.start().await;
     let client = gateway.client();
     let a = client.acquire("r", "10m").await;
-    let first = in_line(&client, "r", &wants("r", "20s")).await;
-    let second = in_line(&client, "r", &wants("r", "20s")).await;
-    let full = client.lock(&wants("r", "20s")).send().await.refused(429, "queue-full");
+    let first = in_line(&client, "r", &wants("r", LONG)).await;
+    let second = in_line(&client, "r", &wants("r", LONG)).await;
+    let full = client.lock(&wants("r", LONG)).send().await.refused(429, "queue-full");
     assert!(full.problem().retryable && full.header("retry-after").is_some());
-    let two = json!({ "resources": ["q", "r"], "wait": "20s" });
+    let two = json!({ "resources": ["q", "r"], "wait": LONG });
     client.lock(&two).send().await.refused(429, "queue-full");
     client.release(&a).send().await.expect(204);
     client.release(&granted(first).await).send().await.expect(204);
@@ -215,12 +220,10 @@ async fn a_gateway_that_stops_lets_its_waiters_go(setup: SetUp) {
     let mut gateway = setup.settings().await.env("FENCEGATE_DRAIN_DELAY", "0s").start().await;
     let client = gateway.client();
     client.acquire("r", "10m").await;
-    let waiting = in_line(&client, "r", &wants("r", "40s")).await;
-    let began = Instant::now();
+    let waiting = in_line(&client, "r", &wants("r", LONG)).await;
     gateway.term();
     waiting.await.unwrap().refused(503, "shutting-down");
     assert!(gateway.wait_for_exit().await.success());
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 /// Two gateways, each on its own way to etcd, and the way of the first to Postgres.
@@ -232,13 +235,47 @@ struct Pair {
 }
 
 async fn pair() -> Pair {
+    pair_with(|settings| settings).await
+}
+
+async fn pair_with(adjust: impl Fn(Settings) -> Settings) -> Pair {
     let (postgres, etcd) = tokio::join!(Postgres::shared(), Etcd::shared());
     let (url, prefix) = (postgres.database().await, etcd.prefix());
     let etcd_of_one = ChaosProxy::start(etcd.port()).await;
-    let one = Gateway::clustered(&url, &etcd_of_one.endpoint(), &prefix).start().await;
-    let other = Gateway::clustered(&url, &etcd.endpoint(), &prefix).start().await;
+    let settings = |etcd: &str| adjust(Gateway::clustered(&url, etcd, &prefix));
+    let one = settings(&etcd_of_one.endpoint()).start().await;
+    let other = settings(&etcd.endpoint()).start().await;
     Pair { one, other, etcd_of_one, database: database_in(&url).to_owned() }
 }
+
+/// A pair whose ledger lacks one way out of a wait, so that a test sees another one work. Nobody is swept out of the line.
+async fn pair_without(way: Edit) -> Pair {
+    let pair = pair_with(|settings| settings.env("FENCEGATE_SWEEP_INTERVAL", "1h")).await;
+    let mut connection = Postgres::shared().await.connect(&pair.database).await;
+    mutate(&mut connection, way).await;
+    pair
+}
+
+/// A waiter that was called keeps its turn, whether it comes or not.
+const TURNS_LAST: Edit = Edit {
+    function: "first_in_line",
+    from: "w.called_at > p_now - interval '1 second'",
+    to: "w.called_at > p_now - interval '1 hour'",
+};
+
+/// A gateway that was ever heard of counts as there.
+const ALL_ARE_PRESENT: Edit = Edit {
+    function: "first_in_line",
+    from: "g.seen_at > p_now - interval '5 seconds'",
+    to: "g.seen_at > p_now - interval '1 hour'",
+};
+
+/// A gateway that looks at the line now and then calls nobody: only who frees something does.
+const POLLS_CALL_NOBODY: Edit = Edit {
+    function: "call_next",
+    from: "FOREACH name IN ARRAY p_resources LOOP",
+    to: "FOREACH name IN ARRAY CASE WHEN p_able IS NULL THEN p_resources ELSE '{}' END LOOP",
+};
 
 #[tokio::test]
 async fn two_hundred_waiters_at_two_gateways_are_served_in_order() {
@@ -247,7 +284,7 @@ async fn two_hundred_waiters_at_two_gateways_are_served_in_order() {
     let first = clients[0].acquire("r", "10m").await;
     let mut waiters = Vec::new();
     for number in 0..200 {
-        let mut body = wants("r", "50s");
+        let mut body = wants("r", LONG);
         body["owner"] = format!("w{number}").into();
         waiters.push(in_line(&clients[number % 2], "r", &body).await);
     }
@@ -265,19 +302,17 @@ async fn two_hundred_waiters_at_two_gateways_are_served_in_order() {
 
 #[tokio::test]
 async fn a_head_that_reaches_no_etcd_holds_nobody_up() {
-    let pair = pair().await;
+    let pair = pair_without(TURNS_LAST).await;
     let (one, other) = (pair.one.client(), pair.other.client());
     let a = other.acquire("r", "10m").await;
     let mut stuck = Vec::new();
     for _ in 0..3 {
-        stuck.push(in_line(&one, "r", &wants("r", "30s")).await);
+        stuck.push(in_line(&one, "r", &wants("r", LONG)).await);
     }
-    let behind = in_line(&other, "r", &wants("r", "30s")).await;
+    let behind = in_line(&other, "r", &wants("r", LONG)).await;
     pair.etcd_of_one.blackhole().await;
-    let began = Instant::now();
     other.release(&a).send().await.expect(204);
     let b = granted(behind).await;
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     // They kept their places, and take their turns when they can.
     pair.etcd_of_one.resume().await;
     other.release(&b).send().await.expect(204);
@@ -290,23 +325,31 @@ async fn a_head_that_reaches_no_etcd_holds_nobody_up() {
     }
 }
 
+/// Its turn is over, and its gateway is not heard of any more: either is enough.
 #[tokio::test]
-async fn waiters_of_a_gateway_that_died_or_stalls_are_passed_over() {
-    let mut pair = pair().await;
+async fn a_waiter_of_a_gateway_that_stalls_is_passed_over() {
+    for without in [ALL_ARE_PRESENT, TURNS_LAST] {
+        let pair = pair_without(without).await;
+        let (one, other) = (pair.one.client(), pair.other.client());
+        let a = other.acquire("r", "10m").await;
+        let stalled = in_line(&one, "r", &wants("r", LONG)).await;
+        let behind = in_line(&other, "r", &wants("r", LONG)).await;
+        pair.one.pause();
+        other.release(&a).send().await.expect(204);
+        granted(behind).await;
+        stalled.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_of_a_gateway_that_died_is_forgotten() {
+    let mut pair = pair_with(|settings| settings.env("FENCEGATE_SWEEP_INTERVAL", "100ms")).await;
     let (one, other) = (pair.one.client(), pair.other.client());
-    let a = other.acquire("r", "10m").await;
-    let dead = in_line(&one, "r", &wants("r", "40s")).await;
-    let behind = in_line(&other, "r", &wants("r", "40s")).await;
-    pair.one.pause();
-    let began = Instant::now();
-    other.release(&a).send().await.expect(204);
-    let b = granted(behind).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    other.acquire("r", "10m").await;
+    let dead = in_line(&one, "r", &wants("r", LONG)).await;
     pair.one.kill9();
-    drop(dead);
-    // It is forgotten, too.
+    dead.abort();
     until_length(&other, "r", 0).await;
-    other.release(&b).send().await.expect(204);
 }
 
 #[tokio::test]
@@ -316,18 +359,14 @@ async fn calls_come_through_when_listening_connections_are_cut() {
     let server = Postgres::shared().await;
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND query LIKE 'LISTEN %'";
-    let mut slowest = Duration::ZERO;
     for round in 0..5 {
         let resource = format!("r{round}");
         let a = one.acquire(&resource, "10m").await;
-        let waiting = in_line(&other, &resource, &wants(&resource, "20s")).await;
+        let waiting = in_line(&other, &resource, &wants(&resource, LONG)).await;
         server.execute(&pair.database, cut).await;
-        let began = Instant::now();
         one.release(&a).send().await.expect(204);
         granted(waiting).await;
-        slowest = slowest.max(began.elapsed());
     }
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
 }
 
 #[tokio::test]
@@ -335,15 +374,13 @@ async fn a_lone_waiter_gets_its_lock_after_etcd_was_away_in_its_turn() {
     let pair = pair().await;
     let client = pair.one.client();
     let a = client.acquire("r", "10m").await;
-    let waiting = in_line(&client, "r", &wants("r", "40s")).await;
+    let waiting = in_line(&client, "r", &wants("r", LONG)).await;
     pair.etcd_of_one.refuse().await;
     client.release(&a).send().await.expect(204);
     // Long enough for its turn to be over several times.
     tokio::time::sleep(Duration::from_secs(3)).await;
     pair.etcd_of_one.resume().await;
-    let began = Instant::now();
     granted(waiting).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -351,7 +388,7 @@ async fn waiters_that_were_removed_from_the_line_join_it_again() {
     let pair = pair().await;
     let (one, other) = (pair.one.client(), pair.other.client());
     let a = other.acquire("r", "10m").await;
-    let waiting = in_line(&one, "r", &wants("r", "40s")).await;
+    let waiting = in_line(&one, "r", &wants("r", LONG)).await;
     // As by a sweep while the gateway was silent for too long.
     let server = Postgres::shared().await;
     let forget = "DELETE FROM fencegate.waiter_resources; DELETE FROM fencegate.waiters";
@@ -363,21 +400,18 @@ async fn waiters_that_were_removed_from_the_line_join_it_again() {
 
 #[tokio::test]
 async fn places_that_nobody_waits_for_are_given_up() {
-    let pair = pair().await;
+    let pair = pair_without(TURNS_LAST).await;
     let (one, other) = (pair.one.client(), pair.other.client());
     let a = other.acquire("r", "10m").await;
     // A waiter of this gateway, so that it looks after the line.
-    let first = in_line(&one, "r", &wants("r", "40s")).await;
+    let first = in_line(&one, "r", &wants("r", LONG)).await;
     let server = Postgres::shared().await;
     let ghost = "INSERT INTO fencegate.waiters (ticket, lock_id, resources, owner, gateway)
                  SELECT 0, gen_random_uuid(), '{r}', 'ghost', gateway FROM fencegate.waiters;
                  INSERT INTO fencegate.waiter_resources (resource, ticket, place) VALUES ('r', 0, 0)";
     server.execute(&pair.database, ghost).await;
-    let began = Instant::now();
     other.release(&a).send().await.expect(204);
     granted(first).await;
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
-    until_length(&other, "r", 0).await;
 }
 
 #[tokio::test]
@@ -385,32 +419,33 @@ async fn an_id_released_elsewhere_ends_its_wait() {
     let pair = pair().await;
     let (one, other) = (pair.one.client(), pair.other.client());
     other.acquire("r", "10m").await;
-    let mut body = wants("r", "40s");
+    let mut body = wants("r", LONG);
     body["id"] = random_id().to_string().into();
     let waiting = in_line(&one, "r", &body).await;
     let path = format!("/locks/{}", body["id"].as_str().unwrap());
     other.call(reqwest::Method::DELETE, path).send().await.expect(204);
-    let began = Instant::now();
     waiting.await.unwrap().refused(409, "lock-released");
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn a_call_reaches_another_gateway_at_once() {
-    let pair = pair().await;
+async fn a_call_reaches_another_gateway_without_a_poll() {
+    let pair = pair_without(POLLS_CALL_NOBODY).await;
     let (one, other) = (pair.one.client(), pair.other.client());
-    let mut times = Vec::new();
+    let mut connection = Postgres::shared().await.connect(&pair.database).await;
     for round in 0..9 {
         let resource = format!("r{round}");
         let a = one.acquire(&resource, "10m").await;
-        let waiting = in_line(&other, &resource, &wants(&resource, "20s")).await;
-        let began = Instant::now();
+        let waiting = in_line(&other, &resource, &wants(&resource, LONG)).await;
+        eventually("the other gateway listens", async || {
+            let listening = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle'
+                             AND datname = current_database() AND query LIKE 'LISTEN %'";
+            let listening = sqlx::query_scalar(listening).fetch_one(&mut connection).await;
+            (listening.unwrap() == 1_i64).then_some(())
+        })
+        .await;
         one.release(&a).send().await.expect(204);
         granted(waiting).await;
-        times.push(began.elapsed());
     }
-    times.sort();
-    assert!(times[4] < Duration::from_secs(1), "{times:?}");
 }
 
 /// Who held what, as the clients saw it: from the answer to a grant until before its release.
@@ -421,76 +456,38 @@ struct Held {
     to: Instant,
 }
 
-/// Keeps which ticket each lock had: the queue forgets them.
-const KEEP_TICKETS: &str = "
-    CREATE TABLE tickets_kept (ticket bigint PRIMARY KEY, lock_id uuid NOT NULL);
-    GRANT ALL ON tickets_kept TO PUBLIC;
-    CREATE FUNCTION keep_ticket() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN INSERT INTO public.tickets_kept VALUES (NEW.ticket, NEW.lock_id); RETURN NEW; END $$;
-    CREATE TRIGGER keep_ticket AFTER INSERT ON fencegate.waiters
-        FOR EACH ROW EXECUTE FUNCTION keep_ticket()";
-
-/// How many grants to waiters there were, per resource, and how many came after one with a later ticket.
-const OUT_OF_ORDER: &str = "
-    SELECT count(*), count(*) FILTER (WHERE g.ticket < g.highest) FROM (
-        SELECT k.ticket, max(k.ticket) OVER (
-            PARTITION BY g.resource ORDER BY g.token ROWS UNBOUNDED PRECEDING) AS highest
-        FROM fencegate.grants g JOIN tickets_kept k USING (lock_id)) g";
-
-/// Forty clients at two gateways lock random sets of resources for a while: nobody starves, nothing
-/// deadlocks, and no resource ever has two holders.
+/// Forty clients at two gateways lock random sets of resources, again and again: nobody starves, nothing deadlocks, and no
+/// resource ever has two holders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forty_clients_with_random_sets_neither_deadlock_nor_starve() {
     const RESOURCES: usize = 10;
     let pair = pair().await;
     let clients = [pair.one.client(), pair.other.client()];
-    let server = Postgres::shared().await;
-    server.execute(&pair.database, KEEP_TICKETS).await;
-    let until = Instant::now() + Duration::from_secs(60);
+    let turns = survey::size(8, 40);
     let tasks = (0..40).map(|number| {
         let client = clients[number % 2].clone();
         tokio::spawn(async move {
             let mut held = Vec::new();
-            let mut longest = Duration::ZERO;
-            while Instant::now() < until {
+            for _ in 0..turns {
                 let count = rand::random_range(2..=5);
                 let picked = rand::seq::index::sample(&mut rand::rng(), RESOURCES, count);
                 let resources: Vec<String> = picked.iter().map(|r| format!("r{r}")).collect();
                 let body = json!({
-                    "resources": resources, "wait": "50s", "ttl": "30s", "owner": number.to_string(),
+                    "resources": resources, "wait": LONG, "ttl": "30s", "owner": number.to_string(),
                 });
-                let asked = Instant::now();
                 let lock: Lock = client.lock(&body).send().await.expect(201).parse();
                 let from = Instant::now();
-                longest = longest.max(from - asked);
                 tokio::time::sleep(Duration::from_millis(rand::random_range(0..10))).await;
                 let to = Instant::now();
                 client.release(&lock).send().await.expect(204);
                 let token = lock.token.to_string().parse().unwrap();
                 held.push(Held { resources, token, from, to });
             }
-            (held, longest)
+            held
         })
     });
-    let tasks: Vec<_> = tasks.collect();
-    let mut all = Vec::new();
-    let mut longest = Duration::ZERO;
-    for task in tasks {
-        let (held, waited) = task.await.unwrap();
-        assert!(held.len() > 5, "one client had only {} turns", held.len());
-        longest = longest.max(waited);
-        all.extend(held);
-    }
-    let mut connection = server.connect(&pair.database).await;
-    let (waited, out_of_order): (i64, i64) =
-        sqlx::query_as(OUT_OF_ORDER).fetch_one(&mut connection).await.unwrap();
-    println!(
-        "{} grants, the longest wait took {longest:?}; {waited} turns, {out_of_order} out of order",
-        all.len()
-    );
-    // Only who did not take its turn within a second, on a machine that is busy, is passed over.
-    assert!(waited > 200 && out_of_order * 50 <= waited, "{out_of_order} of {waited}");
-    assert!(longest < Duration::from_secs(20), "{longest:?}");
+    let all: Vec<Held> =
+        join_all(tasks.collect::<Vec<_>>()).await.into_iter().flat_map(Result::unwrap).collect();
     for resource in (0..RESOURCES).map(|r| format!("r{r}")) {
         let mut turns: Vec<&Held> =
             all.iter().filter(|held| held.resources.contains(&resource)).collect();
