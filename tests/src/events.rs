@@ -1,8 +1,6 @@
 //! A reader of server-sent events. The head of each stream and the data of each event are checked
 //! against `openapi.yaml`.
 
-use std::time::Duration;
-
 use fence_core::LockId;
 use fence_core::wire::LockEvent;
 use tokio::time::timeout;
@@ -61,11 +59,6 @@ impl Events {
         let event = self.next().await.unwrap_or_else(|| panic!("the stream ends before {name}"));
         assert_eq!(event.name, name, "{event:?}");
         event.data
-    }
-
-    /// Whether nothing comes for so long, and the stream stays open.
-    pub async fn silent_for(&mut self, time: Duration) -> bool {
-        timeout(time, self.read()).await.is_err()
     }
 
     /// Waits until a comment has come. No event may come before it.

@@ -15,8 +15,7 @@ pub struct Feed {
     buffer: String,
     /// The cursor that came last.
     pub at: String,
-    /// How many comments have come.
-    pub comments: usize,
+    comments: usize,
 }
 
 impl Feed {
@@ -58,6 +57,15 @@ impl Feed {
     /// The next event; `None` at the end of the stream, or when the connection is lost.
     pub async fn next(&mut self) -> Option<WriteEvent> {
         timeout(DEADLINE, self.read()).await.expect("an event or the end in time")
+    }
+
+    /// Waits until a comment has come. No event may come before it.
+    pub async fn comment(&mut self) {
+        while self.comments == 0 {
+            let read = timeout(DEADLINE, self.fill()).await.expect("a comment in time");
+            assert!(read.expect("the connection lasts"), "the stream ends");
+            assert!(self.block().is_none(), "an event came");
+        }
     }
 
     async fn read(&mut self) -> Option<WriteEvent> {

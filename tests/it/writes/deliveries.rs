@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::setup::{SetUp, on_both, random_id};
 
 on_both!(
-    an_undelivered_grant_is_given_back_at_once,
+    an_undelivered_grant_is_given_back,
     an_undelivered_grant_under_a_proposed_id_is_given_back_after_a_while,
     an_undelivered_transfer_waits_for_its_caller,
     a_caller_that_takes_nothing_is_given_up,
@@ -31,8 +31,8 @@ on_both!(
 
 const REQUESTS: usize = 1500;
 const WAIT: Duration = Duration::from_secs(10);
-/// When nothing happens for so long, nothing more will.
-const STABLE: Duration = Duration::from_secs(2);
+/// Looks in which nothing has happened, although the gateway has answered each: then nothing more will.
+const STABLE: usize = 100;
 
 /// As many and as long names as a lock can have: they are in its answer.
 fn names(prefix: &str, number: usize) -> Vec<String> {
@@ -109,13 +109,12 @@ async fn capacity(gateway: &Gateway) -> usize {
     };
     let before = answered().await;
     let deaf = Deaf::open(gateway, pages().take(REQUESTS)).await;
-    let mut last = (before, Instant::now());
+    let (mut last, mut looks) = (before, 0);
     let full = eventually("the socket is full", async || {
         let now = answered().await;
-        if now != last.0 {
-            last = (now, Instant::now());
-        }
-        (now > before && last.1.elapsed() > STABLE).then_some(now - before)
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
+        (now > before && looks > STABLE).then_some(now - before)
     })
     .await;
     deaf.reset();
@@ -124,12 +123,13 @@ async fn capacity(gateway: &Gateway) -> usize {
 
 /// The number of the last lock that was granted, once no more are.
 async fn last_granted(granted: impl AsyncFn(usize) -> bool) -> usize {
-    let mut next = (0, Instant::now());
+    let (mut next, mut looks) = (0, 0);
     let last = eventually("no more is granted", async || {
-        while next.0 < REQUESTS && granted(next.0).await {
-            next = (next.0 + 1, Instant::now());
+        looks += 1;
+        while next < REQUESTS && granted(next).await {
+            (next, looks) = (next + 1, 0);
         }
-        (next.0 > 0 && next.1.elapsed() > STABLE).then(|| next.0 - 1)
+        (next > 0 && looks > STABLE).then(|| next - 1)
     })
     .await;
     assert!(last + 1 < REQUESTS, "the socket was never full");
@@ -154,25 +154,21 @@ async fn until(client: &Client, prefix: &str, number: usize, wanted: &str) {
 
 /// Waits for a full socket; nothing else gives a caller up.
 async fn patient(setup: SetUp) -> (Gateway, Client) {
-    let settings = setup.settings().await.env("FENCEGATE_BODY_IDLE_TIMEOUT", "60s");
+    let settings = setup.settings().await.env("FENCEGATE_BODY_IDLE_TIMEOUT", "1h");
     let gateway = settings.start().await;
     let client = gateway.client();
     (gateway, client)
 }
 
-async fn an_undelivered_grant_is_given_back_at_once(setup: SetUp) {
+async fn an_undelivered_grant_is_given_back(setup: SetUp) {
     let (gateway, client) = patient(setup).await;
     let deaf =
         Deaf::send(&gateway, (0..REQUESTS).map(|n| post("/locks", &wish("own", n, None)))).await;
     let last = last_granted(async |n| state(&client, "own", n).await.is_some()).await;
     // While its connection is open it stays, whatever its caller reads.
     assert_eq!(state(&client, "own", last).await.unwrap(), "leased");
-    let hung_up = Instant::now();
     deaf.reset();
     until(&client, "own", last, "released").await;
-    let took = hung_up.elapsed();
-    eprintln!("{setup:?}: {last} grants fitted; the next was given back after {took:?}");
-    assert!(took < WAIT, "{took:?}");
     let metrics = client.get("/metrics").send().await.expect(200).text();
     let counted = "fencegate_undelivered_grants_total{outcome=\"released\"} 1";
     assert!(metrics.contains(counted), "{metrics}");
@@ -222,13 +218,12 @@ async fn an_undelivered_transfer_waits_for_its_caller(setup: SetUp) {
     let (gateway, client) = patient(setup).await;
     let (left, _, _) = handed_on(&gateway, &client, "left").await;
     let (back, ids, at) = handed_on(&gateway, &client, "back").await;
+    // The same call again shows that somebody has the id. Before they hang up: afterwards it might come too late.
+    let (path, body) = hop(ids[at - 1], ids[at]);
+    client.post(path, &body).send().await.expect(200);
     let hung_up = Instant::now();
     left.reset();
     back.reset();
-    // The same call again shows that somebody has the id.
-    let (path, body) = hop(ids[at - 1], ids[at]);
-    client.post(path, &body).send().await.expect(200);
-    assert!(hung_up.elapsed() < WAIT, "this machine is too slow for the test");
     until(&client, "left", 0, "released").await;
     assert!(hung_up.elapsed() >= WAIT, "given back after {:?}", hung_up.elapsed());
     eventually("it is counted that one was taken up", async || {

@@ -13,10 +13,8 @@ use fence_tests::postgres::{Postgres, database_in};
 use fence_tests::process::eventually;
 use serde_json::json;
 
+use super::events::quiet_until_now;
 use crate::setup::take_over;
-
-/// Far above the second that is promised: builds and other tests share this machine.
-const LATE: Duration = Duration::from_secs(10);
 
 struct Two {
     watching: Gateway,
@@ -42,12 +40,6 @@ impl Two {
     }
 }
 
-/// The next event, and how long after the answer to its cause it came.
-async fn next(events: &mut Events, name: &str, cause: Instant) -> (String, Duration) {
-    let event = events.expect(name).await;
-    (event.state, cause.elapsed())
-}
-
 async fn transfer(client: &Client, lock: &Lock) {
     let path = format!("/locks/{}/transfer", lock.id);
     client.post(path, &json!({ "owner": "next" })).send().await.expect(201);
@@ -57,56 +49,57 @@ async fn transfer(client: &Client, lock: &Lock) {
 async fn events_come_from_another_gateway() {
     let two = Two::start().await;
     let other = two.acting.client();
-    let mut slowest = Duration::ZERO;
     for round in 0..3 {
         let (lock, mut events) = two.watched(&format!("released:{round}")).await;
         other.release(&lock).send().await.expect(204);
-        let (state, took) = next(&mut events, "released", Instant::now()).await;
-        assert_eq!(state, "released");
-        slowest = slowest.max(took);
+        assert_eq!(events.expect("released").await.state, "released");
 
         let (lock, mut events) = two.watched(&format!("moved:{round}")).await;
         transfer(&other, &lock).await;
-        let (state, took) = next(&mut events, "lost", Instant::now()).await;
-        assert_eq!(state, "superseded");
-        slowest = slowest.max(took);
+        assert_eq!(events.expect("lost").await.state, "superseded");
 
         let resource = format!("broken:{round}");
         let (_, mut events) = two.watched(&resource).await;
         let break_in = |after: &str| json!({ "after": after, "reason": "x" });
         other.break_lock(&resource, &break_in("5m")).send().await.expect(200);
-        let (_, took) = next(&mut events, "breaking", Instant::now()).await;
-        slowest = slowest.max(took);
+        events.expect("breaking").await;
         other.break_lock(&resource, &break_in("0s")).send().await.expect(200);
-        let (state, took) = next(&mut events, "lost", Instant::now()).await;
-        assert_eq!(state, "broken");
-        slowest = slowest.max(took);
+        assert_eq!(events.expect("lost").await.state, "broken");
 
         let resource = format!("taken:{round}");
         let (lock, mut events) = two.watched(&resource).await;
         other.renew(&lock, Some("1s")).send().await.expect(200);
         events.expect("expiring").await;
         take_over(&other, &resource).await;
-        let began = Instant::now();
         let lost = events.expect("lost").await;
         assert_eq!(lost.superseded_by, Some(Supersession::Grant.into()));
-        slowest = slowest.max(began.elapsed());
     }
-    eprintln!("the slowest event came {slowest:?} after the answer to its cause");
-    assert!(slowest < LATE, "{slowest:?}");
 }
 
 #[tokio::test]
 async fn a_renewal_through_another_gateway_counts() {
+    const TTL: Duration = Duration::from_secs(9);
     let two = Two::start().await;
-    let client = two.watching.client();
-    let lock = client.acquire("job:1", "3s").await;
-    let mut events = Events::of(&client, lock.id).await;
-    for _ in 0..4 {
-        assert!(events.silent_for(Duration::from_secs(1)).await, "it is renewed in time");
-        two.acting.client().renew(&lock, None).send().await.expect(200);
+    let (client, other) = (two.watching.client(), two.acting.client());
+    for round in 0.. {
+        let resource = format!("job:{round}");
+        let began = Instant::now();
+        let lock = client.acquire(&resource, "9s").await;
+        let mut events = Events::of(&client, lock.id).await;
+        other.renew(&lock, Some("10m")).send().await.expect(200);
+        let is_in_time = began.elapsed() < TTL / 2;
+        // Taken later for as long as the other one at first: that one would have been told of by now.
+        let beside = client.acquire("beside", "9s").await;
+        Events::of(&client, beside.id).await.expect("expiring").await;
+        client.release(&beside).send().await.expect(204);
+        // On a machine that stood still it may have been renewed too late.
+        if is_in_time {
+            quiet_until_now(&client, &resource, &mut events).await;
+            other.renew(&lock, Some("1s")).send().await.expect(200);
+            events.expect("expiring").await;
+            return;
+        }
     }
-    events.expect("expiring").await;
 }
 
 #[tokio::test]
@@ -118,11 +111,11 @@ async fn a_long_poll_hears_of_another_gateway() {
     let release = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         two.acting.client().release(&lock).send().await.expect(204);
-        Instant::now()
     };
-    let (answer, released) = tokio::join!(waiting, release);
-    let lock: Lock = answer.expect(200).parse();
-    assert!(lock.ended.is_some() && released.elapsed() < LATE, "{lock:?}");
+    let waiting = tokio::time::timeout(Duration::from_secs(50), waiting);
+    let (answer, ()) = tokio::join!(waiting, release);
+    let lock: Lock = answer.expect("an answer before the wait is over").expect(200).parse();
+    assert!(lock.ended.is_some(), "{lock:?}");
 }
 
 #[tokio::test]
@@ -130,7 +123,6 @@ async fn events_come_although_every_connection_to_postgres_is_ended() {
     let two = Two::start().await;
     let postgres = Postgres::shared().await;
     let other = two.acting.client();
-    let mut slowest = Duration::ZERO;
     for round in 0..8 {
         let (lock, mut events) = two.watched(&format!("job:{round}")).await;
         // Before the cause, and right after it, when the next poll is due.
@@ -142,11 +134,8 @@ async fn events_come_although_every_connection_to_postgres_is_ended() {
         })
         .await;
         postgres.terminate_backends(&two.database).await;
-        let (_, took) = next(&mut events, "released", Instant::now()).await;
-        slowest = slowest.max(took);
+        events.expect("released").await;
     }
-    eprintln!("the slowest event came {slowest:?} after the answer to its cause");
-    assert!(slowest < LATE, "{slowest:?}");
 }
 
 #[tokio::test]
@@ -159,10 +148,14 @@ async fn a_stream_outlives_an_outage_of_postgres() {
     let lock = client.acquire("job:1", "10m").await;
     let mut events = Events::of(&client, lock.id).await;
     postgres.pause();
-    assert!(events.silent_for(Duration::from_secs(4)).await, "an outage is no event");
     let path = format!("/locks/{}/events", lock.id);
     client.get(path).send().await.refused(503, "ledger-unavailable");
+    eventually("the gateway knows of the outage", async || {
+        (client.get("/readyz").send().await.status == 503).then_some(())
+    })
+    .await;
     postgres.resume();
+    // An outage is no event: nothing came before the next one.
     eventually("the lock is released", async || {
         (client.release(&lock).send().await.status == 204).then_some(())
     })

@@ -1,11 +1,12 @@
 //! The feed of committed writes under load, through two gateways, one of which is killed: every
 //! committed write exactly once, in version order per resource, none skipped.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks of its own")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fence_core::wire::{EventList, WriteEvent};
 use fence_tests::client::Client;
@@ -13,12 +14,33 @@ use fence_tests::conformance::pause;
 use fence_tests::feed::Feed;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::{Postgres, database_in};
+use fence_tests::process::eventually;
 use futures::future::join_all;
+use sqlx::PgConnection;
 
 use crate::setup::SetUp;
 
 const WRITERS: usize = 8;
 const RESOURCES: usize = 5;
+
+/// The state of the writers.
+#[derive(Default)]
+struct Writing {
+    stop: AtomicBool,
+    /// Writes that were acknowledged.
+    acknowledged: AtomicUsize,
+}
+
+impl Writing {
+    /// Waits until so many more writes are acknowledged.
+    async fn more(&self, count: usize) {
+        let wanted = self.acknowledged.load(Ordering::Acquire) + count;
+        eventually("more is written", async || {
+            (self.acknowledged.load(Ordering::Acquire) >= wanted).then_some(())
+        })
+        .await;
+    }
+}
 
 /// Writes through whichever gateway answers, until told to stop. A write whose answer is lost may have
 /// taken effect.
@@ -26,15 +48,32 @@ async fn write(
     writer: usize,
     clients: [Client; 2],
     tokens: Arc<Vec<String>>,
-    stop: Arc<AtomicBool>,
+    writing: Arc<Writing>,
 ) {
     let mut n = writer;
-    while !stop.load(Ordering::Acquire) {
+    while !writing.stop.load(Ordering::Acquire) {
         n += 1;
         let resource = n % RESOURCES;
         let put = clients[n % 2].put(&format!("job:{resource}"), &format!("k{writer}"), "x");
-        let _ = put.token(&tokens[resource]).try_send().await;
+        if let Ok(answer) = put.token(&tokens[resource]).try_send().await
+            && answer.status.is_success()
+        {
+            writing.acknowledged.fetch_add(1, Ordering::AcqRel);
+        }
     }
+}
+
+/// Waits until all that has begun in this database has ended: what was under way when a gateway died may still commit.
+async fn settled(connection: &mut PgConnection) {
+    let now: String =
+        sqlx::query_scalar("SELECT now()::text").fetch_one(&mut *connection).await.unwrap();
+    eventually("what was under way has ended", async || {
+        let under_way = "SELECT count(*) FROM pg_stat_activity
+                         WHERE datname = current_database() AND xact_start < $1::timestamptz";
+        let under_way = sqlx::query_scalar(under_way).bind(&now).fetch_one(&mut *connection);
+        (under_way.await.unwrap() == 0_i64).then_some(())
+    })
+    .await;
 }
 
 /// How a reader reads, and through which gateway it begins.
@@ -92,25 +131,24 @@ async fn three_readers_see_what_eight_writers_did_through_two_gateways_one_of_wh
     );
     let tokens: Arc<Vec<_>> =
         Arc::new(locks.await.iter().map(|lock| lock.token.to_string()).collect());
-    let stop = Arc::new(AtomicBool::new(false));
+    let writing = Arc::new(Writing::default());
     let total = Arc::new(AtomicUsize::new(usize::MAX));
     let readers = [By::Stream(0), By::Stream(1), By::Poll(1)]
         .map(|by| tokio::spawn(read(by, clients.clone(), Arc::clone(&total))));
     let writers: Vec<_> = (0..WRITERS)
-        .map(|n| tokio::spawn(write(n, clients.clone(), Arc::clone(&tokens), Arc::clone(&stop))))
+        .map(|n| tokio::spawn(write(n, clients.clone(), Arc::clone(&tokens), Arc::clone(&writing))))
         .collect();
-    pause(1500).await;
+    writing.more(100).await;
     other.kill9();
-    pause(700).await;
+    writing.more(50).await;
     other.restart().await;
-    pause(1500).await;
-    stop.store(true, Ordering::Release);
+    writing.more(100).await;
+    writing.stop.store(true, Ordering::Release);
     for writer in writers {
         writer.await.unwrap();
     }
-    // What was under way when the gateway died may still commit.
-    pause(1000).await;
     let mut connection = postgres.connect(database_in(&url)).await;
+    settled(&mut connection).await;
     let truth: Vec<(String, i64, String)> = sqlx::query_as(
         "SELECT resource, version, id::text FROM fencegate.operations
          WHERE version IS NOT NULL ORDER BY resource, version",
@@ -118,7 +156,6 @@ async fn three_readers_see_what_eight_writers_did_through_two_gateways_one_of_wh
     .fetch_all(&mut connection)
     .await
     .unwrap();
-    assert!(truth.len() > 100, "only {} writes", truth.len());
     total.store(truth.len(), Ordering::Release);
     let mut orders = Vec::new();
     for reader in readers {
@@ -143,7 +180,7 @@ async fn three_readers_see_what_eight_writers_did_through_two_gateways_one_of_wh
 }
 
 #[tokio::test]
-async fn a_write_through_one_gateway_is_soon_an_event_at_the_other() {
+async fn a_write_through_one_gateway_is_an_event_at_the_other() {
     let settings = SetUp::Clustered.settings().await;
     let (one, other) = tokio::join!(settings.clone().start(), settings.clone().start());
     let (here, there) = (one.client(), other.client());
@@ -152,9 +189,7 @@ async fn a_write_through_one_gateway_is_soon_an_event_at_the_other() {
     for version in 1..=5 {
         let put = here.put("job:1", &format!("k{version}"), "x").under(&lock);
         put.send().await.expect(201);
-        let began = Instant::now();
         assert_eq!(feed.next().await.unwrap().version, version);
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         // A call that begins after the write sees it at once, whichever gateway took it.
         let after = format!("g0-{}", version - 1);
         let list = there.get("/events").query("after", &after).send().await;
