@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 #![expect(clippy::disallowed_methods, reason = "a test reads and sleeps on the real clock")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fence_core::wire::Lock;
@@ -12,13 +12,13 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, Settings};
 use fence_tests::postgres::Postgres;
 use fence_tests::stores::{Kind, Store};
+use fence_tests::survey;
 use futures::StreamExt as _;
-use futures::future::{join, join_all};
+use futures::future::join_all;
 use rand::RngExt as _;
 
 use crate::blobs::rig::{on_store, put, seed_of};
 
-const LOAD: Duration = Duration::from_secs(60);
 const GRACE: &str = "2s";
 const OBJECTS: usize = 6;
 const LENGTHS: [usize; 2] = [300_000, 9 << 20];
@@ -33,10 +33,24 @@ struct Object {
     acknowledged: AtomicU64,
 }
 
+/// The reads that have ended, and whether they are enough.
+#[derive(Debug, Default)]
+struct Reading {
+    slow: AtomicUsize,
+    fast: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Reading {
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::SeqCst)
+    }
+}
+
 /// Puts it again and again.
-async fn write(client: &Client, object: &Object, end: Instant) {
+async fn write(client: &Client, object: &Object, reading: &Reading) {
     let mut seed = 1;
-    while Instant::now() < end {
+    while reading.goes_on() {
         let length = LENGTHS[usize::try_from(seed % 2).unwrap()];
         put(client, &object.lock, "k", seed, length).await;
         object.acknowledged.store(seed, Ordering::SeqCst);
@@ -45,10 +59,9 @@ async fn write(client: &Client, object: &Object, end: Instant) {
     }
 }
 
-/// Reads one after the other; slow readers pause between pieces. How many were read.
-async fn read(client: &Client, objects: &[Object], slowly: bool, end: Instant) -> usize {
-    let mut count = 0;
-    while Instant::now() < end {
+/// Reads one after the other; slow readers pause between pieces.
+async fn read(client: &Client, objects: &[Object], slowly: bool, reading: &Reading) {
+    while reading.goes_on() {
         let object = &objects[rand::rng().random_range(0..objects.len())];
         let least = object.acknowledged.load(Ordering::SeqCst);
         let answer = client.read(&object.resource, "k").unchecked().open().await.unwrap();
@@ -67,9 +80,9 @@ async fn read(client: &Client, objects: &[Object], slowly: bool, end: Instant) -
         assert_eq!(bytes.len(), length);
         let seed = seed_of(&bytes);
         assert!(seed >= least, "{} is {seed}, older than {least}", object.resource);
-        count += 1;
+        let count = if slowly { &reading.slow } else { &reading.fast };
+        count.fetch_add(1, Ordering::SeqCst);
     }
-    count
 }
 
 async fn metric(client: &Client, name: &str) -> u64 {
@@ -95,24 +108,27 @@ async fn readers_get_what_they_asked_for(gateways: &[Gateway]) {
         put(&clients[0], &lock, "k", 0, LENGTHS[1]).await;
         objects.push(Object { resource, lock, acknowledged: AtomicU64::new(0) });
     }
-    let end = Instant::now() + LOAD;
+    let reading = Reading::default();
     let client = |number: usize| &clients[number % clients.len()];
     let writers =
-        objects.iter().enumerate().map(|(number, object)| write(client(number), object, end));
-    let readers = (0..8).map(|number| read(client(number), &objects, number < 4, end));
-    let (_, counts) = join(join_all(writers), join_all(readers)).await;
-    let (slow, fast): (usize, usize) = (counts[..4].iter().sum(), counts[4..].iter().sum());
-    let (mut deleted, mut missing) = (0, 0);
-    for client in &clients {
-        deleted += metric(client, "fencegate_blob_deletions_total").await;
-        missing += metric(client, "fencegate_blobs_missing_total").await;
-    }
-    println!("{slow} slow and {fast} fast reads, {deleted} deletions");
-    assert!(
-        slow >= 8 && fast >= 20 && deleted >= 20,
-        "{slow} {fast} {deleted}: too little happened"
-    );
-    assert_eq!(missing, 0);
+        objects.iter().enumerate().map(|(number, object)| write(client(number), object, &reading));
+    let readers = (0..8).map(|number| read(client(number), &objects, number < 4, &reading));
+    let all = async |name: &str| -> u64 {
+        join_all(clients.iter().map(|client| metric(client, name))).await.into_iter().sum()
+    };
+    let enough = async {
+        let (slow, others) = (survey::size(8, 32), survey::size(20, 200));
+        while reading.slow.load(Ordering::SeqCst) < slow
+            || reading.fast.load(Ordering::SeqCst) < others
+            || all("fencegate_blob_deletions_total").await < others as u64
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        reading.is_over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(join_all(writers), join_all(readers), enough);
+    println!("{reading:?}");
+    assert_eq!(all("fencegate_blobs_missing_total").await, 0);
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ use fence_tests::postgres::{Postgres, Stop, database_in};
 use fence_tests::process::eventually;
 use serde_json::json;
 
-use crate::disasters::outages::promptly;
 use crate::disasters::refence::{Locks, Site, listening, locks, witness};
 
 fn gateway(site: &Site, failover: &str) -> Settings {
@@ -32,7 +31,7 @@ async fn promote(site: &Site) {
 async fn written(client: &Client, lock: &Lock) {
     eventually("the token is good", async || {
         let put = client.put(lock.resources[0].as_str(), "k", "goes on").under(lock);
-        let put = promptly(put).await;
+        let put = put.send().await;
         let before = ["ledger-unavailable", "outcome-unknown", "refence-required"];
         assert!(put.status.is_success() || before.contains(&put.code().as_str()), "{}", put.text());
         put.status.is_success().then_some(())
@@ -43,7 +42,7 @@ async fn written(client: &Client, lock: &Lock) {
 /// Writes under a lock until its token is void; it is never let through.
 async fn voided(client: &Client, lock: &Lock) {
     eventually("the token is void", async || {
-        let put = promptly(client.put(lock.resources[0].as_str(), "k", "late").under(lock)).await;
+        let put = client.put(lock.resources[0].as_str(), "k", "late").under(lock).send().await;
         assert!(!put.status.is_success(), "a late write was admitted: {}", put.text());
         (put.code() == "fence-token-void").then_some(())
     })
@@ -257,7 +256,7 @@ async fn while_etcd_is_silent_nothing_is_adopted() {
     site.etcd.pause();
     switch_over(&site).await;
     eventually("the ledger is refused", async || {
-        let put = promptly(client.put("job:1", "k", "x").under(&held)).await;
+        let put = client.put("job:1", "k", "x").under(&held).send().await;
         assert!(!put.status.is_success(), "{}", put.text());
         (put.code() == "refence-required").then_some(())
     })

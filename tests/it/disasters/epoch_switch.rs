@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use fence_core::wire::{Lock, Readiness};
 use fence_tests::client::Client;
@@ -14,12 +13,8 @@ use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
 use futures::future::join_all;
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::disasters::outages::part;
-
-/// How long etcd may be back before locks are granted again.
-const BACK: Duration = Duration::from_secs(5);
 
 const HOLDERS: usize = 16;
 const RESOURCES: usize = 8;
@@ -103,14 +98,10 @@ async fn an_etcd_that_was_restored_or_wiped_gets_a_new_epoch_and_disturbs_no_hol
             }
             let before = written.get();
             etcd.start().await;
-            let back = Instant::now();
             eventually("locks are granted again", async || {
                 grant(&client, "job:0", &highest).await.then_some(())
             })
             .await;
-            let took = back.elapsed();
-            println!("etcd was {what}: grants {took:?} after it was back");
-            assert!(took < BACK, "{took:?}");
             grants(&client, 200, &highest).await;
             assert!(written.get() > before, "holders write meanwhile");
             let begun = i64::try_from(round).expect("small") + 1;
@@ -253,15 +244,11 @@ async fn grants_go_on_when_the_leader_of_etcd_is_killed() {
             }
         }
         leader.expect("a cluster that answers has a leader").kill9();
-        let killed = Instant::now();
         // What was under way is not counted.
         pause(100).await;
         let before = granted.get() + RESOURCES;
         eventually("locks are granted again", async || (granted.get() > before).then_some(()))
             .await;
-        let took = killed.elapsed();
-        println!("the leader was killed: grants {took:?} later");
-        assert!(took < Duration::from_secs(10), "{took:?}");
         stop.set(true);
     };
     tokio::join!(join_all((0..RESOURCES).map(load)), disaster);

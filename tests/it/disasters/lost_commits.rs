@@ -10,8 +10,6 @@ use fence_tests::process::{eventually, is_alive, signal};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::disasters::outages::promptly;
-
 #[tokio::test]
 async fn a_crash_of_postgres_loses_no_acknowledged_write_and_asks_for_no_refence() {
     let (etcd, postgres) = tokio::join!(Etcd::shared(), Postgres::dedicated());
@@ -109,7 +107,7 @@ async fn on_a_promoted_server_nothing_is_applied_until_it_is_refenced() {
         client.lock(&json!({ "resource": "job:2" })),
         client.break_lock("job:1", &json!({ "reason": "x" })),
     ] {
-        let refused = promptly(call).await.refused(503, "refence-required");
+        let refused = call.send().await.refused(503, "refence-required");
         assert!(refused.header("retry-after").is_some());
         assert_eq!(refused.problem().outcome, None, "nothing was applied, and that is known");
     }

@@ -17,7 +17,6 @@ use fencegate::ledger::postgres::{PgLedger, PgSettings};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::disasters::outages::promptly;
 use crate::operating::commands::fencegate;
 
 /// A primary with an asynchronous standby, behind a proxy, and an etcd.
@@ -101,7 +100,7 @@ impl Locks {
     pub async fn late(&self, client: &Client) -> Vec<String> {
         let mut codes = Vec::new();
         for lock in self.all() {
-            let late = promptly(client.put(lock.resources[0].as_str(), "k", "late").under(lock));
+            let late = client.put(lock.resources[0].as_str(), "k", "late").under(lock).send();
             let late = late.await;
             assert!(!late.status.is_success(), "a late write was admitted: {}", late.text());
             codes.push(late.code());
@@ -132,7 +131,7 @@ impl Locks {
         for resource in ["job:1", "job:2", "job:3"] {
             let new = eventually("a lock is granted", async || {
                 let body = json!({ "resource": resource, "ttl": "10m" });
-                let answer = promptly(client.lock(&body)).await;
+                let answer = client.lock(&body).send().await;
                 let code = answer.code();
                 assert!(["", "mint-unavailable"].contains(&code.as_str()), "{}", answer.text());
                 (answer.status == 201).then(|| answer.parse::<Lock>())
@@ -163,7 +162,7 @@ async fn after_a_failover_nothing_is_written_until_an_operator_refences() {
     site.fail_over().await;
     for client in [&client, &idle.client()] {
         locks.until_late(client, "refence-required").await;
-        let new = promptly(client.lock(&json!({ "resource": "job:3" }))).await;
+        let new = client.lock(&json!({ "resource": "job:3" })).send().await;
         new.refused(503, "refence-required");
         // It is known a moment later.
         eventually("it is not ready", async || {
@@ -275,7 +274,7 @@ async fn reads_are_refused(client: &Client, lock: &Lock) {
         client.get(format!("/operations/{}", lock.id)),
         client.lock(&json!({ "resource": "job:2" })),
     ] {
-        promptly(call).await.refused(503, "refence-required");
+        call.send().await.refused(503, "refence-required");
     }
     for path in ["/audit", "/rejections"] {
         client.get(path).send().await.expect(200);

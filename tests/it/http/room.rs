@@ -14,8 +14,6 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::disasters::outages::promptly;
-
 /// Connections that a gateway takes, and how many of them may wait.
 const CONNECTIONS: usize = 60;
 const WAITING: usize = 48;
@@ -55,19 +53,19 @@ async fn while_as_many_wait_as_there_are_connections_the_holder_gets_through() {
     // Each of these on a connection of its own, like any other caller's.
     let alone = || gateway.client();
     eventually("as many wait as may", async || {
-        let metrics = promptly(alone().get("/metrics")).await.expect(200).text();
+        let metrics = alone().get("/metrics").send().await.expect(200).text();
         metrics.contains(&format!("\nfencegate_waiters {WAITING}\n")).then_some(())
     })
     .await;
     let wish = json!({ "resource": "job:1", "wait": "10s" });
-    let refused = promptly(alone().lock(&wish)).await.refused(503, "overloaded");
+    let refused = alone().lock(&wish).send().await.refused(503, "overloaded");
     assert_eq!(refused.header("connection"), Some("close"), "{refused:?}");
     assert!(refused.header("retry-after").is_some());
-    promptly(alone().get("/healthz")).await.expect(200);
-    promptly(alone().renew(&lock, None)).await.expect(200);
-    promptly(alone().break_lock("job:2", &json!({ "reason": "x" }))).await.expect(200);
-    promptly(alone().put("job:2", "k", "x").under(&other)).await.refused(412, "fence-token-broken");
-    promptly(alone().release(&lock)).await.expect(204);
+    alone().get("/healthz").send().await.expect(200);
+    alone().renew(&lock, None).send().await.expect(200);
+    alone().break_lock("job:2", &json!({ "reason": "x" })).send().await.expect(200);
+    alone().put("job:2", "k", "x").under(&other).send().await.refused(412, "fence-token-broken");
+    alone().release(&lock).send().await.expect(204);
     drop(crowd);
 }
 
@@ -96,7 +94,7 @@ async fn made_up_tokens_keep_no_upload_out() {
         assert_eq!((refused.status, refused.code().as_str()), (403, "fence-token-unknown"));
     }
     let put = client.put("job:1", "k", vec![7; LARGE]).under(&lock);
-    promptly(put).await.expect(201);
+    put.send().await.expect(201);
 }
 
 /// Nor does who has a good one and sends next to nothing, for ever.

@@ -1,7 +1,7 @@
 //! Drained upstreams: nothing of an older token is under way once a newer one was given out.
 #![expect(clippy::disallowed_methods, reason = "a test starts tasks and sleeps on the real clock")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fence_core::wire::Lock;
 use fence_tests::client::{Answer, Client};
@@ -180,10 +180,8 @@ async fn a_hung_upstream_needs_an_operator(setup: SetUp) {
         fronted(setup, "drained", ",timeout=700ms,connect_timeout=500ms").await;
     let client = gateway.client();
     let lock = client.acquire("u:1", "10m").await;
-    let began = Instant::now();
     let hung = through(&client, Method::POST, "1", "hang").under(&lock).send().await;
     let problem = hung.refused(504, "upstream-timeout").problem();
-    assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(problem.outcome.as_deref(), Some("unknown"));
     let operation = problem.operation.expect("an operation to ask about");
     assert_eq!(upstream.begun(), 1, "nothing is sent twice");
