@@ -180,12 +180,12 @@ async fn a_lock_is_kept_with_the_credential_of_the_call(setup: SetUp) {
     let mut process =
         tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
     let pid = process.id().unwrap().to_string();
-    let words = ["lock", "-r", "job:1", "--ttl", "1s", "--keep-for-pid", &pid];
+    let words = ["lock", "-r", "job:1", "--ttl", "8s", "--keep-for-pid", &pid];
     site.by("ann", &words).await.with(0);
     eventually("it is held for longer than its ttl", async || {
         let seen = site.look("ann", "job:1").await;
         assert_ne!(seen["state"], "expired", "nobody renews it");
-        (seen["age_ms"].as_i64() > Some(2_500)).then_some(())
+        (seen["age_ms"].as_i64() > Some(9_000)).then_some(())
     })
     .await;
     process.kill().await.unwrap();

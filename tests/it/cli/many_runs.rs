@@ -9,8 +9,10 @@ use tokio::process::Child;
 
 use super::{Dev, fence};
 
-/// Runs of each host.
+/// Runs of each host, at the least.
 const RUNS: usize = 34;
+/// Writes that became visible, and such as were refused, at the least.
+const ENOUGH: (usize, usize) = (100, 5);
 /// Writes of each run.
 const WRITES: usize = 6;
 
@@ -51,8 +53,18 @@ async fn strike(child: &mut Child, fate: Fate) {
     }
 }
 
+/// Whether so many writes were done and refused that they say something.
+fn is_enough(log: &std::path::Path) -> bool {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let count = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
+    count(" 0") > ENOUGH.0 && count(" 5") > ENOUGH.1
+}
+
 async fn host(url: &str, log: &std::path::Path) {
-    for _ in 0..RUNS {
+    for run in 0.. {
+        if run >= RUNS && is_enough(log) {
+            return;
+        }
         let fates = [Fate::KilledEarly, Fate::Killed, Fate::Stopped, Fate::Ended, Fate::Spared];
         let fate = fates[rand::random_range(0..fates.len())];
         let words = ["run", "-r", "r", "--ttl", "1s", "--on-loss", "ignore", "-c", SCRIPT];
@@ -100,10 +112,6 @@ async fn nobody_who_was_overtaken_writes() {
             "{owner}: {written}, {done}, {refused}"
         );
     }
-    // 3. There were enough of both to say something.
-    let refused = told.iter().filter(|(_, _, code)| *code == 5).count();
-    println!("{} writes visible, {refused} refused, {} told in all", versions.len(), told.len());
-    assert!(versions.len() > 100 && refused > 5, "{} {refused}", versions.len());
-    // 4. A write is done, refused, unknown, or was ended with its command, and nothing else.
+    // 3. A write is done, refused, unknown, or was ended with its command, and nothing else.
     assert!(told.iter().all(|(_, _, code)| [0, 5, 7, 143].contains(code)), "{told:?}");
 }

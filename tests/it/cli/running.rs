@@ -1,5 +1,7 @@
 //! What a command sees of `fence run`, and what its caller sees of the command.
 
+use fence_tests::client::resource_path;
+use fence_tests::process::eventually;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{Dev, call, call_with, end, fence, on_a_terminal};
@@ -167,11 +169,15 @@ async fn a_reader_that_does_not_read_costs_no_lock() {
     let gateway = Dev::start().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log");
-    let script = "head -c 3000000 /dev/zero; sleep 3";
-    let words = ["run", "-r", "r", "--ttl", "1s", "--tee", file.to_str().unwrap(), "-c", script];
+    let script = "head -c 3000000 /dev/zero; sleep 1";
+    let words = ["run", "-r", "r", "--ttl", "8s", "--tee", file.to_str().unwrap(), "-c", script];
     let child = fence(gateway.url(), &words).spawn().unwrap();
     // Longer than the lock lasts without renewal, and the pipe is full.
-    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    eventually("it is held for longer than its ttl", async || {
+        let seen = gateway.http().get(resource_path("r")).try_send().await.ok()?;
+        (seen.json()["age_ms"].as_i64() > Some(9_000)).then_some(())
+    })
+    .await;
     assert_eq!(end(child).await.with(0).output.stdout.len(), 3_000_000);
 }
 

@@ -4,7 +4,7 @@ use fence_tests::process::eventually;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{call, call_with, fence};
-use crate::setup::{SetUp, on_both};
+use crate::setup::{SetUp, look, on_both};
 
 on_both!(
     a_lock_is_taken_and_ended_by_hand,
@@ -49,8 +49,12 @@ async fn a_lock_is_kept_for_a_process(setup: SetUp) {
     let mut process =
         tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
     let pid = process.id().unwrap().to_string();
-    call(url, &["lock", "-r", "r", "--ttl", "1s", "--keep-for-pid", &pid]).await.with(0);
-    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+    call(url, &["lock", "-r", "r", "--ttl", "8s", "--keep-for-pid", &pid]).await.with(0);
+    eventually("it is held for longer than its ttl", async || {
+        let seen = look(&gateway.client(), "r").await;
+        (seen.state.as_str() == "leased" && seen.age_ms > 9_000).then_some(())
+    })
+    .await;
     call(url, &["lock", "-r", "r"]).await.with(4);
     process.kill().await.unwrap();
     eventually("it is given back", async || {
