@@ -11,15 +11,13 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
 /// How long a driver may take to start, or to answer what takes no virtual time. Only a driver that hangs needs it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a driver says of itself.
 #[derive(Debug, Clone)]
 pub struct About {
     /// Its name.
     pub name: String,
-    /// Whether it has a clock of its own.
-    pub virtual_time: bool,
     /// What it can do beyond what all have to.
     pub features: Vec<String>,
 }
@@ -60,7 +58,7 @@ impl Driver {
         });
         let said = Arc::new(Mutex::new(String::new()));
         tokio::spawn(collect(errors, Arc::clone(&said)));
-        let about = About { name: String::new(), virtual_time: false, features: Vec::new() };
+        let about = About { name: String::new(), features: Vec::new() };
         let mut driver = Self { about, process, input, lines, errors: said };
         let first = driver.line().await.context("the driver does not say what it is")?;
         driver.about = about_of(&first)?;
@@ -123,10 +121,10 @@ fn parse(line: &str) -> Result<Value> {
 
 fn about_of(line: &Value) -> Result<About> {
     let name = line["driver"].as_str().context("the first line of a driver has its name")?;
+    ensure!(line["virtual_time"] == true, "{name} has no clock of its own, which scenarios need");
     let features = line["features"].as_array().cloned().unwrap_or_default();
     Ok(About {
         name: name.to_owned(),
-        virtual_time: line["virtual_time"].as_bool().unwrap_or(false),
         features: features.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
     })
 }

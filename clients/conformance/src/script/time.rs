@@ -1,15 +1,18 @@
 //! Time: it is the driver's, and moves only when a scenario says so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Call, Script};
 
-/// How often driver and gateways are asked whether they agree on what is under way, a millisecond apart. They always
-/// do in the end, unless bytes are stuck on purpose.
-const ASKED: u32 = 400;
+/// How long and how often driver and gateways may differ on what is under way. They agree in the end, unless one of them
+/// hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ASKED: u32 = 1000;
+/// How long after a look at it the next one comes.
+const BREATH: Duration = Duration::from_millis(1);
 /// The longest step, in milliseconds.
 const STEP: u64 = 5000;
 
@@ -39,39 +42,28 @@ impl Script {
     /// Lets some of this time pass, until an attempt begins at the latest, and everything after it settle.
     pub(super) async fn step(&mut self, at_most: u64) -> Result<()> {
         let waiting = self.advance(at_most.min(STEP), false).await?;
-        self.look()?;
-        match waiting {
-            Some(waiting) if waiting == self.shared.waiting() => Ok(()),
-            _ => self.settle().await,
-        }
+        if waiting == self.shared.waiting() { self.look() } else { self.settle().await }
     }
 
     /// Lets everything run that needs no time.
     pub async fn settle(&mut self) -> Result<()> {
-        for _ in 0..ASKED {
-            let waiting = self.advance(0, false).await?;
-            self.look()?;
-            match waiting {
-                Some(waiting) if waiting == self.shared.waiting() => return Ok(()),
-                Some(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-                None => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    return self.look();
-                }
+        let (since, mut asked) = (Instant::now(), 0);
+        loop {
+            let (driver, gateways) = (self.advance(0, false).await?, self.shared.waiting());
+            if driver == gateways {
+                return self.look();
             }
+            asked += 1;
+            ensure!(
+                asked < ASKED || since.elapsed() < PATIENCE,
+                "the driver waits for answers to {driver:?}, and the gateways have {gateways:?} to answer"
+            );
+            tokio::time::sleep(BREATH).await;
         }
-        Ok(())
     }
 
-    /// Moves the driver's clock, and says for how many heads of answers the driver waits, if it knows.
-    async fn advance(&mut self, ms: u64, leap: bool) -> Result<Option<i64>> {
-        if !self.driver.about.virtual_time {
-            let ms = ms.min(20);
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            self.now += ms;
-            self.look()?;
-            return Ok(None);
-        }
+    /// Moves the driver's clock, and gives the ids of the requests for whose heads of answers the driver waits, sorted.
+    async fn advance(&mut self, ms: u64, leap: bool) -> Result<Vec<String>> {
         let mut command = json!({"do": "advance", "ms": ms});
         if leap {
             command["leap"] = json!(true);
@@ -80,7 +72,10 @@ impl Script {
         let answer = self.answer_of(call).await?;
         let ok = answer.get("ok").with_context(|| format!("`advance` failed: {answer}"))?;
         self.now += ok["advanced"].as_u64().context("`advance` says how far it came")?;
-        Ok(ok["waiting"].as_i64())
+        let waiting = ok["waiting"].as_array().context("`advance` says what has no answer yet")?;
+        let mut ids: Vec<_> = waiting.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     async fn answer_of(&mut self, call: Call) -> Result<Value> {

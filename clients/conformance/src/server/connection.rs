@@ -23,18 +23,20 @@ pub struct Place {
 /// A request that waits for the scenario to send the head of its answer.
 struct Waiting {
     shared: Arc<Shared>,
-    counted: bool,
+    id: Option<String>,
 }
 
 impl Waiting {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.waiting.fetch_add(1, Ordering::SeqCst);
-        Self { shared: Arc::clone(shared), counted: true }
+    fn new(shared: &Arc<Shared>, id: String) -> Self {
+        locked(&shared.waiting).push(id.clone());
+        Self { shared: Arc::clone(shared), id: Some(id) }
     }
 
     fn over(&mut self) {
-        if std::mem::take(&mut self.counted) {
-            self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Some(id) = self.id.take() else { return };
+        let mut waiting = locked(&self.shared.waiting);
+        if let Some(place) = waiting.iter().position(|waits| *waits == id) {
+            waiting.remove(place);
         }
     }
 }
@@ -96,13 +98,16 @@ async fn answered(
 }
 
 async fn asked(reader: &mut Reader, request: Request, unread: bool, place: &Place) -> bool {
-    let (orders, mut received) = mpsc::unbounded_channel();
     let shared = Arc::clone(&place.shared);
+    let id = request.header("x-request-id").unwrap_or_default().to_owned();
+    let (orders, received) = mpsc::unbounded_channel();
     if place.shared.exchanges.send(Exchange::new(request, orders, shared)).is_err() {
         return false;
     }
     // Only now: a scenario that finds client and gateways of one mind has the request.
-    let mut waiting = Waiting::new(&place.shared);
+    let mut waiting = Waiting::new(&place.shared, id);
+    // Dropped before that: a scenario that finds them of one mind also finds that the client has gone.
+    let mut received = received;
     let mut unread = unread;
     loop {
         let order = match next(reader, &mut received, unread).await {

@@ -9,7 +9,7 @@ mod reply;
 mod request;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -29,15 +29,17 @@ pub struct Shared {
     exchanges: mpsc::UnboundedSender<Exchange>,
     seen: Mutex<Vec<Request>>,
     trace: Mutex<Vec<String>>,
-    waiting: AtomicI64,
+    waiting: Mutex<Vec<String>>,
     orders: AtomicU64,
     connections: AtomicU64,
 }
 
 impl Shared {
-    /// For how many requests no head of an answer was sent yet.
-    pub fn waiting(&self) -> i64 {
-        self.waiting.load(Ordering::SeqCst)
+    /// The ids of the requests for which no head of an answer was sent yet, sorted.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut waiting = locked(&self.waiting).clone();
+        waiting.sort_unstable();
+        waiting
     }
 
     /// All requests so far, in order, also those that were answered without asking the scenario.
@@ -79,7 +81,7 @@ pub async fn start(
         exchanges,
         seen: Mutex::default(),
         trace: Mutex::default(),
-        waiting: AtomicI64::new(0),
+        waiting: Mutex::default(),
         orders: AtomicU64::new(0),
         connections: AtomicU64::new(0),
     });

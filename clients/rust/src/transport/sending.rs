@@ -86,7 +86,7 @@ pub(super) async fn send(
 ) -> Result<reqwest::Response, Nothing> {
     progress.note();
     #[cfg(feature = "virtual-clock")]
-    let _waiting = crate::attempts::Waiting::begin();
+    let _waiting = crate::attempts::Waiting::begin(&request);
     let answer = client.execute(request);
     tokio::pin!(answer);
     loop {

@@ -41,6 +41,8 @@ pub fn main() -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(virtual_time)
+        // One reads the standard input, and one does what blocks, in order.
+        .max_blocking_threads(2)
         .build()?;
     runtime.block_on(drive(virtual_time));
     runtime.shutdown_background();

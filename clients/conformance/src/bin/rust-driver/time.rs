@@ -11,8 +11,10 @@ use super::out::Out;
 const STEP: Duration = Duration::from_millis(50);
 /// How often tasks may run in a row before tokio looks at the network again, and some more.
 const TURNS: u32 = 70;
-/// How long the network and other threads get for what needs no time, a few times over.
+/// How long the network gets for what needs no time, a few times over.
 const BREATH: Duration = Duration::from_micros(300);
+/// How often in a row nothing may have happened before it is quiet.
+const QUIET: u32 = 3;
 
 /// Moves the clock, at most until an attempt is begun.
 pub async fn advance(out: &Out, ms: u64, leap: bool) -> Value {
@@ -42,8 +44,9 @@ async fn step_by_step(ms: u64) {
 async fn settle() {
     let mut quiet = 0;
     let mut last = (attempts::begun(), attempts::waiting());
-    while quiet < 2 {
+    while quiet < QUIET {
         turns().await;
+        // It comes after what was given to the one thread for such work before.
         let breath = tokio::task::spawn_blocking(|| std::thread::sleep(BREATH));
         let _ = breath.await;
         let now = (attempts::begun(), attempts::waiting());

@@ -44,8 +44,9 @@ class NoHead(Exception):
 async def send(transport: httpx2.AsyncBaseTransport, request: httpx2.Request, head_ms: int) -> httpx2.Response:
     """Sends it, and gives the head of the answer. Raises `NoHead`, or what the transport raises."""
     head_s = head_ms / 1000
+    id = request.headers.get("x-request-id", "")
     counted.begun += 1
-    counted.waiting += 1
+    counted.waiting.append(id)
     try:
         async with asyncio.timeout(head_s) as limit:
             if isinstance(request.stream, BodyStream):
@@ -54,4 +55,4 @@ async def send(transport: httpx2.AsyncBaseTransport, request: httpx2.Request, he
     except TimeoutError:
         raise NoHead(f"no answer within {head_ms} ms") from None
     finally:
-        counted.waiting -= 1
+        counted.waiting.remove(id)

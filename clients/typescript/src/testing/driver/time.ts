@@ -2,13 +2,14 @@
 // without which a scenario could not know when to move it.
 
 import type { Surroundings } from "../../transport/time.js";
+import { Machine } from "./machine.js";
 
 /** A step. */
 const STEP_MS = 50;
 /** How long the network gets for what needs no time, a few times over. */
 const BREATH_MS = 1;
 /** How often in a row nothing may have happened before it is quiet. */
-const QUIET = 3;
+const QUIET = 2;
 
 interface Timer {
   readonly dueMs: number;
@@ -18,14 +19,16 @@ interface Timer {
 /** Time, of the driver's own or the machine's, and the attempts that are under way. */
 export class DriverTime {
   readonly isVirtual: boolean;
+  readonly #machine: Machine | undefined;
   readonly #timers = new Set<Timer>();
   readonly #beganMs = performance.now();
+  readonly #waiting = new Set<{ readonly id: string }>();
   #nowMs = 0;
   #begun = 0;
-  #waiting = 0;
 
   constructor(isVirtual: boolean) {
     this.isVirtual = isVirtual;
+    this.#machine = isVirtual ? new Machine() : undefined;
   }
 
   /** Milliseconds since the driver began. */
@@ -36,12 +39,13 @@ export class DriverTime {
   /** What the client gets in the place of its surroundings. */
   surroundings(send: typeof fetch): Partial<Surroundings> {
     const counted: typeof fetch = async (input, init) => {
+      const attempt = { id: new Headers(init?.headers).get("x-request-id") ?? "" };
       this.#begun += 1;
-      this.#waiting += 1;
+      this.#waiting.add(attempt);
       try {
         return await send(input, init);
       } finally {
-        this.#waiting -= 1;
+        this.#waiting.delete(attempt);
       }
     };
     if (!this.isVirtual) return { fetch: counted };
@@ -60,7 +64,7 @@ export class DriverTime {
   }
 
   /** Moves the clock, at most until an attempt is begun; with `leap` the whole time at once. */
-  async advance(ms: number, leap: boolean): Promise<{ advanced: number; waiting: number }> {
+  async advance(ms: number, leap: boolean): Promise<{ advanced: number; waiting: string[] }> {
     const beforeMs = this.#nowMs;
     if (leap) {
       this.#nowMs += ms;
@@ -69,12 +73,14 @@ export class DriverTime {
       await this.#settle();
       const begun = this.#begun;
       for (let leftMs = ms; leftMs > 0 && this.#begun === begun; leftMs -= STEP_MS) {
+        const { news } = this.#machine!;
         this.#nowMs += Math.min(STEP_MS, leftMs);
         await this.#turns();
+        if (this.#machine!.news !== news) await this.#settle();
       }
     }
     await this.#settle();
-    return { advanced: this.#nowMs - beforeMs, waiting: this.#waiting };
+    return { advanced: this.#nowMs - beforeMs, waiting: [...this.#waiting].map(({ id }) => id) };
   }
 
   /** Wakes what is due, the earliest first. */
@@ -99,11 +105,12 @@ export class DriverTime {
 
   /** Lets everything run that needs no time. */
   async #settle(): Promise<void> {
+    const machine = this.#machine!;
     for (let quiet = 0; quiet < QUIET;) {
-      const { begun, waiting } = { begun: this.#begun, waiting: this.#waiting };
+      const { news } = machine;
       await this.#turns();
       await new Promise((resolve) => setTimeout(resolve, BREATH_MS));
-      quiet = begun === this.#begun && waiting === this.#waiting ? quiet + 1 : 0;
+      quiet = machine.news === news && !machine.isBusy ? quiet + 1 : 0;
     }
   }
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import selectors
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..._core import clock
@@ -15,14 +17,53 @@ STEP_MS = 50
 _TURNS = 40
 """How often the loop turns, so that everything runs that can run without the network."""
 _BREATH_S = 0.0003
-"""How long the network and other threads get for what needs no time, a few times over."""
+"""How long the network gets for what needs no time, a few times over."""
+_QUIET = 2
+"""How often in a row nothing may have happened before it is quiet."""
+
+
+class _Selector(selectors.DefaultSelector):
+    """Counts what the network brings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own: int | None = None
+        """The file descriptor by which other threads wake the loop."""
+        self.events = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready."""
+        ready = super().select(timeout)
+        self.events += sum(key.fd != self.own for key, _ in ready)
+        return ready
+
+
+class _Worker(concurrent.futures.ThreadPoolExecutor):
+    """One thread for what blocks, so that what is given to it last ends last."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self.begun = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """Does something after all that was given to it before."""
+        self.begun += 1
+        return super().submit(fn, *args, **kwargs)
+
+    async def end_of_work(self) -> None:
+        """Waits until nothing is left of what was given to it before, and a breath longer."""
+        await asyncio.wrap_future(super().submit(time.sleep, _BREATH_S))
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop whose time is moved by hand."""
 
     def __init__(self) -> None:
-        super().__init__(selectors.DefaultSelector())
+        self._network = _Selector()
+        super().__init__(self._network)
+        self._network.own = self._ssock.fileno()  # type: ignore[attr-defined]
+        self.worker = _Worker()
+        self.set_default_executor(self.worker)
         self.virtual_ms = 0
 
     def time(self) -> float:
@@ -32,6 +73,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def now_ms(self) -> int:
         """The same in milliseconds."""
         return self.virtual_ms
+
+    def happened(self) -> tuple[int, ...]:
+        """How much has happened that is none of the loop's own turns."""
+        return (counted.begun, len(counted.waiting), self._network.events, self.worker.begun)
 
 
 def own_time(loop: VirtualLoop) -> None:
@@ -45,22 +90,25 @@ async def advance(loop: VirtualLoop, ms: int, leaps: bool) -> dict[str, Any]:
     if leaps:
         loop.virtual_ms += ms
     else:
-        await _settle()
+        await _settle(loop)
         begun, end_ms = counted.begun, before + ms
         while loop.virtual_ms < end_ms and counted.begun == begun:
+            happened = loop.happened()
             loop.virtual_ms = min(loop.virtual_ms + STEP_MS, end_ms)
             await _turns()
-    await _settle()
+            if loop.happened() != happened:
+                await _settle(loop)
+    await _settle(loop)
     return {"advanced": loop.virtual_ms - before, "waiting": counted.waiting}
 
 
-async def _settle() -> None:
+async def _settle(loop: VirtualLoop) -> None:
     """Lets everything run that needs no time."""
-    quiet, last = 0, (counted.begun, counted.waiting)
-    while quiet < 2:
+    quiet, last = 0, loop.happened()
+    while quiet < _QUIET:
         await _turns()
-        await asyncio.get_running_loop().run_in_executor(None, time.sleep, _BREATH_S)
-        now = (counted.begun, counted.waiting)
+        await loop.worker.end_of_work()
+        now = loop.happened()
         quiet = quiet + 1 if now == last else 0
         last = now
 
