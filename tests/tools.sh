@@ -37,7 +37,7 @@ if ! cmp -s "$wanted" "$tools/openapi/requirements.txt"; then
     echo schemathesis
     rm -rf "$tools/openapi"
     python3 -m venv "$tools/openapi"
-    "$tools/openapi/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$wanted"
+    "$tools/openapi/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted"
     cp "$wanted" "$tools/openapi/requirements.txt"
 fi
 

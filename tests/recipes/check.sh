@@ -7,7 +7,7 @@ venv=$1
 if ! cmp -s requirements.txt "$venv/requirements.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement requirements.txt
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
     cp requirements.txt "$venv/requirements.txt"
 fi
 # A wrong one is noticed: the check itself is checked.

@@ -15,7 +15,7 @@ mkdir -p "$place"
 if ! cmp -s tests/s3/ceph/requirements.txt "$place/python/requirements.txt"; then
     rm -rf "$place/python"
     python3 -m venv "$place/python"
-    "$place/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement tests/s3/ceph/requirements.txt
+    "$place/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement tests/s3/ceph/requirements.txt
     cp tests/s3/ceph/requirements.txt "$place/python/requirements.txt"
 fi
 if [ "$(git -C "$place/s3-tests" rev-parse HEAD 2>/dev/null || true)" != "$commit" ]; then

@@ -13,7 +13,7 @@ python_with() {
     if ! cmp -s "$1" "$2/requirements.txt"; then
         rm -rf "$2"
         python3 -m venv "$2"
-        "$2/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$1"
+        "$2/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$1"
         cp "$1" "$2/requirements.txt"
     fi
 }
