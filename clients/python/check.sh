@@ -15,7 +15,7 @@ say 'environment'
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 python=$venv/bin/python
 if ! cmp -s tests/requirements.txt "$venv/requirements.txt"; then
-    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --requirement tests/requirements.txt
+    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement tests/requirements.txt
     cp tests/requirements.txt "$venv/requirements.txt"
 fi
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -30,11 +30,12 @@ say 'lints: ruff'
 say 'types: pyright'
 "$python" -m pyright --pythonpath "$python"
 
+# Tests and scenarios wait more than they compute: more are under way than there are cores.
 say 'tests: pytest'
-"$python" -m pytest --quiet
+"$python" -m pytest --quiet --numprocesses 4
 
 say 'package'
 scripts/try_package.sh "$python"
 
 say 'scenarios'
-"$FENCE_TEST_CONFORMANCE" run --driver "$python -m fencegate.testing.driver"
+"$FENCE_TEST_CONFORMANCE" run --jobs 4 --driver "$python -m fencegate.testing.driver"

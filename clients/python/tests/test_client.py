@@ -155,18 +155,19 @@ def test_the_trace_of_the_environment_goes_along(fencegate_url: str, monkeypatch
 
 
 def test_another_gateway_is_asked_if_the_first_is_away(fencegate_url: str, fencegate_resource: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with Fencegate(f"{nobody},{fencegate_url}") as fg, fg.lock(fencegate_resource) as lock:
-        assert lock.put("k", b"v").created
+    with socket.socket() as bound:
+        # Nobody listens there, and nobody else can.
+        bound.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with Fencegate(f"{nobody},{fencegate_url}") as fg, fg.lock(fencegate_resource) as lock:
+            assert lock.put("k", b"v").created
 
 
 def test_nobody_there_is_unavailable() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-        with Fencegate(nobody, call_timeout="300ms") as fg, pytest.raises(Unavailable) as failure:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with Fencegate(nobody, call_timeout="2s") as fg, pytest.raises(Unavailable) as failure:
             fg.acquire("r")
     assert failure.value.attempts > 1
 

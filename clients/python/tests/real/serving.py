@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,14 +12,18 @@ from pathlib import Path
 
 from fencegate.testing.gateway import PROGRAM
 
+from .waiting import HANGS_S
+
+# What all tests of the project share.
+sys.path.append(str(Path(__file__).parents[4] / "tests"))
+from ports import reserved_port
+
 
 class Serving:
     """`fencegate serve` with its data in a folder, always at the same place."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._address = f"127.0.0.1:{reserved_port()}"
         self._folder = folder
         self.url = f"http://{self._address}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +43,7 @@ class Serving:
             "warn",
         ]
         self._process = subprocess.Popen(command, cwd=self._folder)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_S
         while True:
             try:
                 with urllib.request.urlopen(f"{self.url}/readyz", timeout=1):

@@ -31,6 +31,8 @@ from fencegate._core.ids import uuid7
 from fencegate._core.numbers import Numbers
 from fencegate._sync import _lock
 
+from .waiting import HANGS_S, Renewals, until, until_so
+
 
 class Cycle:
     """Keeps something until the garbage collection comes by."""
@@ -40,20 +42,12 @@ class Cycle:
         self.itself = self
 
 
-def in_time(work: Callable[[], object], within_s: float = 10) -> bool:
+def ends(work: Callable[[], object]) -> bool:
     """Does something in a thread, which is left if it hangs. Gives whether it was done."""
     doing = threading.Thread(target=work, daemon=True)
     doing.start()
-    doing.join(within_s)
+    doing.join(HANGS_S)
     return not doing.is_alive()
-
-
-def until(is_so: Callable[[], bool], within_s: float = 5) -> bool:
-    """Waits until it is so."""
-    deadline = time.monotonic() + within_s
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_so()
 
 
 def test_a_scope_that_is_entered_too_late_takes_back_its_cancellation(
@@ -65,7 +59,7 @@ def test_a_scope_that_is_entered_too_late_takes_back_its_cancellation(
             time.sleep(1.3)
             with pytest.raises(LockLost):
                 async with lock:
-                    await asyncio.sleep(5)
+                    await asyncio.Event().wait()
             task = asyncio.current_task()
             assert task is not None and task.cancelling() == 0
 
@@ -80,12 +74,12 @@ def test_a_guard_may_be_collected_in_the_midst_of_anything(
     lock: Any = client._shared._lock if which == "client" else client._engine._lock
 
     def collect() -> None:
-        Cycle(client.acquire(fencegate_resource))
+        Cycle(client.acquire(fencegate_resource, ttl="10m"))
         with lock:
             gc.collect()
 
-    assert in_time(collect), "the collection hangs"
-    with Fencegate(fencegate_url) as other, other.lock(fencegate_resource, wait="5s"):
+    assert ends(collect), "the collection hangs"
+    with Fencegate(fencegate_url) as other, other.lock(fencegate_resource, wait=HANGS_S):
         pass
     client.close()
 
@@ -105,11 +99,12 @@ def test_a_second_thread_ends_that_a_collection_has_begun(
 
     running = thread._Running
     monkeypatch.setattr(thread, "_Running", make)
-    with fencegate.lock(fencegate_resource, ttl="1s") as lock:
+    with fencegate.lock(fencegate_resource, ttl="6s") as lock:
         assert len(made) == 2
         ours = [one for one in threading.enumerate() if one.name == "fencegate" and one not in before]
-        assert until(lambda: sum(one.is_alive() for one in ours) == 1)
-        time.sleep(1.2)
+        until(lambda: sum(one.is_alive() for one in ours) == 1)
+        renewals = Renewals(lock)
+        until(lambda: renewals.are(4))
         lock.put("a", "still held")
 
 
@@ -124,7 +119,7 @@ def test_a_process_is_copied_while_another_thread_uses_the_client(
     def use() -> None:
         with client._shared._lock:
             has_it.set()
-            may_go.wait(20)
+            may_go.wait()
 
     using = threading.Thread(target=use)
     using.start()
@@ -132,35 +127,36 @@ def test_a_process_is_copied_while_another_thread_uses_the_client(
     copy = os.fork()
     if copy == 0:
         os._exit(0)
-    ended = until(lambda: os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
-    may_go.set()
-    using.join()
-    os.kill(copy, signal.SIGKILL)
-    os.waitpid(copy, 0)
-    assert ended, "the copy hangs"
+    try:
+        until(lambda: os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+    finally:
+        may_go.set()
+        using.join()
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
 
 
 def test_a_lock_that_is_granted_while_the_client_closes_is_given_back(
     fencegate_url: str, fencegate_resource: str
 ) -> None:
     client = Fencegate(fencegate_url)
-    first = client.acquire(fencegate_resource)
+    first = client.acquire(fencegate_resource, ttl="10m")
     refused: list[Unavailable] = []
 
     def wait() -> None:
         try:
-            client.acquire(fencegate_resource, wait="20s")
+            client.acquire(fencegate_resource, ttl="10m", wait="forever")
         except Unavailable as error:
             refused.append(error)
 
     waiting = threading.Thread(target=wait)
     with Fencegate(fencegate_url) as other:
         waiting.start()
-        assert until(lambda: bool(other.waiters(fencegate_resource).all()))
+        until(lambda: other.waiters(fencegate_resource).all())
         client.close()
-        waiting.join(10)
+        waiting.join(HANGS_S)
         assert first.status is LockStatus.LOST and len(refused) == 1
-        other.acquire(fencegate_resource, wait="5s").release()
+        other.acquire(fencegate_resource, wait=HANGS_S).release()
 
 
 def test_a_grant_that_is_on_its_way_when_the_client_closes_is_given_back(
@@ -176,23 +172,23 @@ def test_a_grant_that_is_on_its_way_when_the_client_closes_is_given_back(
     with Closing() as transport:
         client = Fencegate(fencegate_url, transport=transport)
         with pytest.raises(Unavailable, match="closed"):
-            client.acquire(fencegate_resource)
-    fencegate.acquire(fencegate_resource, wait="5s").release()
+            client.acquire(fencegate_resource, ttl="10m")
+    fencegate.acquire(fencegate_resource, wait=HANGS_S).release()
 
 
 def test_a_lock_that_is_granted_while_a_loop_closes_is_given_back(fencegate_url: str, fencegate_resource: str) -> None:
     async def run() -> None:
         client = AsyncFencegate(fencegate_url)
-        first = await client.acquire(fencegate_resource)
+        first = await client.acquire(fencegate_resource, ttl="10m")
         async with AsyncFencegate(fencegate_url) as other:
-            waiting = asyncio.create_task(client.acquire(fencegate_resource, wait="20s"))
+            waiting = asyncio.create_task(client.acquire(fencegate_resource, ttl="10m", wait="forever"))
             while not await other.waiters(fencegate_resource).all():
                 await asyncio.sleep(0.02)
             await client.close()
             with pytest.raises(Unavailable):
                 await waiting
             assert first.status is LockStatus.LOST
-            await (await other.acquire(fencegate_resource, wait="5s")).release()
+            await (await other.acquire(fencegate_resource, wait=HANGS_S)).release()
 
     asyncio.run(run())
 
@@ -200,13 +196,13 @@ def test_a_lock_that_is_granted_while_a_loop_closes_is_given_back(fencegate_url:
 def test_a_lock_that_is_adopted_while_the_client_closes_is_given_back(
     fencegate: Fencegate, fencegate_url: str, fencegate_resource: str
 ) -> None:
-    handoff = fencegate.acquire(fencegate_resource).transfer("successor")
+    handoff = fencegate.acquire(fencegate_resource, ttl="10m").transfer("successor")
     client = Fencegate(fencegate_url)
     client._shared.is_closing = True
     with pytest.raises(Unavailable):
         client.adopt(handoff)
     gc.collect()
-    fencegate.acquire(fencegate_resource, wait="5s").release()
+    fencegate.acquire(fencegate_resource, wait=HANGS_S).release()
     client.close()
 
 
@@ -259,19 +255,25 @@ def test_a_write_that_a_release_overtakes_is_not_sent(fencegate: Fencegate, fenc
 
 
 def test_a_second_release_waits_for_writes_too(fencegate_url: str, fencegate_resource: str) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(5):
-            yield b"x"
-            await asyncio.sleep(0.2)
-
     async def run() -> None:
+        begun, may_go = asyncio.Event(), asyncio.Event()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"x"
+            begun.set()
+            await may_go.wait()
+            yield b"y"
+
         async with AsyncFencegate(fencegate_url) as client:
             lock = await client.acquire(fencegate_resource)
-            write = asyncio.create_task(lock.put("a", Body.stream(pieces, 5)))
-            await asyncio.sleep(0.3)
-            first = asyncio.create_task(lock.release())
-            await asyncio.sleep(0.1)
-            assert await lock.release() and await first
+            write = asyncio.create_task(lock.put("a", Body.stream(pieces, 2)))
+            await begun.wait()
+            releases = [asyncio.create_task(lock.release()) for _ in range(2)]
+            # A call of its own comes after all that they could have sent.
+            await client.status()
+            assert not any(release.done() for release in releases)
+            may_go.set()
+            assert await asyncio.gather(*releases) == [True, True]
             assert (await write).created
 
     asyncio.run(run())
@@ -282,7 +284,7 @@ def test_a_client_on_another_loop_gives_the_locks_of_the_first_back(
 ) -> None:
     client = AsyncFencegate(fencegate_url)
     loop = asyncio.new_event_loop()
-    lock = loop.run_until_complete(client.acquire(fencegate_resource))
+    lock = loop.run_until_complete(client.acquire(fencegate_resource, ttl="10m"))
 
     async def event() -> asyncio.Event:
         return lock.lost
@@ -300,7 +302,7 @@ def test_a_client_on_another_loop_gives_the_locks_of_the_first_back(
         async with client:
             await client.resource(fencegate_resource)
             assert lock.reason is LossReason.CLOSED and lost.is_set()
-            await (await client.acquire(fencegate_resource, wait="5s")).release()
+            await (await client.acquire(fencegate_resource, wait=HANGS_S)).release()
 
     asyncio.run(go_on())
 
@@ -343,14 +345,12 @@ def test_a_client_may_be_closed_in_a_scope_of_its_own(fencegate_url: str, fenceg
     async def run() -> None:
         client = AsyncFencegate(fencegate_url)
         with pytest.raises(LockLost) as lost:
-            async with client.lock(fencegate_resource):
+            async with client.lock(fencegate_resource, ttl="10m"):
                 await client.close()
         assert lost.value.reason is LossReason.CLOSED
         async with AsyncFencegate(fencegate_url) as other:
-            await (await other.acquire(fencegate_resource, wait="5s")).release()
-        async with asyncio.timeout(5):
-            while not client._shared.is_closed:
-                await asyncio.sleep(0.02)
+            await (await other.acquire(fencegate_resource, wait=HANGS_S)).release()
+        await until_so(lambda: client._shared.is_closed)
         # What began there goes on, and is waited for here.
         await client.close()
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -27,6 +27,8 @@ from fencegate import (
 from fencegate._core.ids import uuid7
 from fencegate._core.slots import begins, slot_text
 from fencegate.testing import Gateway
+
+from .waiting import HANGS_S
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def fail() -> None:
 
 def store(client: Fencegate, job: str, **objects: Any) -> None:
     """Stores records of earlier runs."""
-    with client.lock(f"job:{job}", wait="10s") as lock:
+    with client.lock(f"job:{job}", wait=HANGS_S) as lock:
         commit = lock.commit()
         for key, value in objects.items():
             commit.put(f"job:{job}", key, json=value)
@@ -179,14 +181,14 @@ def test_retries_are_runs_of_their_own(fencegate: Fencegate, job: str) -> None:
 
 
 def test_a_run_whose_lock_ran_out_is_abandoned_by_the_next(fencegate_url: str, fencegate: Fencegate, job: str) -> None:
-    close_books = fencegate.job(job, slot=SLOT, ttl="1s", overlap="wait", max_runtime="1h")
+    close_books = fencegate.job(job, slot=SLOT, ttl="6s", overlap="wait", max_runtime="1h")
     crashed, bodies = threading.Event(), []
 
     def hang(run: Run) -> None:
         bodies.append(run)
         # As if its process had ended: nobody renews the lock, and nobody gives it back.
         run.lock._held.stop_renewing()
-        crashed.wait(20)
+        crashed.wait()
 
     with ThreadPoolExecutor(1) as pool, Fencegate(fencegate_url) as other:
         hanging = pool.submit(close_books.run, hang)
@@ -301,11 +303,11 @@ def test_a_run_takes_the_place_of_another_and_says_why(fencegate_url: str, fence
 
     def hang() -> None:
         begun.set()
-        go_on.wait(20)
+        go_on.wait()
 
     with ThreadPoolExecutor(1) as pool, Fencegate(fencegate_url) as other:
         hanging = pool.submit(fencegate.job(job, slot=SLOT).run, hang)
-        assert begun.wait(10)
+        assert begun.wait(HANGS_S)
         end = other.job(job, slot=SLOT, overlap="replace", reason="it hangs").run(lambda run: run.attempt)
         go_on.set()
         with pytest.raises(LockLost):
@@ -376,10 +378,16 @@ def test_a_run_that_is_too_late_ends_nobodys_run(fencegate_url: str, fencegate: 
 
 
 def test_a_retry_is_never_too_late(fencegate: Fencegate, job: str) -> None:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    late = fencegate.job(job, slot=now, catch_up="none", overdue_after="4s", retries=1, backoff="5s")
+    now = datetime.now(UTC)
+    slot = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    late = fencegate.job(job, slot=slot, catch_up="none", overdue_after="10s", retries=1, backoff="10ms")
+
+    def fail_when_it_is_late() -> None:
+        time.sleep(max(0.0, (now + timedelta(seconds=11) - datetime.now(UTC)).total_seconds()))
+        fail()
+
     with pytest.raises(OSError, match="it failed"):
-        late.run(fail)
+        late.run(fail_when_it_is_late)
     assert [run["status"] for run in kept(fencegate, job)["state.json"]["recent"]] == ["failed", "failed"]
 
 
@@ -392,8 +400,8 @@ def test_what_a_body_raised_is_told_if_somebody_else_goes_on(fencegate: Fencegat
             raise OSError("it failed")
 
         first = pool.submit(fencegate.job(job, slot=SLOT, retries=1, backoff="3s").run, fails)
-        assert begun.wait(10)
-        with fencegate.lock(f"job:{job}", wait="10s"), pytest.raises(OSError, match="it failed"):
+        assert begun.wait(HANGS_S)
+        with fencegate.lock(f"job:{job}", wait=HANGS_S), pytest.raises(OSError, match="it failed"):
             first.result()
 
 
@@ -731,12 +739,12 @@ def test_a_task_is_cancelled_when_the_lock_is_lost(
 
             async def body() -> None:
                 await asyncio.to_thread(fencegate_gateway.take_over, f"job:{job}")
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
 
             with pytest.raises(LockLost):
-                await client.job(job, slot=SLOT, ttl="1s").run(body)
+                await client.job(job, slot=SLOT, ttl="6s").run(body)
 
-    asyncio.run(asyncio.wait_for(call(), 20))
+    asyncio.run(asyncio.wait_for(call(), HANGS_S))
     assert kept(fencegate, job)[f"runs/{SLOT}.1.json"]["status"] == "started"
 
 

@@ -13,6 +13,7 @@ import pytest
 from fencegate import AsyncFencegate, Body, Fencegate, LockStatus, WriteEvent
 
 from .serving import Serving
+from .waiting import HANGS_S, Renewals, until
 
 
 @pytest.fixture
@@ -26,25 +27,24 @@ def test_who_waits_in_line_goes_on_waiting(serving: Serving) -> None:
     taken: list[str] = []
 
     def wait() -> None:
-        with Fencegate(serving.url) as other, other.lock("r", wait="30s") as lock:
+        with Fencegate(serving.url) as other, other.lock("r", wait="forever") as lock:
             taken.append(lock.token)
 
     with Fencegate(serving.url) as client:
-        lock = client.acquire("r")
+        lock = client.acquire("r", ttl="10m")
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not client.waiters("r").all():
-            time.sleep(0.02)
+        until(lambda: client.waiters("r").all())
         serving.restart(0.3)
         assert lock.status is LockStatus.HELD
         lock.put("a", "the lock is still good")
         assert lock.release()
-    waiting.join(20)
+    waiting.join(HANGS_S)
     assert len(taken) == 1
 
 
 def test_an_upload_is_sent_again(serving: Serving) -> None:
-    sent = threading.Event()
+    sent, broken = threading.Event(), threading.Event()
     begun: list[int] = []
 
     def pieces() -> Iterator[bytes]:
@@ -52,16 +52,18 @@ def test_an_upload_is_sent_again(serving: Serving) -> None:
         for number in range(64):
             if number == 20 and len(begun) == 1:
                 sent.set()
-                time.sleep(1)
+                broken.wait(HANGS_S)
             yield b"x" * 65_536
 
     def break_it() -> None:
-        sent.wait(20)
-        serving.restart(0.2)
+        sent.wait(HANGS_S)
+        serving.kill()
+        broken.set()
+        serving.start()
 
     breaking = threading.Thread(target=break_it)
     breaking.start()
-    with Fencegate(serving.url) as client, client.lock("r") as lock:
+    with Fencegate(serving.url) as client, client.lock("r", ttl="10m") as lock:
         written = lock.put("large.bin", Body.stream(pieces, 64 * 65_536))
         assert written.receipt.attempts > 1 and written.size == 64 * 65_536
         # An attempt that finds nobody does not begin the body.
@@ -74,10 +76,8 @@ def test_a_lock_is_held_across_a_restart(serving: Serving) -> None:
     with Fencegate(serving.url) as client, client.lock("r", ttl="20s") as lock:
         serving.restart(0.3)
         # The first renewal comes after a third of the ttl, from the gateway that is there now.
-        left = lock.remaining
-        while lock.remaining is not None and left is not None and lock.remaining <= left:
-            left = lock.remaining
-            time.sleep(0.05)
+        renewals = Renewals(lock)
+        until(lambda: renewals.are(1))
         lock.put("a", "mine")
 
 
@@ -93,7 +93,7 @@ def test_every_write_takes_effect_once_while_the_gateway_is_killed(serving: Serv
     breaking = threading.Thread(target=break_it)
     breaking.start()
     written = 0
-    with Fencegate(serving.url) as client, client.lock("r", ttl="20s") as lock:
+    with Fencegate(serving.url) as client, client.lock("r", ttl="10m") as lock:
         while not over.is_set() or written < 50:
             written += 1
             assert lock.put("count", str(written)).version == written
@@ -114,13 +114,17 @@ def test_the_feed_goes_on_across_a_restart(serving: Serving) -> None:
         return seen
 
     async def run() -> None:
-        async with AsyncFencegate(serving.url) as client, client.events() as events, client.lock("r") as lock:
+        async with (
+            AsyncFencegate(serving.url) as client,
+            client.events() as events,
+            client.lock("r", ttl="10m") as lock,
+        ):
             following = asyncio.create_task(follow(events, 10))
             for number in range(5):
                 await lock.put(str(number), "x")
             await asyncio.to_thread(serving.restart, 0.2)
             for number in range(5):
                 await lock.put(str(number), "y")
-            assert await asyncio.wait_for(following, 30) == list(range(1, 11))
+            assert await asyncio.wait_for(following, HANGS_S) == list(range(1, 11))
 
     asyncio.run(run())

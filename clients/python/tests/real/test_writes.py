@@ -24,7 +24,10 @@ from fencegate import (
     OutcomeUnknown,
     Unavailable,
 )
+from fencegate.hooks import Event, Retry
 from fencegate.testing import Gateway
+
+from .waiting import HANGS_S, until
 
 
 def test_an_object_is_written_read_and_deleted(fencegate: Fencegate, fencegate_resource: str) -> None:
@@ -260,15 +263,26 @@ def test_the_history_tells_every_write(fencegate: Fencegate, fencegate_resource:
     assert len(page.items) == 2 and page.next_cursor is not None
 
 
-def test_operators_stop_writers_and_see_what_was_done(fencegate: Fencegate, fencegate_resource: str) -> None:
-    admin = fencegate.admin
-    with fencegate.lock(fencegate_resource) as lock:
+def test_operators_stop_writers_and_see_what_was_done(
+    fencegate: Fencegate, fencegate_url: str, fencegate_resource: str
+) -> None:
+    admin, refused = fencegate.admin, threading.Event()
+
+    def thaw() -> None:
+        refused.wait(HANGS_S)
+        admin.unfreeze(fencegate_resource, "books are closed")
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Retry):
+            refused.set()
+
+    with Fencegate(fencegate_url, on_event=hear) as writer, writer.lock(fencegate_resource) as lock:
         frozen = admin.freeze(fencegate_resource, "books are being closed")
         assert frozen.frozen == "books are being closed"
-        thawed = threading.Timer(0.4, admin.unfreeze, (fencegate_resource, "books are closed"))
-        thawed.start()
+        thawing = threading.Thread(target=thaw)
+        thawing.start()
         assert lock.put("a", "1", ride_out=True).receipt.attempts > 1
-        thawed.join()
+        thawing.join()
         admin.protect(fencegate_resource, "to be kept")
         with pytest.raises(Misuse):
             lock.delete_all()
@@ -287,37 +301,33 @@ def test_late_writes_are_recorded(fencegate: Fencegate, fencegate_gateway: Gatew
     with pytest.raises(LockLost):
         lock.put("a", "late")
     recorded = fencegate.admin.rejections(resource=fencegate_resource)
+    until(recorded.all)
     entries = recorded.all()
-    for _ in range(50):
-        if entries:
-            break
-        threading.Event().wait(0.1)
-        entries = recorded.all()
     assert entries[0].reason.startswith("fence-token-") and entries[0].key == "a"
 
 
 def test_an_unknown_outcome_is_found_out(
     fencegate_gateway: Gateway, fencegate_url: str, fencegate_resource: str
 ) -> None:
-    with Fencegate(fencegate_url, answer_timeout="300ms", write_timeout="1s", call_timeout="1s") as client:
+    with Fencegate(fencegate_url) as client:
         lock = client.acquire(fencegate_resource)
         fencegate_gateway.pause()
         try:
             with pytest.raises(OutcomeUnknown) as unknown:
-                lock.put("a", "1")
+                lock.put("a", "1", timeout="1s")
         finally:
             fencegate_gateway.resume()
         assert unknown.value.key is not None and unknown.value.number == 1
-        settled = unknown.value.resolve("10s")
+        settled = unknown.value.resolve(HANGS_S)
         assert settled.version == 1
-        assert unknown.value.resolve("10s") == settled
+        assert unknown.value.resolve(HANGS_S) == settled
         fencegate_gateway.pause()
         try:
             with pytest.raises(OutcomeUnknown) as unknown:
-                lock.put("b", "1")
+                lock.put("b", "1", timeout="1s")
         finally:
             fencegate_gateway.resume()
-        final = unknown.value.abandon("10s")
+        final = unknown.value.abandon(HANGS_S)
         found = client.get(fencegate_resource, "b")
         assert (found is None) == isinstance(final, NotApplied)
         with pytest.raises(LockLost):

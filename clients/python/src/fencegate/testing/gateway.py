@@ -7,6 +7,8 @@ import os
 import selectors
 import signal
 import subprocess
+import time
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
@@ -18,6 +20,7 @@ from .._wire import LockRecord, decode
 PROGRAM = "FENCE_TEST_GATEWAY"
 """Names the program that is started, if it is not `fencegate` on the path."""
 _STARTS_WITHIN_S = 30.0
+_STANDS_WITHIN_S = 1.0
 _TAKE_OVERS = 5
 """How often a lock is broken for a rival, before somebody else is always faster."""
 
@@ -83,8 +86,11 @@ class Gateway:
         raise errors.Unavailable("somebody else always takes the lock first")
 
     def pause(self) -> None:
-        """Stops it in its tracks, as a machine that hangs: it answers nothing, and closes nothing."""
+        """Stops it in its tracks, as a machine that hangs: it answers nothing, and closes nothing. Waits until it stands."""
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _STANDS_WITHIN_S
+        while not self._stands() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def resume(self) -> None:
         """Lets it go on."""
@@ -117,6 +123,11 @@ class Gateway:
             os.kill(self.pid, number)
         except ProcessLookupError as error:
             raise errors.Misuse("the gateway is not running") from error
+
+    def _stands(self) -> bool:
+        """Whether all its threads are stopped. Without `/proc` nobody can tell, and it gets some time."""
+        states = [stat.read_text().rpartition(") ")[2][:1] for stat in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        return bool(states) and set(states) == {"T"}
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
