@@ -2,7 +2,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { asyncDispose } from "../dispose.js";
@@ -45,12 +45,16 @@ export class Gateway {
   /** Stops it in its tracks, as a machine that hangs: it answers nothing, and closes nothing. Waits until it stands. */
   async pause(): Promise<void> {
     process.kill(this.#pid, "SIGSTOP");
-    for (let looks = 0; looks < 100; looks += 1) {
-      // Its state comes behind the name of the program. Without `/proc` it is given some time.
-      const stat = await readFile(`/proc/${this.#pid}/stat`, "utf8").catch(() => "");
-      if (/\) T /.test(stat)) return;
-      await sleep(10);
-    }
+    for (let looks = 0; looks < 100 && !(await this.#stands()); looks += 1) await sleep(10);
+  }
+
+  /** Whether all its threads are stopped. Without `/proc` nobody can tell, and it gets some time. */
+  async #stands(): Promise<boolean> {
+    const folder = `/proc/${this.#pid}/task`;
+    const threads = await readdir(folder).catch(() => []);
+    // Its state comes behind the name of the program.
+    const stats = await Promise.all(threads.map((one) => readFile(`${folder}/${one}/stat`, "utf8").catch(() => "")));
+    return stats.length > 0 && stats.every((stat) => /\) T /.test(stat));
   }
 
   /** Lets it go on. */

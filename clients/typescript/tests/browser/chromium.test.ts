@@ -47,13 +47,15 @@ async function inPage([url, phase]: readonly [string, "begin" | "end"]): Promise
     const bounced = await page.lock.put("a.txt", "late").catch((error: unknown) => error);
     return { reason: (page.lock.signal.reason as fencegate.LockLost).reason, bounced: bounced instanceof LockLost };
   }
-  page.fg = new Fencegate(url);
-  page.lock = await page.fg.acquire("page", { ttl: "1s", wait: "5s" });
+  let renewals = 0;
+  page.fg = new Fencegate(url, { onEvent: (event) => void (renewals += Number(event.type === "renewed")) });
+  page.lock = await page.fg.acquire("page", { ttl: "6s", wait: "60s" });
   const written = await page.lock.put("a.txt", "hello", { contentType: "text/plain" });
   const large = await page.lock.put("large.bin", new Blob([new Uint8Array(3 << 20)]));
   const stream = await page.lock.put("s", new Blob(["x"]).stream()).catch((error: unknown) => error);
   await page.lock.commit().put("page", "b.txt", "b").delete("page", "none").send();
-  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  // One comes with each third of the ttl.
+  while (page.lock.state === "held" && renewals < 4) await new Promise((resolve) => setTimeout(resolve, 20));
   let scoped = "";
   await page.fg.lock("other", async (lock) => {
     scoped = lock.state;

@@ -54,7 +54,7 @@ async function kept(fg: Fencegate, name: string): Promise<Objects> {
 
 /** Stores records of earlier runs. */
 async function store(fg: Fencegate, name: string, objects: Record<string, unknown>): Promise<void> {
-  await fg.lock(`job:${name}`, { wait: "10s" }, async (lock) => {
+  await fg.lock(`job:${name}`, { wait: "60s" }, async (lock) => {
     const commit = lock.commit();
     for (const [key, value] of Object.entries(objects)) commit.put(`job:${name}`, key, JSON.stringify(value));
     await commit.send();
@@ -176,7 +176,7 @@ test("a run whose lock ran out is abandoned by the next", async () => {
   const [fg, other, name] = [await client(), await client(), fresh()];
   let crashed = (): void => {};
   const hanging = failure(
-    job(fg, name, { slot: SLOT, ttl: "1s", maxRuntime: "1h" }).run(async (run) => {
+    job(fg, name, { slot: SLOT, ttl: "6s", maxRuntime: "1h" }).run(async (run) => {
       // As if its process had ended: nobody renews the lock, and nobody gives it back.
       heldOf(run.lock).lease.stopRenewing();
       await new Promise<void>((resolve) => (crashed = resolve));
@@ -274,7 +274,7 @@ test("a run takes the place of another, and says why", async () => {
     }),
   );
   await until(() => begun);
-  const replacing = job(other, name, { slot: SLOT, overlap: "replace", reason: "it hangs", ttl: "1s" });
+  const replacing = job(other, name, { slot: SLOT, overlap: "replace", reason: "it hangs" });
   const end = await replacing.run((run) => run.attempt);
   assert.deepEqual([end.status, end.value], ["succeeded", 2]);
   const left = (await kept(other, name)).run(SLOT);
@@ -348,9 +348,11 @@ test("a run that is too late ends nobody's run", async () => {
 
 test("a retry is never too late", async () => {
   const [fg, name] = [await client(), fresh()];
-  const slot = new Date().toISOString().replace(/\.\d+/, "");
-  const options: JobOptions = { slot, catchUp: "none", overdueAfter: "4s", retries: 1, backoff: "5s" };
-  assert.ok((await failure(job(fg, name, options).run(fail))) instanceof RangeError);
+  const now = Date.now();
+  const slot = new Date(now).toISOString().replace(/\.\d+/, "");
+  const options: JobOptions = { slot, catchUp: "none", overdueAfter: "10s", retries: 1, backoff: 10 };
+  const failWhenItIsLate = async (): Promise<never> => (await sleep(Math.max(0, now + 11_000 - Date.now())), fail());
+  assert.ok((await failure(job(fg, name, options).run(failWhenItIsLate))) instanceof RangeError);
   const { recent } = (await kept(fg, name)).state;
   assert.deepEqual(
     recent?.map(({ status }) => status),
@@ -367,7 +369,7 @@ test("what a body failed with is told if somebody else goes on", async () => {
   };
   const first = failure(job(fg, name, { slot: SLOT, retries: 1, backoff: "3s" }).run(body));
   await until(() => begun);
-  await other.lock(`job:${name}`, { wait: "10s" }, async () => assert.ok((await first) instanceof RangeError));
+  await other.lock(`job:${name}`, { wait: "60s" }, async () => assert.ok((await first) instanceof RangeError));
 });
 
 test("a slot that is called for by hand leaves what is expected", async () => {

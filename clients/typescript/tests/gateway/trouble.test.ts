@@ -5,7 +5,6 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -14,7 +13,7 @@ import { Busy, LockLost, OutcomeUnknown, Unavailable, type ClientEvent, type Fee
 import { fromEnv, nodeFetch, tokenInFile } from "../../src/node/index.js";
 import { Fencegate } from "../../src/node/main.js";
 import { fakeLock } from "../../src/testing/index.js";
-import { client, failure, fresh, gateway, sleep, until } from "./world.js";
+import { client, failure, fresh, gateway, reservedPort, sleep, until } from "./world.js";
 
 const children: ChildProcess[] = [];
 after(() => children.forEach((child) => child.kill("SIGKILL")));
@@ -26,7 +25,7 @@ async function serve(folder: string, port: number): Promise<ChildProcess> {
   const child = spawn(program, args, { cwd: folder, stdio: "ignore" });
   children.push(child);
   const url = `http://127.0.0.1:${port}/healthz`;
-  await until(async () => (await fetch(url).catch(() => undefined))?.ok ?? false, 20_000);
+  await until(async () => (await fetch(url).catch(() => undefined))?.ok ?? false);
   return child;
 }
 
@@ -34,14 +33,6 @@ async function stop(child: ChildProcess, signal: NodeJS.Signals = "SIGKILL"): Pr
   const gone = once(child, "exit");
   child.kill(signal);
   await gone;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  return port;
 }
 
 /** A program of one module, run beside this one; its lines come one after another. */
@@ -71,7 +62,7 @@ test("a holder that was stopped for two ttls is told as lost, before anything of
   assert.equal(await line(), "held");
   child.kill("SIGSTOP");
   await sleep(2_100);
-  const rival = await fg.acquire(name, { wait: "5s" });
+  const rival = await fg.acquire(name, { wait: "60s" });
   await rival.put("k", "the rival's");
   child.kill("SIGCONT");
   assert.equal(await line(), "unconfirmed");
@@ -106,7 +97,7 @@ test("a guard that nobody has any more is released", async () => {
 
 test("a guard that is kept in an open scope is not collected", async () => {
   const [fg, name] = [await client(), fresh()];
-  await fg.lock(name, { ttl: "1s" }, async () => {
+  await fg.lock(name, { ttl: "30s" }, async () => {
     for (let turn = 0; turn < 20; turn += 1) {
       globalThis.gc?.();
       await sleep(20);
@@ -130,7 +121,7 @@ test("a forgotten guard does not keep a process alive, and an open scope does", 
   const [code] = (await once(forgotten.child, "exit")) as [number];
   assert.equal(code, 0);
   const open = run(
-    `await new Fencegate(process.argv[1]).lock(process.argv[2], { ttl: "1s", watch: false }, async (lock) => {
+    `await new Fencegate(process.argv[1]).lock(process.argv[2], { ttl: "6s", watch: false }, async (lock) => {
        console.log("held");
        await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
      }).catch((error) => console.log(error.reason));`,
@@ -147,7 +138,8 @@ test("no rejection is ever unhandled", async () => {
   const { child, line } = run(
     `process.on("unhandledRejection", (error) => { console.log("unhandled", error); process.exit(1); });
      process.on("warning", (warning) => { console.log("warned", warning); process.exit(1); });
-     const fg = new Fencegate(process.argv[1], { answerTimeout: "300ms", callTimeout: "500ms", writeTimeout: "500ms" });
+     const calm = new Fencegate(process.argv[1]);
+     const fg = new Fencegate(process.argv[1], { answerTimeout: "300ms", callTimeout: "60s", writeTimeout: "500ms" });
      const lock = await fg.acquire(process.argv[2], { ttl: "1s" });
      const rest = [
        lock.put("k", "x"),
@@ -158,7 +150,7 @@ test("no rejection is ever unhandled", async () => {
      ];
      await Promise.allSettled(rest);
      const { signal } = new AbortController();
-     const many = await Promise.all(Array.from({ length: 30 }, (_, at) => fg.acquire("m" + at, { signal })));
+     const many = await Promise.all(Array.from({ length: 30 }, (_, at) => calm.acquire("m" + at, { signal })));
      await Promise.all(many.map((one) => one.put("k", "x", { signal })));
      await Promise.all(many.map((one) => one.release()));
      console.log("up");
@@ -185,12 +177,12 @@ test("a gateway that answers nothing: the guard is uncertain, holds on, and is h
   const lock = await fg.acquire(fresh(), { ttl: "1s", onUncertain: "hold" });
   await (await gateway()).pause();
   try {
-    await until(() => lock.state === "uncertain", 3_000);
+    await until(() => lock.state === "uncertain");
     assert.equal(lock.signal.aborted, false);
   } finally {
     (await gateway()).resume();
   }
-  await until(() => lock.state === "held", 5_000);
+  await until(() => lock.state === "held");
   assert.ok(events.some((event) => event.type === "revived") && events.some((event) => event.type === "expiring"));
   await lock.put("k", "still mine");
   await lock.release();
@@ -203,7 +195,7 @@ test("a write that nobody answers is unknown, and is resolved once somebody does
   await (await gateway()).pause();
   let error: unknown;
   try {
-    error = await failure(lock.put("k", "hello", { within: "300ms" }));
+    error = await failure(lock.put("k", "hello", { within: "2s" }));
   } finally {
     (await gateway()).resume();
   }
@@ -220,7 +212,7 @@ test("a write that is given up with its lock is known for good", async () => {
   await (await gateway()).pause();
   let error: unknown;
   try {
-    error = await failure(lock.put("k", "hello", { within: "300ms" }));
+    error = await failure(lock.put("k", "hello", { within: "2s" }));
   } finally {
     (await gateway()).resume();
   }
@@ -232,30 +224,31 @@ test("a write that is given up with its lock is known for good", async () => {
 });
 
 test("nobody there: nothing was applied, and that is certain", async () => {
-  const fg = new Fencegate(`http://127.0.0.1:${await freePort()}`, { callTimeout: "300ms" });
+  const fg = new Fencegate(`http://127.0.0.1:${await reservedPort()}`, { callTimeout: "2s" });
   const error = await failure(fg.acquire("r"));
   assert.ok(error instanceof Unavailable && error.attempts > 1, String(error));
-  const plain = new Fencegate(`http://127.0.0.1:${await freePort()}`, { callTimeout: "300ms", fetch });
+  const plain = new Fencegate(`http://127.0.0.1:${await reservedPort()}`, { callTimeout: "2s", fetch });
   assert.ok((await failure(plain.acquire("r"))) instanceof Unavailable);
 });
 
 test("the next gateway is asked where the first is not there", async () => {
   const name = fresh();
-  const fg = new Fencegate([`http://127.0.0.1:${await freePort()}`, (await gateway()).url]);
+  const fg = new Fencegate([`http://127.0.0.1:${await reservedPort()}`, (await gateway()).url]);
   assert.equal(await fg.lock(name, async (lock) => (await lock.put("k", "x")).version), 1);
 });
 
 test("waiting, writing and following go on across a restart of the gateway", async () => {
   const folder = await mkdtemp(join(tmpdir(), "fencegate-"));
-  const port = await freePort();
-  let server = await serve(folder, port);
+  const port = await reservedPort();
+  let server = serve(folder, port);
+  await server;
   const fg = new Fencegate(`http://127.0.0.1:${port}`);
-  const lock = await fg.acquire("r", { ttl: "1m" });
+  const lock = await fg.acquire("r", { ttl: "10m" });
   const first = await lock.put("k", "1");
   const events = fg.events();
   assert.equal(((await events.next()).value as FeedEvent).type, "write");
   // 1. A waiter keeps its place, and an upload that is cut in the middle is sent again.
-  const waiting = fg.acquire("r", { wait: "30s" });
+  const waiting = fg.acquire("r", { wait: "forever" });
   const size = 8 << 20;
   const body = Buffer.alloc(size, "x");
   let attempts = 0;
@@ -263,8 +256,8 @@ test("waiting, writing and following go on across a restart of the gateway", asy
     attempts += 1;
     yield body.subarray(0, size / 2);
     if (attempts === 1) {
-      await stop(server);
-      setTimeout(() => void serve(folder, port).then((child) => (server = child)), 200);
+      await stop(await server);
+      server = serve(folder, port);
     }
     yield body.subarray(size / 2);
   };
@@ -284,20 +277,22 @@ test("waiting, writing and following go on across a restart of the gateway", asy
   await second.put("k", "2");
   await second.release();
   await fg.close("1s");
-  await stop(server, "SIGTERM");
+  await stop(await server, "SIGTERM");
   await rm(folder, { recursive: true });
 });
 
 test("a held lock survives a restart that is shorter than its ttl", async () => {
   const folder = await mkdtemp(join(tmpdir(), "fencegate-"));
-  const port = await freePort();
+  const port = await reservedPort();
   const server = await serve(folder, port);
-  const fg = new Fencegate(`http://127.0.0.1:${port}`);
-  const lock = await fg.acquire("r", { ttl: "6s" });
+  let renewals = 0;
+  const fg = new Fencegate(`http://127.0.0.1:${port}`, {
+    onEvent: (event) => void (renewals += Number(event.type === "renewed")),
+  });
+  const lock = await fg.acquire("r", { ttl: "20s" });
   await stop(server);
-  await sleep(500);
-  const again = await serve(folder, port);
-  await sleep(3_000);
+  const [again, before] = [await serve(folder, port), renewals];
+  await until(() => lock.state !== "held" || renewals > before);
   assert.equal(lock.state, "held");
   await lock.put("k", "still mine");
   assert.ok((await failure(fg.acquire("r"))) instanceof Busy);

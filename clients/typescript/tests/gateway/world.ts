@@ -1,13 +1,18 @@
 // What tests against real gateways share: one gateway for a file, a name of its own for each test, and waiting for what
 // is to become so.
 
+import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ClientOptions } from "../../src/index.js";
 import { Fencegate } from "../../src/node/main.js";
 import { startGateway, type Gateway } from "../../src/testing/index.js";
+import { clientsFolder } from "../vectors/load.js";
 
 export { sleep };
+
+/** What takes longer hangs: how soon something comes says nothing. */
+const HANGS_MS = 60_000;
 
 let started: Promise<Gateway> | undefined;
 const clients: Fencegate[] = [];
@@ -33,12 +38,33 @@ export function fresh(what = "r"): string {
 }
 
 /** Waits until it is so. */
-export async function until(isSo: () => boolean | Promise<boolean>, withinMs = 10_000): Promise<void> {
-  const endMs = performance.now() + withinMs;
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const endMs = performance.now() + HANGS_MS;
   while (!(await isSo())) {
-    if (performance.now() > endMs) throw new Error(`not so within ${withinMs} ms: ${isSo.toString()}`);
+    if (performance.now() > endMs) throw new Error(`it never is so: ${isSo.toString()}`);
     await sleep(20);
   }
+}
+
+/** What a promise gives, unless it hangs. */
+export async function unlessItHangs<T>(promise: Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  const late = sleep(HANGS_MS, undefined, { signal: controller.signal }).then(() => {
+    throw new Error("it hangs");
+  });
+  late.catch(() => {});
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    controller.abort();
+  }
+}
+
+/** A port that no other test takes as long as this process lives. */
+export async function reservedPort(): Promise<number> {
+  const path = join(clientsFolder(), "../tests/ports.mjs");
+  const ports = (await import(path)) as { reservedPort: () => Promise<number> };
+  return ports.reservedPort();
 }
 
 /** What a promise fails with. */

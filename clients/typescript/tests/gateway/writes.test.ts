@@ -146,7 +146,7 @@ test("an update reads, changes and writes, again if somebody was faster", async 
   await lock.update("count.txt", () => DELETE);
   assert.deepEqual(await fg.list(name).all(), []);
   await lock.release();
-  await fg.update(name, "visits.txt", (old) => `${old?.text() ?? ""}x`, { wait: "5s" });
+  await fg.update(name, "visits.txt", (old) => `${old?.text() ?? ""}x`, { wait: "60s" });
   assert.equal((await fg.get(name, "visits.txt")).text(), "x");
 });
 
