@@ -21,6 +21,6 @@ npm ci --silent
 step "types"
 npx tsc -p tsconfig.json
 step "format"
-npx prettier --check --log-level warn --print-width 120 --embedded-language-formatting off . '../../gateway/ui/*.{js,css,html}' '../../gateway/ui/{jobs,parts,views}/*.js'
+npx prettier --check --log-level warn --print-width 120 --embedded-language-formatting off . ../ports.mjs '../../gateway/ui/*.{js,css,html}' '../../gateway/ui/{jobs,parts,views}/*.js'
 step "tests"
-node --test --test-reporter=spec tests/*.test.mjs
+node --test --test-concurrency=2 --test-reporter=spec tests/*.test.mjs

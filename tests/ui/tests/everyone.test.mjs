@@ -6,7 +6,7 @@ import { mkdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { closeBrowser, dev, goTo, job, jobDone, lost, open, running, sleep, stateOf } from "./rig.mjs";
+import { closeBrowser, dev, goTo, job, jobDone, lost, open, running, settled, sleep, stateOf } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -22,11 +22,10 @@ async function lively(t) {
   await callers.lock("worker-c", "orders:1", "1s");
   await sleep(1_200);
   const lock = await callers.lock("worker-b:812:77c0", "invoices:2026", "10m");
-  await sleep(300);
   await callers.put(late, "total.txt", "late");
   await callers.put(lock, "total.txt", "2");
   await callers.put(lock, "reports/2026-11.csv", "a;b\n".repeat(500), "text/csv");
-  void callers.lock("worker-d", "invoices:2026", "10m", { wait: "50s" }).catch(() => {});
+  void callers.lock("worker-d", "invoices:2026", "10m", { wait: "60s" }).catch(() => {});
   await callers.lock("cron-3:99:12ab", "job:nightly", "10m");
   await callers.lock("worker-e", "crm:7", "10m");
   await callers.post("/resources/crm:7/break", { reason: "hangs since midnight", after: "10m" });
@@ -109,8 +108,7 @@ for (const [way, context] of Object.entries(WAYS)) {
     const runs = (await stateOf(callers, "job:books")).recent.map((run) => `${run.slot}.${run.attempt}`);
     for (const view of [...VIEWS, `run?name=books&run=${runs.at(-1)}`]) {
       await goTo(page, view);
-      await page.locator("main h1").waitFor();
-      await sleep(700);
+      await settled(page);
       await evaluate(view);
     }
     await goTo(page, "resource?name=invoices:2026");

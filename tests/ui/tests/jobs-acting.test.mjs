@@ -5,7 +5,20 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { Callers, closeBrowser, dev, goTo, job, jobDone, newKey, open, running, sleep, stateOf } from "./rig.mjs";
+import {
+  Callers,
+  closeBrowser,
+  dev,
+  eventually,
+  goTo,
+  job,
+  jobDone,
+  newKey,
+  open,
+  redrawn,
+  running,
+  stateOf,
+} from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -18,7 +31,7 @@ async function agent(t, callers, name, more = {}) {
   const note = ["sh", "-c", 'echo "$FENCE_JOB $FENCE_SLOT resume=$FENCE_RESUME" >> "$1"', "-", file];
   const { child } = job(t, callers, ["agent", name, "--", ...note], { owner: "agent-1", ...more });
   const asked = () => callers.call("GET", `/resources/job-agent:${name}`);
-  for (let tries = 0; tries < 100 && (await asked()).body.state !== "leased"; tries++) await sleep(50);
+  await eventually("the agent waits", async () => (await asked()).body.state === "leased");
   return { child, runs: async () => (await readFile(file, "utf8")).split("\n").filter(Boolean) };
 }
 
@@ -67,7 +80,7 @@ test("an agent is asked for a run, runs it once, and it shows", async (t) => {
   await jobDone(t, callers, ["run", "books", "--every", "1d", "--", "true"]);
   const page = await open(t, callers, "job?name=books");
   await page.locator(".words").getByText("succeeded").waitFor();
-  await sleep(1_000);
+  await redrawn(page);
   assert.equal(await askFor(page).count(), 0, "without an agent there is no button");
 
   const { child, runs } = await agent(t, callers, "books");
@@ -90,14 +103,15 @@ test("an agent is asked for a run, runs it once, and it shows", async (t) => {
   const request = /request ([0-9a-f-]+)\./.exec(told)?.[1] ?? "";
   assert.match(request, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   const made = Number.parseInt(request.replaceAll("-", "").slice(0, 12), 16);
-  assert.ok(Math.abs(made - Date.now()) < 30_000, request);
+  assert.ok(Math.abs(made - Date.now()) < 600_000, request);
   await page.getByRole("link", { name: /^S: 20260228T000000Z\.1: succeeded/ }).click();
   await page.locator(".facts").getByText(request).waitFor();
   await page.locator(".facts").getByText("request", { exact: true }).waitFor();
-  await sleep(1_500);
+  const body = await eventually("the inbox is empty", async () => {
+    const { body } = await callers.call("GET", "/resources/job-inbox:books");
+    return body.objects === 0 && body.state === "released" && body;
+  });
   assert.deepEqual(await runs(), ["books 20260228T000000Z resume="]);
-  const { body } = await callers.call("GET", "/resources/job-inbox:books");
-  assert.deepEqual([body.objects, body.state], [0, "released"]);
   assert.match(body.owner, /^agent-1/, "whoever took the request from the inbox had its lock last");
 
   await goTo(page, "job?name=books");
@@ -128,7 +142,7 @@ test("a request that waits is shown, exactly as the page made it", async (t) => 
   assert.equal(key, `requests/${request}.json`);
   assert.equal(content_type, "application/json");
   assert.match(by, /^page:[0-9a-f]{4}$/);
-  assert.ok(Math.abs(Date.parse(requested_at) - Date.now()) < 30_000);
+  assert.ok(Math.abs(Date.parse(requested_at) - Date.now()) < 600_000);
   await waiting.getByText(by).waitFor();
   assert.equal(await page.locator("main b").count(), 0);
   const { body } = await callers.call("GET", "/resources/job-inbox:books");
@@ -180,8 +194,7 @@ test("a request without an answer is sent again as it is, and run once", async (
   await dialog.waitFor({ state: "detached" });
   assert.equal(sent[0], sent[1], "it is the same request");
   const inbox = () => callers.call("GET", "/resources/job-inbox:books");
-  for (let tries = 0; tries < 100 && (await inbox()).body.objects > 0; tries++) await sleep(100);
-  assert.equal((await inbox()).body.objects, 0);
+  await eventually("the inbox is empty", async () => (await inbox()).body.objects === 0);
   assert.equal((await runs()).length, 1);
 });
 
@@ -213,7 +226,7 @@ test("who may not, and who only reads, has no button", async (t) => {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.locator(".words").getByText("running").waitFor();
     if (wanted) await actions(page).waitFor();
-    else await sleep(1_500);
+    else await redrawn(page);
     const shown = wanted ? await actions(page).getByRole("button").allInnerTexts() : await actions(page).count();
     assert.deepEqual(shown, wanted ?? 0, name);
   };
@@ -237,10 +250,10 @@ test("a page that is for reading has no buttons for jobs either", async (t) => {
   const { running: run } = await stateOf(callers, "job:books");
   const page = await open(t, callers, "job?name=books");
   await page.getByText("An agent waits for orders").waitFor();
-  await sleep(1_000);
+  await redrawn(page);
   assert.equal(await actions(page).count(), 0);
   await goTo(page, `run?name=books&run=${run.slot}.${run.attempt}`);
   await page.locator(".facts").getByText("running").waitFor();
-  await sleep(1_000);
+  await redrawn(page);
   assert.equal(await actions(page).count(), 0);
 });

@@ -10,11 +10,14 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
+import { reservedPort } from "../../ports.mjs";
 
 const GATEWAY = process.env.FENCE_TEST_GATEWAY ?? "";
 /** The command line that runs jobs: what is tested is what it writes. */
 export const fence = process.env.FENCE_TEST_FENCE ?? join(dirname(GATEWAY), "fence");
 const CHROMIUM = process.env.FENCE_TEST_CHROMIUM ?? "/usr/bin/chromium";
+/** What takes longer hangs: how soon something comes says nothing. */
+const HANGS_MS = 60_000;
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -40,17 +43,11 @@ export async function dev(t, ...flags) {
 export async function serve(t) {
   const home = await mkdtemp(join(tmpdir(), "fence-ui-"));
   let child;
-  let listen = "127.0.0.1:0";
+  const listen = `127.0.0.1:${await reservedPort()}`;
   const start = async () => {
     const args = ["serve", "--listen", listen, "--data-dir", join(home, "data"), "--log", "info"];
     child = spawn(GATEWAY, args, { stdio: ["ignore", "ignore", "pipe"] });
-    for await (const line of createInterface({ input: child.stderr })) {
-      const found = / listening on http:\/\/(\S+)/.exec(line);
-      if (found) {
-        listen = found[1];
-        break;
-      }
-    }
+    for await (const line of createInterface({ input: child.stderr })) if (line.includes(" listening on ")) break;
     child.stderr.resume();
   };
   const kill = async () => {
@@ -116,7 +113,7 @@ const jobs = new WeakMap();
 async function endJobs(t) {
   for (const { child, ended } of jobs.get(t) ?? []) {
     child.kill("SIGTERM");
-    await Promise.race([ended, sleep(3_000)]);
+    await Promise.race([ended, sleep(HANGS_MS)]);
     child.kill("SIGKILL");
     for (const from of [child.stdout, child.stderr]) from.destroy();
   }
@@ -145,15 +142,24 @@ export async function jobDone(t, callers, args, code = 0, more = {}) {
   assert.equal(found.code, code, found.said);
 }
 
-/** The state of a job, once it is as wanted. */
-export async function stateOf(callers, resource, isWanted = (_) => true) {
-  for (let tries = 0; tries < 200; tries++) {
-    const path = `/resources/${encodeURIComponent(resource)}/objects/state.json`;
-    const { status, body } = await callers.call("GET", path);
-    if (status === 200 && isWanted(body)) return body;
+/** What a function gives, once that is something. */
+export async function eventually(what, probe) {
+  const end = performance.now() + HANGS_MS;
+  while (performance.now() < end) {
+    const found = await probe();
+    if (found) return found;
     await sleep(50);
   }
-  assert.fail(`${resource} is never as it should be`);
+  assert.fail(`${what}: it never is so`);
+}
+
+/** The state of a job, once it is as wanted. */
+export function stateOf(callers, resource, isWanted = (_) => true) {
+  return eventually(resource, async () => {
+    const path = `/resources/${encodeURIComponent(resource)}/objects/state.json`;
+    const { status, body } = await callers.call("GET", path);
+    return status === 200 && isWanted(body) && body;
+  });
 }
 
 /** A job that runs until it is ended; or for so many seconds, if nobody is left to end it. */
@@ -200,7 +206,14 @@ export async function closeBrowser() {
  */
 export async function open(t, callers, view = "", { context: wanted = {}, allows = [], first } = {}) {
   const context = await (await browser()).newContext({ viewport: { width: 1280, height: 800 }, ...wanted });
+  context.setDefaultTimeout(HANGS_MS);
   const page = await context.newPage();
+  const asked = new Set();
+  asking.set(page, asked);
+  // What waits for something to happen may take for ever.
+  page.on("request", (one) => /[?&]wait=/.test(one.url()) || asked.add(one));
+  for (const event of ["response", "requestfinished", "requestfailed"])
+    page.on(event, (one) => asked.delete(event === "response" ? one.request() : one));
   const wrong = [];
   page.on("request", (asked) => {
     const { origin, protocol } = new URL(asked.url());
@@ -228,8 +241,41 @@ export async function open(t, callers, view = "", { context: wanted = {}, allows
   return page;
 }
 
-/** Goes to another view of an opened page. */
-export const goTo = (page, view) => page.evaluate((to) => void (location.hash = `#/${to}`), view);
+/** What an opened page has asked for and has no answer to. */
+const asking = new WeakMap();
+
+/** Goes to another view of an opened page, until that is drawn, with what it knows by then. */
+export const goTo = (page, view) =>
+  page.evaluate(
+    (to) =>
+      new Promise((resolve) => {
+        const hash = `#/${to}`;
+        if (location.hash === hash) return resolve(undefined);
+        const drawn = () => requestAnimationFrame(() => requestAnimationFrame(resolve));
+        addEventListener("hashchange", drawn, { once: true });
+        location.hash = hash;
+      }),
+    view,
+  );
+
+/** Waits until a view has what it asks for at first, and has drawn it. */
+export async function settled(page) {
+  for (let quiet = 0; quiet < 3;) {
+    const isDrawn = await page.evaluate(async () => {
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const main = document.querySelector("main");
+      return main?.querySelector("h1") && !main.textContent.includes("Loading …");
+    });
+    quiet = isDrawn && asking.get(page).size === 0 ? quiet + 1 : 0;
+  }
+}
+
+/** Waits until a view has asked once more how its resource is, and has drawn what it heard. */
+export async function redrawn(page) {
+  const asked = await page.waitForRequest((one) => one.url().includes("/resources/"));
+  await asked.response();
+  await settled(page);
+}
 
 /** The row of a table in which a text is. */
 export const row = (page, text) => page.getByRole("row").filter({ hasText: text });

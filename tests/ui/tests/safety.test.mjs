@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, dev, goTo, open, row, sleep } from "./rig.mjs";
+import { closeBrowser, dev, goTo, open, row, settled } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -41,7 +41,16 @@ test("names, keys, reasons and contents are shown as text", async (t) => {
   await row(page, reason.slice(0, 60)).first().waitFor();
   await goTo(page, `search?for=${encodeURIComponent(MARKUP)}`);
   await page.getByText("Search for").waitFor();
-  await sleep(500);
+  await settled(page);
+  // Comes after those of images that the texts would be.
+  await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const image = new Image();
+        image.addEventListener("error", resolve);
+        image.src = "/none.png";
+      }),
+  );
   assert.equal(await page.evaluate(() => globalThis.bitten), undefined);
   assert.equal(await page.locator("main img, main script, main b").count(), 0);
 });
@@ -51,9 +60,11 @@ test("a stored page has no power over this one", async (t) => {
   const lock = await callers.lock("worker", "site", "10m");
   const attack = `<!doctype html><script>fetch("/resources/site/break",{method:"POST",headers:{"content-type":"application/json"},body:'{"reason":"x","after":"0s"}'})</script>`;
   await callers.put(lock, "index.html", attack, "text/html");
-  const page = await open(t, callers, "", { allows: ["sandboxed", "Content Security Policy", "Blocked script"] });
+  const allows = ["sandboxed", "Content Security Policy", "Blocked script"];
+  const page = await open(t, callers, "", { allows });
+  const refused = page.waitForEvent("console", (said) => allows.some((text) => said.text().includes(text)));
   await page.goto(`${callers.url}/resources/site/objects/index.html`);
-  await sleep(1_000);
+  await refused;
   assert.equal((await callers.call("GET", "/resources/site")).body.state, "leased");
   // Nor is the page shown in a frame of another.
   const answer = await fetch(`${callers.url}/ui/`);
