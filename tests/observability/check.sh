@@ -20,13 +20,13 @@ step 'environment'
 python=$tools/bin/python
 if ! cmp -s requirements.txt "$tools/requirements.txt"; then
     python3 -m venv --clear "$tools"
-    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements.txt
+    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.txt
     cp requirements.txt "$tools/requirements.txt"
 fi
 
 step 'lints: ruff'
-"$python" -m ruff check --quiet --no-cache .
-"$python" -m ruff format --quiet --check --no-cache .
+"$python" -m ruff check --quiet --no-cache . ../ports.py
+"$python" -m ruff format --quiet --check --no-cache . ../ports.py
 
 step 'rules: promtool'
 promtool check rules "$rules/rules.yaml" "$rules/alerts.yaml"

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import workload
 from exprs import FOLDER, NAME, Asked, all_asked, boards
-from servers import FENCE, GATEWAY, Etcd, Failed, Postgres, Program, Small, call, eventually, free_port
+from servers import FENCE, GATEWAY, HANGS_S, Etcd, Failed, Postgres, Program, Small, call, eventually, reserved_port
 
 EXPECTED_EMPTY = Path(__file__).with_name("expected-empty.txt")
 # What callers did to the gateways must also have raised these, by real disasters and not by made-up numbers.
@@ -38,7 +38,7 @@ def say(what: str) -> None:
 
 def exporter(address: tuple[str, int], home: Path) -> tuple[Program, tuple[str, int]]:
     """What tells Prometheus of jobs."""
-    port = free_port()
+    port = reserved_port()
     args = [FENCE, f"--url=http://{address[0]}:{address[1]}", "job", "exporter", f"--listen=127.0.0.1:{port}"]
     return Program("exporter", args, home), ("127.0.0.1", port)
 
@@ -69,13 +69,13 @@ def certificates(home: Path) -> Path:
 
 def embedded(home: Path, small: Small) -> tuple[Program, tuple[str, int]]:
     """A gateway on an embedded ledger, that removes at once what it would keep for hours."""
-    port = free_port()
+    port = reserved_port()
     args = [
         GATEWAY,
         "serve",
         f"--data-dir={home}/data",
         f"--listen=127.0.0.1:{port}",
-        f"--s3-listen=127.0.0.1:{free_port()}",
+        f"--s3-listen=127.0.0.1:{reserved_port()}",
     ]
     args += ["--metrics-prefix=table:"]
     args += [
@@ -89,7 +89,7 @@ def embedded(home: Path, small: Small) -> tuple[Program, tuple[str, int]]:
 
 def clustered(home: Path, files: Path, postgres: Postgres, etcd: Etcd, small: Small) -> tuple[Program, tuple[str, int]]:
     """A gateway on Postgres and etcd, with TLS, and a witness of the audit that says no."""
-    port = free_port()
+    port = reserved_port()
     key = home / "audit.key"
     subprocess.run([GATEWAY, "audit", "new-key", str(key)], check=True, capture_output=True)
     args = [GATEWAY, "serve", f"--postgres={postgres.url}", f"--etcd=127.0.0.1:{etcd.port}", "--failover=lossless"]
@@ -149,7 +149,7 @@ class Prometheus:
     """A Prometheus with the rules and alerts of the folder, which scrapes each second."""
 
     def __init__(self, home: Path, targets: list[dict]):
-        self.address = ("127.0.0.1", free_port())
+        self.address = ("127.0.0.1", reserved_port())
         folder = FOLDER / "prometheus"
         config = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -303,8 +303,17 @@ def main(stack: ExitStack) -> list[str]:
     stack.enter_context(prometheus.program.running())
     begin = time.time()
     wait_for("Prometheus", prometheus.program, lambda: call(prometheus.address, "GET", "/-/ready").must(200))
-    up = eventually("all targets are up", lambda: prometheus.api("query", query="count(up == 1) == 4")["result"], 30)
+    up = eventually("all targets are up", lambda: prometheus.api("query", query="count(up == 1) == 4")["result"])
     say(f"{up[0]['value'][1]} targets are up")
+
+    def seen(metric: str) -> object:
+        return prometheus.api("query", query=f"{metric} > 0")["result"]
+
+    def scraped() -> None:
+        """Waits until Prometheus has looked at both gateways once more."""
+        now = time.time()
+        query = 'min(timestamp(up{job="fencegate"}))'
+        eventually("a scrape", lambda: float(prometheus.api("query", query=query)["result"][0]["value"][1]) > now)
 
     callers = {role: workload.Caller(at_other, tls, key) for role, key in keys.items()}
     stranger = workload.Caller(at_other, tls, workload.key_of("nobody")[0])
@@ -312,13 +321,13 @@ def main(stack: ExitStack) -> list[str]:
     idle = workload.connection_without_a_request(here)
     stack.callback(idle.close)
     for what, do in [
-        ("locks and writes", lambda: workload.locks_and_writes(here)),
+        ("locks and writes", lambda: workload.locks_and_writes(here, seen)),
         ("a deaf caller", lambda: workload.deaf(here)),
         ("blobs", lambda: workload.blobs(here, home / "data/blobs")),
-        ("upstreams", lambda: workload.upstreams(here, small)),
-        ("S3", lambda: workload.s3(here)),
+        ("upstreams", lambda: workload.upstreams(here, small, scraped)),
+        ("S3", lambda: workload.s3(here, scraped)),
         ("jobs", lambda: stack.callback(workload.jobs(at_one, home))),
-        ("access", lambda: workload.access(callers["worker"], callers["slow"], stranger, files, other)),
+        ("access", lambda: workload.access(callers["worker"], callers["slow"], stranger, files, other, seen)),
     ]:
         say(what)
         try:
@@ -326,14 +335,14 @@ def main(stack: ExitStack) -> list[str]:
         except Failed as error:
             raise Failed(f"{what}: {error}") from error
 
-    def seen(metric: str) -> object:
-        return prometheus.api("query", query=f"{metric} > 0")["result"]
-
     say("disasters")
     workload.disasters(callers["worker"], stranger, postgres, etcd, seen)
-    # What the gateways do at times of their own: the room of etcd, the sweeper, the collector.
-    time.sleep(5)
-    return judge(prometheus, begin)
+    # What the gateways do at times of their own comes in the end: the room of etcd, the sweeper, the collector.
+    deadline = time.monotonic() + HANGS_S
+    while (wrong := judge(prometheus, begin)) and time.monotonic() < deadline:
+        say(f"{len(wrong)} wrong yet: {wrong[0]}")
+        time.sleep(5)
+    return wrong
 
 
 if __name__ == "__main__":

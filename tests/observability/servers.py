@@ -1,20 +1,26 @@
 """The servers that the test starts: gateways, Postgres, etcd, Prometheus, and a small HTTP server for the rest. All are on
 loopback, and all end with the test, however it ends."""
 
+import base64
 import contextlib
 import http.client
 import http.server
+import json
 import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))
+from ports import reserved_port
 
 GATEWAY = os.environ.get("FENCE_TEST_GATEWAY", "")
 FENCE = os.environ.get("FENCE_TEST_FENCE", "")
@@ -24,17 +30,14 @@ class Failed(Exception):
     """What the test is for did not hold."""
 
 
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
+# What takes longer hangs: how soon something comes says nothing.
+HANGS_S = 120
 
 
-def eventually(what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
+def eventually(what: str, probe: Callable[[], Any]) -> Any:
     """What the probe says once it says something; what it raises until then is passed over."""
     last: object = None
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         try:
             if found := probe():
@@ -42,7 +45,7 @@ def eventually(what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
         except (OSError, http.client.HTTPException, KeyError, Failed) as error:
             last = error
         time.sleep(0.1)
-    raise Failed(f"{what}: not within {seconds:.0f} s; {last}")
+    raise Failed(f"{what}: it never is so; {last}")
 
 
 class Program:
@@ -68,7 +71,7 @@ class Program:
         if self.process.poll() is None:
             self.process.send_signal(how)
             try:
-                self.process.wait(30)
+                self.process.wait(HANGS_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -126,8 +129,8 @@ class Small:
 
     def __init__(self) -> None:
         self.pages: dict[str, Callable[[], str]] = {}
-        # While it is clear, a request to an upstream waits.
-        self.answers = threading.Event()
+        # While it is clear, a request to an upstream waits, which sets the other.
+        self.answers, self.waits = threading.Event(), threading.Event()
         self.answers.set()
         small = self
 
@@ -143,7 +146,8 @@ class Small:
                         self.close_connection = True
                         self.connection.shutdown(socket.SHUT_RDWR)
                         return
-                    small.answers.wait(30)
+                    small.waits.set()
+                    small.answers.wait()
                 text = page() if page else "done\n"
                 self.send_response(200)
                 self.send_header("content-type", "text/plain; version=0.0.4")
@@ -177,7 +181,7 @@ class Etcd:
 
     def __init__(self, home: Path):
         self.data = home / "etcd"
-        self.port, peer = free_port(), free_port()
+        self.port, peer = reserved_port(), reserved_port()
         client, peers = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peer}"
         args = ["etcd", "--name=m0", f"--data-dir={self.data}", "--log-level=error"]
         args += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
@@ -192,6 +196,12 @@ class Etcd:
         self.program.start()
         eventually("etcd answers", lambda: call(("127.0.0.1", self.port), "GET", "/health").must(200))
 
+    def witnessed(self) -> int:
+        """A number that rises each time the gateway notes there how far its ledger was flushed."""
+        key = base64.b64encode(b"/fencegate/witness").decode()
+        answer = call(("127.0.0.1", self.port), "POST", "/v3/kv/range", json.dumps({"key": key}).encode())
+        return int(json.loads(answer.must(200).body)["kvs"][0]["mod_revision"])
+
     def wipe(self) -> None:
         """It comes back as a new, empty one."""
         self.program.stop()
@@ -205,7 +215,7 @@ class Postgres:
     def __init__(self, home: Path):
         self.home = home / "postgres"
         self.home.mkdir()
-        self.data, self.copy, self.port = self.home / "data", self.home / "copy", free_port()
+        self.data, self.copy, self.port = self.home / "data", self.home / "copy", reserved_port()
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda it: int(it.parts[4]))
         self.bin = found[-1].parent if found else Path(shutil.which("initdb") or "").parent
         self.user = "postgres" if os.geteuid() == 0 else ""

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from servers import FENCE, GATEWAY, Answer, Etcd, Failed, Postgres, Program, Small, call, eventually
+from servers import FENCE, GATEWAY, HANGS_S, Answer, Etcd, Failed, Postgres, Program, Small, call, eventually
 
 JSON = {"content-type": "application/json"}
 # Above `FENCEGATE_INLINE_BYTES_MAX` of the gateways here: it goes to the store of blobs.
@@ -75,16 +75,15 @@ def in_the_background(*work: object) -> threading.Thread:
     return thread
 
 
-def locks_and_writes(one: Caller) -> None:
+def locks_and_writes(one: Caller, seen: Callable[[str], object]) -> None:
     """Grants, contention, waiting, every way for a lock to end, renewals in time and late, and writes that come late."""
-    lock = one.lock("table:orders", ttl="20s")
+    lock = one.lock("table:orders", ttl="10m")
     for number in range(20):
         one.put(lock, "k", f"write {number}".encode()).must(200, 201)
     one.renew(lock).must(200)
     one.call("POST", "/locks", {"resource": "table:orders", "owner": "other"}).must(409)
-    waiting = in_the_background(lambda: one.lock("table:orders", wait="20s", ttl="30s"))
-    # Long enough for a scrape or two to see somebody wait.
-    time.sleep(2.5)
+    waiting = in_the_background(lambda: one.lock("table:orders", wait="60s", ttl="30s"))
+    eventually("somebody is seen to wait", lambda: seen("fencegate_waiters"))
     one.release(lock)
     waiting.join()
     for _ in range(3):
@@ -160,9 +159,9 @@ def blobs(one: Caller, folder: Path) -> None:
         time.sleep(0.5)
 
 
-def upstreams(one: Caller, small: Small) -> None:
+def upstreams(one: Caller, small: Small, scraped: Callable[[], None]) -> None:
     """Requests that are forwarded, one that the next lock has to wait for, and one of which nobody knows what became."""
-    lock = one.lock("crm:7", ttl="30s")
+    lock = one.lock("crm:7", ttl="10m")
 
     def forward(lock: dict, path: str) -> Answer:
         return one.call("PATCH", f"/upstreams/crm/customers/{path}", {"city": "Ulm"}, x_fence_token=str(lock["token"]))
@@ -173,16 +172,18 @@ def upstreams(one: Caller, small: Small) -> None:
     for _ in range(2):
         lock = one.lock("crm:7")
         small.answers.clear()
+        small.waits.clear()
         sending = in_the_background(forward, lock, "7")
-        time.sleep(0.5)
+        if not small.waits.wait(HANGS_S):
+            raise Failed("nothing was forwarded")
         one.release(lock)
-        waiting = in_the_background(lambda: one.release(one.lock("crm:7", wait="10s")))
+        waiting = in_the_background(lambda: one.release(one.lock("crm:7", wait="60s")))
         # A rate needs a scrape between two of them.
-        time.sleep(1.5)
+        scraped()
         small.answers.set()
         for thread in [sending, waiting]:
             thread.join()
-    lock = one.lock("crm:8", ttl="10s")
+    lock = one.lock("crm:8", ttl="10m")
     for _ in range(2):
         forward(lock, "8/lost").must(502)
 
@@ -209,7 +210,7 @@ def signed(lock: dict, method: str, path: str, body: bytes = b"") -> tuple[tuple
     return (name, int(port)), headers | {"authorization": credential}
 
 
-def s3(one: Caller) -> None:
+def s3(one: Caller, scraped: Callable[[], None]) -> None:
     """S3 tools under a lock, and one that comes late."""
     one.call("PUT", "/buckets/lake", {"depth": 1}).must(200, 201)
     lock = one.lock("lake:orders")
@@ -222,7 +223,7 @@ def s3(one: Caller) -> None:
         send("PUT", b"total: 110").must(200)
         send("GET").must(200)
         # A rate needs a scrape between two of them.
-        time.sleep(0.7)
+        scraped()
     one.release(lock)
     send("PUT", b"late").must(403)
 
@@ -237,7 +238,7 @@ def jobs(address: tuple[str, int], home: Path) -> Callable[[], None]:
 
     def ends(program: Program, *codes: int) -> None:
         program.start()
-        if program.process and program.process.wait(30) not in codes:
+        if program.process and program.process.wait(HANGS_S) not in codes:
             raise Failed(f"{program.name} ended otherwise: {program.tail()}")
 
     ends(run("nightly", "--every=1h", "--", "true"), 0)
@@ -290,7 +291,9 @@ def key_of(name: str) -> tuple[str, str]:
     return key, f'[[principals]]\nname = "{name}-1"\nroles = ["{name}"]\nkeys = [{line}]\n\n'
 
 
-def access(workers: Caller, slow: Caller, stranger: Caller, files: Path, gateway: Program) -> None:
+def access(
+    workers: Caller, slow: Caller, stranger: Caller, files: Path, gateway: Program, seen: Callable[[str], object]
+) -> None:
     """Callers that the rules let in, refuse and hold back; connections and files that TLS cannot use."""
     lock = workers.lock("shared", ttl="60s")
     for number in range(10):
@@ -311,13 +314,13 @@ def access(workers: Caller, slow: Caller, stranger: Caller, files: Path, gateway
     (files / "tls.key").write_text("no key")
     if gateway.process:
         gateway.process.send_signal(signal.SIGHUP)
-    time.sleep(1)
+    eventually("the key is refused", lambda: seen("fencegate_tls_reload_failures_total"))
     (files / "tls.key").write_bytes(good)
     if gateway.process:
         gateway.process.send_signal(signal.SIGHUP)
 
 
-def disasters(workers: Caller, stranger: Caller, postgres: Postgres, etcd: Etcd, seen: object) -> None:
+def disasters(workers: Caller, stranger: Caller, postgres: Postgres, etcd: Etcd, seen: Callable[[str], object]) -> None:
     """Commits wait for a standby that is away; etcd is wiped; Postgres is put back to an older copy, and then comes back on
     a new timeline that has lost nothing.
 
@@ -344,7 +347,15 @@ def disasters(workers: Caller, stranger: Caller, postgres: Postgres, etcd: Etcd,
             time.sleep(0.01)
 
     def granted(what: str) -> None:
-        eventually(f"a lock is granted {what}", lambda: workers.lock(f"after:{uuid.uuid4()}"), 90)
+        eventually(f"a lock is granted {what}", lambda: workers.lock(f"after:{uuid.uuid4()}"))
+
+    def more_is_witnessed() -> None:
+        """Waits until the witness in etcd has seen what was written just now, and not only what the copy has."""
+        before = etcd.witnessed()
+        # One of them may have been under way.
+        eventually("the witness sees more", lambda: etcd.witnessed() > before)
+        after = etcd.witnessed()
+        eventually("and more", lambda: etcd.witnessed() > after)
 
     callers = [in_the_background(go_on) for _ in range(2)]
     try:
@@ -353,7 +364,7 @@ def disasters(workers: Caller, stranger: Caller, postgres: Postgres, etcd: Etcd,
             'fencegate_writes_total{outcome="unknown"}',
             'fencegate_renew_failures_total{reason!~"lock-.*"}',
         ]:
-            eventually(f"{metric} counts", lambda metric=metric: seen(metric))  # type: ignore[operator]
+            eventually(f"{metric} counts", lambda metric=metric: seen(metric))
         postgres.wait_for_standby("")
         granted("once nothing is waited for")
         etcd.wipe()
@@ -362,18 +373,17 @@ def disasters(workers: Caller, stranger: Caller, postgres: Postgres, etcd: Etcd,
         postgres.back_up()
         postgres.start()
         granted("by the ledger again")
-        # Until the witness in etcd has seen more than the copy has.
-        time.sleep(4)
+        more_is_witnessed()
         postgres.stop()
         postgres.restore()
         postgres.start()
         granted("after the re-fence")
-        eventually("the gateway has re-fenced", lambda: seen("fencegate_refences_total"))  # type: ignore[operator]
-        time.sleep(4)
+        eventually("the gateway has re-fenced", lambda: seen("fencegate_refences_total"))
+        more_is_witnessed()
         postgres.stop()
         postgres.promote()
         granted("after the new timeline")
-        eventually("the gateway has adopted the new timeline", lambda: seen("fencegate_adoptions_total"))  # type: ignore[operator]
+        eventually("the gateway has adopted the new timeline", lambda: seen("fencegate_adoptions_total"))
     finally:
         stop.set()
         for thread in callers:

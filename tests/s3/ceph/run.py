@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,16 +10,13 @@ import tomllib
 import urllib.request
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[2]))
+from ports import reserved_port
+
 HERE = Path(__file__).parent
 FILES = ["s3tests/functional/test_s3.py", "s3tests/functional/test_headers.py"]
 SECTIONS = ["s3 main", "s3 alt", "s3 tenant", "iam", "iam root", "iam alt root"]
 FIELDS = ["display_name", "user_id", "email", "access_key", "secret_key", "tenant"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def post(url: str, body: dict) -> dict:
@@ -83,7 +79,7 @@ def main() -> int:
             apart[kind] += group.get(kind, [])
     differs = {test: group["why"] for group in lists["differs"] for test in group["tests"]}
     with tempfile.TemporaryDirectory() as name:
-        folder, port, s3_port = Path(name), free_port(), free_port()
+        folder, port, s3_port = Path(name), reserved_port(), reserved_port()
         url = f"http://127.0.0.1:{port}"
         listen = ["--listen", f"127.0.0.1:{port}", "--s3-listen", f"127.0.0.1:{s3_port}"]
         server = subprocess.Popen(
