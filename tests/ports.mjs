@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { createServer } from "node:net";
 
 const FOLDER = "/tmp/fence-ports";
@@ -13,7 +13,8 @@ const TRIES = 1_000;
 
 /** Takes a port for as long as this process lives. */
 export async function reservedPort() {
-  await mkdir(FOLDER, { recursive: true });
+  // Other users reserve ports there, too. Whoever has made it lets them in.
+  if ((await mkdir(FOLDER, { recursive: true })) !== undefined) await chmod(FOLDER, 0o777);
   for (let tried = 0; tried < TRIES; tried += 1) {
     const port = PORTS.first + Math.floor(Math.random() * PORTS.count);
     const lock = await locked(`${FOLDER}/${port}`);

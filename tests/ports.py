@@ -16,7 +16,10 @@ _locks: list[IO[str]] = []
 
 def reserved_port() -> int:
     """Takes a port for as long as this process lives."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not FOLDER.exists():
+        FOLDER.mkdir(exist_ok=True)
+        # Other users reserve ports there, too.
+        FOLDER.chmod(0o777)
     for port in random.sample(PORTS, len(PORTS)):
         lock = (FOLDER / str(port)).open("a")
         try:

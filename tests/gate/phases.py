@@ -92,6 +92,7 @@ STAGES: list[list[list[Phase]]] = [
             Phase("examples", [["cargo", "test", "--doc", "--workspace", "--locked"]], ("build", "programs"), LINTING | PROGRAMS),
         ],
         [
+            Phase("features", [["tests/features.sh"]]),
             Phase("licences", [[str(TOOLS / "gate/bin/cargo-deny"), "check", "licenses", "bans", "sources"]], ("tools",)),
             script("python", "clients/python/check.sh", "tools"),
             Phase("scripts", [*ruff("tests/s3"), *ruff("tests/gate")], ("python",)),

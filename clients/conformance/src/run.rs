@@ -10,7 +10,7 @@ use crate::scenarios::Scenario;
 use crate::script::Script;
 
 /// How long a scenario may take on the machine. Only one that hangs needs it.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How a scenario went.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -439,8 +439,9 @@ async fn a_call_reaches_another_gateway_without_a_poll() {
         eventually("the other gateway listens", async || {
             let listening = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle'
                              AND datname = current_database() AND query LIKE 'LISTEN %'";
-            let listening = sqlx::query_scalar(listening).fetch_one(&mut connection).await;
-            (listening.unwrap() == 1_i64).then_some(())
+            let listening =
+                sqlx::query_scalar::<_, i64>(listening).fetch_one(&mut connection).await;
+            (listening.unwrap() == 1).then_some(())
         })
         .await;
         one.release(&a).send().await.expect(204);

@@ -10,7 +10,6 @@ use fence_tests::process::eventually;
 use serde_json::json;
 use sqlx::Executor as _;
 
-use crate::disasters::outages::promptly;
 use crate::setup::{SetUp, assert_hides, look, on_both, random_id, take_over, until_state};
 
 on_both!(
@@ -344,15 +343,15 @@ async fn with_etcd_stopped_operators_freeze_break_and_look() {
     let lock = client.acquire("job:1", "10m").await;
     let other = client.acquire("job:2", "10m").await;
     etcd.stop().await;
-    promptly(mark(&client, "job:1", "freeze", "fire")).await.expect(200);
-    promptly(client.put("job:1", "k", "x").under(&lock)).await.refused(423, "resource-frozen");
-    promptly(client.break_lock("job:2", &json!({ "reason": "stuck" }))).await.expect(200);
-    promptly(client.put("job:2", "k", "x").under(&other)).await.refused(412, "fence-token-broken");
-    promptly(mark(&client, "job:1", "unfreeze", "out")).await.expect(200);
-    promptly(client.put("job:1", "k", "x").under(&lock)).await.expect(201);
-    promptly(mark(&client, "job:1", "protect", "precious")).await.expect(200);
-    promptly(client.delete_resource("job:1").under(&lock)).await.refused(409, "resource-protected");
-    let entries = promptly(client.get("/audit")).await.expect(200).parse::<AuditList>().items;
+    mark(&client, "job:1", "freeze", "fire").send().await.expect(200);
+    client.put("job:1", "k", "x").under(&lock).send().await.refused(423, "resource-frozen");
+    client.break_lock("job:2", &json!({ "reason": "stuck" })).send().await.expect(200);
+    client.put("job:2", "k", "x").under(&other).send().await.refused(412, "fence-token-broken");
+    mark(&client, "job:1", "unfreeze", "out").send().await.expect(200);
+    client.put("job:1", "k", "x").under(&lock).send().await.expect(201);
+    mark(&client, "job:1", "protect", "precious").send().await.expect(200);
+    client.delete_resource("job:1").under(&lock).send().await.refused(409, "resource-protected");
+    let entries = client.get("/audit").send().await.expect(200).parse::<AuditList>().items;
     assert_eq!(actions(&entries), ["protect", "unfreeze", "break", "freeze", "grant", "grant"]);
 }
 
@@ -369,9 +368,9 @@ async fn a_mark_on_a_row_that_somebody_has_locked_is_refused_in_time_and_may_be_
     let row = "SELECT FROM fencegate.fences WHERE resource = 'job:1' FOR UPDATE";
     foreign.execute(row).await.expect("locked");
     let freeze = mark(&client, "job:1", "freeze", "fire");
-    let stuck = promptly(freeze.clone()).await.refused(503, "resource-busy");
+    let stuck = freeze.clone().send().await.refused(503, "resource-busy");
     assert!(stuck.problem().retryable && stuck.problem().outcome.is_none(), "{stuck:?}");
-    promptly(mark(&client, "job:2", "freeze", "fire")).await.expect(200);
+    mark(&client, "job:2", "freeze", "fire").send().await.expect(200);
     foreign.execute("ROLLBACK").await.expect("ended");
     freeze.send().await.expect(200);
 }

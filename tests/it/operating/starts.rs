@@ -7,7 +7,7 @@ use fence_tests::postgres::{Postgres, Stop};
 use fence_tests::process::eventually;
 use fence_tests::stores::{Kind, Store};
 
-use crate::disasters::outages::{part, promptly};
+use crate::disasters::outages::part;
 
 const LARGE: usize = 1 << 20;
 
@@ -34,10 +34,10 @@ async fn without_the_store(away: Away) {
     let gateway = on(&store).start().await;
     let client = gateway.client();
     let lock = client.acquire("job:1", "10m").await;
-    promptly(client.put("job:1", "small", "x").under(&lock)).await.expect(201);
+    client.put("job:1", "small", "x").under(&lock).send().await.expect(201);
     let large = client.put("job:1", "large", vec![7; LARGE]).under(&lock);
-    promptly(large.clone()).await.refused(503, "blobs-unavailable");
-    let ready: Readiness = promptly(client.get("/readyz")).await.expect(200).parse();
+    large.clone().send().await.refused(503, "blobs-unavailable");
+    let ready: Readiness = client.get("/readyz").send().await.expect(200).parse();
     assert!(ready.ready && !part(&ready, "blobs").0, "{ready:?}");
     match away {
         Away::Stopped => store.restart().await,

@@ -70,8 +70,9 @@ async fn settled(connection: &mut PgConnection) {
     eventually("what was under way has ended", async || {
         let under_way = "SELECT count(*) FROM pg_stat_activity
                          WHERE datname = current_database() AND xact_start < $1::timestamptz";
-        let under_way = sqlx::query_scalar(under_way).bind(&now).fetch_one(&mut *connection);
-        (under_way.await.unwrap() == 0_i64).then_some(())
+        let under_way =
+            sqlx::query_scalar::<_, i64>(under_way).bind(&now).fetch_one(&mut *connection);
+        (under_way.await.unwrap() == 0).then_some(())
     })
     .await;
 }
