@@ -312,8 +312,13 @@ def main(stack: ExitStack) -> list[str]:
     def scraped() -> None:
         """Waits until Prometheus has looked at both gateways once more."""
         now = time.time()
-        query = 'min(timestamp(up{job="fencegate"}))'
-        eventually("a scrape", lambda: float(prometheus.api("query", query=query)["result"][0]["value"][1]) > now)
+        query = 'timestamp(up{job="fencegate"}) and up{job="fencegate"} == 1'
+
+        def both_since() -> bool:
+            times = [float(one["value"][1]) for one in prometheus.api("query", query=query)["result"]]
+            return len(times) == 2 and min(times) > now
+
+        eventually("a scrape", both_since)
 
     callers = {role: workload.Caller(at_other, tls, key) for role, key in keys.items()}
     stranger = workload.Caller(at_other, tls, workload.key_of("nobody")[0])

@@ -17,7 +17,7 @@ const GATEWAY = process.env.FENCE_TEST_GATEWAY ?? "";
 export const fence = process.env.FENCE_TEST_FENCE ?? join(dirname(GATEWAY), "fence");
 const CHROMIUM = process.env.FENCE_TEST_CHROMIUM ?? "/usr/bin/chromium";
 /** What takes longer hangs: how soon something comes says nothing. */
-const HANGS_MS = 60_000;
+const HANGS_MS = 120_000;
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",

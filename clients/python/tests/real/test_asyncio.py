@@ -65,7 +65,7 @@ async def test_the_task_is_cancelled_when_the_lock_is_lost(
 ) -> None:
     async with AsyncFencegate(fencegate_url) as client:
         with pytest.raises(LockLost) as lost:
-            async with client.lock(fencegate_resource, ttl="6s"):
+            async with client.lock(fencegate_resource, ttl="9s"):
                 await asyncio.to_thread(fencegate_gateway.take_over, fencegate_resource)
                 await forever()
         assert lost.value.reason in (LossReason.SUPERSEDED, LossReason.BROKEN)
@@ -227,7 +227,7 @@ async def test_whoever_loses_an_election_ends_before_it_stands_again(
         return "never"
 
     async with AsyncFencegate(fencegate_url) as client:
-        assert await client.elect(fencegate_resource, lead, ttl="6s") == "led again"
+        assert await client.elect(fencegate_resource, lead, ttl="9s") == "led again"
         assert len(ended) == 1
         async for leader in client.observe(fencegate_resource):
             assert leader is not None and leader.owner == client.owner

@@ -99,7 +99,7 @@ def test_a_second_thread_ends_that_a_collection_has_begun(
 
     running = thread._Running
     monkeypatch.setattr(thread, "_Running", make)
-    with fencegate.lock(fencegate_resource, ttl="6s") as lock:
+    with fencegate.lock(fencegate_resource, ttl="9s") as lock:
         assert len(made) == 2
         ours = [one for one in threading.enumerate() if one.name == "fencegate" and one not in before]
         until(lambda: sum(one.is_alive() for one in ours) == 1)

@@ -181,7 +181,7 @@ def test_retries_are_runs_of_their_own(fencegate: Fencegate, job: str) -> None:
 
 
 def test_a_run_whose_lock_ran_out_is_abandoned_by_the_next(fencegate_url: str, fencegate: Fencegate, job: str) -> None:
-    close_books = fencegate.job(job, slot=SLOT, ttl="6s", overlap="wait", max_runtime="1h")
+    close_books = fencegate.job(job, slot=SLOT, ttl="9s", overlap="wait", max_runtime="1h")
     crashed, bodies = threading.Event(), []
 
     def hang(run: Run) -> None:
@@ -742,7 +742,7 @@ def test_a_task_is_cancelled_when_the_lock_is_lost(
                 await asyncio.Event().wait()
 
             with pytest.raises(LockLost):
-                await client.job(job, slot=SLOT, ttl="6s").run(body)
+                await client.job(job, slot=SLOT, ttl="9s").run(body)
 
     asyncio.run(asyncio.wait_for(call(), HANGS_S))
     assert kept(fencegate, job)[f"runs/{SLOT}.1.json"]["status"] == "started"

@@ -105,7 +105,7 @@ def test_a_lock_covers_all_or_nothing(fencegate: Fencegate, fencegate_url: str, 
 
 
 def test_a_lock_is_renewed_and_kept(fencegate: Fencegate, fencegate_resource: str) -> None:
-    with fencegate.lock(fencegate_resource, ttl="6s") as lock:
+    with fencegate.lock(fencegate_resource, ttl="9s") as lock:
         renewals = Renewals(lock)
         # One comes with each third of the ttl.
         until(lambda: renewals.are(4))
@@ -179,7 +179,7 @@ def test_guarded_work_ends_between_two_items(
     fencegate: Fencegate, fencegate_gateway: Gateway, fencegate_resource: str
 ) -> None:
     done: list[int] = []
-    with pytest.raises(LockLost), fencegate.lock(fencegate_resource, ttl="6s") as lock:
+    with pytest.raises(LockLost), fencegate.lock(fencegate_resource, ttl="9s") as lock:
         for item in lock.guarded(range(1_000)):
             done.append(item)
             if item == 3:
@@ -198,9 +198,9 @@ def test_whoever_ignores_the_loss_goes_on(
 
 
 def test_a_break_with_a_delay_lets_the_holder_end(fencegate: Fencegate, fencegate_resource: str) -> None:
-    lock = fencegate.acquire(fencegate_resource, ttl="6s")
-    # The next renewal, after 2 s, tells the holder.
-    fencegate.admin.break_lock(fencegate_resource, "it hangs", after="10s")
+    lock = fencegate.acquire(fencegate_resource, ttl="9s")
+    # The next renewal, after 3 s, tells the holder.
+    fencegate.admin.break_lock(fencegate_resource, "it hangs", after="20s")
     until(lambda: lock.ends_at is not None)
     assert lock.status is LockStatus.HELD
     lock.put("last.txt", "words")
@@ -323,7 +323,7 @@ def test_whoever_is_elected_leads_until_it_returns(
             lock.check()  # type: ignore[attr-defined]
         return "led"
 
-    assert fencegate.elect(fencegate_resource, lead, ttl="6s", owner="10.0.0.7:9000") == "led"
+    assert fencegate.elect(fencegate_resource, lead, ttl="9s", owner="10.0.0.7:9000") == "led"
     assert len(terms) == 2
     leader = next(iter(fencegate.observe(fencegate_resource)))
     assert leader is not None and leader.owner == "10.0.0.7:9000" and not leader.leads
@@ -394,7 +394,7 @@ def test_a_body_in_the_main_thread_is_interrupted_if_it_wants_that(
     fencegate: Fencegate, fencegate_gateway: Gateway, fencegate_resource: str
 ) -> None:
     rival = threading.Timer(0.2, fencegate_gateway.take_over, [fencegate_resource])
-    with pytest.raises(LockLost) as loss, fencegate.lock(fencegate_resource, ttl="6s", interrupt_main=True):
+    with pytest.raises(LockLost) as loss, fencegate.lock(fencegate_resource, ttl="9s", interrupt_main=True):
         rival.start()
         # Nothing else ends it.
         while True:

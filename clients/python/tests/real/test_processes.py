@@ -37,7 +37,7 @@ def _in_a_copy(work: Callable[[], None]) -> None:
 def test_a_copy_of_the_process_has_no_lock_and_leaves_that_of_the_first_alone(
     fencegate_url: str, fencegate_resource: str
 ) -> None:
-    with Fencegate(fencegate_url) as client, client.lock(fencegate_resource, ttl="6s") as lock:
+    with Fencegate(fencegate_url) as client, client.lock(fencegate_resource, ttl="9s") as lock:
         lock.put("a", "before")
         owner, signal_given = client.owner, lock.lost
 
@@ -66,7 +66,7 @@ def test_a_copy_of_the_process_has_no_lock_and_leaves_that_of_the_first_alone(
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_the_same_in_the_midst_of_a_loop(fencegate_url: str, fencegate_resource: str) -> None:
     async def run() -> None:
-        async with AsyncFencegate(fencegate_url) as client, client.lock(fencegate_resource, ttl="6s") as lock:
+        async with AsyncFencegate(fencegate_url) as client, client.lock(fencegate_resource, ttl="9s") as lock:
             await lock.put("a", "before")
 
             def in_copy() -> None:

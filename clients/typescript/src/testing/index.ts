@@ -15,7 +15,7 @@ export type { FakeLock };
 
 /** Names the program that is started, if it is not `fencegate` on the path. */
 const PROGRAM = "FENCE_TEST_GATEWAY";
-const STARTS_WITHIN_MS = 30_000;
+const STARTS_WITHIN_MS = 120_000;
 /** How often a lock is broken for a rival, before somebody else is always faster. */
 const TAKE_OVERS = 5;
 
@@ -114,7 +114,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
   // It ends when its standard input does.
   const child = spawn(program, ["dev", ...(options.args ?? [])], { stdio: ["pipe", "pipe", "inherit"] });
   const line = await new Promise<string>((resolve, reject) => {
-    const late = setTimeout(() => reject(wrong("said nothing for half a minute")), STARTS_WITHIN_MS);
+    const late = setTimeout(() => reject(wrong("said nothing for two minutes")), STARTS_WITHIN_MS);
     child.once("error", (error) => reject(wrong(`did not start: ${error.message}`)));
     child.once("exit", () => reject(wrong("ended without saying where it listens")));
     createInterface({ input: child.stdout }).once("line", resolve);

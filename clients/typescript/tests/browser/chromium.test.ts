@@ -49,7 +49,7 @@ async function inPage([url, phase]: readonly [string, "begin" | "end"]): Promise
   }
   let renewals = 0;
   page.fg = new Fencegate(url, { onEvent: (event) => void (renewals += Number(event.type === "renewed")) });
-  page.lock = await page.fg.acquire("page", { ttl: "6s", wait: "60s" });
+  page.lock = await page.fg.acquire("page", { ttl: "9s", wait: "60s" });
   const written = await page.lock.put("a.txt", "hello", { contentType: "text/plain" });
   const large = await page.lock.put("large.bin", new Blob([new Uint8Array(3 << 20)]));
   const stream = await page.lock.put("s", new Blob(["x"]).stream()).catch((error: unknown) => error);

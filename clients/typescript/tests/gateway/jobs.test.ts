@@ -176,7 +176,7 @@ test("a run whose lock ran out is abandoned by the next", async () => {
   const [fg, other, name] = [await client(), await client(), fresh()];
   let crashed = (): void => {};
   const hanging = failure(
-    job(fg, name, { slot: SLOT, ttl: "6s", maxRuntime: "1h" }).run(async (run) => {
+    job(fg, name, { slot: SLOT, ttl: "9s", maxRuntime: "1h" }).run(async (run) => {
       // As if its process had ended: nobody renews the lock, and nobody gives it back.
       heldOf(run.lock).lease.stopRenewing();
       await new Promise<void>((resolve) => (crashed = resolve));

@@ -83,7 +83,7 @@ test("a lock on several resources is had on all or none", async () => {
 test("a lock is kept by renewals", async () => {
   const events: ClientEvent[] = [];
   const fg = await client({ onEvent: (event) => events.push(event) });
-  const lock = await fg.acquire(fresh(), { ttl: "6s" });
+  const lock = await fg.acquire(fresh(), { ttl: "9s" });
   // One comes with each third of the ttl.
   await until(() => lock.state !== "held" || events.filter((event) => event.type === "renewed").length >= 4);
   assert.equal(lock.state, "held");
@@ -182,12 +182,12 @@ test("await using gives the lock back", async () => {
 test("a break with a delay warns, then the guard is lost in time", async () => {
   const events: ClientEvent[] = [];
   const [fg, name] = [await client({ onEvent: (event) => events.push(event) }), fresh()];
-  const lock = await fg.acquire(name, { ttl: "6s" });
-  // The next renewal, after 2 s, tells the holder.
-  await fg.admin.break(name, { reason: "to be moved", after: "10s" });
+  const lock = await fg.acquire(name, { ttl: "9s" });
+  // The next renewal, after 3 s, tells the holder.
+  await fg.admin.break(name, { reason: "to be moved", after: "20s" });
   await until(() => events.some((event) => event.type === "breaking"));
   assert.equal(lock.state, "held");
-  assert.ok((lock.breaksInMs ?? Infinity) <= 10_000);
+  assert.ok((lock.breaksInMs ?? Infinity) <= 20_000);
   await lock.put("last.txt", "in time");
   await until(() => lock.signal.aborted);
   assert.equal((lock.signal.reason as LockLost).reason, "broken");
@@ -332,7 +332,7 @@ test("one leads at a time, and the next does when it resigns or loses", async ()
         }
         return owner;
       },
-      { owner, ttl: "6s" },
+      { owner, ttl: "9s" },
     );
   };
   assert.equal(await stand("a", false), "a");

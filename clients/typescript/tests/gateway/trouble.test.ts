@@ -121,7 +121,7 @@ test("a forgotten guard does not keep a process alive, and an open scope does", 
   const [code] = (await once(forgotten.child, "exit")) as [number];
   assert.equal(code, 0);
   const open = run(
-    `await new Fencegate(process.argv[1]).lock(process.argv[2], { ttl: "6s", watch: false }, async (lock) => {
+    `await new Fencegate(process.argv[1]).lock(process.argv[2], { ttl: "9s", watch: false }, async (lock) => {
        console.log("held");
        await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
      }).catch((error) => console.log(error.reason));`,

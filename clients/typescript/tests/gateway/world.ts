@@ -12,7 +12,7 @@ import { clientsFolder } from "../vectors/load.js";
 export { sleep };
 
 /** What takes longer hangs: how soon something comes says nothing. */
-const HANGS_MS = 60_000;
+const HANGS_MS = 120_000;
 
 let started: Promise<Gateway> | undefined;
 const clients: Fencegate[] = [];

@@ -19,7 +19,7 @@ from .._wire import LockRecord, decode
 
 PROGRAM = "FENCE_TEST_GATEWAY"
 """Names the program that is started, if it is not `fencegate` on the path."""
-_STARTS_WITHIN_S = 30.0
+_STARTS_WITHIN_S = 120.0
 _STANDS_WITHIN_S = 1.0
 _TAKE_OVERS = 5
 """How often a lock is broken for a rival, before somebody else is always faster."""
