@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use figment::Figment;
 use reqwest::Url;
 use tracing_subscriber::EnvFilter;
 
-use super::layers::{from_file, place};
+use super::load::Given;
 use super::upstreams::trouble;
 use super::{ClientAuth, Config, ConfigError, ResourceForm, TlsBy, Upstream, is_open};
 
@@ -16,8 +15,8 @@ const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
 
 impl Config {
     /// Refuses values and combinations that the gateway cannot work with.
-    pub(super) fn check(&self, figment: &Figment) -> Result<(), ConfigError> {
-        let check = Check { figment };
+    pub(super) fn check(&self, given: &Given) -> Result<(), ConfigError> {
+        let check = Check { given };
         if let Some((name, why)) = self.out_of_bounds() {
             return Err(check.refuse(name, why));
         }
@@ -248,12 +247,12 @@ impl Config {
 
 /// Words the refusals: the setting, where its value came from, what it must be.
 struct Check<'a> {
-    figment: &'a Figment,
+    given: &'a Given,
 }
 
 impl Check<'_> {
     fn refuse(&self, name: &str, why: String) -> ConfigError {
-        ConfigError(format!("{}: {why}", place(self.figment, name)))
+        ConfigError(format!("{}: {why}", self.given.place(name)))
     }
 
     /// Refuses a setting that does nothing without another.
@@ -268,7 +267,7 @@ impl Check<'_> {
     fn forms(&self, upstreams: &[Upstream]) -> Result<(), ConfigError> {
         let matching = |one: &&Upstream| matches!(one.resource_form, ResourceForm::Matching(_));
         match upstreams.iter().find(matching) {
-            Some(upstream) if !from_file(self.figment, "upstreams") => {
+            Some(upstream) if !self.given.is_from_file("upstreams") => {
                 let why = "a resource_form that is a regular expression goes into the file";
                 Err(self.refuse("upstreams", format!("{:?}: {why}", upstream.name)))
             }

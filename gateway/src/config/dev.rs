@@ -3,9 +3,8 @@
 
 use std::path::Path;
 
-use figment::Figment;
-
-use super::layers::{self, place};
+use super::load::{Given, named_file, own_variables};
+use super::names::strangers;
 use super::{Config, ConfigError, Flags};
 
 /// What says what is logged if no setting does, as it does of other programs.
@@ -22,9 +21,9 @@ impl Config {
     /// # Errors
     /// As [`Config::load`]; a setting that names a server or a folder.
     pub fn load_dev(flags: &Flags) -> Result<(Self, Vec<String>), ConfigError> {
-        let env = layers::own_variables()?;
-        let file = layers::named_file(&env, flags);
-        let mut warnings = layers::strangers(env.iter().map(|(name, _)| name.as_str()));
+        let env = own_variables()?;
+        let file = named_file(&env, flags);
+        let mut warnings = strangers(env.iter().map(|(name, _)| name.as_str()));
         let log = std::env::var(RUST_LOG).ok().filter(|log| !log.is_empty());
         let config = Self::load_dev_from(file.as_deref(), env.into_iter(), log.as_deref(), flags)?;
         warnings.extend(config.warnings());
@@ -48,14 +47,14 @@ impl Config {
             ("drain_delay", "0s"),
             ("drain_timeout", "1s"),
         ];
-        let figment = Figment::new().merge(layers::defaults("dev", &defaults));
-        let figment = layers::over(figment, file, env, flags)?;
-        match NOT_IN_MEMORY.iter().find(|name| figment.contains(name)) {
+        let defaults = defaults.map(|(name, value)| (name.to_owned(), value.into()));
+        let given = Given::new(defaults.into_iter().collect(), file, env, flags)?;
+        match NOT_IN_MEMORY.iter().find(|name| given.has(name)) {
             Some(name) => {
-                let place = place(&figment, name);
+                let place = given.place(name);
                 Err(ConfigError(format!("{place}: `fencegate dev` keeps everything in memory")))
             }
-            None => Self::of(&figment),
+            None => given.read(),
         }
     }
 }

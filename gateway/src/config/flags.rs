@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use figment::value::{Dict, Value};
 use regex::Regex;
+use serde_json::Value;
 
+use super::load::Layer;
 use super::table::{Kind, Setting};
 use super::{Config, SETTINGS};
 
@@ -17,7 +18,7 @@ pub struct Flags {
     /// The file, if one was named.
     pub(super) config: Option<PathBuf>,
     /// The flags that were given, under the names of their settings.
-    pub(super) values: Dict,
+    pub(super) values: Layer,
 }
 
 impl clap::Args for Flags {

@@ -5,8 +5,9 @@ mod check;
 mod dev;
 mod flags;
 mod fronting;
-mod layers;
 mod listening;
+mod load;
+mod names;
 mod s3;
 mod secret;
 mod settings;
@@ -17,9 +18,7 @@ mod tests;
 mod upstreams;
 
 use std::net::SocketAddr;
-use std::path::Path;
 
-use figment::Figment;
 use serde::{Deserialize, Serialize};
 
 pub use flags::Flags;
@@ -37,11 +36,6 @@ use crate::blobs::BlobsUrl;
 pub const INLINE_BYTES_LIMIT: u64 = 1024 * 1024;
 /// The largest payload that any store takes: 5 TiB, as S3 does.
 pub const OBJECT_BYTES_LIMIT: u64 = 5 << 40;
-/// The file that is read if it exists and no other is named.
-const DEFAULT_FILE: &str = "fencegate.toml";
-
-/// What is listened to in the data directory.
-const OWN_SOCKET: &str = "admin.sock";
 
 /// A configuration that cannot be used, and where its trouble lies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,48 +136,6 @@ pub enum ClientAuth {
 }
 
 impl Config {
-    /// Loads the settings from the file, the environment and the flags of this process; also what there is
-    /// to be warned of.
-    pub fn load(flags: &Flags) -> Result<(Self, Vec<String>), ConfigError> {
-        let env = layers::own_variables()?;
-        let file = match layers::named_file(&env, flags) {
-            Some(file) => Some(file),
-            None => Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()),
-        };
-        let mut warnings = layers::strangers(env.iter().map(|(name, _)| name.as_str()));
-        let config = Self::load_from(file.as_deref(), env.into_iter(), flags)?;
-        warnings.extend(config.warnings());
-        Ok((config, warnings))
-    }
-
-    /// Loads the settings from what is given, and from nothing else.
-    pub fn load_from(
-        file: Option<&Path>,
-        env: impl Iterator<Item = (String, String)>,
-        flags: &Flags,
-    ) -> Result<Self, ConfigError> {
-        let figment = layers::over(Figment::new(), file, env, flags)?;
-        let mut config = Self::of(&figment)?;
-        if !figment.contains("admin_listen") && !config.is_shared() {
-            config.admin_listen.extend(config.own_socket());
-        }
-        Ok(config)
-    }
-
-    /// The socket in the data directory; none if its path is longer than one may be.
-    fn own_socket(&self) -> Option<AdminAddress> {
-        let path = std::path::absolute(self.data_dir.join(OWN_SOCKET)).ok()?;
-        AdminAddress::at(path)
-    }
-
-    /// The settings that these layers come to, checked.
-    fn of(figment: &Figment) -> Result<Self, ConfigError> {
-        let mut config: Self = figment.extract().map_err(|error| layers::explain(&error))?;
-        config.upstreams.iter_mut().for_each(Upstream::complete);
-        config.check(figment)?;
-        Ok(config)
-    }
-
     /// What is allowed and yet worth a second thought.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

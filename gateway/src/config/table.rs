@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use figment::value::Value;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
+use super::names::ENV_PREFIX;
 use super::upstreams::from_pairs;
 use super::{
     AdminAddress, ClientAuth, Failover, HostName, LogFormat, Network, PostgresUrl, RefenceMode,
@@ -52,6 +53,11 @@ impl Setting {
             Kind::Upstreams => "upstream".into(),
             _ => self.name.replace('_', "-"),
         }
+    }
+
+    /// Its variable of the environment.
+    pub(super) fn variable(&self) -> String {
+        format!("{ENV_PREFIX}{}", self.name.to_ascii_uppercase())
     }
 
     /// The setting of this name.

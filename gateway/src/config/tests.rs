@@ -161,13 +161,13 @@ fn what_is_no_setting_is_refused_wherever_it_stands() {
 #[test]
 fn a_variable_that_is_none_of_ours_is_passed_over_with_a_warning() {
     let ours = ["FENCEGATE_CONFIG", "FENCEGATE_LISTEN", "FENCEGATE_PORT", "FENCEGATE_SERVICE_HOST"];
-    assert_eq!(layers::strangers(ours.into_iter()), Vec::<String>::new());
+    assert_eq!(names::strangers(ours.into_iter()), Vec::<String>::new());
     for stranger in ["BIN", "URL", "LOG_LEVEL", "TOKEN", "HOME", "IMAGE_TAG", "ETCD_ENDPOINTS", ""]
     {
         let variable = format!("FENCEGATE_{stranger}");
         let env = [(variable.as_str(), "x")];
         assert_eq!(with_env(&env), Ok(untouched()), "{variable}");
-        let [warning] = &layers::strangers([variable.as_str()].into_iter())[..] else {
+        let [warning] = &names::strangers([variable.as_str()].into_iter())[..] else {
             panic!("one warning of {variable}");
         };
         assert!(warning.starts_with(&format!("{variable} in the environment is not")), "{warning}");
@@ -337,6 +337,9 @@ fn values_of_a_wrong_form_are_refused() {
         ("queue_max = \"many\"", "queue_max (from FILE): found string"),
         ("queue_max = -1", "queue_max (from FILE): "),
         ("etcd = \"a:1\"", "etcd (from FILE): found string"),
+        ("etcd = [\"a:1\", 2]", "etcd[1] (from FILE): found integer `2`, expected a string"),
+        ("log = 2027-02-01", "log (from FILE): found map, expected a string"),
+        ("[[upstreams]]\nname = 7", "upstreams[0].name (from FILE): found integer `7`"),
         ("log = \"=,=\"", "log (from FILE): "),
         ("log_format = \"xml\"", "log_format (from FILE): unknown variant"),
         ("etcd_prefix = \"fence\"", "etcd_prefix (from FILE): it must begin"),
@@ -412,9 +415,11 @@ fn secrets_are_never_shown() {
         "postgres = \"postgres://u:hush@db:port/x\"\netcd = [\"a:1\"]",
         "postgres = [\"hush\"]",
         "etcd_password = [\"hush\"]",
+        "etcd_password = 1234567890",
+        "etcd_password = 12345678901234567890123",
     ] {
         let error = refusal(file);
-        assert!(!error.contains("hush"), "{error}");
+        assert!(!error.contains("hush") && !error.contains("1234567890"), "{error}");
     }
 }
 

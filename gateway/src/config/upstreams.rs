@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fence_core::ResourceName;
-use figment::value::{Dict, Value};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::fronting::{Credentials, Guarantee, Pattern, ResourceForm};
 use super::table::Form;
@@ -238,7 +238,7 @@ pub(super) fn trouble(upstreams: &[Upstream]) -> Option<String> {
 
 /// Reads `key=value,key=value`. What is wrong with a value is found where all sources meet.
 pub(super) fn from_pairs(text: &str) -> Value {
-    let mut upstream = Dict::new();
+    let mut upstream = Map::new();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let number = ["body_bytes_max", "in_flight_max"].contains(&key);
