@@ -463,6 +463,11 @@ pub fn database_in(url: &str) -> &str {
 /// The directory of `initdb` and `postgres`: that of the `PATH`, or the newest that Debian put
 /// under `/usr/lib/postgresql`.
 pub fn binaries() -> PathBuf {
+    find_binaries().expect("initdb and postgres are not installed: install the package postgresql")
+}
+
+/// Finds that directory, if there is one.
+pub fn find_binaries() -> Option<PathBuf> {
     let mut installed: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -479,7 +484,6 @@ pub fn binaries() -> PathBuf {
         .into_iter()
         .chain(installed)
         .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
-        .expect("initdb and postgres are not installed: install the package postgresql")
 }
 
 fn run(command: &mut Command) {

@@ -54,13 +54,17 @@ pub fn on_store(settings: Settings, store: &Store) -> Settings {
 /// # Panics
 /// It is not there.
 pub fn tool(path: &str) -> PathBuf {
+    find_tool(path).unwrap_or_else(|| panic!("{path} is missing: tests/run.sh installs it"))
+}
+
+/// Finds such a tool, if it is installed.
+pub fn find_tool(path: &str) -> Option<PathBuf> {
     let asks = std::env::current_exe().expect("a process knows its executable");
     asks.ancestors()
         .skip(2)
         .take(2)
         .map(|target| target.join("tools").join(path))
         .find(|tool| tool.exists())
-        .unwrap_or_else(|| panic!("{path} is missing: tests/run.sh installs it"))
 }
 
 /// What Azurite is born with, known to everybody.
