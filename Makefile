@@ -1,6 +1,6 @@
 # Shortcuts. Everything here is a command that can be typed by hand; CONTRIBUTING.md explains when to use which.
 
-.PHONY: help quick test all speed house long long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats mutants
+.PHONY: help quick test all speed compare house long long-surveys long-chaos long-clients long-s3 long-fuzz long-speed long-repeats mutants
 
 target := $(or $(CARGO_TARGET_DIR),target)
 tools := $(target)/tools
@@ -11,7 +11,8 @@ help:
 	@echo 'make test NAME=...  the end-to-end tests whose names contain NAME: real Postgres and etcd'
 	@echo 'make all            installs what is missing, then all checks and tests, as CI does'
 	@echo 'make mutants        all mutants of the rule, the acts and the SQL'
-	@echo 'make speed          a quarter of an hour: the comparison in its short form, beside what was recorded'
+	@echo 'make speed          a quarter of an hour: the comparison with what people would use instead, in its short form'
+	@echo 'make compare BASE=  whether it is slower than a commit, or than a gateway at a path; ROWS=put,get for some rows'
 	@echo 'make house          counts lines, long files, doc comments, helpers of tests and waits; AGAINST=COMMIT adds differences'
 	@echo 'make long           what takes hours: before a release; its parts are long-surveys, long-chaos ...'
 
@@ -32,12 +33,17 @@ test:
 all:
 	./tests/run.sh
 
-# What is released is optimized as a whole, which takes ten minutes more and makes it a tenth faster: without, it has to
-# hold its own against the same figures.
+# What is released is optimized as a whole, which takes ten minutes more and makes it a tenth faster: what is measured here
+# goes without, as in tests/bench/compare.sh.
 speed:
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		cargo build --release --locked -p fencegate -p fence-bench
-	target/release/fence-bench --short --against tests/bench/recorded.json --out target/bench
+	target/release/fence-bench --short --out target/bench
+
+# BOUGHT=put=docs/decisions/...md lets a row be slower on purpose.
+compare:
+	@test -n '$(BASE)' || { echo 'with what? make compare BASE=a_commit_or_a_path'; exit 2; }
+	tests/bench/compare.sh '$(BASE)' $(if $(ROWS),--rows '$(ROWS)') $(if $(BOUGHT),--bought '$(BOUGHT)')
 
 # Fails if a wait of a test is not in tests/house/waits.txt, or if one there is gone.
 house:
@@ -51,7 +57,7 @@ mutants:
 	tests/gate/mutants.py --caught
 
 # After a whole run of tests/run.sh, which has installed and built what these need.
-long: long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats speed
+long: long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats long-speed
 
 # Each survey in its full length, with fresh seeds.
 long-surveys: mutants
@@ -77,6 +83,13 @@ long-s3:
 
 long-fuzz:
 	tests/fuzz/run.sh all
+
+long-speed:
+	cargo build --release --locked -p fencegate -p fence-bench
+	target/release/fence-bench --out target/bench
+	target/release/fence-bench access
+	target/release/fence-bench seen
+	target/release/fence-bench s3
 
 # The lightest nine tenths of the tests, twenty times: none may fail now and then.
 long-repeats:

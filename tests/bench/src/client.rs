@@ -13,8 +13,8 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
+use crate::beside::ROUNDS;
 use crate::callers::{digest, headers};
-use crate::compare::ROUNDS;
 use crate::report::Spread;
 use crate::servers::{body, quiet};
 

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
-use fence_tests::postgres::Postgres;
 use futures::future::try_join_all;
-use sqlx::{Connection as _, Executor as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 /// Resources in one transaction.
 const CHUNK: u64 = 50_000;
@@ -29,8 +28,8 @@ fences AS (
     SELECT name, n, lock, 'fill', 'held', 86400000, now() + interval '24 hours', now(), now(), 1, 1, n
     FROM made ORDER BY n),
 grants AS (
-    INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal)
-    SELECT name, n, lock, 'fill', 1 FROM made ORDER BY n),
+    INSERT INTO fencegate.grants (resource, token, lock_id, owner, ordinal, at)
+    SELECT name, n, lock, 'fill', 1, now() FROM made ORDER BY n),
 locks AS (
     INSERT INTO fencegate.locks (id, resources, token, owner, ttl_ms, acquired_at)
     SELECT lock, ARRAY[name], n, 'fill', 86400000, now() FROM made ORDER BY lock),
@@ -47,56 +46,38 @@ operations AS (
 INSERT INTO fencegate.events (number, operation)
 SELECT n - n / $3::bigint, operation FROM made ORDER BY n";
 
-/// The ledger of an older gateway has the version in `fences` as well, and does not say of a grant when it was made.
-const DEFAULTS: &str = "
-DO $do$ DECLARE
-    one record;
-BEGIN
-    FOR one IN SELECT a.attrelid::regclass AS of, a.attname AS name FROM pg_attribute a
-               WHERE (a.attrelid, a.attname) IN (('fencegate.fences'::regclass, 'version'),
-                                                 ('fencegate.grants'::regclass, 'at'))
-    LOOP
-        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', one.of, one.name,
-                       CASE one.name WHEN 'at' THEN 'now()' ELSE '1' END);
-    END LOOP;
-END $do$";
-
-/// The ledger of an older gateway has grants in the audit as well.
-const COPIES: &str = "
-INSERT INTO fencegate.audit (at, action, resource, owner, token)
-SELECT now(), 'grant', g.resource, g.owner, g.token FROM fencegate.grants g
-WHERE EXISTS (SELECT FROM pg_attribute a
-              WHERE a.attrelid = 'fencegate.grants'::regclass AND a.attname = 'superseded_by')
-ORDER BY g.token";
-
 /// What the numbering of events and the mint have to know of them: both have come so far.
 const MARKS: &str = "
 UPDATE fencegate.events_mark
 SET number = (SELECT max(e.number) FROM fencegate.events e), seen = pg_current_snapshot();
 UPDATE fencegate.seal_guard SET base = (SELECT max(g.token) FROM fencegate.grants g)";
 
+/// Leaves nothing to vacuum that would come in between later, and tells the planner what there is.
+pub const TIDY: &str = "VACUUM (ANALYZE)";
+
 /// The name of a resource.
 pub fn name(number: u64) -> String {
     format!("r{number:09}")
 }
 
-/// Makes so many resources but for each `stride`th, with no gateway running.
+/// Makes so many resources but for each `stride`th in the tables at this URL, which is that of a superuser; no gateway may
+/// be running.
 ///
 /// # Errors
 /// Whatever Postgres refuses.
-pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u64) -> Result<()> {
+pub async fn fill(url: &str, resources: u64, stride: u64) -> Result<()> {
     let begun = Instant::now();
+    let mut server = PgConnection::connect(url).await?;
     // Checkpoints and vacuums in between would write everything twice.
     let meanwhile = ["max_wal_size = '4GB'", "autovacuum = off"];
     for setting in meanwhile {
-        postgres.execute("postgres", &format!("ALTER SYSTEM SET {setting}")).await;
+        server.execute(AssertSqlSafe(format!("ALTER SYSTEM SET {setting}"))).await?;
     }
-    postgres.execute("postgres", "SELECT pg_reload_conf()").await;
-    postgres.execute(database, DEFAULTS).await;
+    server.execute("SELECT pg_reload_conf()").await?;
     let chunks: Vec<u64> = (0..resources).step_by(CHUNK as usize).collect();
     let done = AtomicU64::new(0);
     let workers = (0..SIDE_BY_SIDE).map(async |worker| {
-        let mut connection = PgConnection::connect(&postgres.owner_url(database)).await?;
+        let mut connection = PgConnection::connect(url).await?;
         connection.execute("SET synchronous_commit = off").await?;
         for from in chunks.iter().skip(worker as usize).step_by(SIDE_BY_SIDE as usize) {
             let to = (from + CHUNK).min(resources) - 1;
@@ -113,18 +94,13 @@ pub async fn fill(postgres: &Postgres, database: &str, resources: u64, stride: u
         anyhow::Ok(())
     });
     try_join_all(workers).await?;
-    postgres.execute(database, COPIES).await;
-    postgres.execute(database, MARKS).await;
+    server.execute(MARKS).await?;
     for setting in ["max_wal_size", "autovacuum"] {
-        postgres.execute("postgres", &format!("ALTER SYSTEM RESET {setting}")).await;
+        server.execute(AssertSqlSafe(format!("ALTER SYSTEM RESET {setting}"))).await?;
     }
-    postgres.execute("postgres", "SELECT pg_reload_conf()").await;
-    tidy(postgres, database).await;
+    server.execute("SELECT pg_reload_conf()").await?;
+    server.execute(TIDY).await?;
+    server.close().await?;
     println!("filling a ledger: done after {} s", begun.elapsed().as_secs());
     Ok(())
-}
-
-/// Leaves nothing to vacuum that would come in between later, and tells the planner what there is.
-pub async fn tidy(postgres: &Postgres, database: &str) {
-    postgres.execute(database, "VACUUM (ANALYZE)").await;
 }

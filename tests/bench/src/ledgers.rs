@@ -1,19 +1,18 @@
-//! Two ledgers on one server: one of many resources, and one of few.
+//! A ledger of many resources or of few, beside others on its server.
 
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use fence_tests::gateway::Gateway;
-use fence_tests::postgres::database_in;
 use futures::future::try_join_all;
 
 use crate::callers::{Among, put};
-use crate::fill::{fill, name, tidy};
+use crate::fill::{TIDY, name};
 use crate::http::Connection;
 use crate::locks::lock_all;
-use crate::servers::{Servers, body};
+use crate::servers::{Clustered, body};
 
-/// Resources that are written to, in either ledger: all of the small one.
+/// Resources that are written to, in a large ledger as in a small one, which has no others.
 pub const POOL: u64 = 10_000;
 
 /// A ledger with a gateway of its own.
@@ -24,18 +23,22 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// One of so many resources. Of those, as many as there are in the small one are held by locks that the
-    /// gateway granted, spread evenly over all names; and each has been written to.
-    async fn new(servers: &Servers, resources: u64) -> Result<Self> {
+    /// Makes one of so many resources. [`POOL`] of those are held by locks that the gateway granted, spread evenly over all
+    /// names; and each has been written to.
+    ///
+    /// # Errors
+    /// A lock that is not granted.
+    pub async fn new(clustered: &Clustered, resources: u64) -> Result<Self> {
         ensure!(resources >= POOL, "--resources is at least {POOL}");
-        let url = servers.postgres.database().await;
-        // The gateway makes the tables, and is away while they are filled.
-        let mut gateway = servers.another(&url).start().await;
+        let (database, settings) = clustered.another().await?;
+        // The gateway makes its mint, and is away while the tables are filled.
+        let mut gateway = settings.start().await;
         let stride = resources / POOL;
         if stride > 1 {
             gateway.term();
             gateway.wait_for_exit().await;
-            fill(&servers.postgres, database_in(&url), resources, stride).await?;
+            let url = clustered.postgres.owner_url(&database);
+            clustered.version.fill(&url, resources, stride).await?;
             gateway.restart().await;
         }
         let pool: Vec<String> = (0..POOL).map(|number| name(number * stride)).collect();
@@ -51,7 +54,7 @@ impl Ledger {
             Ok(())
         });
         try_join_all(each).await?;
-        tidy(&servers.postgres, database_in(&url)).await;
+        clustered.postgres.execute(&database, TIDY).await;
         Ok(Self { gateway, puts })
     }
 
@@ -61,26 +64,5 @@ impl Ledger {
     /// Nobody listens.
     pub async fn writer(&self, number: usize) -> Result<Among> {
         Among::new(self.gateway.address(), Arc::clone(&self.puts), number).await
-    }
-}
-
-/// Both.
-pub struct Ledgers {
-    /// Of many resources.
-    pub large: Ledger,
-    /// Of few.
-    pub small: Ledger,
-}
-
-impl Ledgers {
-    /// Makes and fills them.
-    ///
-    /// # Errors
-    /// A lock that is not granted.
-    pub async fn new(servers: &Servers, resources: u64) -> Result<Self> {
-        let large = Ledger::new(servers, resources).await?;
-        let small = Ledger::new(servers, POOL).await?;
-        servers.postgres.execute("postgres", "CHECKPOINT").await;
-        Ok(Self { large, small })
     }
 }

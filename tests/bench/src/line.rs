@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fence_tests::client::resource_path;
+use fence_tests::gateway::Gateway;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use crate::http::{Connection, request};
 use crate::load::{Measured, histogram};
 use crate::sample::{Meter, Sample};
-use crate::servers::Servers;
+use crate::servers::{Clustered, Servers};
 
 /// Hand-overs for each second that a measurement takes.
 const PER_SECOND: f64 = 40.0;
@@ -29,25 +30,62 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How long all may take to be in line.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Hands a lock over, again and again, while so many wait for it: on a ledger and a gateway that are new, so
-/// that nothing of the line is left to tidy up while something else is measured.
+/// A line on a ledger and a gateway that are new, so that nothing of it is left to tidy up while something else is
+/// measured.
+pub struct OwnLine {
+    gateway: Gateway,
+    database: String,
+    line: Line,
+}
+
+impl OwnLine {
+    /// Waits until one has the lock, so many are in line, and the lock was handed over a few times.
+    ///
+    /// # Errors
+    /// Any answer that is not the one wanted.
+    pub async fn form(servers: &Servers, waiters: usize) -> Result<Self> {
+        let (database, settings) = servers.clustered()?.another().await?;
+        let gateway = settings.start().await;
+        let mut line = Line::form(gateway.address(), waiters).await?;
+        line.hand_over(10).await?;
+        Ok(Self { gateway, database, line })
+    }
+
+    /// Hands the lock over, again and again.
+    ///
+    /// # Errors
+    /// Any answer that is not the one wanted.
+    pub async fn sample(&mut self, servers: &Servers, lasts: Duration) -> Result<Sample> {
+        let Clustered { postgres, etcd, .. } = servers.clustered()?;
+        let gateway = self.gateway.pid();
+        let meter = Meter::begin(&[gateway, postgres.pid(), etcd.pid()], Some(gateway));
+        let count = (PER_SECOND * lasts.as_secs_f64()).ceil() as usize;
+        let measured = self.line.hand_over(count).await?;
+        let sample = meter.end(&measured);
+        self.line.check()?;
+        Ok(sample)
+    }
+
+    /// Lets all go, and drops the ledger.
+    ///
+    /// # Errors
+    /// There is no Postgres.
+    pub async fn end(mut self, servers: &Servers) -> Result<()> {
+        self.gateway.kill9();
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.database);
+        servers.clustered()?.postgres.execute("postgres", &drop).await;
+        Ok(())
+    }
+}
+
+/// Measures hand-overs while so many wait, in a line that is formed for them.
 ///
 /// # Errors
 /// Any answer that is not the one wanted.
 pub async fn hand_over(servers: &Servers, waiters: usize, lasts: Duration) -> Result<Sample> {
-    let database = servers.postgres.database_name().await;
-    let ledger = servers.postgres.url(&database);
-    let mut gateway = servers.another(&ledger).start().await;
-    let mut line = Line::form(gateway.address(), waiters).await?;
-    line.hand_over(10).await?;
-    let pids = [gateway.pid(), servers.postgres.pid(), servers.etcd.pid()];
-    let meter = Meter::begin(&pids, Some(gateway.pid()));
-    let count = (PER_SECOND * lasts.as_secs_f64()).ceil() as usize;
-    let measured = line.hand_over(count).await?;
-    let sample = meter.end(&measured);
-    line.check()?;
-    gateway.kill9();
-    servers.postgres.execute("postgres", &format!("DROP DATABASE {database} WITH (FORCE)")).await;
+    let mut line = OwnLine::form(servers, waiters).await?;
+    let sample = line.sample(servers, lasts).await?;
+    line.end(servers).await?;
     Ok(sample)
 }
 
@@ -127,7 +165,7 @@ impl Line {
         self.check()?;
         ensure!(moved.is_ok(), "only {} of {count} were handed the lock", micros.len());
         let per_second = count as f64 / begun.elapsed().as_secs_f64();
-        Ok(Measured { per_second, micros, answers: count as u64 })
+        Ok(Measured { per_second, micros, answers: count as u64, beside: 0 })
     }
 }
 

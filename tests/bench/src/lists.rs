@@ -62,7 +62,8 @@ impl Lists {
         gateway.term();
         gateway.wait_for_exit().await;
         // Resource 0 of each stride is left out; here all but the very first are filled.
-        fill(&postgres, database_in(&ledger), self.resources, self.resources).await?;
+        let url = postgres.owner_url(database_in(&ledger));
+        fill(&url, self.resources, self.resources).await?;
         gateway.restart().await;
         self.ask("Postgres", &gateway).await
     }

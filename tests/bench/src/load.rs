@@ -30,6 +30,8 @@ pub struct Measured {
     pub micros: Histogram<u64>,
     /// All answers, those of the warm-up as well: what the processor time was spent on.
     pub answers: u64,
+    /// Answers to others who asked meanwhile and are not measured, such as refusals.
+    pub beside: u64,
 }
 
 /// The longest that is told apart, in microseconds.
@@ -98,5 +100,5 @@ pub async fn measure<C: Caller>(
         let distance_us = 1e6 * count as f64 / per_second;
         micros = micros.clone_correct(distance_us as u64);
     }
-    Ok(Measured { per_second, micros, answers })
+    Ok(Measured { per_second, micros, answers, beside: 0 })
 }

@@ -6,11 +6,13 @@
 )]
 
 mod access;
+mod beside;
 mod callers;
 mod client;
 mod compare;
 mod fill;
 mod fill_sqlite;
+mod filler;
 mod growth;
 mod http;
 mod ledgers;
@@ -19,6 +21,7 @@ mod lists;
 mod load;
 mod locks;
 mod memory;
+mod needs;
 mod ours;
 mod overload;
 mod pairs;
@@ -26,7 +29,6 @@ mod paths;
 mod pgbench;
 mod plots;
 mod prepared;
-mod record;
 mod report;
 mod rivals;
 mod room;
@@ -36,21 +38,27 @@ mod seen;
 mod series;
 mod servers;
 mod shares;
+mod side;
 mod table;
 mod theirs;
 mod traced;
 mod usage;
+mod version;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::access::Access;
+use crate::beside::Beside;
 use crate::client::Client;
 use crate::compare::Compare;
+use crate::filler::Filler;
 use crate::growth::Growth;
 use crate::lists::Lists;
 use crate::memory::Memory;
+use crate::needs::Need;
 use crate::overload::Overload;
 use crate::room::Room;
 use crate::s3::S3;
@@ -60,20 +68,24 @@ use crate::traced::Traced;
 
 /// Measures a Fencegate beside what people would use instead.
 ///
-/// Starts Postgres, etcd, Redis, an S3 server and gateways, measures each path and its rival in turn, and
-/// prints a table. Exits with 1 if anything does less than half as well as recorded, and with 2 if something
-/// could not be measured.
+/// Starts Postgres, etcd, Redis, an S3 server and gateways, as far as the rows need them, measures each path and its
+/// rival in turn, and prints a table. Exits with 1 if a ratio is so bad that something must be broken, and with 2 if
+/// something could not be measured.
 #[derive(Parser)]
 #[command(name = "fence-bench", args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    compare: Compare,
+    beside: Beside,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compares with a version before, in turn, and that one with itself; exits with 1 if this one is slower
+    Compare(Compare),
+    /// Fills the tables of a ledger with resources that are locked and were written once
+    Fill(Filler),
     /// Measures the gateway's memory under load; exits with 1 if it takes more than it may, or more and more
     Memory(Memory),
     /// Measures lists of a ledger of very many resources; exits with 1 if a page costs more than what it holds
@@ -104,8 +116,21 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let ran = match cli.command {
+    match run(Cli::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<bool> {
+    needs::check(cli.command.iter().flat_map(Command::needs).copied())?;
+    match cli.command {
+        Some(Command::Compare(compare)) => compare.run().await,
+        Some(Command::Fill(filler)) => filler.run().await,
         Some(Command::Memory(memory)) => memory.run().await,
         Some(Command::Lists(lists)) => lists.run().await,
         Some(Command::Growth(growth)) => growth.run().await,
@@ -117,14 +142,25 @@ async fn main() -> ExitCode {
         Some(Command::S3(s3)) => s3.run().await,
         Some(Command::Shares(shares)) => shares.run().await,
         Some(Command::Traced(traced)) => traced.run().await,
-        None => cli.compare.run().await,
-    };
-    match ran {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::from(2)
+        None => cli.beside.run().await,
+    }
+}
+
+impl Command {
+    /// The programs that it needs, where that does not depend on its rows.
+    fn needs(&self) -> &'static [Need] {
+        match self {
+            Self::Compare(_) | Self::Fill(_) => &[],
+            Self::Client(_) => &[Need::Gateway],
+            Self::Growth(_) | Self::S3(_) => &[Need::Gateway, Need::Postgres, Need::Etcd, Need::S3],
+            Self::Overload(_) => &[Need::Gateway, Need::Postgres, Need::Etcd, Need::Cc],
+            Self::Memory(_)
+            | Self::Lists(_)
+            | Self::Room(_)
+            | Self::Access(_)
+            | Self::Seen(_)
+            | Self::Traced(_)
+            | Self::Shares(_) => &[Need::Gateway, Need::Postgres, Need::Etcd],
         }
     }
 }

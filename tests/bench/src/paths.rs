@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::needs::Need;
+
 /// A path through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,28 +49,61 @@ pub enum Figure {
     P50,
 }
 
+/// A figure's ratio to that of the rival: at least of throughput, at most of p50.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Bounds {
+    /// The figure.
+    pub figure: Figure,
+    /// The goal.
+    pub wanted: f64,
+    /// The ratio past which something is broken. Ratios depend on the machine, so it lies at half of the worst that any
+    /// has shown.
+    pub broken: f64,
+}
+
 impl Path {
-    /// What is compared, and the ratio that is wanted: at least of throughput, at most of p50.
-    pub fn wanted(self) -> Option<(Figure, f64)> {
+    /// The bounds of its ratio; none without a rival.
+    pub fn bounds(self) -> Option<Bounds> {
+        let rate = |wanted, broken| Bounds { figure: Figure::Throughput, wanted, broken };
+        let p50 = |wanted, broken| Bounds { figure: Figure::P50, wanted, broken };
         match self {
-            Self::Put => Some((Figure::Throughput, 1.0)),
-            Self::PutClient => Some((Figure::Throughput, 0.85)),
-            Self::PutOne => Some((Figure::Throughput, 2.0)),
-            Self::PutAlone => Some((Figure::P50, 2.0)),
-            Self::PutEmbedded => Some((Figure::Throughput, 0.5)),
-            Self::Lock => Some((Figure::Throughput, 10.0)),
-            Self::LockAlone => Some((Figure::P50, 1.0)),
-            Self::Get => Some((Figure::Throughput, 0.7)),
-            Self::Large => Some((Figure::Throughput, 0.8)),
-            Self::Goodput => Some((Figure::Throughput, 0.9)),
-            Self::Zombies => Some((Figure::P50, 1.5)),
-            Self::ManyResources => Some((Figure::P50, 1.2)),
-            Self::HandOver => Some((Figure::P50, 2.0)),
+            Self::Put => Some(rate(1.0, 0.38)),
+            Self::PutClient => Some(rate(0.85, 0.3)),
+            Self::PutOne => Some(rate(2.0, 4.0)),
+            Self::PutAlone => Some(p50(2.0, 7.0)),
+            Self::PutEmbedded => Some(rate(0.5, 0.16)),
+            Self::Lock => Some(rate(10.0, 1.0)),
+            Self::LockAlone => Some(p50(1.0, 2.6)),
+            Self::Get => Some(rate(0.7, 0.17)),
+            Self::Large => Some(rate(0.8, 0.5)),
+            Self::Goodput => Some(rate(0.9, 0.5)),
+            Self::Zombies => Some(p50(1.5, 2.4)),
+            Self::ManyResources => Some(p50(1.2, 2.4)),
+            Self::HandOver => Some(p50(2.0, 2.1)),
             Self::Ceiling => None,
         }
     }
 
-    /// What it is called on the command line, in the table and in a record.
+    /// The programs that its measurement needs.
+    pub fn needs(self) -> &'static [Need] {
+        match self {
+            Self::Ceiling => &[],
+            Self::PutEmbedded => &[Need::Gateway],
+            Self::Large => &[Need::Gateway, Need::Postgres, Need::Etcd, Need::S3],
+            _ => &[Need::Gateway, Need::Postgres, Need::Etcd],
+        }
+    }
+
+    /// The programs that its rival needs besides.
+    pub fn needs_of_rival(self) -> &'static [Need] {
+        match self {
+            Self::Put | Self::PutOne | Self::PutAlone | Self::Get => &[Need::Pgbench],
+            Self::PutEmbedded => &[Need::Redis],
+            _ => &[],
+        }
+    }
+
+    /// The name on the command line and in the table.
     pub fn name(self) -> String {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 
 use crate::load::{Measured, histogram};
-use crate::servers::{Servers, body};
+use crate::servers::{Clustered, body};
 
 /// What pgbench does in a transaction.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +39,11 @@ impl Statement {
 }
 
 /// The table of pgbench: a row for each of its clients.
-pub async fn prepare_pgbench(servers: &Servers) {
-    servers
+pub async fn prepare_pgbench(clustered: &Clustered) {
+    clustered
         .postgres
         .execute(
-            &servers.database,
+            &clustered.database,
             "CREATE TABLE objects (
                  resource text COLLATE \"C\", key text COLLATE \"C\", version bigint NOT NULL,
                  body bytea NOT NULL, written_at timestamptz NOT NULL,
@@ -68,14 +68,14 @@ const TRIES: u32 = 4;
 /// # Errors
 /// What pgbench says, or a machine on which it does nothing.
 pub async fn pgbench(
-    servers: &Servers,
+    clustered: &Clustered,
     statement: Statement,
     clients: usize,
     lasts: Duration,
 ) -> Result<Measured> {
     let mut seconds = lasts.as_secs().max(2);
     for _ in 0..TRIES {
-        let measured = once(servers, statement, clients, seconds).await?;
+        let measured = once(clustered, statement, clients, seconds).await?;
         if measured.per_second > 0.0 && measured.answers as f64 >= ANSWERS_MIN * clients as f64 {
             return Ok(measured);
         }
@@ -85,12 +85,12 @@ pub async fn pgbench(
 }
 
 async fn once(
-    servers: &Servers,
+    clustered: &Clustered,
     statement: Statement,
     clients: usize,
     seconds: u64,
 ) -> Result<Measured> {
-    let program = servers.postgres.program("pgbench");
+    let program = clustered.postgres.program("pgbench");
     let dir = tempfile::tempdir()?;
     fs::write(dir.path().join("script"), statement.script())?;
     let output = tokio::process::Command::new(program)
@@ -99,8 +99,8 @@ async fn once(
         .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
         .args(["-T", &seconds.to_string()])
         .arg(format!("-Dbody={}", String::from_utf8(body(1024))?))
-        .args(["-h", "127.0.0.1", "-p", &servers.postgres.port().to_string(), "-U", "postgres"])
-        .arg(&servers.database)
+        .args(["-h", "127.0.0.1", "-p", &clustered.postgres.port().to_string(), "-U", "postgres"])
+        .arg(&clustered.database)
         .stdin(Stdio::null())
         .output()
         .await?;
@@ -127,5 +127,5 @@ async fn once(
         let distance_us = 1e6 * clients as f64 / per_second;
         micros = micros.clone_correct(distance_us as u64);
     }
-    Ok(Measured { per_second, micros, answers })
+    Ok(Measured { per_second, micros, answers, beside: 0 })
 }

@@ -44,7 +44,7 @@ pub fn ratios(report: &Report, file: &File) -> Result<()> {
         let bar =
             Rectangle::new([(0.05, y + 0.1), (ratio.median, y + 0.6)], color.mix(0.6).filled());
         let spread = PathElement::new(vec![(ratio.least, y + 0.35), (ratio.most, y + 0.35)], BLACK);
-        let wanted = row.wanted.map_or(1.0, |(_, wanted)| wanted);
+        let wanted = row.bounds.map_or(1.0, |bounds| bounds.wanted);
         let mark =
             PathElement::new(vec![(wanted, y + 0.05), (wanted, y + 0.65)], BLACK.stroke_width(2));
         chart.draw_series([bar]).map_err(wrong)?;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::paths::{Figure, Path};
+use crate::paths::{Bounds, Figure, Path};
 use crate::prepared::Size;
 use crate::sample::Sample;
 
@@ -61,12 +61,10 @@ pub struct Row {
     pub ours: Vec<Sample>,
     /// Its rival, in the same rounds.
     pub rival: Vec<Sample>,
-    /// Whether the rival is another binary of the gateway.
-    pub other_binary: bool,
     /// Ours by the rival's, taken round by round; none without a rival.
     pub ratios: BTreeMap<&'static str, Spread>,
-    /// What the ratio is of that is judged, and what is wanted: at least of a rate, at most of p50.
-    pub wanted: Option<(Figure, f64)>,
+    /// By what one of the ratios is judged.
+    pub bounds: Option<Bounds>,
 }
 
 impl Row {
@@ -77,21 +75,12 @@ impl Row {
         };
         let columns = COLUMNS.iter().filter(|_| !rival.is_empty());
         let ratios = columns.map(|(key, _, of)| (*key, ratio(*of))).collect();
-        Self { path, ratios, wanted: path.wanted(), ours, rival, other_binary: false }
-    }
-
-    /// Compares two binaries of the gateway: the newer one may not be slower by more than a twentieth.
-    pub fn beside(path: Path, newer: Vec<Sample>, older: Vec<Sample>) -> Self {
-        let wanted = path.wanted().map(|(figure, _)| match figure {
-            Figure::Throughput => (figure, 0.95),
-            Figure::P50 => (figure, 1.0 / 0.95),
-        });
-        Self { wanted, other_binary: true, ..Self::new(path, newer, older) }
+        Self { path, ratios, bounds: path.bounds(), ours, rival }
     }
 
     /// The ratio that is judged.
     pub fn ratio(&self) -> Option<Spread> {
-        let key = match self.wanted?.0 {
+        let key = match self.bounds?.figure {
             Figure::Throughput => "per_second",
             Figure::P50 => "p50_us",
         };
@@ -100,10 +89,20 @@ impl Row {
 
     /// Whether it is as wanted.
     pub fn is_met(&self) -> Option<bool> {
-        let ((figure, wanted), ratio) = (self.wanted?, self.ratio()?);
-        Some(match figure {
-            Figure::Throughput => ratio.median >= wanted,
-            Figure::P50 => ratio.median <= wanted,
+        Some(self.is_within(self.bounds?.wanted))
+    }
+
+    /// Whether it is so far off that something must be broken.
+    pub fn is_broken(&self) -> bool {
+        self.bounds.is_some_and(|bounds| !self.is_within(bounds.broken))
+    }
+
+    /// Whether the ratio is on the good side of this one. A ratio that is no number is not.
+    fn is_within(&self, bound: f64) -> bool {
+        let judged = self.bounds.map(|bounds| bounds.figure).zip(self.ratio());
+        judged.is_some_and(|(figure, ratio)| match figure {
+            Figure::Throughput => ratio.median >= bound,
+            Figure::P50 => ratio.median <= bound,
         })
     }
 }
@@ -132,6 +131,7 @@ pub mod tests {
             p99_us: 2 * p50_us,
             p999_us: 3 * p50_us,
             cpu_us: 1.0,
+            cpu_any_us: 1.0,
             memory_mib: 1.0,
             load_cpu_us: 1.0,
             gateway: None,
@@ -156,5 +156,25 @@ pub mod tests {
         assert_eq!(row.is_met(), Some(false));
         let row = Row::new(Path::HandOver, vec![sample(1.0, 20)], vec![sample(1.0, 10)]);
         assert_eq!(row.is_met(), Some(true));
+    }
+
+    #[test]
+    fn a_row_far_off_is_broken() {
+        let judged = |path, ours: (f64, u64), rival: (f64, u64)| {
+            let row = Row::new(path, vec![sample(ours.0, ours.1)], vec![sample(rival.0, rival.1)]);
+            (row.is_met(), row.is_broken())
+        };
+        assert_eq!(judged(Path::Put, (10.0, 1), (10.0, 1)), (Some(true), false));
+        assert_eq!(judged(Path::Put, (9.0, 1), (10.0, 1)), (Some(false), false));
+        assert_eq!(judged(Path::Put, (3.0, 1), (10.0, 1)), (Some(false), true));
+        assert_eq!(judged(Path::PutAlone, (1.0, 33), (1.0, 10)), (Some(false), false));
+        assert_eq!(judged(Path::PutAlone, (1.0, 75), (1.0, 10)), (Some(false), true));
+        assert_eq!(judged(Path::Put, (0.0, 1), (0.0, 1)), (Some(false), true));
+    }
+
+    #[test]
+    fn a_row_without_a_rival_is_not_judged() {
+        let row = Row::new(Path::Ceiling, vec![sample(1.0, 1)], vec![]);
+        assert_eq!((row.is_met(), row.is_broken()), (None, false));
     }
 }

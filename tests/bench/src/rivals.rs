@@ -30,7 +30,7 @@ impl RedisWriter {
     /// # Errors
     /// Nobody listens.
     pub async fn new(servers: &Servers, number: usize) -> Result<Self> {
-        let mut stream = TcpStream::connect(servers.redis.address()).await?;
+        let mut stream = TcpStream::connect(servers.redis()?.address()).await?;
         stream.set_nodelay(true)?;
         stream.write_all(&words(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()])).await?;
         let digest = line(&mut stream).await?;
@@ -82,7 +82,7 @@ impl EtcdLocker {
     /// # Errors
     /// Nobody listens.
     pub async fn new(servers: &Servers, number: usize) -> Result<Self> {
-        let client = EtcdClient::connect([servers.etcd.endpoint()], None).await?;
+        let client = EtcdClient::connect([servers.clustered()?.etcd.endpoint()], None).await?;
         Ok(Self { client, name: format!("bench/{number}") })
     }
 }
@@ -111,8 +111,9 @@ impl S3Writer {
     /// # Errors
     /// A store that cannot be reached.
     pub fn new(servers: &Servers, number: usize, body: Bytes) -> Result<Self> {
-        let mut builder = AmazonS3Builder::new().with_url(servers.store.url());
-        for (name, value) in servers.store.env(None) {
+        let server = servers.store()?;
+        let mut builder = AmazonS3Builder::new().with_url(server.url());
+        for (name, value) in server.env(None) {
             builder = builder.with_config(name.to_lowercase().parse()?, value);
         }
         let store = std::sync::Arc::new(builder.build()?);

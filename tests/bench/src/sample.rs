@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::load::Measured;
-use crate::usage::{cpu_seconds, memory_mib, own_cpu_seconds, peak_mib};
+use crate::usage::{CpuTime, memory_mib, own_cpu_seconds, peak_mib};
 
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]
@@ -18,6 +18,8 @@ pub struct Sample {
     pub p999_us: u64,
     /// Processor time of the servers for one answer, in microseconds.
     pub cpu_us: f64,
+    /// The same for one answer of any kind: refusals that were asked for beside are answers, too.
+    pub cpu_any_us: f64,
     /// Memory of the same servers afterwards, in MiB.
     pub memory_mib: f64,
     /// Processor time of the load generator for one answer, in microseconds.
@@ -40,36 +42,37 @@ pub struct OfGateway {
 pub struct Meter {
     servers: Vec<u32>,
     gateway: Option<u32>,
-    /// Of the servers, the gateway and this process, in seconds.
-    begun: [f64; 3],
+    begun: CpuTime,
+    /// Processor time of this process, in seconds.
+    own_begun: f64,
 }
 
 impl Meter {
     /// Begins to measure what these servers take, one of which may be the gateway.
     pub fn begin(servers: &[u32], gateway: Option<u32>) -> Self {
-        let mut meter = Self { servers: servers.to_vec(), gateway, begun: [0.0; 3] };
-        meter.begun = meter.read();
-        meter
-    }
-
-    fn read(&self) -> [f64; 3] {
-        [cpu_seconds(&self.servers), cpu_seconds(self.gateway.as_slice()), own_cpu_seconds()]
+        let (begun, own_begun) = (CpuTime::of(servers), own_cpu_seconds());
+        Self { servers: servers.to_vec(), gateway, begun, own_begun }
     }
 
     /// Puts it together with what was measured meanwhile.
     pub fn end(self, measured: &Measured) -> Sample {
-        let Measured { per_second, micros, answers } = measured;
-        let now = self.read();
-        let each = |index: usize| 1e6 * (now[index] - self.begun[index]) / *answers as f64;
-        let of_gateway = |pid| OfGateway { cpu_us: each(1), peak_mib: peak_mib(pid) };
+        let Measured { per_second, micros, answers, beside } = measured;
+        let now = CpuTime::of(&self.servers);
+        let each = |seconds: f64| 1e6 * seconds / *answers as f64;
+        let servers = now.seconds_since(&self.begun);
+        let of_gateway = |pid| OfGateway {
+            cpu_us: each(now.only(pid).seconds_since(&self.begun.only(pid))),
+            peak_mib: peak_mib(pid),
+        };
         Sample {
             per_second: *per_second,
             p50_us: micros.value_at_quantile(0.5),
             p99_us: micros.value_at_quantile(0.99),
             p999_us: micros.value_at_quantile(0.999),
-            cpu_us: each(0),
+            cpu_us: each(servers),
+            cpu_any_us: 1e6 * servers / (answers + beside) as f64,
             memory_mib: memory_mib(&self.servers),
-            load_cpu_us: each(2),
+            load_cpu_us: each(own_cpu_seconds() - self.own_begun),
             gateway: self.gateway.map(of_gateway),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::compare::ROUNDS;
+use crate::beside::ROUNDS;
 use crate::paths::{Figure, Path};
 use crate::prepared::LARGE;
 use crate::report::{COLUMNS, Report, Row, Spread};
@@ -47,15 +47,16 @@ impl fmt::Display for Report {
 }
 
 fn lines(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
-    let (ours, mut rival) = row.path.about();
-    if row.other_binary {
-        rival = "the same, by the other binary".into();
-    }
-    let wanted = row.wanted.map_or(String::new(), |(figure, wanted)| {
-        let not = if row.is_met() == Some(true) { "" } else { ": NOT MET" };
-        match figure {
-            Figure::Throughput => format!("rate >= {wanted:.2}{not}"),
-            Figure::P50 => format!("p50 <= {wanted:.2}{not}"),
+    let (ours, rival) = row.path.about();
+    let wanted = row.bounds.map_or(String::new(), |bounds| {
+        let not = match row.is_met() {
+            _ if row.is_broken() => ": BROKEN",
+            Some(true) => "",
+            _ => ": NOT MET",
+        };
+        match bounds.figure {
+            Figure::Throughput => format!("rate >= {:.2}{not}", bounds.wanted),
+            Figure::P50 => format!("p50 <= {:.2}{not}", bounds.wanted),
         }
     });
     figures(f, &row.path.name(), &ours, &row.ours)?;
@@ -81,7 +82,7 @@ fn figures(f: &mut fmt::Formatter<'_>, name: &str, what: &str, samples: &[Sample
 /// What the table cannot say in its columns.
 fn remark(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
     match row.path {
-        Path::Large if !row.other_binary => {
+        Path::Large => {
             let mib = (LARGE >> 20) as f64;
             let gateway =
                 |sample: &Sample| sample.gateway.map_or(f64::NAN, |gateway| gateway.cpu_us);

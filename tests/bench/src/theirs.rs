@@ -7,10 +7,10 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 
 use crate::line;
-use crate::load::{Pace, measure};
-use crate::ours::{among, clustered, good_alone, plain};
+use crate::load::{Caller, Pace, measure};
+use crate::ours::{At, among};
 use crate::paths::Path;
-use crate::pgbench::{Statement, pgbench};
+use crate::pgbench::{self, Statement};
 use crate::prepared::{LARGE, MANY, Prepared};
 use crate::rivals::{EtcdLocker, RedisWriter, S3Writer};
 use crate::sample::{Meter, Sample};
@@ -29,45 +29,51 @@ pub async fn theirs(
     path: Path,
     lasts: Duration,
 ) -> Result<Option<Sample>> {
-    let pid = match path {
-        Path::PutEmbedded => servers.redis.pid(),
-        Path::Lock | Path::LockAlone => servers.etcd.pid(),
-        Path::Large => servers.store.pid(),
-        _ => servers.postgres.pid(),
-    };
-    let warm = warm_up(lasts);
-    let meter = match path {
-        Path::ManyResources => {
-            let ledgers = prepared.ledgers.as_ref().context("no ledger was filled")?;
-            return among(servers, &ledgers.small, lasts).await.map(Some);
-        }
-        Path::HandOver => return line::hand_over(servers, FEW_WAITERS, lasts).await.map(Some),
-        Path::Ceiling => return Ok(None),
-        Path::PutClient | Path::Goodput | Path::Zombies => clustered(servers),
-        _ => Meter::begin(&[pid], None),
-    };
     let measured = match path {
         Path::Put => pgbench(servers, Statement::WriteOwn, MANY, lasts).await?,
-        Path::PutClient => plain(servers, prepared, lasts).await?,
         Path::PutOne => pgbench(servers, Statement::WriteOne, MANY, lasts).await?,
         Path::PutAlone => pgbench(servers, Statement::WriteOwn, 1, lasts).await?,
         Path::Get => pgbench(servers, Statement::Read, MANY, lasts).await?,
         Path::PutEmbedded => {
             let writers = try_join_all((0..MANY).map(|n| RedisWriter::new(servers, n))).await?;
-            measure(writers, Pace::Closed, warm, lasts).await?
+            sample(servers.redis()?.pid(), writers, lasts).await?
         }
         Path::Lock | Path::LockAlone => {
             let count = if path == Path::Lock { MANY } else { 1 };
             let lockers = try_join_all((0..count).map(|n| EtcdLocker::new(servers, n))).await?;
-            measure(lockers, Pace::Closed, warm, lasts).await?
+            sample(servers.clustered()?.etcd.pid(), lockers, lasts).await?
         }
         Path::Large => {
             let body = Bytes::from(body(LARGE));
             let each = (0..4).map(|number| S3Writer::new(servers, number, body.clone()));
-            measure(each.collect::<Result<Vec<_>>>()?, Pace::Closed, warm, lasts).await?
+            sample(servers.store()?.pid(), each.collect::<Result<Vec<_>>>()?, lasts).await?
         }
-        Path::Goodput | Path::Zombies => good_alone(servers, prepared, lasts).await?,
-        Path::ManyResources | Path::HandOver | Path::Ceiling => unreachable!("they have returned"),
+        Path::PutClient => At::clustered(servers)?.plain(prepared, lasts).await?,
+        Path::Goodput | Path::Zombies => {
+            At::clustered(servers)?.good_alone(prepared, lasts).await?
+        }
+        Path::ManyResources => {
+            let few = prepared.few.as_ref().context("no ledger was filled")?;
+            among(servers, few, lasts).await?
+        }
+        Path::HandOver => line::hand_over(servers, FEW_WAITERS, lasts).await?,
+        Path::Ceiling => return Ok(None),
     };
-    Ok(Some(meter.end(&measured)))
+    Ok(Some(measured))
+}
+
+async fn sample<C: Caller>(server: u32, callers: Vec<C>, lasts: Duration) -> Result<Sample> {
+    let meter = Meter::begin(&[server], None);
+    Ok(meter.end(&measure(callers, Pace::Closed, warm_up(lasts), lasts).await?))
+}
+
+async fn pgbench(
+    servers: &Servers,
+    statement: Statement,
+    clients: usize,
+    lasts: Duration,
+) -> Result<Sample> {
+    let clustered = servers.clustered()?;
+    let meter = Meter::begin(&[clustered.postgres.pid()], None);
+    Ok(meter.end(&pgbench::pgbench(clustered, statement, clients, lasts).await?))
 }
