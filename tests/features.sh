@@ -1,6 +1,5 @@
 #!/bin/sh
-# Checks that what is shipped, and the gateway without `otlp`, is compiled from libraries with the very features that these have beside
-# all tests. A library with others is compiled twice, and so is all that stands on it. Only our own crates may differ: what breaks the
+# Checks that what is shipped is compiled from libraries with the very features that these have beside all tests. A library with others is compiled twice, and so is all that stands on it. Only our own crates may differ: what breaks the
 # promise on purpose is for tests alone.
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,7 +23,6 @@ compare() {
 $found"
 }
 compare -p fencegate -p fencegate-cli
-compare -p fencegate --no-default-features
 [ -z "$twice" ] && exit 0
 echo "Compiled twice, since they have other features beside the tests; see [workspace.dependencies] in Cargo.toml:$twice"
 exit 1

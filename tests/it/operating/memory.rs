@@ -1,5 +1,4 @@
 //! The gateway's memory under load.
-#![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::time::Duration;
 
