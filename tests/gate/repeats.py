@@ -9,7 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
-from phases import DEBUG, LINTING, NEXTEST, PROGRAMS, ROOT, TARGET, THREADS
+from phases import KEPT, LINTING, NEXTEST, PROGRAMS, ROOT, TARGET
 
 LIGHT = 0.9
 RUNS_PER_FAILURE = 10_000
@@ -23,13 +23,18 @@ def main(times: int) -> int:
     timed = sorted(cases("gate"), key=lambda case: float(case.get("time", 0)))
     heavy = timed[int(len(timed) * LIGHT) :]
     out = " | ".join(f"(binary_id({case.get('classname')}) & test(={case.get('name')}))" for case in heavy)
-    command = [str(DEBUG / "fence-servers"), *NEXTEST, "run", "--workspace", "--locked", "--test-threads", THREADS]
-    command += ["--no-fail-fast", "--stress-count", str(times), "-E", f"not ({out})"]
-    log = TARGET / "run/repeats.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [*NEXTEST.split(), "--no-fail-fast", "--stress-count", str(times), "-E", f"not ({out})"]
+    log = KEPT / "repeats.log"
+    KEPT.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        subprocess.run(command, cwd=ROOT, env=os.environ | LINTING | PROGRAMS, stdout=output, stderr=output, check=False)
-    failed = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip().startswith(("FAIL", "TIMEOUT"))]
+        subprocess.run(
+            command, cwd=ROOT, env=os.environ | LINTING | PROGRAMS, stdout=output, stderr=output, check=False
+        )
+    failed = [
+        line.strip()
+        for line in log.read_text(errors="replace").splitlines()
+        if line.strip().startswith(("FAIL", "TIMEOUT"))
+    ]
     runs = (len(timed) - len(heavy)) * times
     print(*sorted(set(failed)), f"{len(failed)} of {runs} runs failed; the log is {log}", sep="\n")
     return 1 if len(failed) * RUNS_PER_FAILURE >= runs else 0

@@ -40,7 +40,9 @@ def name_of(case: ET.Element) -> str:
 
 def slowest(cases: list[ET.Element]) -> str:
     timed = sorted(cases, key=lambda case: -float(case.get("time", 0)))
-    lines = [f"{len(cases)} tests, {sum(float(case.get('time', 0)) for case in cases):.0f} s one after the other; the slowest:"]
+    lines = [
+        f"{len(cases)} tests, {sum(float(case.get('time', 0)) for case in cases):.0f} s one after the other; the slowest:"
+    ]
     lines += [f"{float(case.get('time', 0)):8.1f} s  {name_of(case)}" for case in timed[:SLOWEST]]
     return "\n".join(lines)
 

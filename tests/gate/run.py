@@ -61,7 +61,7 @@ class Run:
         log = KEPT / f"{phase.name}.log"
         with log.open("wb") as output:
             for command in phase.commands:
-                output.write(f"$ {shlex.join(command)}\n".encode())
+                output.write(f"$ {command}\n".encode())
                 output.flush()
                 why, spent = self.command(command, phase, output)
                 cpu += spent
@@ -73,13 +73,19 @@ class Run:
         tail = lines[-TAIL_OF_BAD:] if why else lines[-TAIL_OF_GOOD:]
         self.say(f"{phase.name}: {why or 'passed'} ({outcome.seconds:.0f} s)", *(f"    {line}" for line in tail))
 
-    def command(self, command: list[str], phase: Phase, output) -> tuple[str, float]:
+    def command(self, command: str, phase: Phase, output) -> tuple[str, float]:
         """Runs a command to its end: why it failed, or nothing, and its processor time in seconds."""
         env = os.environ | phase.env
         try:
             # A group of its own, so that all of it can be ended.
             process = subprocess.Popen(
-                command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                shlex.split(command),
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         except OSError as error:
             return str(error), 0

@@ -198,8 +198,8 @@ def test_whoever_ignores_the_loss_goes_on(
 
 
 def test_a_break_with_a_delay_lets_the_holder_end(fencegate: Fencegate, fencegate_resource: str) -> None:
-    lock = fencegate.acquire(fencegate_resource, ttl="9s")
-    # The next renewal, after 3 s, tells the holder.
+    lock = fencegate.acquire(fencegate_resource, ttl="30s")
+    # The next renewal, after 10 s, tells the holder.
     fencegate.admin.break_lock(fencegate_resource, "it hangs", after="20s")
     until(lambda: lock.ends_at is not None)
     assert lock.status is LockStatus.HELD

@@ -65,8 +65,8 @@ export default [
   ],
   [
     "testing/driver.ts",
-    'const send = process.argv.includes("--fetch") ? fetch : nodeFetch();',
-    'const direct = process.argv.includes("--fetch") ? fetch : nodeFetch();\nconst send: typeof fetch = is("follows-redirects")\n  ? (input, init) => fetch(input, { ...init, redirect: "follow" })\n  : is("uses-the-proxy")\n    ? (input, init) => direct(`${process.env["http_proxy"] ?? process.env["HTTP_PROXY"] ?? ""}${new URL(String(input)).pathname}`, init)\n    : direct;',
+    'const send = process.argv.includes("--fetch") ? fetch : nodeFetch(patient);',
+    'const direct = process.argv.includes("--fetch") ? fetch : nodeFetch(patient);\nconst send: typeof fetch = is("follows-redirects")\n  ? (input, init) => fetch(input, { ...init, redirect: "follow" })\n  : is("uses-the-proxy")\n    ? (input, init) => direct(`${process.env["http_proxy"] ?? process.env["HTTP_PROXY"] ?? ""}${new URL(String(input)).pathname}`, init)\n    : direct;',
   ],
   [
     "reading/object.ts",
