@@ -82,7 +82,7 @@ def locks_and_writes(one: Caller, seen: Callable[[str], object]) -> None:
         one.put(lock, "k", f"write {number}".encode()).must(200, 201)
     one.renew(lock).must(200)
     one.call("POST", "/locks", {"resource": "table:orders", "owner": "other"}).must(409)
-    waiting = in_the_background(lambda: one.lock("table:orders", wait="60s", ttl="30s"))
+    waiting = in_the_background(lambda: one.lock("table:orders", wait="50s", ttl="30s"))
     eventually("somebody is seen to wait", lambda: seen("fencegate_waiters"))
     one.release(lock)
     waiting.join()
@@ -177,7 +177,7 @@ def upstreams(one: Caller, small: Small, scraped: Callable[[], None]) -> None:
         if not small.waits.wait(HANGS_S):
             raise Failed("nothing was forwarded")
         one.release(lock)
-        waiting = in_the_background(lambda: one.release(one.lock("crm:7", wait="60s")))
+        waiting = in_the_background(lambda: one.release(one.lock("crm:7", wait="50s")))
         # A rate needs a scrape between two of them.
         scraped()
         small.answers.set()

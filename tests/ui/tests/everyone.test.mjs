@@ -25,7 +25,7 @@ async function lively(t) {
   await callers.put(late, "total.txt", "late");
   await callers.put(lock, "total.txt", "2");
   await callers.put(lock, "reports/2026-11.csv", "a;b\n".repeat(500), "text/csv");
-  void callers.lock("worker-d", "invoices:2026", "10m", { wait: "60s" }).catch(() => {});
+  void callers.lock("worker-d", "invoices:2026", "10m", { wait: "50s" }).catch(() => {});
   await callers.lock("cron-3:99:12ab", "job:nightly", "10m");
   await callers.lock("worker-e", "crm:7", "10m");
   await callers.post("/resources/crm:7/break", { reason: "hangs since midnight", after: "10m" });

@@ -31,7 +31,7 @@ test("who waits is shown in order", async (t) => {
   await callers.lock("holder", "queue:1");
   const inLine = async () => (await callers.call("GET", "/resources/queue:1/waiters")).body.items;
   for (const [at, owner] of ["second", "third", "fourth"].entries()) {
-    void callers.lock(owner, "queue:1", "60s", { wait: "60s" }).catch(() => {});
+    void callers.lock(owner, "queue:1", "60s", { wait: "50s" }).catch(() => {});
     await eventually(`${owner} is in line`, async () => (await inLine()).length > at);
   }
   const page = await open(t, callers, "resource?name=queue:1");

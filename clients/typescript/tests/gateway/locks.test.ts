@@ -182,8 +182,8 @@ test("await using gives the lock back", async () => {
 test("a break with a delay warns, then the guard is lost in time", async () => {
   const events: ClientEvent[] = [];
   const [fg, name] = [await client({ onEvent: (event) => events.push(event) }), fresh()];
-  const lock = await fg.acquire(name, { ttl: "9s" });
-  // The next renewal, after 3 s, tells the holder.
+  const lock = await fg.acquire(name, { ttl: "30s" });
+  // The next renewal, after 10 s, tells the holder.
   await fg.admin.break(name, { reason: "to be moved", after: "20s" });
   await until(() => events.some((event) => event.type === "breaking"));
   assert.equal(lock.state, "held");
