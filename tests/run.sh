@@ -59,4 +59,4 @@ if ! command -v cargo >/dev/null; then
 fi
 
 # Phases by name run alone: `tests/run.sh python`.
-exec python3 tests/gate/run.py "$@"
+PYTHONDONTWRITEBYTECODE=1 exec python3 tests/gate/run.py "$@"
