@@ -231,7 +231,7 @@ async fn acknowledged_writes_survive_kills(setup: SetUp) {
         told(|told| matches!(told, Told::Nothing)),
         history.fences[SHARED].2,
     );
-    assert!(history.fences[SHARED].2 > 10, "there were takeovers");
+    assert!(history.fences[SHARED].2 > 1, "there was a takeover");
 }
 
 /// What all writers were told.

@@ -310,7 +310,7 @@ def test_an_unknown_outcome_is_found_out(
     fencegate_gateway: Gateway, fencegate_url: str, fencegate_resource: str
 ) -> None:
     with Fencegate(fencegate_url) as client:
-        lock = client.acquire(fencegate_resource)
+        lock = client.acquire(fencegate_resource, ttl="10m")
         fencegate_gateway.pause()
         try:
             with pytest.raises(OutcomeUnknown) as unknown:
