@@ -14,7 +14,7 @@ DEBUG = TARGET / "debug"
 KEPT = TARGET / "run"
 
 # Tests wait for servers more than they compute, so more are under way than there are cores.
-THREADS = os.environ.get("FENCE_TEST_THREADS", "6")
+THREADS = os.environ.get("FENCE_TEST_THREADS", "4")
 
 # Clippy compiles our crates in place of rustc, so that each is read once for lints and tests. What it finds is a warning
 # here: a lint is no reason not to run the tests. `lints` fails of it.
