@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Call, Script};
 
-/// How long and how often driver and gateways may differ on what is under way. They agree in the end, unless one of them
+/// Time and number of looks for which driver and gateways may differ on what is under way. They agree in the end, unless one of them
 /// hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ASKED: u32 = 1000;
-/// How long after a look at it the next one comes.
+/// Time between two looks.
 const BREATH: Duration = Duration::from_millis(1);
 /// The longest step, in milliseconds.
 const STEP: u64 = 5000;

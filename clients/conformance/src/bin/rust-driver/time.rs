@@ -11,9 +11,9 @@ use super::out::Out;
 const STEP: Duration = Duration::from_millis(50);
 /// How often tasks may run in a row before tokio looks at the network again, and some more.
 const TURNS: u32 = 70;
-/// How long the network gets for what needs no time, a few times over.
+/// Time for the network in what needs no time, given a few times over.
 const BREATH: Duration = Duration::from_micros(300);
-/// How often in a row nothing may have happened before it is quiet.
+/// Count of looks in a row at which nothing had happened, after which all is quiet.
 const QUIET: u32 = 3;
 
 /// Moves the clock, at most until an attempt is begun.

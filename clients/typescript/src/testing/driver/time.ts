@@ -6,9 +6,9 @@ import { Machine } from "./machine.js";
 
 /** A step. */
 const STEP_MS = 50;
-/** How long the network gets for what needs no time, a few times over. */
+/** Time for the network in what needs no time, given a few times over. */
 const BREATH_MS = 1;
-/** How often in a row nothing may have happened before it is quiet. */
+/** Count of looks in a row at which nothing had happened, after which all is quiet. */
 const QUIET = 2;
 
 interface Timer {

@@ -17,9 +17,9 @@ STEP_MS = 50
 _TURNS = 40
 """How often the loop turns, so that everything runs that can run without the network."""
 _BREATH_S = 0.0003
-"""How long the network gets for what needs no time, a few times over."""
+"""Time for the network in what needs no time, given a few times over."""
 _QUIET = 2
-"""How often in a row nothing may have happened before it is quiet."""
+"""Count of looks in a row at which nothing had happened, after which all is quiet."""
 
 
 class _Selector(selectors.DefaultSelector):
