@@ -1,4 +1,5 @@
 // What operators do: one dialog for all of it. Nothing on the page changes before the gateway says so.
+import { render } from "../vendor/preact.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { at, NoAnswer, post, Problem } from "../api.js";
 import { duration, isHeld, plural, quoted, remaining } from "../words.js";
@@ -91,21 +92,28 @@ export function breaking(resource, passedMs) {
 
 /** A button that opens the dialog of an action. @param {{ action: Action, onDone: (answer: any) => void }} props */
 export function ActionButton({ action, onDone }) {
-  const [opened, setOpened] = useState(/** @type {Action | null} */ (null));
-  const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
-  const close = () => {
-    setOpened(null);
-    button.current?.focus();
-  };
   return html`<button
-      type="button"
-      ref=${button}
-      class=${action.isGrave ? "grave" : ""}
-      onClick=${() => setOpened(action)}
-    >
-      ${action.verb}
-    </button>
-    ${opened && html`<${ActionDialog} action=${opened} onClose=${close} onDone=${(/** @type {any} */ answer) => (close(), onDone(answer))} />`}`;
+    type="button"
+    class=${action.isGrave ? "grave" : ""}
+    onClick=${(/** @type {any} */ event) => openDialog(action, onDone, event.currentTarget)}
+  >
+    ${action.verb}
+  </button>`;
+}
+
+/** The dialog is no part of a view: a view that learns that the action was done shows its button no more, but the dialog may have to tell that its answer was lost. */
+const place = document.body.appendChild(document.createElement("div"));
+
+/** @param {Action} action @param {(answer: any) => void} onDone @param {HTMLElement} button */
+function openDialog(action, onDone, button) {
+  const close = () => {
+    removeEventListener("hashchange", close);
+    render(null, place);
+    button.focus();
+  };
+  addEventListener("hashchange", close);
+  const done = (/** @type {any} */ answer) => (close(), onDone(answer));
+  render(html`<${ActionDialog} action=${action} onClose=${close} onDone=${done} />`, place);
 }
 
 /** @param {{ action: Action, onClose: () => void, onDone: (answer: any) => void }} props */

@@ -1,18 +1,15 @@
-//! A hundred runs of three hosts on one resource, killed and stopped at random: nobody who was overtaken writes.
+//! Many runs of three hosts on one resource, killed and stopped at random: nobody who was overtaken writes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fence_tests::process::signal;
+use fence_tests::survey;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use super::{Dev, fence};
 
-/// Runs of each host, at the least.
-const RUNS: usize = 34;
-/// Writes that became visible, and such as were refused, at the least.
-const ENOUGH: (usize, usize) = (100, 5);
 /// Writes of each run.
 const WRITES: usize = 6;
 
@@ -55,14 +52,15 @@ async fn strike(child: &mut Child, fate: Fate) {
 
 /// Whether so many writes were done and refused that they say something.
 fn is_enough(log: &std::path::Path) -> bool {
+    let (done_min, refused_min) = survey::size((25, 2), (100, 5));
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let count = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
-    count(" 0") > ENOUGH.0 && count(" 5") > ENOUGH.1
+    count(" 0") > done_min && count(" 5") > refused_min
 }
 
 async fn host(url: &str, log: &std::path::Path) {
     for run in 0.. {
-        if run >= RUNS && is_enough(log) {
+        if run >= survey::size(8, 34) && is_enough(log) {
             return;
         }
         let fates = [Fate::KilledEarly, Fate::Killed, Fate::Stopped, Fate::Ended, Fate::Spared];

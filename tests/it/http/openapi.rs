@@ -32,11 +32,14 @@ async fn nothing_is_found(setup: SetUp) {
     let gateway = settings.flag("--s3-listen", "127.0.0.1:0").start().await;
     let home = TempDir::new().expect("a directory");
     let counted = home.path().join("counted.json");
+    // What the tester covers case by case is decided before a ledger is asked: once in the gate, where it takes longest.
+    let is_whole = setup == SetUp::Embedded || survey::is_long();
+    let phases = if is_whole { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
     let mut tester = tokio::process::Command::new(tool("openapi/bin/schemathesis"));
     tester
         .args(["--no-color", "--config-file", "schemathesis.toml", "run"])
         .arg(format!("{}/openapi.yaml", gateway.url()))
-        .args(["--max-examples", survey::size("4", "12")])
+        .args(["--phases", phases, "--max-examples", survey::size("4", "12")])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi"))
         .env("FENCE_TEST_GATEWAY_URL", gateway.url())
         .env("FENCE_TEST_RESULT", &counted)
@@ -52,7 +55,10 @@ async fn nothing_is_found(setup: SetUp) {
     let counted = std::fs::read(&counted).expect("the hooks have counted");
     let counted: Counted = serde_json::from_slice(&counted).expect("counts");
     let all: u64 = counted.statuses.values().sum();
-    assert!(all >= survey::size(1000, 3000), "only {all} requests\n{text}");
+    assert!(
+        all >= if is_whole { survey::size(1000, 3000) } else { 200 },
+        "only {all} requests\n{text}"
+    );
     // A tester that does not get behind the fence finds nothing there.
     let (mut asked, mut reached, mut good) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (answer, count) in &counted.statuses {
@@ -65,7 +71,11 @@ async fn nothing_is_found(setup: SetUp) {
     }
     println!("{all} requests, {good} of them with effect; excused: {:#?}", counted.excused);
     let missed: Vec<_> = asked.difference(&reached).copied().collect();
-    assert_eq!(missed, NEVER_2XX, "operations without a single success: {:#?}", counted.statuses);
+    if is_whole {
+        assert_eq!(missed, NEVER_2XX, "operations without a success: {:#?}", counted.statuses);
+    } else {
+        assert!(missed.len() < asked.len() / 4, "operations without a success: {missed:?}");
+    }
 }
 
 crate::setup::on_both! { nothing_is_found }

@@ -165,15 +165,13 @@ async fn migrate_prepares_the_ledger_and_may_be_repeated() {
 
 #[tokio::test]
 async fn a_gateway_starts_on_what_migrate_prepared() {
-    let home = TempDir::new().unwrap();
-    let data = home.path().join("data");
-    let prepared = fencegate(&["migrate", "--data-dir", data.to_str().unwrap()], &[]).await;
-    assert_eq!(prepared.code, Some(0), "{}", prepared.err);
     let gateway = Gateway::embedded().env("FENCEGATE_QUEUE_MAX", "100");
     let mut gateway = gateway.start().await;
     gateway.kill9();
     std::fs::remove_dir_all(gateway.data_dir()).unwrap();
-    std::fs::rename(&data, gateway.data_dir()).unwrap();
+    let data = gateway.data_dir();
+    let prepared = fencegate(&["migrate", "--data-dir", data.to_str().unwrap()], &[]).await;
+    assert_eq!(prepared.code, Some(0), "{}", prepared.err);
     gateway.restart().await;
     gateway.client().acquire("job:1", "10m").await;
 }

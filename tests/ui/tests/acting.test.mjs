@@ -192,6 +192,8 @@ test("an action whose answer something on the way has lost is said to be unknown
   const page = await open(t, callers, "resource?name=invoices:8");
   await page.route("**/freeze", async (route) => {
     await route.fetch();
+    // By then the page knows it by looking, and has another button in the place of this one.
+    await page.getByText("Frozen, because").waitFor();
     await route.fulfill({ status: 504, contentType: "text/html", body: "<h1>504 Gateway Time-out</h1>" });
   });
   await page.getByRole("button", { name: "Freeze" }).click();

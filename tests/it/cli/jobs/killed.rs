@@ -1,22 +1,21 @@
-//! A hundred runs on three hosts, killed at any moment, two of the hosts with a clock an hour off.
+//! Runs on three hosts, killed at any moment, two of the hosts with a clock an hour off.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fence_tests::process::signal;
+use fence_tests::survey;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::*;
 
-/// So many runs are killed.
-const KILLED: usize = 100;
 /// How long a slot lasts, in seconds.
 const EVERY: i64 = 1;
 
-/// A run, on a host whose clock shows another time.
-fn run(url: &str, clock: Option<&str>, log: &str) -> Command {
+/// A run, on a host whose clock shows another time. Who follows one that was killed waits for the end of its ttl.
+fn run(url: &str, clock: Option<&str>, ttl: &str, log: &str) -> Command {
     let notes = format!("echo begun; sleep 0.2; echo $FENCE_SLOT $FENCE_RUN_ID >> {log}");
     let every = format!("{EVERY}s");
     let words = [
@@ -30,7 +29,7 @@ fn run(url: &str, clock: Option<&str>, log: &str) -> Command {
         "--on-overlap",
         "wait",
         "--ttl",
-        "1s",
+        ttl,
         "--keep",
         "10000",
         "-c",
@@ -55,8 +54,8 @@ fn libfaketime() -> std::path::PathBuf {
 
 /// Kills run after run: at any moment, or while its command runs.
 async fn host(url: &str, clock: Option<&str>, log: &str, killed: &AtomicUsize) {
-    while killed.load(Ordering::SeqCst) < KILLED {
-        let mut child = run(url, clock, log).spawn().unwrap();
+    while killed.load(Ordering::SeqCst) < survey::size(25, 100) {
+        let mut child = run(url, clock, "1s", log).spawn().unwrap();
         if rand::random() {
             // The end of its output is its own end.
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -85,8 +84,8 @@ async fn each_slot_succeeds_once_whoever_is_killed() {
         host(url, Some("+1h"), &path, &killed),
         host(url, Some("-1h"), &path, &killed)
     );
-    // What is left is caught up by one that lives.
-    let last = run(url, Some("+1h"), &path).spawn().unwrap();
+    // What is left is caught up by one that lives, and keeps its lock on a busy machine, too.
+    let last = run(url, Some("+1h"), "1m", &path).spawn().unwrap();
     end(last).await.with(0);
 
     // 1. Each slot from the first to the last has one success, and its mark says which run that was.
@@ -129,6 +128,7 @@ async fn each_slot_succeeds_once_whoever_is_killed() {
         (&"succeeded".into(), &0.into())
     );
     let abandoned = runs.iter().filter(|run| run.status == RunStatus::Abandoned).count();
-    println!("{} slots, {} runs, {abandoned} abandoned, {KILLED} killed", slots.len(), runs.len());
-    assert!(slots.len() > 5 && abandoned > 10, "{} {abandoned}", slots.len());
+    println!("{} slots, {} runs, {abandoned} abandoned", slots.len(), runs.len());
+    let (slots_min, abandoned_min) = survey::size((2, 2), (5, 10));
+    assert!(slots.len() > slots_min && abandoned > abandoned_min, "{} {abandoned}", slots.len());
 }
