@@ -85,7 +85,7 @@ STAGES: list[list[list[Phase]]] = [
                 [f"{NEXTEST} --profile gate {FILTER}"],
                 ("build", "programs", "tools"),
                 LINTING | PROGRAMS,
-                45,
+                55,
             ),
             Phase(
                 "examples",

@@ -144,8 +144,12 @@ async fn who_was_suspended_looks_at_the_clock_first() {
     let gateway = Dev::start().await;
     // Ctrl-Z and fg, in time.
     let folder = tempfile::tempdir().unwrap();
-    let ready = folder.path().join("ready");
-    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; sleep 1; exit 6", ready.display());
+    let (ready, go) = (folder.path().join("ready"), folder.path().join("go"));
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; until [ -e {1} ]; do sleep 0.02; done; exit 6",
+        ready.display(),
+        go.display()
+    );
     let child = fence(gateway.url(), &["run", "-r", "r", "-c", &script]).spawn().unwrap();
     until_there(&ready).await;
     let command = std::fs::read_to_string(&ready).unwrap().trim().to_owned();
@@ -159,6 +163,7 @@ async fn who_was_suspended_looks_at_the_clock_first() {
         (both == (Some('T'), Some('T'))).then_some(())
     })
     .await;
+    std::fs::write(&go, "").unwrap();
     signal("CONT", &[pid(&child)]);
     end(child).await.with(6);
     // Too late: it does not run beside its successor, and 121 is the answer.

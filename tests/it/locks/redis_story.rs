@@ -27,12 +27,13 @@ async fn a_lock_in_redis_that_lapses_is_fenced(setup: SetUp) {
         |fence: &Fence, text: &'static str| client.put("job:1", "report", text).token(fence.token);
 
     // A has the lock in Redis, fences, and writes.
-    let a_order = redis.lock("lock:job:1", "A", 1_500).await.unwrap();
+    let a_order = redis.lock("lock:job:1", "A", 600_000).await.unwrap();
     let a: Fence = fence(&client, "A", a_order).send().await.expect(201).parse();
     put(&a, "by A").send().await.expect(201);
-    assert_eq!(redis.lock("lock:job:1", "B", 1_500).await, None, "A has it");
+    assert_eq!(redis.lock("lock:job:1", "B", 600_000).await, None, "A has it");
 
     // A stalls; the lock in Redis lapses; B gets it, fences, and writes.
+    redis.command(["PEXPIRE", "lock:job:1", "1"]).await;
     let b_order = eventually("the lock in Redis lapses", async || {
         redis.lock("lock:job:1", "B", 600_000).await
     })

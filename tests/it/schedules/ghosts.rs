@@ -8,6 +8,7 @@ use fence_core::ports::{
 };
 use fence_core::{LockEnd, Refusal};
 use fence_tests::process::{eventually, signal};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::schedules::forced::{
@@ -204,13 +205,18 @@ pub async fn a_release_of_an_id_that_is_just_being_sealed_leaves_no_lock_behind(
     let seal = ground.seal_later(item.clone());
     ground.waiting(1).await;
     // As the engine does: what is busy is tried again.
+    let is_answered = Notify::new();
     let releasing = eventually("the lock is released", async || {
         let verdict = release(&ground.ledger, item.lock).await;
+        is_answered.notify_one();
         (verdict != ReleaseVerdict::Busy).then_some(verdict)
     });
     let rest = async {
-        // Long enough for a release that would not wait for the seal to miss it.
-        run(&mut ground.connect().await, "SELECT pg_sleep(0.2)").await;
+        // A release waits for the seal; one that does not has missed it by then.
+        tokio::select! {
+            _ = ground.waiting(2) => {}
+            () = is_answered.notified() => {}
+        }
         held.let_go().await;
         seal.await.unwrap()
     };

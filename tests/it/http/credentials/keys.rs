@@ -178,8 +178,14 @@ async fn ten_thousand_wrong_keys_keep_nobody_out_and_take_no_room() {
     let guessers: Vec<_> = (0..GUESSERS).map(guess).collect();
     let mut calls = 0;
     while calls == 0 || guessers.iter().any(|guesser| !guesser.is_finished()) {
-        ann.by(client.get("/locks")).unchecked().send().await.expect(200);
-        calls += 1;
+        let answer = ann.by(client.get("/locks")).unchecked().send().await;
+        // Who asks all the time on a busy machine has used up her share. She is told so as who she is: she is not kept out.
+        if answer.status == 429 {
+            answer.refused(429, "rate-limited");
+        } else {
+            answer.expect(200);
+            calls += 1;
+        }
     }
     for guesser in guessers {
         guesser.await.unwrap();

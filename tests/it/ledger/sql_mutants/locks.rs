@@ -127,7 +127,7 @@ pub const MUTANTS: &[Mutant] = &[
         "obstructed": "AND acts.is_ahead(item.names, p_ticket, p_now) THEN" => "AND false THEN",
     ),
     mutant!("seal-ends-no-lock": "the lock that held the resource before is not ended",
-        caught by schedules::writes::a_renewal_and_a_release_behind_a_seal_come_too_late, which says "left: [Renewed",
+        caught by schedules::writes::a_renewal_and_a_release_behind_a_seal_come_too_late, which says "right: [Ended(Superseded)]",
         "sealed_further": "WHERE f.resource = ANY (item.names) AND l.id = f.lock_id AND l.ended IS NULL AND" => "WHERE false AND",
     ),
     mutant!("ids-not-locked": "a seal and a release of one id do not wait for each other",
