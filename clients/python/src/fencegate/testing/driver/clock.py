@@ -43,7 +43,7 @@ class _Worker(concurrent.futures.ThreadPoolExecutor):
 
     def __init__(self) -> None:
         super().__init__(max_workers=1)
-        self.begun = 0
+        self.begun: int = 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Does something after all that was given to it before."""
@@ -62,9 +62,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._network = _Selector()
         super().__init__(self._network)
         self._network.own = self._ssock.fileno()  # type: ignore[attr-defined]
-        self.worker = _Worker()
+        self.worker: _Worker = _Worker()
         self.set_default_executor(self.worker)
-        self.virtual_ms = 0
+        self.virtual_ms: int = 0
 
     def time(self) -> float:
         """The virtual time, in seconds."""
