@@ -89,7 +89,7 @@ STAGES: list[list[list[Phase]]] = [
             ),
             Phase(
                 "examples",
-                # `--doc` asks for those of the wrong client, too: copies, which name the crate they were copied from.
+                # With `--doc`, cargo would run those of the wrong client, too: copies that name the crate of the right one.
                 ["cargo test --doc --workspace --exclude fencegate-wrong-client --locked"],
                 ("build", "programs"),
                 LINTING | PROGRAMS,

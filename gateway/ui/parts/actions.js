@@ -101,14 +101,19 @@ export function ActionButton({ action, onDone }) {
   </button>`;
 }
 
-/** The dialog is no part of a view: a view that learns that the action was done shows its button no more, but the dialog may have to tell that its answer was lost. */
-const place = document.body.appendChild(document.createElement("div"));
-
-/** @param {Action} action @param {(answer: any) => void} onDone @param {HTMLElement} button */
+/**
+ * Opens a dialog outside the view: once the view shows that the action was done, its button is gone, but the dialog may still
+ * have to tell that the answer was lost.
+ * @param {Action} action @param {(answer: any) => void} onDone @param {HTMLElement} button
+ */
 function openDialog(action, onDone, button) {
+  // A place of its own: an answer that comes after this dialog was left closes no other.
+  const place = document.body.appendChild(document.createElement("div"));
   const close = () => {
+    if (!place.isConnected) return;
     removeEventListener("hashchange", close);
     render(null, place);
+    place.remove();
     button.focus();
   };
   addEventListener("hashchange", close);

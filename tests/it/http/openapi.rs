@@ -32,7 +32,7 @@ async fn nothing_is_found(setup: SetUp) {
     let gateway = settings.flag("--s3-listen", "127.0.0.1:0").start().await;
     let home = TempDir::new().expect("a directory");
     let counted = home.path().join("counted.json");
-    // What the tester covers case by case is decided before a ledger is asked: once in the gate, where it takes longest.
+    // The phase "coverage" takes longest, and its requests are refused before a ledger is asked: the gate has it once.
     let is_whole = setup == SetUp::Embedded || survey::is_long();
     let phases = if is_whole { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
     let mut tester = tokio::process::Command::new(tool("openapi/bin/schemathesis"));

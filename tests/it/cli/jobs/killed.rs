@@ -14,7 +14,7 @@ use super::*;
 /// How long a slot lasts, in seconds.
 const EVERY: i64 = 1;
 
-/// A run, on a host whose clock shows another time. Who follows one that was killed waits for the end of its ttl.
+/// A run, on a host whose clock shows another time. The run after a killed one waits for the end of its ttl.
 fn run(url: &str, clock: Option<&str>, ttl: &str, log: &str) -> Command {
     let notes = format!("echo begun; sleep 0.2; echo $FENCE_SLOT $FENCE_RUN_ID >> {log}");
     let every = format!("{EVERY}s");

@@ -10,7 +10,7 @@ use fence_simulation::mutants::{SEEDS_MAX, catch_all, read_table};
 use fence_simulation::run::{THREAD, run};
 use fence_simulation::seeds::seeds;
 
-/// How many seeds the ordinary tests run; `make long` runs 100,000, by `cargo run -p fence-simulation -- run`.
+/// The number of seeds in the ordinary tests; `make long` runs 100,000, by `cargo run -p fence-simulation -- run`.
 const SEEDS: u64 = 200;
 
 fn threads() -> usize {
