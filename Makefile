@@ -5,6 +5,9 @@
 target := $(or $(CARGO_TARGET_DIR),target)
 tools := $(target)/tools
 nextest := $(tools)/gate/bin/cargo-nextest nextest run --locked
+# Our crates are compiled by Clippy, as in tests/run.sh: lints and tests cost one compilation.
+linting := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--cap-lints__CLIPPY_HACKERY__warn__CLIPPY_HACKERY__
+quickly := --locked --workspace --lib --bin fence-house --test vectors --test it
 
 help:
 	@echo 'make quick          lints, unit tests, conformance on memory and SQLite: no Postgres, no etcd'
@@ -19,16 +22,16 @@ help:
 # No test here starts Postgres or etcd.
 quick:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --locked --quiet -p fencegate-wire -p fence-core -p fencegate -p fencegate-client --lib
-	cargo test --locked --quiet -p fencegate-client --test vectors
-	cargo test --locked --quiet -p fence-house
-	cargo test --locked --quiet -p fence-tests --test it -- ::in_memory ::on_sqlite
+	mkdir -p $(target)
+	$(linting) cargo test $(quickly) --no-run 2> $(target)/quick.log || { cat $(target)/quick.log; exit 1; }
+	python3 tests/gate/lints.py $(target)/quick.log
+	$(linting) cargo test --locked --quiet --workspace --lib --bin fence-house --test vectors
+	$(linting) cargo test --locked --quiet --workspace --test it -- ::in_memory ::on_sqlite
 
 test:
 	@test -n '$(NAME)' || { echo 'which ones? make test NAME=a_part_of_their_names'; exit 2; }
 	cargo build --locked -p fencegate -p fencegate-cli
-	cargo test --locked -p fence-tests --test it -- $(NAME)
+	$(linting) cargo test --locked --workspace --test it -- $(NAME)
 
 all:
 	./tests/run.sh

@@ -33,7 +33,7 @@ node tests/wrong/build.mjs
 
 step "tests"
 # They wait more than they compute: more files are under way than there are cores.
-node --expose-gc --test --test-concurrency=4 --test-reporter=dot build/tests/*/*.test.js
+node --expose-gc --test --test-concurrency=4 --test-reporter=spec build/tests/*/*.test.js
 
 step "the package, installed into an empty folder; its size; Node 18.18"
 node tests/package/trial.mjs

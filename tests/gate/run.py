@@ -90,15 +90,22 @@ class Run:
         except OSError as error:
             return str(error), 0
         self.under_way.add(process)
-        hung = threading.Timer(phase.minutes_max * 60, end, [process])
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            end(process)
+
+        hung = threading.Timer(phase.minutes_max * 60, give_up)
         hung.start()
         _, status, usage = os.wait4(process.pid, 0)
-        is_late = not hung.is_alive()
         hung.cancel()
         self.under_way.discard(process)
         process.returncode = os.waitstatus_to_exitcode(status)
         code = process.returncode
-        why = f"hangs: not done after {phase.minutes_max} minutes" if is_late else f"failed with {code}" if code else ""
+        why = f"failed with {code}" if code else ""
+        if is_late.is_set():
+            why = f"hangs: not done after {phase.minutes_max} minutes"
         return why, usage.ru_utime + usage.ru_stime
 
     def end(self, *_signal: object) -> None:

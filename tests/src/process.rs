@@ -173,7 +173,11 @@ impl Drop for Home {
     }
 }
 
-/// Sends a signal to processes; those that have ended are passed over.
+/// Sends a signal to processes; those that have ended are passed over. `STOP` returns once they stand still: until then, a
+/// thread of theirs that has a processor goes on, on a busy machine for a while.
+///
+/// # Panics
+/// If a process does not stop within [`DEADLINE`].
 pub fn signal(name: &str, pids: &[u32]) {
     if pids.is_empty() {
         return;
@@ -185,6 +189,23 @@ pub fn signal(name: &str, pids: &[u32]) {
         .stderr(Stdio::null())
         .status()
         .expect("sh runs");
+    if name == "STOP" {
+        let deadline = Instant::now() + DEADLINE;
+        while pids.iter().any(|pid| !is_standing(*pid)) {
+            assert!(Instant::now() < deadline, "{pids:?} do not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Whether every thread of a process is stopped, or has ended.
+fn is_standing(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // `pid (name) state`, and the name may hold spaces and brackets. An empty file belongs to a thread that has ended.
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't', 'Z', 'X']))
+    })
 }
 
 /// The ids of the children of a process.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use jsonschema::Validator;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The contract.
 #[derive(Debug)]
@@ -161,8 +161,11 @@ impl Spec {
     fn validator(&self, name: &str, schema: &Value) -> Arc<Validator> {
         let mut validators = self.validators.lock().expect("no panic while the lock is held");
         let validator = validators.entry(name.to_owned()).or_insert_with(|| {
-            // References such as `#/components/schemas/Lock` are resolved inside this document.
-            let schema = json!({ "allOf": [schema], "components": self.document["components"] });
+            // References such as `#/components/schemas/Lock` are resolved inside this document. Each schema in it costs
+            // time, and most calls need few of them.
+            let mut schemas = Map::new();
+            self.add_schemas(schema, &mut schemas);
+            let schema = json!({ "allOf": [schema], "components": { "schemas": schemas } });
             let validator = jsonschema::draft202012::options()
                 .should_validate_formats(true)
                 .build(&schema)
@@ -170,6 +173,24 @@ impl Spec {
             Arc::new(validator)
         });
         Arc::clone(validator)
+    }
+
+    /// Adds the schemas that this one refers to, and those that they refer to.
+    fn add_schemas(&self, schema: &Value, schemas: &mut Map<String, Value>) {
+        match schema {
+            Value::Object(members) => {
+                let name = members.get("$ref").and_then(Value::as_str);
+                let name = name.and_then(|it| it.strip_prefix("#/components/schemas/"));
+                if let Some(name) = name.filter(|name| !schemas.contains_key(*name)) {
+                    let found = &self.document["components"]["schemas"][name];
+                    schemas.insert(name.to_owned(), found.clone());
+                    self.add_schemas(found, schemas);
+                }
+                members.values().for_each(|member| self.add_schemas(member, schemas));
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.add_schemas(item, schemas)),
+            _ => {}
+        }
     }
 }
 

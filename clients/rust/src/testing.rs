@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencegate_wire::LockId;
 use fencegate_wire::json::{AcquireRequest, Lock};
@@ -22,6 +22,8 @@ use crate::transport::request::Request;
 const PROGRAM: &str = "FENCE_TEST_GATEWAY";
 /// How long it may take to start.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
+/// How long it gets to stop.
+const STANDS_WITHIN: Duration = Duration::from_secs(1);
 /// How often a lock is broken for a rival, before somebody else is always faster.
 const TAKE_OVERS: usize = 5;
 
@@ -103,12 +105,29 @@ impl Gateway {
         self.client.clone()
     }
 
-    /// Stops it in its tracks, as a machine that hangs: it answers nothing, and closes nothing.
+    /// Stops it in its tracks, as a machine that hangs: it answers nothing, and closes nothing. Waits until it stands.
     ///
     /// # Errors
     /// [`Error::Misuse`]: it is not running any more.
-    pub fn pause(&self) -> Result<(), Error> {
-        self.signal(Signal::STOP)
+    pub async fn pause(&self) -> Result<(), Error> {
+        self.signal(Signal::STOP)?;
+        let deadline = Instant::now() + STANDS_WITHIN;
+        while !self.is_standing() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// Whether all its threads are stopped. Without `/proc` nobody can tell, and it gets some time.
+    fn is_standing(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid.as_raw_nonzero()));
+        threads.is_ok_and(|threads| {
+            threads.flatten().all(|thread| {
+                let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+                // Its state comes behind the name of the program.
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+            })
+        })
     }
 
     /// Lets it go on.

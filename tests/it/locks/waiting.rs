@@ -87,8 +87,10 @@ async fn a_waiter_gets_the_lock_when_it_is_released(setup: SetUp) {
 async fn a_waiter_gets_the_lock_when_it_expires_or_is_broken(setup: SetUp) {
     let gateway = setup.start().await;
     let client = gateway.client();
-    let a = client.acquire("expires", "1s").await;
+    let a = client.acquire("expires", "10m").await;
     let waiting = in_line(&client, "expires", &wants("expires", LONG)).await;
+    // Not before somebody waits.
+    client.renew(&a, Some("1s")).send().await.expect(200);
     assert!(granted(waiting).await.token > a.token);
 
     client.acquire("broken", "10m").await;

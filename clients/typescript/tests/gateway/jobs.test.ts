@@ -8,7 +8,7 @@ import { Changed, LockLost, Misuse } from "../../src/index.js";
 import { job, type JobDocument, type JobOptions, type Run, type RunRecord } from "../../src/jobs/index.js";
 import { nodeFetch } from "../../src/node/http.js";
 import type { Fencegate } from "../../src/node/main.js";
-import { client, failure, gateway, sleep, until } from "./world.js";
+import { aborted, client, failure, gateway, sleep, until } from "./world.js";
 
 const SLOT = "20261122T020000Z";
 const NEXT = "20261122T030000Z";
@@ -63,6 +63,12 @@ async function store(fg: Fencegate, name: string, objects: Record<string, unknow
 
 function fail(): never {
   throw new RangeError("it failed");
+}
+
+/** Runs until it is told to end. */
+async function stopped(run: Run): Promise<never> {
+  await aborted(run.signal);
+  throw run.signal.reason as Error;
 }
 
 test("a run is recorded from its beginning to its end", async () => {
@@ -270,7 +276,7 @@ test("a run takes the place of another, and says why", async () => {
   const hanging = failure(
     job(fg, name, { slot: SLOT }).run(async (run) => {
       begun = true;
-      await new Promise((_, reject) => run.signal.addEventListener("abort", () => reject(run.signal.reason as Error)));
+      await stopped(run);
     }),
   );
   await until(() => begun);
@@ -568,15 +574,13 @@ test("a state that is not this client's own is left alone", async () => {
 
 test("a run that takes too long, or is told to end, is told by its signal and recorded so", async () => {
   const [fg, slow, told] = [await client(), fresh(), fresh()];
-  const wait = (run: Run): Promise<never> =>
-    new Promise((_, reject) => run.signal.addEventListener("abort", () => reject(run.signal.reason as Error)));
-  const late = await failure(job(fg, slow, { slot: SLOT, maxRuntime: 100 }).run(wait));
+  const late = await failure(job(fg, slow, { slot: SLOT, maxRuntime: 100 }).run(stopped));
   assert.equal((late as Error).name, "TimeoutError");
   const objects = await kept(fg, slow);
   assert.equal(objects.run(SLOT).status, "timed_out");
   assert.equal(objects.state.failures_in_row, 1);
   const controller = new AbortController();
-  const ending = failure(job(fg, told, { slot: SLOT, retries: 5, signal: controller.signal }).run(wait));
+  const ending = failure(job(fg, told, { slot: SLOT, retries: 5, signal: controller.signal }).run(stopped));
   await until(async () => (await job(fg, told).state())?.isRunning === true);
   controller.abort(new Error("enough"));
   assert.equal(((await ending) as Error).message, "enough");
@@ -586,8 +590,10 @@ test("a run that takes too long, or is told to end, is told by its signal and re
 
 test("a body that ends politely when it is told to end has not succeeded", async () => {
   const [fg, slow, told] = [await client(), fresh(), fresh()];
-  const polite = (run: Run): Promise<string> =>
-    new Promise((resolve) => run.signal.addEventListener("abort", () => resolve("half of it")));
+  const polite = async (run: Run): Promise<string> => {
+    await aborted(run.signal);
+    return "half of it";
+  };
   const late = await failure(job(fg, slow, { slot: SLOT, maxRuntime: 100 }).run(polite));
   assert.equal((late as Error).name, "TimeoutError");
   const controller = new AbortController();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Busy, LockLost, Misuse, NotFound, WouldDeadlock, type ClientEvent, type Lock } from "../../src/index.js";
-import { client, failure, fresh, gateway, sleep, until } from "./world.js";
+import { aborted, client, failure, fresh, gateway, sleep, until } from "./world.js";
 
 test("a scope takes the lock, and gives it back", async () => {
   const [fg, name] = [await client({ owner: "worker-a" }), fresh()];
@@ -125,7 +125,7 @@ test("a scope whose lock is lost fails as LockLost, though its body ended well",
   const error = await failure(
     fg.lock(name, { ttl: "1s" }, async (lock) => {
       await (await gateway()).takeOver(name);
-      await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
+      await aborted(lock.signal);
       return "all done";
     }),
   );
@@ -137,7 +137,8 @@ test("a body that is ended by the signal is told as lost, and its own error wins
   const ended = fg.lock(name, { ttl: "1s" }, async (lock) => {
     await (await gateway()).takeOver(name);
     await fetch(`${(await gateway()).url}/resources/${name}?wait=20s&since=x`, { signal: lock.signal }).catch(() => {});
-    await new Promise((_, reject) => lock.signal.addEventListener("abort", () => reject(lock.signal.reason as Error)));
+    await aborted(lock.signal);
+    throw lock.signal.reason as Error;
   });
   assert.ok((await failure(ended)) instanceof LockLost);
   const own = new Error("mine");
@@ -328,7 +329,7 @@ test("one leads at a time, and the next does when it resigns or loses", async ()
         terms += 1;
         if (losesFirst && terms === 1) {
           await (await gateway()).takeOver(name).then((rival) => rival.release());
-          await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
+          await aborted(lock.signal);
         }
         return owner;
       },

@@ -14,6 +14,14 @@ export { sleep };
 /** What takes longer hangs: how soon something comes says nothing. */
 const HANGS_MS = 120_000;
 
+/** The tests of a file take less by far. It ends by itself before that, unless something keeps it alive. */
+const FILE_HANGS_MS = 10 * 60_000;
+
+setTimeout(() => {
+  console.error(`this file does not end; its process is kept alive by: ${process.getActiveResourcesInfo().join(", ")}`);
+  process.exit(1);
+}, FILE_HANGS_MS).unref();
+
 let started: Promise<Gateway> | undefined;
 const clients: Fencegate[] = [];
 let names = 0;
@@ -58,6 +66,11 @@ export async function unlessItHangs<T>(promise: Promise<T>): Promise<T> {
   } finally {
     controller.abort();
   }
+}
+
+/** Waits for the abort of a signal, which may have come before. */
+export async function aborted(signal: AbortSignal): Promise<void> {
+  await until(() => signal.aborted);
 }
 
 /** A port that no other test takes as long as this process lives. */
