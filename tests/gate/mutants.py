@@ -14,14 +14,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CAUGHT = Path(__file__).with_name("mutants.caught")
-# The rule, the acts and the tables; the engine, which the simulation runs; the cases, the harness and the checkers.
+# The rule, the acts and the tables; the engine, which the simulation runs; the cases, the harness and the checkers; the Rust
+# client and its scenarios.
 WHAT = [
     "Cargo.lock", "gateway/core", "gateway/wire", "gateway/src/engine", "gateway/src/ledger", "schema", "tests/src",
     "tests/it/ledger", "tests/it/schedules", "tests/chaos", "tests/history", "tests/model", "tests/simulation",
+    "clients/rust", "clients/conformance", "clients/vectors",
 ]  # fmt: skip
 # The tests that try them.
 TESTS = (
     "package(/^fence-(tests|model|simulation|chaos)$/) & test(/(each|every)_mutant(_of_cases)?_is_(caught|noticed)/)"
+    " | package(fencegate-wrong-client) & test(wrong_clients_are_caught)"
 )
 
 

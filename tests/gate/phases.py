@@ -60,8 +60,14 @@ def chaos(name: str, words: str, *needs: str) -> Phase:
     return Phase(name, [f"{DEBUG}/fence-chaos {words} --out {TARGET}/{name}"], ("build", "programs", *needs))
 
 
+# What a library notices of a fault; `tests/clients.sh` has all kinds.
+NOTICED = (
+    "gateway-stop,gateway-kill,client-stop,client-kill,etcd-stop,postgres-stop,both-restored,"
+    "edge-slow,edge-half-open,edge-one-way,edge-reset,edge-refused"
+)
+
 # Stages run one after the other, the lanes of a stage beside each other, the phases of a lane one after the other. What
-# sleeps stands beside what computes. Chaos is alone, for its goodput is judged.
+# sleeps stands beside what computes. Chaos is alone: after each fault service must be back within 30 s.
 STAGES: list[list[list[Phase]]] = [
     [
         [
@@ -115,12 +121,12 @@ STAGES: list[list[list[Phase]]] = [
             chaos("chaos", "run --minutes 1"),
             chaos(
                 "chaos-python",
-                f"run --minutes 0.5 --client {shlex.quote(f'{PYTHON} -m fencegate.testing.driver')}",
+                f"run --minutes 0.5 --faults {NOTICED} --client {shlex.quote(f'{PYTHON} -m fencegate.testing.driver')}",
                 "tools",
             ),
             chaos(
                 "chaos-node",
-                "run --minutes 0.5 --client 'node clients/typescript/dist/testing/driver.js'",
+                f"run --minutes 0.5 --faults {NOTICED} --client 'node clients/typescript/dist/testing/driver.js'",
                 "tools",
             ),
             chaos("schedules", "schedules --minutes 1"),

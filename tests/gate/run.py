@@ -39,6 +39,7 @@ class Run:
         self.outcomes: dict[str, Outcome] = {}
         self.printing = threading.Lock()
         self.under_way: set[subprocess.Popen[bytes]] = set()
+        self.is_ending = False
 
     def say(self, *lines: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - BEGAN), 60)
@@ -47,7 +48,7 @@ class Run:
 
     def lane(self, lane: list[Phase]) -> None:
         for phase in lane:
-            if not self.wanted or phase.name in self.wanted:
+            if (not self.wanted or phase.name in self.wanted) and not self.is_ending:
                 self.phase(phase)
 
     def phase(self, phase: Phase) -> None:
@@ -109,9 +110,11 @@ class Run:
         return why, usage.ru_utime + usage.ru_stime
 
     def end(self, *_signal: object) -> None:
+        self.is_ending = True
         for process in list(self.under_way):
             end(process)
-        sys.exit(130)
+        # At once: what would end the phases in time still waits.
+        os._exit(130)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

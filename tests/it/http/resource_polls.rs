@@ -79,7 +79,10 @@ async fn a_poll_answers_when_the_tag_changes(setup: SetUp) {
 
     client.acquire("r", "1s").await;
     seen = look(&client, "r").await;
-    (seen, ()) = after(&client, &seen.state_tag, async {}).await;
+    // On a machine that stood still it is over by now.
+    if seen.state.as_str() == "leased" {
+        (seen, ()) = after(&client, &seen.state_tag, async {}).await;
+    }
     assert_eq!(seen.state.as_str(), "expired");
 
     // A commit of many, and many who wait.

@@ -97,7 +97,7 @@ async fn a_gateway_that_owns_its_tables_says_so() {
     let database = postgres.empty_database_name().await;
     let (url, says) = (postgres.owner_url(&database), "this gateway's role owns the tables");
     let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
-    assert!(gateway.log().contains(says));
+    gateway.logged(says).await;
     let url = postgres.url(&postgres.database_name().await);
     let gateway = Gateway::clustered(&url, &etcd.endpoint(), &etcd.prefix()).start().await;
     assert!(!gateway.log().contains(says));

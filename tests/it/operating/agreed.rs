@@ -173,8 +173,10 @@ async fn a_gateway_never_keeps_less_than_is_agreed() {
     };
     put(1).await;
     put(2).await;
-    eventually("what was replaced is gone", async || (files(&blobs).len() == 1).then_some(()))
-        .await;
+    let replaced = eventually("what was replaced is gone", async || {
+        files(&blobs).try_into().ok().map(|[left]: [PathBuf; 1]| left)
+    })
+    .await;
     client.put("job:1", "small", "x").under(&lock).idempotency_key("old").send().await.expect(201);
 
     let long = settings.begin();
@@ -187,7 +189,8 @@ async fn a_gateway_never_keeps_less_than_is_agreed() {
     let age = "UPDATE fencegate.idempotency_keys SET stored_at = stored_at - interval '1 hour'";
     crate::schedules::forced::run(&mut connection, age).await;
     pause(3000).await;
-    assert_eq!(files(&blobs).len(), 2, "what was replaced stays");
+    // Beside it there may be what a try left that was given up.
+    assert!(replaced.exists(), "what was replaced stays: {:?}", files(&blobs));
     let again = client.put("job:1", "small", "x").under(&lock).idempotency_key("old").send().await;
     assert_eq!(again.header("idempotent-replayed"), Some("true"), "{}", again.text());
 }

@@ -55,7 +55,8 @@ async fn keys_of_ended_locks_write_nothing(setup: SetUp) {
         ("broken", "FenceTokenBroken"),
         ("handed over", "FenceTokenStale"),
     ] {
-        let (lock, key) = site.lock(R, "2s").await;
+        let ttl = if end == "superseded" { "2s" } else { "10m" };
+        let (lock, key) = site.lock(R, ttl).await;
         site.ask(&key, Request::put(A, format!("before it was {end}"))).await;
         let upload = site.begin(&key, A).await;
         let tags = site.send_parts(&key, A, &upload, &["a part".into()]).await;
