@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "a test sleeps on the real clock")]
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fence_core::wire::Lock;
@@ -62,6 +62,8 @@ struct Writer {
     lock: Lock,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
+    /// Operations of unknown outcome, of all writers.
+    unknown: Arc<Mutex<Vec<String>>>,
 }
 
 impl Writer {
@@ -85,6 +87,9 @@ impl Writer {
             loop {
                 let attempt = Sent::of(&object, &put.clone().send().await);
                 let decided = matches!(attempt.told, Told::Applied(_));
+                if attempt.told == Told::Unknown {
+                    self.unknown.lock().expect("no panic under it").push(attempt.operation.clone());
+                }
                 sent.push(attempt);
                 if decided {
                     self.answered.fetch_add(1, Ordering::SeqCst);
@@ -127,7 +132,11 @@ async fn cut(proxy: &ChaosProxy, number: usize) {
     }
 }
 
-async fn writers(client: &Client, stop: &Arc<AtomicBool>) -> (Vec<Writer>, Arc<AtomicUsize>) {
+async fn writers(
+    client: &Client,
+    stop: &Arc<AtomicBool>,
+    unknown: &Arc<Mutex<Vec<String>>>,
+) -> (Vec<Writer>, Arc<AtomicUsize>) {
     let answered = Arc::new(AtomicUsize::new(0));
     let writer = async |number: usize| {
         let resource = format!("r{number}");
@@ -140,10 +149,19 @@ async fn writers(client: &Client, stop: &Arc<AtomicBool>) -> (Vec<Writer>, Arc<A
         let lock = grant("second").await;
         let (client, resource) = (client.clone(), resource.clone());
         let (stop, answered) = (Arc::clone(stop), Arc::clone(&answered));
-        Writer { client, resource, stale, lock, stop, answered }
+        Writer { client, resource, stale, lock, stop, answered, unknown: Arc::clone(unknown) }
     };
     let writers = join_all((0..WRITERS).map(writer)).await;
     (writers, answered)
+}
+
+/// Whether one of these operations took effect.
+async fn is_one_applied(client: &Client, operations: Vec<String>) -> bool {
+    let looks = operations.iter().map(async |operation| {
+        let answer = client.get(format!("/operations/{operation}")).send().await;
+        answer.status == 200 && answer.json()["outcome"] == "applied"
+    });
+    join_all(looks).await.contains(&true)
 }
 
 #[tokio::test]
@@ -156,13 +174,19 @@ async fn no_write_is_applied_twice_and_none_is_denied_that_was_applied() {
     let gateway = settings.env("FENCEGATE_REQUEST_TIMEOUT", "1s").start().await;
     let client = gateway.client();
     let stop = Arc::new(AtomicBool::new(false));
-    let (writers, answered) = writers(&client, &stop).await;
+    let unknown = Arc::new(Mutex::new(Vec::new()));
+    let (writers, answered) = writers(&client, &stop, &unknown).await;
 
     let names: Vec<_> = writers.iter().map(|writer| writer.resource.clone()).collect();
     let load = join_all(writers.into_iter().map(Writer::work));
     let times = survey::size(10, 50);
     let cuts = async {
-        for number in 0..times {
+        let unknown = || unknown.lock().expect("no panic under it").clone();
+        // At least one cut is in mid-commit.
+        for number in 0.. {
+            if number >= times && is_one_applied(&client, unknown()).await {
+                break;
+            }
             let seen = answered.load(Ordering::SeqCst);
             eventually("writes go on after a cut", async || {
                 (answered.load(Ordering::SeqCst) >= seen + 2 * WRITERS).then_some(())
