@@ -208,12 +208,16 @@ async fn objects_in_parts_survive_kills(setup: SetUp, kind: Kind) {
             site.gateway.kill9();
             site.gateway.restart().await;
         }
+        // On a slow machine each life may be too short for one.
+        eventually("an object in parts is completed", async || {
+            (shared.completed.load(Ordering::SeqCst) > 0).then_some(())
+        })
+        .await;
         shared.stop.store(true, Ordering::SeqCst);
     };
     let (written, ()) = tokio::join!(join_all(writers), killing);
     let count = |count: &AtomicUsize| count.load(Ordering::SeqCst);
     let (completed, put) = (count(&shared.completed), count(&shared.put));
-    assert!(completed > 0, "{completed} in parts, {put} others");
 
     site.gateway.set_env("FENCEGATE_UPLOAD_TIMEOUT", "1s");
     site.gateway.set_env("FENCEGATE_UPLOADS_KEPT", "1100ms");
