@@ -173,8 +173,8 @@ impl Drop for Home {
     }
 }
 
-/// Sends a signal to processes; those that have ended are passed over. `STOP` returns once they stand still: until then, a
-/// thread of theirs that has a processor goes on, on a busy machine for a while.
+/// Sends a signal to processes; those that have ended are passed over. `STOP` returns once they stand still: before that, threads
+/// may still run, on a busy machine for milliseconds.
 ///
 /// # Panics
 /// If a process does not stop within [`DEADLINE`].
@@ -198,7 +198,7 @@ pub fn signal(name: &str, pids: &[u32]) {
     }
 }
 
-/// Whether every thread of a process is stopped, or has ended.
+/// Tells whether every thread of a process is stopped or has ended.
 fn is_standing(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {

@@ -22,7 +22,7 @@ use crate::transport::request::Request;
 const PROGRAM: &str = "FENCE_TEST_GATEWAY";
 /// How long it may take to start.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
-/// How long it gets to stop.
+/// The longest wait for the threads of a gateway to stop.
 const STANDS_WITHIN: Duration = Duration::from_secs(1);
 /// How often a lock is broken for a rival, before somebody else is always faster.
 const TAKE_OVERS: usize = 5;
@@ -118,7 +118,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Whether all its threads are stopped. Without `/proc` nobody can tell, and it gets some time.
+    /// Tells whether all threads of the gateway are stopped; never where there is no `/proc`.
     fn is_standing(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid.as_raw_nonzero()));
         threads.is_ok_and(|threads| {

@@ -155,7 +155,7 @@ async fn writers(
     (writers, answered)
 }
 
-/// Whether one of these operations took effect.
+/// Asks whether one of these operations took effect.
 async fn is_one_applied(client: &Client, operations: Vec<String>) -> bool {
     let looks = operations.iter().map(async |operation| {
         let answer = client.get(format!("/operations/{operation}")).send().await;

@@ -189,7 +189,7 @@ async fn a_gateway_never_keeps_less_than_is_agreed() {
     let age = "UPDATE fencegate.idempotency_keys SET stored_at = stored_at - interval '1 hour'";
     crate::schedules::forced::run(&mut connection, age).await;
     pause(3000).await;
-    // Beside it there may be what a try left that was given up.
+    // Other files do not matter here.
     assert!(replaced.exists(), "what was replaced stays: {:?}", files(&blobs));
     let again = client.put("job:1", "small", "x").under(&lock).idempotency_key("old").send().await;
     assert_eq!(again.header("idempotent-replayed"), Some("true"), "{}", again.text());
