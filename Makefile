@@ -1,6 +1,6 @@
 # Shortcuts. Everything here is a command that can be typed by hand; CONTRIBUTING.md explains when to use which.
 
-.PHONY: help quick test all speed compare house long long-surveys long-chaos long-clients long-s3 long-fuzz long-speed long-repeats mutants
+.PHONY: help quick test all speed compare house long long-surveys long-chaos long-clients long-s3 long-fuzz long-speed long-repeats long-spec mutants
 
 target := $(or $(CARGO_TARGET_DIR),target)
 tools := $(target)/tools
@@ -60,7 +60,7 @@ mutants:
 	tests/gate/mutants.py --caught
 
 # After a whole run of tests/run.sh, which has installed and built what these need.
-long: long-surveys long-chaos long-clients long-s3 long-fuzz long-repeats long-speed
+long: long-surveys long-spec long-chaos long-clients long-s3 long-fuzz long-repeats long-speed
 
 # Each survey in its full length, with fresh seeds.
 long-surveys: mutants
@@ -69,6 +69,10 @@ long-surveys: mutants
 	cargo run --release --locked -p fence-model
 	cargo run --release --locked -p fence-simulation -- run --seeds 100000
 	cargo run --release --locked -p fence-simulation -- mutants
+
+# The specification in each bound, its mutants, and what it rests on.
+long-spec:
+	tests/spec/check.sh all
 
 long-chaos:
 	cargo build --release --locked -p fencegate -p fence-chaos -p fencegate-conformance

@@ -24,7 +24,7 @@ openssl:openssl etcd:etcd-server etcdctl:etcd-client initdb:postgresql nginx:ngi
 redis-server:redis-server setpriv:util-linux node:nodejs npm:npm
 libfaketime:libfaketime python3:python3 venv:python3-venv
 zsh:zsh fish:fish mandoc:mandoc flock:util-linux script:bsdutils chromium:chromium
-prometheus:prometheus promtool:prometheus jsonnet:jsonnet'
+prometheus:prometheus promtool:prometheus jsonnet:jsonnet spin:spin'
 
 missing() {
     for need in $needs; do

@@ -10,23 +10,24 @@ use regex::Regex;
 
 /// From top to bottom, each part and all that it uses.
 const USES: &str = "
-    cli -> config dev drill http telemetry wiring
+    cli -> config dev drill files http telemetry wiring
     dev -> config wiring
-    wiring -> blobs config data_dir engine http ledger mint runtime s3 spans witness
+    wiring -> blobs config data_dir engine files http ledger mint runtime s3 spans telemetry witness
     s3 -> config engine http spans
-    http -> config engine log_scope seen spans
+    http -> config engine files log_scope seen spans
     engine -> spans
     drill -> runtime
     telemetry -> config ledger log_scope
     log_scope -> config spans
-    config -> blobs this_machine
+    config -> blobs files this_machine
     ledger ->
-    mint ->
+    mint -> files
     blobs -> this_machine
     data_dir ->
     runtime ->
     seen ->
-    spans ->
+    spans -> files this_machine
+    files ->
     this_machine ->
     witness ->";
 

@@ -15,6 +15,15 @@ pub struct DataDir {
     _lock: File,
 }
 
+/// The data directory is another process's.
+#[derive(Debug, thiserror::Error)]
+#[error("the data directory {} is in use by another process{holder}", path.display())]
+pub struct InUse {
+    path: PathBuf,
+    /// Its id, if it has left that.
+    holder: String,
+}
+
 impl DataDir {
     /// Creates the directory if need be, for this user only, and locks it through a file of its
     /// own: a lock on the ledger's file would drop when any handle to it closes.
@@ -36,11 +45,10 @@ impl DataDir {
             .with_context(|| format!("cannot open {}", name.display()))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!(
-                "the data directory {} is in use by another process{}",
-                path.display(),
-                holder(&mut file)
-            ),
+            Err(TryLockError::WouldBlock) => {
+                let holder = holder(&mut file);
+                return Err(InUse { path: path.to_owned(), holder }.into());
+            }
             Err(TryLockError::Error(error)) => {
                 return Err(error).with_context(|| format!("cannot lock {}", name.display()));
             }

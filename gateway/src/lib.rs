@@ -12,6 +12,7 @@ pub mod data_dir;
 mod dev;
 pub mod drill;
 pub mod engine;
+mod files;
 pub mod http;
 pub mod ledger;
 mod log_scope;

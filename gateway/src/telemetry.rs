@@ -1,9 +1,18 @@
 //! Log lines on standard error, for people or for machines.
+//!
+//! A thread of its own writes them from a queue: a reader that stands still costs lines, which are counted, and holds up
+//! neither answers nor a stop.
 
+use std::backtrace::Backtrace;
 use std::io::stderr;
+use std::panic::PanicHookInfo;
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tracing::Subscriber;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -14,6 +23,18 @@ use crate::config::{Config, LogFormat};
 use crate::ledger::postgres::notices;
 use crate::log_scope::InRequest;
 
+/// Log lines that were not written, because standard error took no more.
+const LOST: &str = "fencegate_log_lines_lost_total";
+/// Lines that wait for their reader.
+const QUEUE: usize = 8192;
+/// Patience with a reader at the end of the process.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Counts the lines that found no place in the queue.
+static LOST_LINES: OnceLock<ErrorCounter> = OnceLock::new();
+/// Ends the thread that writes, once it has written what is queued.
+static WRITER: Mutex<Option<WorkerGuard>> = Mutex::new(None);
+
 /// Starts logging as the configuration says; once per process. The ledger hears what it needs to hear, whatever
 /// is logged.
 pub fn start(config: &Config) -> anyhow::Result<()> {
@@ -23,10 +44,54 @@ pub fn start(config: &Config) -> anyhow::Result<()> {
         true => filter,
         false => filter.add_directive("opentelemetry-otlp=off".parse()?),
     };
-    let lines = lines(config.log_format, stderr);
+    let queue = NonBlockingBuilder::default().buffered_lines_limit(QUEUE).thread_name("log");
+    let (writer, guard) = queue.finish(stderr());
+    let lost = writer.error_counter();
+    let lines = lines(config.log_format, writer);
     let started =
         tracing_subscriber::registry().with(lines.with_filter(filter)).with(notices::layer());
-    started.try_init().map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+    started.try_init().map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
+    *WRITER.lock() = Some(guard);
+    let _ = LOST_LINES.set(lost);
+    // By default it goes to standard error at once, and waits there.
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    tracing::error!(%backtrace, "{panic}");
+}
+
+/// Writes what is queued, for about a second at most. Lines that come later are lost.
+pub fn end() {
+    let writer = WRITER.lock().take();
+    // It says on standard output that it could not, which may be the same pipe.
+    unless_it_hangs(move || drop(writer));
+}
+
+/// Waits until something is written, but not for a reader that stands still.
+pub fn unless_it_hangs(write: impl FnOnce() + Send + 'static) {
+    let (written, is_written) = mpsc::channel();
+    std::thread::spawn(move || {
+        write();
+        let _ = written.send(());
+    });
+    let _ = is_written.recv_timeout(PATIENCE);
+}
+
+/// Tells the recorder what the metric means.
+pub fn describe() {
+    metrics::describe_counter!(
+        LOST,
+        "Log lines that were not written, because the reader of standard error took no more"
+    );
+}
+
+/// Tells the recorder how many lines were lost so far.
+pub fn collect() {
+    let lost = LOST_LINES.get().map_or(0, ErrorCounter::dropped_lines);
+    metrics::counter!(LOST).absolute(lost as u64);
 }
 
 /// Writes each event as a line.

@@ -28,6 +28,15 @@ export class NoAnswer extends Error {
   }
 }
 
+/** A browser would ask for something else, and show that in its place. */
+export class Misleading extends Error {
+  constructor() {
+    super(
+      "A name with a segment . or .. is not asked for here: a browser takes it for a way to another path. Tools of S3 read it",
+    );
+  }
+}
+
 /** The key of whoever has signed in. */
 export const key = () => sessionStorage.getItem(KEY);
 
@@ -38,11 +47,13 @@ export function signIn(text) {
 }
 
 /**
- * The address of something in the API. Each part becomes one segment of the path.
+ * The address of something in the API. Each part becomes one segment of the path, also where it has what means something in
+ * a path. But for `.` and `..`, which browsers follow under any spelling: keys of S3 may have them.
  * @param {string[]} parts
  * @param {Record<string, string | number | undefined | null>} [query]
  */
 export function at(parts, query = {}) {
+  if (parts.some((part) => part === "." || part === "..")) throw new Misleading();
   const url = new URL(parts.map(encodeURIComponent).join("/"), ROOT);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));

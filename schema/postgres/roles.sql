@@ -30,14 +30,29 @@ BEGIN
     END IF;
 END $$;
 
-GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
+-- It takes the next number of a sequence, and sets none.
+REVOKE UPDATE ON ALL SEQUENCES IN SCHEMA fencegate FROM fencegate_gateway;
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA fencegate TO fencegate_gateway;
 
 -- What is only ever added to: grants, writes, the audit, its leaves, events, rules, the root of S3 keys. So are the fence,
 -- which rises, and buckets, whose depth stays.
-GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.audit, fencegate.events, fencegate.events_rewound,
-    fencegate.grants, fencegate.operations, fencegate.s3_root TO fencegate_gateway;
+GRANT INSERT ON fencegate.access, fencegate.adoptions, fencegate.events, fencegate.events_rewound,
+    fencegate.operations, fencegate.s3_root TO fencegate_gateway;
 GRANT INSERT, UPDATE ON fencegate.fences, fencegate.audit_tiles, fencegate.drained_upstreams, fencegate.s3_buckets
     TO fencegate_gateway;
+
+-- The number of an entry of the audit is the sequence's: nothing is added where something stood before.
+REVOKE INSERT ON fencegate.audit, fencegate.grants FROM fencegate_gateway;
+DO $$
+DECLARE
+    place record;
+BEGIN
+    FOR place IN SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ') AS columns FROM pg_attribute a
+                 WHERE a.attrelid IN ('fencegate.audit'::regclass, 'fencegate.grants'::regclass)
+                   AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'number' GROUP BY a.attrelid LOOP
+        EXECUTE format('GRANT INSERT (%s) ON %s TO fencegate_gateway', place.columns, place.name);
+    END LOOP;
+END $$;
 
 -- What stands as it is, and changes. (To lock a row or table is to have the right to change it.)
 GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tree, fencegate.events_mark,
@@ -46,7 +61,7 @@ GRANT UPDATE ON fencegate.seal_guard, fencegate.write_guard, fencegate.audit_tre
 -- What comes and goes: no history.
 GRANT INSERT, UPDATE, DELETE ON fencegate.access_roles, fencegate.blob_garbage, fencegate.blob_intents, fencegate.blob_pins,
     fencegate.blob_store, fencegate.buried, fencegate.gateways, fencegate.idempotency_keys, fencegate.locks,
-    fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks, fencegate.upload_parts,
+    fencegate.milestones, fencegate.objects, fencegate.rejections, fencegate.replaced_versions, fencegate.stocks, fencegate.upload_parts,
     fencegate.uploads, fencegate.upstream_intents, fencegate.waiters, fencegate.waiter_resources TO fencegate_gateway;
 
 -- What triggers note with the owner's rights, and is taken away once it is added up.

@@ -341,7 +341,12 @@ def main(stack: ExitStack) -> list[str]:
             raise Failed(f"{what}: {error}") from error
 
     say("disasters")
-    workload.disasters(callers["worker"], stranger, postgres, etcd, seen)
+    try:
+        workload.disasters(callers["worker"], stranger, postgres, etcd, seen)
+    except Failed as error:
+        # Its callers go on meanwhile; how the ledger fared stands between their requests.
+        told = [line for line in other.log.read_text(errors="replace").splitlines() if " request: " not in line]
+        raise Failed("\n".join([f"disasters: {error}", *told[-40:]])) from error
     # What the gateways do at times of their own comes in the end: the room of etcd, the sweeper, the collector.
     deadline = time.monotonic() + HANGS_S
     while (wrong := judge(prometheus, begin)) and time.monotonic() < deadline:

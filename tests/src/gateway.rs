@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -76,6 +77,8 @@ pub struct Gateway {
     settings: Settings,
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
+    /// Whether the reader of its log stands still.
+    is_held: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -112,6 +115,7 @@ impl Gateway {
             settings,
             address: loopback(free_port()),
             lines: Arc::default(),
+            is_held: Arc::default(),
             reader: None,
         }
     }
@@ -161,6 +165,7 @@ impl Gateway {
     /// Waits until it has ended.
     pub async fn wait_for_exit(&mut self) -> ExitStatus {
         let status = self.home.wait().await;
+        self.is_held.store(false, Ordering::SeqCst);
         self.join_reader();
         status
     }
@@ -195,7 +200,10 @@ impl Gateway {
         let binary = self.binary();
         let (settings, address, data) = (&self.settings, self.address, self.data_dir());
         let dir = self.home.path().to_owned();
-        let child = self.home.spawn(&binary, |command| {
+        // One pipe for both outputs, as `2>&1` makes it.
+        let (log, writer) = std::io::pipe().expect("a pipe");
+        let other = writer.try_clone().expect("its other end");
+        self.home.spawn(&binary, |command| {
             command.arg("serve").args(["--listen", &address.to_string()]);
             command.arg("--data-dir").arg(data);
             for (name, _) in std::env::vars_os() {
@@ -208,14 +216,16 @@ impl Gateway {
                 .args(&settings.args)
                 .envs(settings.env.iter().map(|(name, value)| (name, value)))
                 .current_dir(dir)
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
+                .stdout(other)
+                .stderr(writer);
         });
-        let stderr = child.stderr.take().expect("standard error is a pipe");
-        let lines = Arc::clone(&self.lines);
+        let (lines, is_held) = (Arc::clone(&self.lines), Arc::clone(&self.is_held));
         self.reader = Some(std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
                 lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                while is_held.load(Ordering::SeqCst) {
+                    std::thread::park_timeout(Duration::from_millis(10));
+                }
             }
         }));
     }
@@ -233,6 +243,11 @@ impl Gateway {
             request.send().await.ok().filter(|answer| answer.status() == 200)
         })
         .await;
+    }
+
+    /// Reads nothing more of what it prints on standard error, until it has ended.
+    pub fn hold_log(&self) {
+        self.is_held.store(true, Ordering::SeqCst);
     }
 
     /// What it printed on standard error so far, over all its starts.

@@ -55,6 +55,10 @@ pub const SHARED_PORT: &str = "FENCE_TEST_POSTGRES_PORT";
 /// The database with a ledger that a shared server has, to be copied.
 const TEMPLATE: &str = "ledger";
 
+/// Has the acts take a session for one of a gateway's.
+const PREPARE: &str = "SELECT pg_catalog.set_config(
+    'fencegate.session', pg_catalog.current_setting('synchronous_commit'), false)";
+
 static SHARED: OnceCell<Postgres> = OnceCell::const_new();
 
 impl Postgres {
@@ -288,6 +292,23 @@ impl Postgres {
         copy
     }
 
+    /// A base backup of the running server, made with these options more.
+    pub fn base_backup(&self, options: &[&str]) -> PathBuf {
+        let copy = self.data.with_extension("copy");
+        run(self
+            .as_owner("pg_basebackup")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres"])
+            .args(["--checkpoint=fast", "--wal-method=stream", "--pgdata"])
+            .arg(&copy)
+            .args(options));
+        copy
+    }
+
+    /// Throws the log of the stopped server away, with all that only the log had.
+    pub fn reset_log(&self) {
+        run(self.as_owner("pg_resetwal").arg("-f").arg("-D").arg(&self.data));
+    }
+
     /// Puts a copy back in place of all files; the server must be stopped.
     pub fn restore(&self, copy: &Path) {
         std::fs::remove_dir_all(&self.data).expect("the files can be removed");
@@ -345,9 +366,11 @@ impl Postgres {
         // Hundreds of tests want one.
         let name = new_name();
         self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
-        // Two ledgers have nothing in common.
+        // Two ledgers have nothing in common, and this one is not a copy that was put in another's place.
         let own =
-            "UPDATE fencegate.seal_guard SET ledger = gen_random_uuid(), nonce = gen_random_uuid()";
+            "UPDATE fencegate.seal_guard SET ledger = gen_random_uuid(), nonce = gen_random_uuid(),
+                                                   tables = fencegate.current_tables();
+                   UPDATE fencegate.write_guard SET tables = fencegate.current_tables()";
         self.execute(&name, own).await;
         name
     }
@@ -389,9 +412,7 @@ impl Postgres {
     /// A connection of its own to a database. The acts take it for one of a gateway's.
     pub async fn connect(&self, database: &str) -> PgConnection {
         let mut connection = self.connect_bare(database).await;
-        let prepare = "SELECT pg_catalog.set_config(
-                           'fencegate.session', pg_catalog.current_setting('synchronous_commit'), false)";
-        connection.execute(prepare).await.expect("a setting");
+        connection.execute(PREPARE).await.expect("a setting");
         connection
     }
 
@@ -402,12 +423,16 @@ impl Postgres {
 
     /// Runs statements in a database.
     pub async fn execute(&self, database: &str, sql: &str) {
-        let mut connection = self.connect(database).await;
-        connection
-            .execute(sqlx::AssertSqlSafe(named(sql)))
-            .await
-            .unwrap_or_else(|error| panic!("{sql}: {error}"));
-        connection.close().await.expect("the connection closes");
+        let done = self.try_execute(database, sql).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Runs statements in a database that may refuse them.
+    pub async fn try_execute(&self, database: &str, sql: &str) -> Result<(), sqlx::Error> {
+        let mut connection = PgConnection::connect(&self.owner_url(database)).await?;
+        connection.execute(PREPARE).await?;
+        connection.execute(sqlx::AssertSqlSafe(named(sql))).await?;
+        connection.close().await
     }
 
     /// Ends all sessions of a database; returns how many there were.

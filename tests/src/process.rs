@@ -15,6 +15,10 @@ use tempfile::TempDir;
 /// How long anything may take before a test gives up. Generous: it only ends tests that hang.
 pub const DEADLINE: Duration = Duration::from_secs(240);
 
+/// The pauses between two looks at what is waited for: they grow with the time it has taken.
+const POLLS_MIN: Duration = Duration::from_millis(5);
+const POLLS_MAX: Duration = Duration::from_millis(100);
+
 /// Where a file system in memory is on Linux.
 const MEMORY: &str = "/dev/shm";
 /// The room that servers may need there. A container has 64 MiB by default.
@@ -277,13 +281,15 @@ pub async fn eventually_or<T>(
     what: impl Fn() -> String,
     mut check: impl AsyncFnMut() -> Option<T>,
 ) -> T {
-    let deadline = Instant::now() + DEADLINE;
+    let began = Instant::now();
     loop {
         if let Some(value) = check().await {
             return value;
         }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {}", what());
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        let waited = began.elapsed();
+        assert!(waited < DEADLINE, "not within {DEADLINE:?}: {}", what());
+        // Asking all the time takes the processor from what is waited for; what takes long is seen an eighth later.
+        tokio::time::sleep((waited / 8).clamp(POLLS_MIN, POLLS_MAX)).await;
     }
 }
 

@@ -1,11 +1,49 @@
-//! Files that are written whole or not at all: whoever reads them sees the old one or the new one.
+//! Files that are written whole or not at all: whoever reads them sees the old one or the new one. And files that are read
+//! whole, with a limit: a path may lead to what has no end.
 
-use std::fs::Permissions;
-use std::io::Write as _;
+use std::fs::{File, Permissions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+
+/// The most bytes of a file of settings, of certificates or of a key.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a file. It may be a pipe, as `<(...)` makes one.
+///
+/// # Errors
+/// The text cannot be read, or has more than so many bytes.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    limited(File::open(path)?, bytes_max)
+}
+
+/// Reads a file that holds text.
+///
+/// # Errors
+/// The text cannot be read, has more than so many bytes, or holds no UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    text_of(File::open(path)?, bytes_max)
+}
+
+/// Reads text to its end.
+///
+/// # Errors
+/// The text cannot be read, has more than so many bytes, or is no UTF-8.
+pub fn text_of(from: impl io::Read, bytes_max: u64) -> io::Result<String> {
+    let bytes = limited(from, bytes_max)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not valid UTF-8"))
+}
+
+fn limited(from: impl io::Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let length = from.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    match length as u64 <= bytes_max {
+        true => Ok(bytes),
+        false => Err(io::Error::other(format!("it has more than {bytes_max} bytes"))),
+    }
+}
 
 /// Puts these bytes in the place of what a file has. With a mode, it gets that; else it is its owner's alone.
 ///
@@ -23,4 +61,18 @@ pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> anyhow::Result<(
         Ok(())
     };
     written().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_not_read_for_ever() {
+        let endless = Path::new("/dev/zero");
+        assert_eq!(read(endless, 5).unwrap_err().to_string(), "it has more than 5 bytes");
+        assert_eq!(read_text(endless, 5).unwrap_err().to_string(), "it has more than 5 bytes");
+        assert_eq!(text_of(&b"12345"[..], 5).unwrap(), "12345");
+        assert!(text_of(&b"\xff"[..], 5).unwrap_err().to_string().contains("UTF-8"));
+    }
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::durations;
 use crate::failure::{Failure, usage};
-use crate::files;
+use crate::files::{self, FILE_BYTES_MAX};
 use crate::output::{Column, Printer, column, or_dash, time, wide};
 
 /// How often new entries are asked for.
@@ -211,7 +211,7 @@ impl Events {
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    match files::read_text(path, FILE_BYTES_MAX) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::failure::{Failure, usage};
+use crate::files::{self, FILE_BYTES_MAX};
 use crate::options::Common;
 
 /// Where a gateway is unless somebody says otherwise.
@@ -75,7 +76,7 @@ impl Contexts {
     /// It cannot be read.
     pub fn load() -> Result<Self, Failure> {
         let Ok(path) = Self::path() else { return Ok(Self::default()) };
-        match std::fs::read_to_string(&path) {
+        match files::read_text(&path, FILE_BYTES_MAX) {
             Ok(text) => Ok(toml::from_str(&text)
                 .with_context(|| format!("{} cannot be read", path.display()))?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
@@ -250,7 +251,8 @@ impl Settings {
             (None, None) => {}
         }
         let read = |path: &PathBuf| {
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+            files::read(path, FILE_BYTES_MAX)
+                .with_context(|| format!("cannot read {}", path.display()))
         };
         if let Some(path) = &self.files.ca_file {
             builder = builder.root_certificates(&read(path)?)?;

@@ -143,6 +143,15 @@ impl Caller {
         self.upstreams.decide(Action::ForwardRead, None, covers, covers)
     }
 
+    /// Tells whether it may do this to any resource at all: some line allows what no line denies as a whole.
+    pub fn may_somewhere(&self, action: Action) -> bool {
+        let Lines { allow, deny } = &self.resources;
+        let about = |line: &&Line| line.actions.has(action);
+        let is_denied =
+            |scope: &Scope| deny.iter().filter(about).any(|line| line.scope.covers_scope(scope));
+        allow.iter().filter(about).any(|line| !is_denied(&line.scope))
+    }
+
     /// Where it may do this, to tell it of a list what it may ask for.
     pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = &Scope> {
         let lines = self.resources.allow.iter();

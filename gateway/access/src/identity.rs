@@ -30,6 +30,8 @@ pub enum Identity {
         name: CertificateName,
         /// Its SHA-256, as 64 hexadecimal digits.
         fingerprint: String,
+        /// The SHA-256 of the certificate of each authority that has signed it, itself or through others.
+        authorities: Vec<String>,
         /// When it ends.
         expires: Timestamp,
     },

@@ -263,6 +263,14 @@ impl Scope {
         self.is_open && prefix.starts_with(&*self.literal)
     }
 
+    /// Tells whether it covers every name that the other one covers.
+    pub(crate) fn covers_scope(&self, other: &Self) -> bool {
+        match other.is_open {
+            true => self.covers_all(&other.literal),
+            false => self.covers(&other.literal),
+        }
+    }
+
     /// Whether it covers some name that begins so.
     pub fn covers_some(&self, prefix: &str) -> bool {
         self.literal.starts_with(prefix) || self.covers_all(prefix)

@@ -38,6 +38,10 @@ pub enum Mutant {
     NoFloor,
     /// A ledger that went back goes on without a re-fence.
     NoGuard,
+    /// A server of the ledger that was started anew takes acts before anybody has looked at it.
+    StartUnasked,
+    /// A ledger that lacks the milestone that the mint knows is taken for the one that it was.
+    MilestoneUnasked,
     /// All writes of a batch are judged on what was before the batch.
     BatchOnOldState,
     /// An idempotency key is not looked up under the fence's lock.
@@ -88,8 +92,8 @@ pub enum Mutant {
     EarlierPartCounts,
     /// Parts that were not named when an upload was completed stay the object's.
     UnnamedPartsKept,
-    /// A part is stored whose token is void.
-    VoidPartTaken,
+    /// A part is stored without asking the rule.
+    PartUnjudged,
     /// What an older copy of the ledger may have in an upload that goes on is deleted at once.
     PartsGoAtOnce,
     /// What S3 tells of an object is kept when another takes its place.
@@ -135,6 +139,14 @@ impl Mutant {
         ),
         (Self::NoFloor, "tokens from before a re-fence are not void"),
         (Self::NoGuard, "a ledger that went back goes on without a re-fence"),
+        (
+            Self::StartUnasked,
+            "a server of the ledger that was started anew takes acts before anybody has looked at it",
+        ),
+        (
+            Self::MilestoneUnasked,
+            "a ledger that lacks the milestone that the mint knows is taken for the one that it was",
+        ),
         (Self::BatchOnOldState, "all writes of a batch are judged on what was before the batch"),
         (Self::NoReplay, "an idempotency key is not looked up under the fence's lock"),
         (Self::KeepRefusals, "a refusal is kept under the idempotency key of its write"),
@@ -182,7 +194,7 @@ impl Mutant {
             Self::UnnamedPartsKept,
             "parts that were not named when an upload was completed stay the object's",
         ),
-        (Self::VoidPartTaken, "a part is stored whose token is void"),
+        (Self::PartUnjudged, "a part is stored without asking the rule"),
         (
             Self::PartsGoAtOnce,
             "what an older copy of the ledger may have in an upload that goes on is deleted at once",

@@ -29,6 +29,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often.
 const RETRIES_MAX: usize = 4;
+/// A proxy that nothing is sent to.
+const NO_PROXY: &str = "http://127.0.0.1:9";
+/// All names and addresses of this machine, as a list of what no proxy is for.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
 
 /// Where the blobs are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +162,7 @@ impl ObjectBlobs {
                 }
                 let builder = builder
                     .with_bucket_name(bucket)
-                    .with_client_options(client(&environment, "aws_allow_http"))
+                    .with_client_options(client(&environment, "aws_allow_http", &S3_ENDPOINTS))
                     .with_retry(retries());
                 let store = Arc::new(builder.build().context("the S3 store")?);
                 Ok(Self {
@@ -179,7 +183,7 @@ impl ObjectBlobs {
                 }
                 let builder = builder
                     .with_container_name(container)
-                    .with_client_options(client(&environment, "azure_allow_http"))
+                    .with_client_options(client(&environment, "azure_allow_http", &AZURE_ENDPOINTS))
                     .with_retry(retries());
                 let store = builder.build().context("the Azure store")?;
                 Ok(Self {
@@ -221,10 +225,15 @@ const AZURE_ENDPOINTS: [&str; 2] = ["azure_endpoint", "azure_storage_endpoint"];
 
 /// The place of a store that is reached over a network without TLS.
 fn plain(environment: &[(String, String)], endpoints: &[&str]) -> Option<String> {
-    let named = |name: &&str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
-    let url = endpoints.iter().find_map(named)?.parse::<Url>().ok()?;
+    let url = endpoint(environment, endpoints)?;
     let host = url.host_str().unwrap_or_default();
     (url.scheme() != "https" && !is_this_machine(host)).then(|| host.to_owned())
+}
+
+/// The endpoint of a store that the environment names.
+fn endpoint(environment: &[(String, String)], endpoints: &[&str]) -> Option<Url> {
+    let named = |name: &&str| environment.iter().find(|(is, _)| is == name).map(|(_, url)| url);
+    endpoints.iter().find_map(named)?.parse().ok()
 }
 
 /// Makes a folder, if it is new, for nobody else to read.
@@ -238,16 +247,22 @@ fn retries() -> RetryConfig {
 }
 
 /// A stream may take as long as it likes, but not stand still. Plain HTTP only where the environment
-/// asks for it.
-fn client(environment: &[(String, String)], allow_http: &str) -> ClientOptions {
+/// asks for it. What does not leave the machine goes through no proxy, whatever the environment says.
+fn client(environment: &[(String, String)], allow_http: &str, endpoints: &[&str]) -> ClientOptions {
     let said = |(name, value): &(String, String)| {
         name == allow_http && matches!(value.as_str(), "true" | "1")
     };
-    ClientOptions::new()
+    let options = ClientOptions::new()
         .with_timeout_disabled()
         .with_connect_timeout(CONNECT_TIMEOUT)
         .with_read_timeout(READ_TIMEOUT)
-        .with_allow_http(environment.iter().any(said))
+        .with_allow_http(environment.iter().any(said));
+    let url = endpoint(environment, endpoints);
+    match url.is_some_and(|url| is_this_machine(url.host_str().unwrap_or_default())) {
+        // The library has no other way to say that there is none: one from which this machine is left out.
+        true => options.with_proxy_url(NO_PROXY).with_proxy_excludes(THIS_MACHINE),
+        false => options,
+    }
 }
 
 #[cfg(test)]

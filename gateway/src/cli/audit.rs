@@ -1,11 +1,11 @@
 //! `fencegate audit`: whether anybody has changed what was recorded, and what others need to find that out.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Subcommand;
 use fence_core::wire;
 use fencegate_audit::{
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Place, Where};
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
+use crate::files;
 use crate::wiring::{self, KeptCheckpoint};
 
 /// Findings that are shown; of further ones their number is told.
@@ -290,10 +291,7 @@ fn read_note(text: &str) -> anyhow::Result<(SignedNote, Checkpoint)> {
 }
 
 fn limited(file: &Path) -> anyhow::Result<String> {
-    if fs::metadata(file)?.len() > NOTE_BYTES_MAX as u64 {
-        bail!("it is longer than a checkpoint may be");
-    }
-    Ok(fs::read_to_string(file)?)
+    Ok(files::read_given_text(file, NOTE_BYTES_MAX as u64)?)
 }
 
 /// What was found, for people.

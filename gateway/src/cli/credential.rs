@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::files::{self, CREDENTIAL_BYTES_MAX, FILE_BYTES_MAX};
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -25,7 +27,7 @@ pub(super) fn credential(file: Option<&Path>) -> anyhow::Result<Option<String>> 
 /// # Errors
 /// It cannot be read.
 pub(super) fn read(file: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file);
+    let text = files::read_given_text(file, CREDENTIAL_BYTES_MAX);
     let text = text.with_context(|| format!("cannot read {}", file.display()))?;
     Ok(text.trim().to_owned())
 }
@@ -36,5 +38,6 @@ pub(super) fn read(file: &Path) -> anyhow::Result<String> {
 /// The file cannot be read.
 pub(super) fn authorities() -> anyhow::Result<Option<Vec<u8>>> {
     let Some(file) = variable("FENCE_CA_FILE") else { return Ok(None) };
-    std::fs::read(&file).map(Some).with_context(|| format!("cannot read {file}"))
+    let pem = files::read_given(Path::new(&file), FILE_BYTES_MAX);
+    pem.map(Some).with_context(|| format!("cannot read {file}"))
 }

@@ -257,9 +257,10 @@ pub struct Failure {
 
 impl Failure {
     /// Prints the error with its causes, once.
-    pub fn report(&self) -> ExitCode {
-        eprintln!("error: {:#}", self.error);
-        ExitCode::from(self.code)
+    pub fn report(self) -> ExitCode {
+        let Self { error, code } = self;
+        telemetry::unless_it_hangs(move || eprintln!("error: {error:#}"));
+        ExitCode::from(code)
     }
 
     fn undecided(error: anyhow::Error) -> Self {
@@ -283,8 +284,14 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Does what the command line asks for.
+/// Does what the command line asks for. What was logged is written by then.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    let done = carry(cli);
+    telemetry::end();
+    done
+}
+
+fn carry(cli: Cli) -> Result<(), Failure> {
     // What is written, such as blobs in a folder, is for this user only.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match cli.command {
@@ -356,7 +363,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::CheckConfig(flags) => {
             let (config, warnings) = Config::load(&flags).map_err(Failure::misused)?;
             print(&config.show().map_err(Failure::misused)?)?;
-            let warnings = warnings.iter().map(|warning| format!("# warning: {warning}\n"));
+            let warnings = warnings.into_iter().chain(wiring::warnings(&config));
+            let warnings = warnings.map(|warning| format!("# warning: {warning}\n"));
             print(&warnings.collect::<String>())?;
         }
         Command::Drill(settings) => run_drill(settings)?,
@@ -480,6 +488,7 @@ async fn stop_on_signal(
     let number = next().await;
     tracing::warn!("stopping at once");
     hard.cancel();
+    telemetry::end();
     // The ledgers survive being killed at any point, so there is nothing to wait for.
     std::process::exit(128 + number);
 }

@@ -1,10 +1,8 @@
 //! The connections to the ledger and the mint: whoever can change what goes over them can forge tokens. And those to
 //! upstreams and to the store: whoever can change what goes over them writes there without a token.
 
-use std::str::FromStr as _;
-
 use reqwest::Url;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::postgres::PgSslMode;
 
 use super::Config;
 use crate::this_machine::is_this_machine;
@@ -14,8 +12,7 @@ impl Config {
     /// verified, and what is wrong with each.
     pub(super) fn insecure(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
-        let options =
-            self.postgres.as_ref().and_then(|url| PgConnectOptions::from_str(url.reveal()).ok());
+        let options = self.postgres.as_ref().and_then(|url| url.options().ok());
         if let Some(options) = options
             && options.get_socket().is_none()
             && !is_this_machine(options.get_host())

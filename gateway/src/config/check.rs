@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use super::load::Given;
 use super::upstreams::trouble;
 use super::{ClientAuth, Config, ConfigError, ResourceForm, TlsBy, Upstream, is_open};
+use crate::files::{self, FILE_BYTES_MAX};
 
 /// The most that a time may be.
 const TEN_YEARS: Duration = Duration::from_hours(3650 * 24);
@@ -149,7 +150,14 @@ impl Config {
             }
         }
         for witness in &self.audit_witness {
-            let is_url = witness.parse::<Url>().is_ok_and(|url| {
+            let url = witness.parse::<Url>();
+            // A password would be shown by whatever shows the settings; a witness asks for none.
+            if url.as_ref().is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
+            {
+                let why = "a URL with a user or a password: a witness is told nothing secret";
+                return Err(check.refuse("audit_witness", why.to_owned()));
+            }
+            let is_url = url.is_ok_and(|url| {
                 matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none()
             });
             if !is_url {
@@ -276,7 +284,7 @@ impl Check<'_> {
     }
 
     fn readable(&self, name: &str, file: &Path) -> Result<(), ConfigError> {
-        match std::fs::read(file) {
+        match files::read(file, FILE_BYTES_MAX) {
             Ok(_) => Ok(()),
             Err(error) => {
                 Err(self.refuse(name, format!("cannot read {}: {error}", file.display())))

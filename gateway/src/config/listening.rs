@@ -69,7 +69,7 @@ pub enum AdminAddress {
 }
 
 /// The longest path of a Unix socket in bytes, on Linux: `sun_path` without its end.
-const SOCKET_PATH_MAX: usize = 107;
+pub(super) const SOCKET_PATH_MAX: usize = 107;
 
 impl AdminAddress {
     /// The socket at this path; none if no socket can have it.

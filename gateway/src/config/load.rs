@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::listening::SOCKET_PATH_MAX;
 use super::names::{ENV_CONFIG, ENV_PREFIX, is_service_link, misspelt, strangers, suggestion};
 use super::table::Setting;
 use super::{AdminAddress, Config, ConfigError, Flags, Upstream};
+use crate::files::{self, FILE_BYTES_MAX};
 
 /// The file that is read if it exists and no other is named.
 const DEFAULT_FILE: &str = "fencegate.toml";
@@ -23,8 +25,12 @@ impl Config {
         let file = named_file(&env, flags)
             .or_else(|| Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()));
         let mut warnings = strangers(env.iter().map(|(name, _)| name.as_str()));
-        let config = Self::load_from(file.as_deref(), env.into_iter(), flags)?;
+        let given = Given::new(Layer::new(), file.as_deref(), env.into_iter(), flags)?;
+        let config = Self::of(&given)?;
         warnings.extend(config.warnings());
+        if !given.has("admin_listen") {
+            warnings.extend(config.socket_trouble());
+        }
         Ok((config, warnings))
     }
 
@@ -34,7 +40,10 @@ impl Config {
         env: impl Iterator<Item = (String, String)>,
         flags: &Flags,
     ) -> Result<Self, ConfigError> {
-        let given = Given::new(Layer::new(), file, env, flags)?;
+        Self::of(&Given::new(Layer::new(), file, env, flags)?)
+    }
+
+    fn of(given: &Given) -> Result<Self, ConfigError> {
         let mut config = given.read()?;
         if !given.has("admin_listen") && !config.is_shared() {
             config.admin_listen.extend(config.own_socket());
@@ -44,8 +53,27 @@ impl Config {
 
     /// The socket in the data directory; none if its path is longer than one may be.
     fn own_socket(&self) -> Option<AdminAddress> {
-        let path = std::path::absolute(self.data_dir.join(OWN_SOCKET)).ok()?;
-        AdminAddress::at(path)
+        AdminAddress::at(self.own_socket_path()?)
+    }
+
+    fn own_socket_path(&self) -> Option<PathBuf> {
+        std::path::absolute(self.data_dir.join(OWN_SOCKET)).ok()
+    }
+
+    /// The reason why commands cannot reach the gateway that uses the data directory: no socket can be there.
+    pub fn socket_trouble(&self) -> Option<String> {
+        let is_there = |at: &AdminAddress| matches!(at, AdminAddress::Unix(_));
+        if self.is_shared() || self.admin_listen.iter().any(is_there) || self.own_socket().is_some()
+        {
+            return None;
+        }
+        let path = self.own_socket_path()?;
+        Some(format!(
+            "there is no {OWN_SOCKET} in the data directory, and so no command reaches the gateway that uses it: the path {} \
+             is no text, or has more than the {SOCKET_PATH_MAX} bytes that a socket may have; name a shorter data_dir, or \
+             admin_listen = [\"unix:/PATH\"]",
+            path.display()
+        ))
     }
 }
 
@@ -147,7 +175,7 @@ fn worded(path: &str, error: &serde_json::Error) -> String {
 /// Reads a TOML file.
 fn of_file(path: &Path) -> Result<Layer, ConfigError> {
     let source = path.display();
-    let text = std::fs::read_to_string(path)
+    let text = files::read_given_text(path, FILE_BYTES_MAX)
         .map_err(|error| ConfigError(format!("cannot read {source}: {error}")))?;
     // Not the parser's own text: it quotes the line, which may hold a secret.
     let values: Layer = toml::from_str(&text).map_err(|error| {

@@ -8,6 +8,7 @@ mod fronting;
 mod listening;
 mod load;
 mod names;
+mod postgres_url;
 mod s3;
 mod secret;
 mod settings;

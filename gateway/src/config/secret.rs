@@ -1,10 +1,11 @@
 //! Settings that are never shown.
 
 use std::fmt;
-use std::str::FromStr as _;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sqlx::postgres::PgConnectOptions;
+
+use super::postgres_url::options_of;
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "***";
@@ -38,21 +39,18 @@ impl Serialize for Secret {
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Checks the URL. The reason for a refusal never holds a part of it.
-    pub fn new(url: impl Into<String>) -> Result<Self, &'static str> {
+    /// Checks the URL. The reason for a refusal never holds a part of it, but for the name of a parameter of libpq's.
+    pub fn new(url: impl Into<String>) -> Result<Self, String> {
         let url = url.into();
-        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err("it does not begin with postgres://");
-        }
-        match PgConnectOptions::from_str(&url) {
-            Ok(_) => Ok(Self(url)),
-            Err(_) => Err("it is not a URL such as postgres://user:password@host:5432/database"),
-        }
+        options_of(&url).map(|_| Self(url))
     }
 
-    /// The URL with its password.
-    pub fn reveal(&self) -> &str {
-        &self.0
+    /// The options to connect with. Those that it leaves out may be in variables of libpq's, as they are now.
+    ///
+    /// # Errors
+    /// The URL is no good, which its making has ruled out.
+    pub fn options(&self) -> Result<PgConnectOptions, String> {
+        options_of(&self.0)
     }
 
     /// The URL with `***` in the place of its password.

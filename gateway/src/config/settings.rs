@@ -63,7 +63,7 @@ settings! {
         /// and what they say in `X-Forwarded-*`, `Forwarded` and `X-Real-IP` goes on to [upstreams](upstreams.md).
         trusted_proxies: Vec<Network>, takes "list of addresses and networks such as `10.0.0.0/8`", flag "NETWORK,...";
         /// Who secures connections: `own`, the gateway, if it has `tls_cert_file`; `proxy`, those of `trusted_proxies`,
-        /// through whom alone others reach it.
+        /// through whom alone others reach it: connections from elsewhere, but for this machine itself, are closed.
         tls: TlsBy = TlsBy::Own, flag "WHO";
         /// The gateway's certificate, and behind it those between it and its authority. With it every connection to
         /// `listen`, `admin_listen` and `s3_listen` is secured by TLS 1.3 or 1.2, but those to a Unix socket. It is read again when
@@ -71,7 +71,8 @@ settings! {
         tls_cert_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
         /// The key of that certificate.
         tls_key_file: Option<PathBuf>, takes "a PEM file", flag "FILE";
-        /// The authorities whose certificates callers may show. A certificate of anybody else is refused.
+        /// The authorities whose certificates callers may show. A certificate of anybody else is refused. Each of them can sign
+        /// any name, unless [the rules](access.md#in-a-mesh) say whose counts.
         tls_client_ca_file: Option<PathBuf>, takes "a PEM file, with `tls_cert_file`", flag "FILE";
         /// Whether callers must show such a certificate: `optional` also takes connections without one, `required` does
         /// not. Needs `tls_client_ca_file`.

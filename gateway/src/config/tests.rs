@@ -216,6 +216,8 @@ fn only_this_machine_is_listened_to_unless_somebody_says_so() {
         assert_eq!(config.warnings(), Vec::<String>::new());
     }
     assert!(refusal("tls = \"proxy\"").contains("trusted_proxies"));
+    let told = refusal("audit_witness = [\"https://ann:hunter2@witness.example.org\"]");
+    assert!(told.contains("a user or a password") && !told.contains("hunter2"), "{told}");
     assert!(
         refusal(&format!("{own}\ntls = \"proxy\"\ntrusted_proxies = [\"10.0.0.7\"]"))
             .contains("others")
@@ -277,6 +279,7 @@ fn what_leaves_the_machine_is_verified_unless_somebody_says_otherwise() {
         "u@db/x?sslmode=verify-full",
         "u@localhost/x",
         "u@[::1]/x",
+        "u:p@[::1]:5432/x",
         "u@127.0.0.1/x",
         "u@x/y?host=/run",
     ] {
@@ -403,7 +406,7 @@ fn secrets_are_never_shown() {
     assert!(!shown.contains("hush"), "{shown}");
     assert!(shown.contains("postgres://gw:***@db:5432/fence?sslmode=verify-full"), "{shown}");
     for (url, expected) in [
-        ("postgres://db/x?password=hush&a=b", "postgres://db/x?password=***&a=b"),
+        ("postgres://db/x?password=hush&port=7", "postgres://db/x?password=***&port=7"),
         ("postgres://db/x?p%61ssword=hush", "postgres://db/x?p%61ssword=***"),
         ("postgres://u:hu@sh@db/x", "postgres://u:***@db/x"),
         ("postgres://u@db/x", "postgres://u@db/x"),
@@ -616,7 +619,11 @@ fn a_data_directory_has_a_socket_for_its_operator() {
     assert_eq!(socket(&read("admin_listen = []").unwrap()), []);
     // One that no socket can have is left out.
     let deep = format!("data_dir = \"/{}\"", "x".repeat(100));
-    assert_eq!(socket(&read(&deep).unwrap()), []);
+    let deep = read(&deep).unwrap();
+    assert_eq!(socket(&deep), []);
+    let why = deep.socket_trouble().unwrap();
+    assert!(why.contains("more than the 107 bytes") && why.contains("shorter data_dir"), "{why}");
+    assert_eq!(there.socket_trouble(), None);
     let shared = "postgres = \"postgres://u@127.0.0.1/d\"\netcd = [\"127.0.0.1:2379\"]";
     assert_eq!(socket(&read(shared).unwrap()), []);
 }

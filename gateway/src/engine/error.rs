@@ -285,7 +285,7 @@ impl EngineError {
 impl From<LedgerError> for EngineError {
     fn from(error: LedgerError) -> Self {
         match error {
-            LedgerError::Unavailable(why) => Self::LedgerUnavailable(why),
+            LedgerError::Unavailable(why) | LedgerError::Slow(why) => Self::LedgerUnavailable(why),
             LedgerError::Unknown(_) | LedgerError::Unreadable(_) => {
                 Self::OutcomeUnknown { operation: None }
             }

@@ -65,6 +65,8 @@ pub(super) const INTENT_OLDEST: &str = "fencegate_upstream_intent_oldest_seconds
 pub(super) const DRAIN_SECONDS: &str = "fencegate_drain_seconds";
 /// New epochs begun by this gateway.
 pub(super) const EPOCH_SWITCHES: &str = "fencegate_epoch_switches_total";
+/// Refused tokens that were above all that were ever granted.
+pub(super) const TOKENS_AHEAD: &str = "fencegate_tokens_ahead_total";
 /// Re-fences by this gateway.
 pub(super) const REFENCES: &str = "fencegate_refences_total";
 /// Adoptions by this gateway.
@@ -140,6 +142,10 @@ pub fn describe() {
     describe_histogram!(BATCH_ITEMS, Unit::Count, "Items in one batch to the ledger, by act");
     describe_counter!(WRITES, "Writes by outcome");
     describe_counter!(REJECTIONS, "Refused writes by reason (an error code)");
+    describe_counter!(
+        TOKENS_AHEAD,
+        "Refused tokens above all that were ever granted: made up, or the ledger went back"
+    );
     describe_counter!(
         REJECTIONS_DROPPED,
         "Refused writes counted here but not kept for /rejections"

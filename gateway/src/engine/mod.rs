@@ -55,9 +55,6 @@ pub use views::{About, More, Readiness, Standings};
 
 /// Bytes in one batch of writes.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Lanes of an act that may use the ledger at once. Each act has its own: a grant that waits for the mint in a lane
-/// holds up no write.
-const LANES_MAX: usize = 4;
 /// Lists and the like, outside the queues, that may use the ledger at once.
 pub const QUERIES_MAX: usize = 6;
 /// What operators do, and looks at one lock or one resource, that may use the ledger at once: they must not stand behind
@@ -158,8 +155,7 @@ impl Base {
             batch_bytes_max: BATCH_BYTES_MAX,
             timeout: self.settings.request_timeout,
         };
-        let lanes = Arc::new(Semaphore::new(LANES_MAX));
-        Batcher::start(act, &self.runtime, limits, lanes, self.closing.clone())
+        Batcher::start(act, &self.runtime, limits, self.closing.clone())
     }
 }
 

@@ -57,7 +57,8 @@ impl CheckpointPlace for EtcdMint {
         INTERVAL
     }
 
-    /// 1. What is there, if it is of this audit and as new, stays.
+    /// 1. What is there, if it is of this audit and as new, stays. One of the same generation that this one does not have is
+    ///    told: the caller looks whether the ledger does.
     /// 2. Else it goes along with the witness when that is raised next: only after the gateway has looked whether the mint
     ///    is the one that it was. A write of its own would move the revision, by which a mint is found out that went back.
     async fn keep(&self, checkpoint: &KeepCheckpoint) -> Result<CheckpointKept, String> {
@@ -68,6 +69,12 @@ impl CheckpointPlace for EtcdMint {
         if let Some(there) = there.as_deref().and_then(parsed) {
             if there.origin != ours.origin {
                 return Err(format!("it has a checkpoint of another audit, {}", there.origin));
+            }
+            let is_same = there.generation == ours.generation;
+            if is_same
+                && (there.size > ours.size || (there.size == ours.size && there.root != ours.root))
+            {
+                return Ok(CheckpointKept::Beyond(i64::try_from(there.size).unwrap_or(i64::MAX)));
             }
             if rank(&there) >= rank(&ours) {
                 self.to_keep.lock().take();

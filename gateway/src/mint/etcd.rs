@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use super::checkpoints::ToKeep;
 use super::members::Members;
+use crate::files::{self, FILE_BYTES_MAX};
 
 /// Operations in one transaction. etcd allows 128 unless told otherwise, and counts the operations
 /// of a nested transaction, one here, on top of those around it.
@@ -295,14 +296,19 @@ impl Mint for EtcdMint {
         };
         let pair = witness.kvs().first();
         let damaged = |_| MintError::Unavailable(format!("{} holds something else", self.witness));
+        let witness: Option<Witness> =
+            pair.map(|pair| serde_json::from_slice(pair.value())).transpose().map_err(damaged)?;
+        if let Some(newer) = witness.as_ref().filter(|one| one.format > Witness::FORMAT) {
+            return Err(MintError::Unavailable(format!(
+                "{} has the form {} of a newer fencegate",
+                self.witness, newer.format
+            )));
+        }
         Ok(Head {
             number: number(revision, PLACES - 1)?,
             incarnation: self.nonce_in(incarnation)?,
             ledger: uuid_in(&self.ledger, ledger)?,
-            witness: pair
-                .map(|pair| serde_json::from_slice(pair.value()))
-                .transpose()
-                .map_err(damaged)?,
+            witness,
             witness_revision: pair.map_or(0, |pair| pair.mod_revision()),
         })
     }
@@ -354,8 +360,8 @@ fn uuid_in(key: &str, answer: &GetResponse) -> Result<Option<Uuid>, MintError> {
 
 /// Reads a PEM file. One with nothing in it would pass as an empty list and fail much later.
 fn read_pem(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read_text(path, FILE_BYTES_MAX)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     let holds_something = text.contains("-----BEGIN ");
     anyhow::ensure!(holds_something, "{} holds no PEM block", path.display());
     Ok(text.into_bytes())

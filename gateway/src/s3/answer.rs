@@ -32,6 +32,7 @@ pub async fn answer(State(front): State<Front>, mut request: Request, next: Next
     request.extensions_mut().insert(id.clone());
     let line = Line::begin(&request, id);
     request.extensions_mut().insert(line.named());
+    request.extensions_mut().insert(line.recorded());
     line.in_log().runs(finished(front, request, next, line)).await
 }
 

@@ -29,8 +29,9 @@ use fencegate_s3::operation::{Query, read_operation};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::config::{S3Anonymous, S3Once};
-use crate::http::identify::{Sender, comes_in_time, take_seat, tell_refused};
+use crate::http::identify::{Sender, comes_in_time, span_of, take_seat, tell_refused};
 use crate::http::{App, panicked};
+use crate::spans::within;
 use caller::Caller;
 use failure::Failure;
 use signing_keys::SigningKeys;
@@ -95,7 +96,7 @@ async fn serve(State(front): State<Front>, request: Request) -> Result<Response,
     let known = caller.asks.known();
     take_seat(&app, known.as_ref(), &parts).await?;
     let answered = match known.clone().map_or(Ok(()), comes_in_time) {
-        Ok(()) => asked(front, caller, parts, body).await,
+        Ok(()) => within(span_of(&parts, &caller.asks), asked(front, caller, parts, body)).await,
         Err(problem) => Err(problem.into()),
     };
     if let (Some(known), Err(failure)) = (&known, &answered)

@@ -15,6 +15,8 @@ use off as with;
 #[cfg(feature = "otlp")]
 use otlp as with;
 
+use std::time::Duration;
+
 pub use fence_core::trace::{Place, TRACEPARENT, TRACESTATE, TraceId};
 pub use settings::start;
 pub use with::Exporting;
@@ -30,7 +32,14 @@ struct Begin<'a> {
     name: &'static str,
     is_request: bool,
     parent: Option<Place>,
+    /// The time since it began.
+    age: Duration,
     links: &'a [Place],
+}
+
+/// Tells whether spans are exported.
+pub fn is_on() -> bool {
+    with::is_on()
 }
 
 /// A span under way; it ends when it is dropped. There is none where nothing is exported.
@@ -38,9 +47,9 @@ struct Begin<'a> {
 pub struct Span(Option<Box<with::Live>>);
 
 impl Span {
-    /// That of a request, in its caller's trace if it has one.
-    pub fn of_request(name: &'static str, caller: Option<Place>) -> Self {
-        Self::begin(&Begin { name, is_request: true, parent: caller, links: &[] })
+    /// The span of a request that came so long ago, in its caller's trace if it has one.
+    pub fn of_request(name: &'static str, caller: Option<Place>, age: Duration) -> Self {
+        Self::begin(&Begin { name, is_request: true, parent: caller, age, links: &[] })
     }
 
     /// That of a part of what is under way here, if that is recorded.
@@ -66,7 +75,13 @@ impl Span {
     }
 
     fn below(name: &'static str, parent: Place, links: &[Place]) -> Self {
-        Self::begin(&Begin { name, is_request: false, parent: Some(parent), links })
+        Self::begin(&Begin {
+            name,
+            is_request: false,
+            parent: Some(parent),
+            age: Duration::ZERO,
+            links,
+        })
     }
 
     fn begin(begin: &Begin<'_>) -> Self {

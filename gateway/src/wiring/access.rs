@@ -9,7 +9,7 @@ use fencegate_access::{Action, Rules};
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, ConfigError};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, InUse};
 use crate::engine::access::{
     Applied, Explained, Want, break_lost, checked, database_roles, explain, lost,
 };
@@ -173,7 +173,13 @@ impl Embedded {
     /// What is not there yet is made as `serve` makes it, the mint too: a ledger without its mint would seem to have
     /// lost it.
     async fn open(config: &Config) -> anyhow::Result<Self> {
-        let data_dir = DataDir::lock(&config.data_dir)?;
+        // The gateway that uses it should have been asked at its socket.
+        let data_dir = DataDir::lock(&config.data_dir).map_err(|error| {
+            match config.socket_trouble().filter(|_| error.is::<InUse>()) {
+                Some(why) => anyhow::anyhow!("{error}; {why}"),
+                None => error,
+            }
+        })?;
         let runtime = runtime::runtime(TaskTracker::new());
         EmbeddedMint::open(&config.data_dir)?;
         let path = SqliteLedger::path(&config.data_dir);

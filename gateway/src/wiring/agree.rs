@@ -85,7 +85,7 @@ fn told(changes: &[Change]) -> String {
 /// # Errors
 /// The ledger does not answer.
 pub(super) async fn horizon(config: &Config, ledger: &PgLedger) -> anyhow::Result<Duration> {
-    let place = ledger.place().await.context("cannot read what the gateways agreed")?;
+    let place = ledger.place(None).await.context("cannot read what the gateways agreed")?;
     let terms = terms(config, None);
     let agreement = Agreement::new(super::retention(config), super::blobs::times(config), terms);
     agreement.heard(&place.agreed);

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::blobs::ObjectBlobs;
 use crate::config::Config;
 use crate::engine::{AuditKey, Exported, audit_page};
+use crate::files;
 use crate::mint::EtcdMint;
 use crate::runtime;
 use crate::witness::Witness;
@@ -58,8 +59,7 @@ fn read(file: &Path) -> anyhow::Result<AuditKey> {
     let about = std::fs::metadata(file).context("cannot be read")?;
     let mode = about.permissions().mode();
     ensure!(mode & 0o077 == 0, "others may read it: chmod 600 it, or make a new one");
-    ensure!(about.len() <= KEY_BYTES_MAX, "there is no key in it");
-    let text = std::fs::read_to_string(file).context("cannot be read")?;
+    let text = files::read_text(file, KEY_BYTES_MAX).context("cannot be read")?;
     let bytes = hex::decode(text.trim()).ok().and_then(|bytes| bytes.try_into().ok());
     match bytes {
         Some(bytes) => Ok(AuditKey(bytes)),

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{blobs, descriptors};
-use crate::config::{AdminAddress, ClientAuth, Config, HostName, Network, Ui};
+use crate::config::{AdminAddress, ClientAuth, Config, HostName, Network, TlsBy, Ui};
 use crate::engine::Engine;
 use crate::http::identify::Issuers;
 use crate::http::middleware::Doors;
@@ -70,6 +70,7 @@ impl Listeners {
 /// # Errors
 /// Which of it cannot be listened to, and why; or which file of TLS cannot be used.
 pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
+    warnings(config).iter().for_each(|warning| tracing::warn!("{warning}"));
     let tls = tls_files(config).map(Tls::new).transpose().context("cannot use TLS")?;
     let listen = |address, connections_max| {
         let listener = http::listen_on(address, connections_max);
@@ -88,6 +89,11 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Listeners> {
     }
     let s3 = config.s3_listen.map(|address| listen(address, config.connections_max)).transpose()?;
     Ok(Listeners { main, admin, s3, tls })
+}
+
+/// Warnings about the files that the settings name, as they are now.
+pub fn warnings(config: &Config) -> Vec<String> {
+    tls_files(config).and_then(|files| files.warning()).into_iter().collect()
 }
 
 /// The files of TLS, if the settings name them.
@@ -180,7 +186,9 @@ pub(super) fn build(
             page: has_page.then(|| page(config)),
         })
     };
-    let door = |app: App, limits| Door::new(http::router(app), limits, proxies.clone());
+    let only_proxies = config.tls == TlsBy::Proxy;
+    let door =
+        |app: App, limits| Door::new(http::router(app), limits, proxies.clone(), only_proxies);
     let limits = limits(config);
     let admin = Limits { connections_max: ADMIN_CONNECTIONS, refused_max: 0, ..limits };
     let app = state(limits, config.bodies_bytes_max, config.has_main_page());

@@ -41,11 +41,13 @@ use crate::ledger::sqlite::SqliteLedger;
 use crate::mint::{self, EmbeddedMint};
 use crate::runtime;
 use crate::spans;
+use crate::telemetry;
 
 pub use access::{apply_rules, explain_rules, now, rules_in_force};
 pub use agree::agree;
 pub use audit::{KeptCheckpoint, audit_in_ledger, kept_checkpoints, new_key};
 pub use backup::{Backup, backup};
+pub use doors::warnings;
 pub use memory::dev;
 pub use refence::refence;
 pub use s3::{buckets, drop_bucket, make_bucket, new_s3_key};
@@ -329,16 +331,20 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
     http::routes::scrape::describe();
     http::serve::describe();
     mint::room::describe();
+    telemetry::describe();
     Ok(handle)
 }
 
-/// Folds what the histograms gathered, so that they stay small when nobody scrapes.
+/// Folds what the histograms gathered, so that they stay small when nobody scrapes, and counts the lines that the log lost.
 fn upkeep(runtime: &Runtime, metrics: PrometheusHandle, soft: CancellationToken) {
     let clock = Arc::clone(&runtime.clock);
     let task = async move {
         loop {
             tokio::select! {
-                () = clock.sleep(METRICS_UPKEEP) => metrics.run_upkeep(),
+                () = clock.sleep(METRICS_UPKEEP) => {
+                    telemetry::collect();
+                    metrics.run_upkeep();
+                }
                 () = soft.cancelled() => return,
             }
         }

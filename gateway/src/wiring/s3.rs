@@ -60,7 +60,7 @@ pub async fn new_s3_key(
 ) -> anyhow::Result<wire::S3Key> {
     on_ledger(config, async |ledger| {
         let root = root_of(config, ledger).await?;
-        let place = ledger.place().await.context("cannot read what the gateways agreed")?;
+        let place = ledger.place(None).await.context("cannot read what the gateways agreed")?;
         let agreed = place.agreed.get(agreement::S3_ROOT);
         ensure!(
             agreed.is_none_or(|agreed| *agreed == root.fingerprint()),

@@ -131,6 +131,6 @@ pub(super) fn etcd_settings(config: &Config) -> EtcdSettings {
 }
 
 pub(super) fn postgres_options(url: &PostgresUrl) -> anyhow::Result<PgConnectOptions> {
-    let options: PgConnectOptions = url.reveal().parse().context("the Postgres URL")?;
+    let options = url.options().map_err(anyhow::Error::msg).context("the Postgres URL")?;
     Ok(options.application_name("fencegate"))
 }

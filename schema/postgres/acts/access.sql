@@ -19,7 +19,8 @@ BEGIN
     -- Step 1.
     PERFORM acts.begin_alone();
     SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, p_seen);
+    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, guard.tables,
+                              guard.started, p_seen);
 
     -- Step 2.
     generation := guard.access;
@@ -38,7 +39,9 @@ BEGIN
     INSERT INTO fencegate.access_roles (role, names) SELECT r.role, r.names FROM unnest(p_role, p_names) r (role, names);
     UPDATE fencegate.seal_guard g SET access = apply_rules.generation;
     UPDATE fencegate.write_guard g SET access = apply_rules.generation;
-    PERFORM acts.audit(clock_timestamp(), 'access', NULL, p_by, NULL, p_reason, p_request_id, p_asked);
+    PERFORM acts.audit(
+        clock_timestamp(), 'access', NULL, coalesce(p_by, CASE WHEN p_asked IS NULL THEN acts.at_the_database() END),
+        NULL, p_reason, p_request_id, p_asked);
     flushed := acts.flushed();
     RETURN NEXT;
 END $$;

@@ -36,6 +36,6 @@ END $$;
 -- Keeps the newest checkpoint that a witness has signed.
 CREATE FUNCTION acts.keep_witnessed(p_seen bigint, p_note text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen) FROM fencegate.write_guard g;
+    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, g.tables, g.started, p_seen) FROM fencegate.write_guard g;
     UPDATE fencegate.audit_tree t SET witnessed = p_note;
 END $$;

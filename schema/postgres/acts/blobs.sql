@@ -67,7 +67,8 @@ END $$;
 -- 2. Replaced versions are forgotten. The blob of one stays for p_forgotten_s: a reader may have begun just before, and
 --    may pin it.
 -- 3. Garbage is handed out, and not again for p_claim_s. For p_horizon_s after a re-fence none is: whoever restored this
---    ledger may still decide otherwise. With an upload in parts, its parts become garbage (I19).
+--    ledger may still decide otherwise. The parts of an upload become garbage before it is handed out (I19): 10,000 in
+--    an act, however many it has, so that no upload is too large for the time of one.
 CREATE FUNCTION acts.tidy_blobs(
     p_seen bigint, p_upload_s double precision, p_multipart_s double precision, p_versions_s double precision,
     p_replaced_blobs_s double precision, p_forgotten_s double precision, p_horizon_s double precision,
@@ -135,14 +136,25 @@ BEGIN
     IF NOT p_hand_out OR guard.refenced_at > t - p_horizon_s * interval '1 second' THEN
         RETURN;
     END IF;
+    WITH parts AS (
+        DELETE FROM fencegate.upload_parts p WHERE p.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM (
+                SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t AND NOT g.may_return
+                  AND EXISTS (SELECT FROM fencegate.upload_parts u WHERE u.upload = g.blob)
+                  AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
+                                  WHERE p.blob = g.blob AND t < p.keep_until)
+                ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED) due
+            JOIN fencegate.upload_parts o ON o.upload = due.blob
+            LIMIT 10000))
+        RETURNING p.blob)
+    INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, clock_timestamp() FROM parts p;
     RETURN QUERY
     WITH due AS (
         SELECT g.blob FROM fencegate.blob_garbage g WHERE g.due_at <= t AND NOT g.may_return
+          AND NOT EXISTS (SELECT FROM fencegate.upload_parts u WHERE u.upload = g.blob)
           AND NOT EXISTS (SELECT FROM fencegate.blob_pins p
                           WHERE p.blob = g.blob AND t < p.keep_until)
         ORDER BY g.due_at LIMIT p_rows FOR UPDATE SKIP LOCKED)
-    , parts AS (DELETE FROM fencegate.upload_parts p USING due WHERE p.upload = due.blob RETURNING p.blob)
-    , more AS (INSERT INTO fencegate.blob_garbage (blob, due_at) SELECT p.blob, t FROM parts p)
     UPDATE fencegate.blob_garbage g SET due_at = t + p_claim_s * interval '1 second'
     FROM due WHERE g.blob = due.blob
     RETURNING NULL::bigint, NULL::bigint, g.blob, g.handle, g.deleted;

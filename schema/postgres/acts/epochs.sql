@@ -6,7 +6,7 @@ RETURNS TABLE (epoch bigint, nonce uuid, base bigint, open boolean, ledger uuid)
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen) FROM fencegate.seal_guard g;
+    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, g.tables, g.started, p_seen) FROM fencegate.seal_guard g;
     RETURN QUERY SELECT g.epoch, g.nonce, g.base, g.open, g.ledger FROM fencegate.seal_guard g;
 END $$;
 
@@ -39,7 +39,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
     LOCK TABLE fencegate.seal_guard IN EXCLUSIVE MODE;
-    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen)
+    PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, g.tables, g.started, p_seen)
     FROM fencegate.seal_guard g;
     UPDATE fencegate.seal_guard g
     SET epoch = g.epoch + 1, nonce = p_nonce, open = false,

@@ -16,7 +16,7 @@ BEGIN
     END;
     IF turn THEN
         -- Not on a ledger that may have lost commits: the re-fence says which numbers are new.
-        PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen)
+        PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, g.tables, g.started, p_seen)
         FROM fencegate.write_guard g;
         PERFORM fencegate.number_committed();
     END IF;

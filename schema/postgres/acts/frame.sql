@@ -6,6 +6,7 @@
 -- FG003: wrong isolation. FG004: the ledger must be re-fenced, by what only the caller knows. FG005: a session that
 -- no gateway has prepared. FG006: the server may forget what it acknowledges. FG007: what
 -- the caller knows is of another timeline. FG013: the rules of access have moved. FG014: these acts are retired.
+-- FG015: the server was started since a gateway has looked whether it lost anything.
 
 -- Refuses an act in a transaction that does not see the present. Also in a session that is not as a gateway has
 -- prepared it: a pooler that moves sessions may hand an act to somebody else's session, whose commits do not wait
@@ -25,9 +26,10 @@ BEGIN
         RAISE EXCEPTION 'fsync or full_page_writes is off on the Postgres server: acknowledged writes could be lost'
             USING ERRCODE = 'FG006';
     END IF;
-    IF current_setting('synchronous_commit') = 'local' AND current_setting('synchronous_standby_names') <> '' THEN
-        RAISE EXCEPTION 'synchronous_commit is local on a Postgres server with synchronous standbys: acknowledged writes could be lost'
-            USING ERRCODE = 'FG006';
+    IF current_setting('synchronous_commit') IN ('local', 'remote_write')
+       AND current_setting('synchronous_standby_names') <> '' THEN
+        RAISE EXCEPTION 'synchronous_commit is % on a Postgres server with synchronous standbys: acknowledged writes could be lost',
+            current_setting('synchronous_commit') USING ERRCODE = 'FG006';
     END IF;
 END $$;
 
@@ -43,16 +45,17 @@ BEGIN
 END $$;
 
 -- Refuses to act on a server that may have lost acknowledged commits: another timeline, another
--- system, or a position behind one that this gateway has seen flushed (I12).
+-- system, other tables, another start, or a position behind one that this gateway has seen flushed (I12).
 CREATE FUNCTION acts.assert_place(
-    p_timeline text, p_system_id bigint, p_halted text, p_acts_min bigint, p_seen bigint)
+    p_timeline text, p_system_id bigint, p_halted text, p_acts_min bigint, p_tables bigint,
+    p_started timestamptz, p_seen bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     -- assert_session() says what is wrong, and is called only if something is wrong: the call would take 10 us of
     -- each act, this look takes 3.
     IF current_setting('transaction_isolation') <> 'read committed'
        OR current_setting('synchronous_commit') IS DISTINCT FROM current_setting('fencegate.session', true)
-       OR current_setting('synchronous_commit') IN ('off', 'local')
+       OR current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
        OR current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off' THEN
         PERFORM acts.assert_session();
     END IF;
@@ -77,6 +80,15 @@ BEGIN
         RAISE EXCEPTION 'the ledger was moved to another database system'
             USING ERRCODE = 'FG001';
     END IF;
+    IF p_tables <> fencegate.current_tables() THEN
+        RAISE EXCEPTION 'the ledger was restored or copied into other tables'
+            USING ERRCODE = 'FG001';
+    END IF;
+    -- A copy of the files, once it has caught up, differs in nothing else.
+    IF p_started <> pg_postmaster_start_time() THEN
+        RAISE EXCEPTION 'the Postgres server was started at %: a gateway looks whether it lost anything',
+            pg_postmaster_start_time() USING ERRCODE = 'FG015';
+    END IF;
     IF pg_current_wal_insert_lsn() - '0/0'::pg_lsn < p_seen THEN
         RAISE EXCEPTION 'the ledger has fallen behind what it had flushed'
             USING ERRCODE = 'FG004';
@@ -100,7 +112,8 @@ DECLARE
 BEGIN
     LOCK TABLE fencegate.write_guard IN ROW SHARE MODE;
     SELECT * INTO guard FROM fencegate.write_guard;
-    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, p_seen);
+    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, guard.tables,
+                              guard.started, p_seen);
     RETURN guard;
 END $$;
 
@@ -111,7 +124,8 @@ DECLARE
 BEGIN
     LOCK TABLE fencegate.seal_guard IN ROW SHARE MODE;
     SELECT * INTO guard FROM fencegate.seal_guard;
-    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, p_seen);
+    PERFORM acts.assert_place(guard.timeline, guard.system_id, guard.halted, guard.acts_min, guard.tables,
+                              guard.started, p_seen);
     RETURN guard;
 END $$;
 

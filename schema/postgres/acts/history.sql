@@ -1,9 +1,15 @@
 -- History: what is let go once it is older than `history_kept`.
 
--- How long something is kept by agreement, in seconds: infinity for ever, NULL where nothing is agreed.
+-- The agreed time for which something is kept, in seconds: infinity for ever, NULL where nothing is agreed. The value is as the
+-- gateway writes it, `2months 29days 2h`, whose months and years are not those of Postgres.
 CREATE FUNCTION acts.agreed_s(p_name text) RETURNS double precision LANGUAGE sql STABLE AS $$
-    SELECT CASE a.value WHEN 'for ever' THEN 'infinity'::double precision
-                        ELSE extract(epoch FROM regexp_replace(a.value, '\d+ns', '')::interval) END
+    SELECT CASE a.value WHEN 'for ever' THEN 'infinity'::double precision ELSE (
+        SELECT sum(m.part[1]::double precision * CASE
+            WHEN m.part[2] LIKE 'year%' THEN 31557600 WHEN m.part[2] LIKE 'month%' THEN 2630016
+            WHEN m.part[2] LIKE 'day%' THEN 86400 WHEN m.part[2] = 'h' THEN 3600 WHEN m.part[2] = 'm' THEN 60
+            WHEN m.part[2] = 's' THEN 1 WHEN m.part[2] = 'ms' THEN 1e-3 WHEN m.part[2] = 'us' THEN 1e-6
+            WHEN m.part[2] = 'ns' THEN 1e-9 END)
+        FROM regexp_matches(a.value, '(\d+)([a-z]+)', 'g') m (part)) END
     FROM fencegate.agreed a WHERE a.name = p_name
 $$;
 

@@ -32,68 +32,113 @@ BEGIN
     FROM fencegate.blob_intents b WHERE b.blob = p_upload;
 END $$;
 
--- Makes a blob a part of an upload that goes on.
+-- The time for which a part or an abort waits for the fence or the upload, in milliseconds.
+CREATE FUNCTION acts.multipart_patience_ms() RETURNS int LANGUAGE sql IMMUTABLE AS $$
+    SELECT 3000
+$$;
+
+-- The rule for an act on an upload in parts of a resource whose fence is locked: why it is refused, or no verdict. A break
+-- that has come due is stored.
+CREATE FUNCTION acts.judge_multipart(
+    p_guard fencegate.write_guard, p_resource text, p_token bigint, p_lock uuid, p_names text, p_now timestamptz)
+RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    seen record;
+    old  record;
+BEGIN
+    SELECT f.token, f.lock_id, acts.hold_at(f.hold, f.break_due, p_now) AS hold, f.frozen IS NOT NULL AS is_frozen,
+           f.grants, acts.is_yours(p_names, f.principal, f.writers) AS is_yours
+    INTO seen
+    FROM (SELECT) one LEFT JOIN fencegate.fences f ON f.resource = p_resource;
+    PERFORM acts.settle(ARRAY[p_resource], p_now);
+    verdict := acts.judge(p_token, p_lock, NULL, p_guard.floor, seen.token, seen.lock_id, seen.hold, seen.is_frozen, NULL,
+                          seen.is_yours);
+    IF verdict = 'older' THEN
+        old := acts.older(p_resource, p_token, seen.grants, p_names);
+        verdict := old.verdict; superseded_by := old.superseded_by;
+        at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- Makes a blob a part of an upload that goes on, under the rule, like a write.
+--
 -- 1. It is a part already: a sending whose answer was lost.
--- 2. The intent of the upload is locked, shared with other parts: it is neither completed nor given up meanwhile. If it is
---    gone: 'no_upload'.
--- 3. The part's own intent is consumed. If it is gone: 'expired'; likewise if its token is void: a ledger that went back may
---    have its intent again although it was deleted since.
--- 4. Of two under one number the one counts that was begun last, whichever comes last: the other is garbage. So a
+-- 2. The rules under which it was allowed (I17); then the fence.
+-- 3. In a later statement the intent of the upload is locked: it is not given up meanwhile. If it is gone, or for another
+--    resource: 'no_upload'.
+-- 4. The rule: whoever's lock has passed on changes nothing of what its successor may complete (I3, I16). A void token is
+--    among these: a ledger that went back may have the intent of a blob that was deleted since. A part that is refused
+--    stays garbage by its own intent (I19).
+-- 5. The part's own intent is consumed. If it is gone: 'expired'.
+-- 6. Of two under one number the one counts that was begun last, whichever comes last: the other is garbage. So a
 --    statement that was on its way for long does not take away what was stored since.
 CREATE FUNCTION acts.put_part(
-    p_seen bigint, p_upload uuid, p_token bigint, p_number int, p_blob uuid, p_size bigint, p_sha256 bytea,
-    p_checksum text)
-RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+    p_seen bigint, p_upload uuid, p_resource text, p_token bigint, p_lock uuid, p_names text, p_rules bigint,
+    p_number int, p_blob uuid, p_size bigint, p_sha256 bytea, p_checksum text)
+RETURNS TABLE (verdict text, superseded_by text, at_us bigint, owner text, behind bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
 DECLARE
     guard fencegate.write_guard;
-    t     timestamptz := clock_timestamp();
+    t     timestamptz;
     begun timestamptz;
     old   record;
 BEGIN
     guard := acts.begin_write(p_seen);
     -- Step 1.
-    PERFORM FROM fencegate.upload_parts p WHERE p.upload = p_upload AND p.number = p_number AND p.blob = p_blob;
-    IF FOUND THEN
-        RETURN 'stored';
+    IF EXISTS (SELECT FROM fencegate.upload_parts p
+               WHERE p.upload = p_upload AND p.number = p_number AND p.blob = p_blob) THEN
+        verdict := 'stored';
+        RETURN NEXT;
+        RETURN;
     END IF;
     -- Step 2.
-    PERFORM FROM fencegate.blob_intents b WHERE b.blob = p_upload FOR SHARE;
-    IF NOT FOUND OR NOT EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = p_upload) THEN
-        RETURN 'no_upload';
-    END IF;
+    PERFORM acts.assert_rules(p_rules, guard.access);
+    PERFORM acts.limit_wait(acts.multipart_patience_ms());
+    PERFORM acts.lock_fences(ARRAY[p_resource], acts.multipart_patience_ms());
+    t := clock_timestamp();
     -- Step 3.
-    DELETE FROM fencegate.blob_intents b WHERE b.blob = p_blob AND NOT acts.is_void(p_token, guard.floor)
-    RETURNING b.begun_at INTO begun;
-    IF NOT FOUND THEN
-        RETURN 'expired';
+    PERFORM FROM fencegate.blob_intents b WHERE b.blob = p_upload FOR SHARE;
+    IF NOT FOUND OR NOT EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = p_upload AND u.resource = p_resource) THEN
+        verdict := 'no_upload';
+        RETURN NEXT;
+        RETURN;
     END IF;
     -- Step 4.
-    LOOP
-        SELECT p.blob, p.begun_at INTO old FROM fencegate.upload_parts p
-        WHERE p.upload = p_upload AND p.number = p_number FOR UPDATE;
-        IF NOT FOUND THEN
-            INSERT INTO fencegate.upload_parts (upload, number, blob, size, sha256, checksum, begun_at, stored_at)
-            VALUES (p_upload, p_number, p_blob, p_size, p_sha256, p_checksum, begun, t)
-            ON CONFLICT (upload, number) DO NOTHING;
-            CONTINUE WHEN NOT FOUND;
-            RETURN 'stored';
-        END IF;
+    SELECT j.* INTO verdict, superseded_by, at_us, owner, behind
+    FROM acts.judge_multipart(guard, p_resource, p_token, p_lock, p_names, t) j;
+    IF verdict IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    -- Step 5.
+    DELETE FROM fencegate.blob_intents b WHERE b.blob = p_blob RETURNING b.begun_at INTO begun;
+    IF NOT FOUND THEN
+        verdict := 'expired';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    -- Step 6.
+    SELECT p.blob, p.begun_at INTO old FROM fencegate.upload_parts p
+    WHERE p.upload = p_upload AND p.number = p_number FOR UPDATE;
+    IF FOUND THEN
         INSERT INTO fencegate.blob_garbage (blob, due_at, may_return)
         VALUES (CASE WHEN old.begun_at > begun THEN p_blob ELSE old.blob END, t, true);
-        IF old.begun_at > begun THEN
-            RETURN 'overtaken';
-        END IF;
-        UPDATE fencegate.upload_parts p
-        SET blob = p_blob, size = p_size, sha256 = p_sha256, checksum = p_checksum, begun_at = begun, stored_at = t
-        WHERE p.upload = p_upload AND p.number = p_number;
-        RETURN 'stored';
-    END LOOP;
+    END IF;
+    verdict := CASE WHEN old.begun_at > begun THEN 'overtaken' ELSE 'stored' END;
+    IF verdict = 'stored' THEN
+        INSERT INTO fencegate.upload_parts AS p
+            (upload, number, blob, size, sha256, checksum, begun_at, stored_at)
+        VALUES (p_upload, p_number, p_blob, p_size, p_sha256, p_checksum, begun, t)
+        ON CONFLICT (upload, number) DO UPDATE
+        SET blob = excluded.blob, size = excluded.size, sha256 = excluded.sha256, checksum = excluded.checksum,
+            begun_at = excluded.begun_at, stored_at = excluded.stored_at;
+    END IF;
+    RETURN NEXT;
 END $$;
-
--- How long an abort waits for whoever has the fence, or the upload.
-CREATE FUNCTION acts.abort_patience_ms() RETURNS int LANGUAGE sql IMMUTABLE AS $$
-    SELECT 3000
-$$;
 
 -- Ends an upload in parts, under the rule, like a write.
 --
@@ -110,14 +155,12 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     guard fencegate.write_guard;
     t     timestamptz;
-    seen  record;
-    old   record;
 BEGIN
     -- Step 1.
     guard := acts.begin_write(p_seen);
     PERFORM acts.assert_rules(p_rules, guard.access);
-    PERFORM acts.limit_wait(acts.abort_patience_ms());
-    PERFORM acts.lock_fences(ARRAY[p_resource], acts.abort_patience_ms());
+    PERFORM acts.limit_wait(acts.multipart_patience_ms());
+    PERFORM acts.lock_fences(ARRAY[p_resource], acts.multipart_patience_ms());
     t := clock_timestamp();
     -- Step 2.
     IF NOT EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = p_upload AND u.resource = p_resource) THEN
@@ -126,18 +169,9 @@ BEGIN
         RETURN;
     END IF;
     -- Step 3.
-    SELECT f.token, f.lock_id, acts.hold_at(f.hold, f.break_due, t) AS hold, f.frozen IS NOT NULL AS is_frozen, f.grants,
-           acts.is_yours(p_names, f.principal, f.writers) AS is_yours
-    INTO seen
-    FROM (SELECT) one LEFT JOIN fencegate.fences f ON f.resource = p_resource;
-    PERFORM acts.settle(ARRAY[p_resource], t);
-    verdict := acts.judge(p_token, p_lock, NULL, guard.floor, seen.token, seen.lock_id, seen.hold, seen.is_frozen, NULL,
-                          seen.is_yours);
-    IF verdict = 'older' THEN
-        old := acts.older(p_resource, p_token, seen.grants, p_names);
-        verdict := old.verdict; superseded_by := old.superseded_by;
-        at_us := fencegate.micros(old.at); owner := old.owner; behind := old.behind;
-    ELSIF verdict IS NULL THEN
+    SELECT j.* INTO verdict, superseded_by, at_us, owner, behind
+    FROM acts.judge_multipart(guard, p_resource, p_token, p_lock, p_names, t) j;
+    IF verdict IS NULL THEN
         -- Step 4.
         DELETE FROM fencegate.blob_intents b WHERE b.blob = p_upload;
         verdict := CASE WHEN FOUND THEN 'aborted' ELSE 'no_upload' END;

@@ -18,7 +18,12 @@ BEGIN
     RETURN QUERY SELECT a.name, a.value FROM fencegate.agreed a ORDER BY a.name;
 END $$;
 
--- Sets what is agreed, at an operator's wish; returns what changed by that.
+-- Names the operator of a command that came to the database itself, for the audit.
+CREATE FUNCTION acts.at_the_database() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT format('database role %s', session_user)
+$$;
+
+-- Sets what is agreed, at an operator's wish; returns what changed by that. Within the bounds that the settings have.
 CREATE FUNCTION acts.agree(p_names text[], p_values text[], p_reason text)
 RETURNS TABLE (name text, former text, value text) LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -40,8 +45,14 @@ BEGIN
     INSERT INTO fencegate.agreed AS a (name, value)
     SELECT u.name, u.value FROM unnest(p_names, p_values) u (name, value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-    PERFORM acts.audit(clock_timestamp(), 'agree', NULL, NULL, NULL,
-                            left(p_reason || ': ' || changes, 256), NULL, NULL);
+    IF acts.agreed_s('history_kept') < greatest(
+            86400, acts.agreed_s('keys_kept'), acts.agreed_s('ended_locks_kept'), acts.agreed_s('buried_kept')) THEN
+        RAISE EXCEPTION 'history is kept for a day at least, and for as long as keys, ended locks and burials'
+            USING ERRCODE = 'FG010';
+    END IF;
+    -- What changed is never cut off by a long reason.
+    PERFORM acts.audit(clock_timestamp(), 'agree', NULL, acts.at_the_database(), NULL,
+                       left(p_reason, greatest(256 - length(changes), 16)) || ': ' || left(changes, 640), NULL, NULL);
 END $$;
 
 -- Mark: freeze or protect a resource, or lift that, at an operator's wish. Its lock stays what it is.

@@ -28,8 +28,10 @@ BEGIN
         upto := greatest(upto, reached);
         -- Each in a statement of its own: first what can be seen, then who is writing.
         IF p_log = 'audit' THEN
-            reached := greatest((SELECT max(a.number) FROM fencegate.audit a),
-                                (SELECT max(g.number) FROM fencegate.grants g));
+            -- A number that the sequence has not given is nobody's entry: it must not lead past those to come.
+            reached := (SELECT least(greatest((SELECT max(a.number) FROM fencegate.audit a),
+                                              (SELECT max(g.number) FROM fencegate.grants g),
+                                              0), s.last_value) FROM fencegate.audit_numbers s);
         ELSE
             reached := (SELECT max(r.number) FROM fencegate.rejections r);
         END IF;
@@ -43,8 +45,10 @@ BEGIN
 END $$;
 
 -- Goes far ahead with the numbers of both records. When a ledger is re-fenced, some entries may be lost that
--- somebody has read. Their numbers are given to no other entries, because those would be taken for read.
-CREATE FUNCTION acts.skip_numbers() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- somebody has read. Their numbers are given to no other entries, because those would be taken for read. With the owner's
+-- rights: the role that serves takes numbers one after the other, and sets none.
+CREATE FUNCTION acts.skip_numbers() RETURNS void LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM setval('fencegate.audit_numbers', s.last_value + 68719476736)
     FROM fencegate.audit_numbers s;

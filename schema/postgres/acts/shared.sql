@@ -83,6 +83,7 @@ DECLARE
     floor   bigint;
     whose   text;
     halted  text;
+    is_new  boolean;
     t       timestamptz;
     item    record;
     why     text;
@@ -154,9 +155,15 @@ BEGIN
     -- Under rules of access a role that they do not name is nobody, whose no token is: not one of before the rules either.
     SELECT greatest(s.floor, w.floor),
            coalesce((SELECT r.names FROM fencegate.access_roles r WHERE r.role = session_user),
-                    CASE WHEN w.access > 0 THEN '' END)
-    INTO floor, whose
+                    CASE WHEN w.access > 0 THEN '' END),
+           pg_postmaster_start_time() <> s.started OR pg_postmaster_start_time() <> w.started
+    INTO floor, whose, is_new
     FROM fencegate.seal_guard s CROSS JOIN fencegate.write_guard w;
+    IF is_new THEN
+        PERFORM fencegate.refuse('FG407', 'ledger-unavailable: the Postgres server was started a moment ago',
+            'A gateway looks whether the server lost anything, and has not done so yet.',
+            'Roll back and try again: the token stays good if nothing was lost.');
+    END IF;
 
     -- Step 4. A fence that was born since is not locked, and not looked at.
     FOR item IN
@@ -239,6 +246,12 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND c.relkind IN ('r', 'p')
                    AND c.relnamespace <> 'fencegate'::regnamespace) THEN
         RAISE EXCEPTION '% is not a table of yours', target USING ERRCODE = '42809';
+    END IF;
+    -- Triggers for rows are inherited by partitions alone.
+    IF EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+               WHERE i.inhparent = target AND NOT c.relispartition) THEN
+        RAISE EXCEPTION 'tables inherit from %, and their rows would be changed without a guard', target
+            USING ERRCODE = '42809', HINT = 'Make them partitions.';
     END IF;
     IF resource_column IS NOT NULL AND NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = target AND a.attname = resource_column

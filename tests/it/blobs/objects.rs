@@ -6,7 +6,9 @@ use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
 use fence_tests::raw::RawConnection;
 use fence_tests::stores::{Kind, Store};
+use futures::FutureExt as _;
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::blobs::rig::{
     self, body, default_blobs, digest_of, head, on_store, seed_of, sha256, streamed,
@@ -41,6 +43,24 @@ async fn objects_of_any_size_are_written_and_read(setup: SetUp) {
         client.delete(R, "big").under(&lock).send().await.expect(204);
         client.read(R, "big").send().await.refused(404, "object-not-found");
     }
+}
+
+/// A proxy would see the bytes in the clear, and who signs for them.
+#[tokio::test]
+async fn a_store_on_this_machine_is_reached_through_no_proxy() {
+    let (store, proxy) =
+        (Store::start(Kind::S3).await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let settings = on_store(SetUp::Embedded.settings().await, &store);
+    let named = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "ALL_PROXY"];
+    let settings = named.iter().fold(settings, |settings, name| settings.env(name, &url));
+    let gateway = settings.env("NO_PROXY", "").env("no_proxy", "").start().await;
+    let client = gateway.client();
+    let lock = client.acquire(R, "10m").await;
+    client.put(R, "big", body(1, MIB)).under(&lock).send().await.expect(201);
+    let read = client.read(R, "big").unchecked().open().await.unwrap();
+    assert_eq!(digest_of(read).await, (MIB, sha256(1, MIB)));
+    assert!(proxy.accept().now_or_never().is_none(), "the proxy was asked");
 }
 
 /// Without a `Content-Length` nobody knows where it will end up.

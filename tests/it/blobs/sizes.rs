@@ -36,7 +36,7 @@ async fn highest_rss<T>(gateway: &Gateway, work: impl Future<Output = T>) -> (T,
 }
 
 async fn a_large_payload_goes_through(kind: Kind) {
-    let size = survey::size(1 << 28, 1 << 30);
+    let size = survey::size(1 << 27, 1 << 30);
     let store = Store::start(kind).await;
     let gateway = on_store(Gateway::embedded(), &store).start().await;
     let client = gateway.client();

@@ -24,6 +24,7 @@ const OBJECTS: usize = 6;
 const LENGTHS: [usize; 2] = [300_000, 9 << 20];
 /// How long a slow reader takes for a large object, at the least: several times the grace.
 const SLOW: Duration = Duration::from_secs(6);
+const FAST: Duration = Duration::from_millis(500);
 
 /// An object with one writer, whose seeds rise.
 struct Object {
@@ -55,12 +56,13 @@ async fn write(client: &Client, object: &Object, reading: &Reading) {
         put(client, &object.lock, "k", seed, length).await;
         object.acknowledged.store(seed, Ordering::SeqCst);
         seed += 1;
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }
 
-/// Reads one after the other; slow readers pause between pieces.
+/// Reads one after the other, with pauses between pieces.
 async fn read(client: &Client, objects: &[Object], slowly: bool, reading: &Reading) {
+    let pace = if slowly { SLOW } else { FAST };
     while reading.goes_on() {
         let object = &objects[rand::rng().random_range(0..objects.len())];
         let least = object.acknowledged.load(Ordering::SeqCst);
@@ -72,10 +74,8 @@ async fn read(client: &Client, objects: &[Object], slowly: bool, reading: &Readi
         let began = Instant::now();
         while let Some(chunk) = stream.next().await {
             bytes.extend_from_slice(&chunk.expect("the answer is whole"));
-            let due = SLOW.mul_f64(bytes.len() as f64 / LENGTHS[1] as f64);
-            if slowly {
-                tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
-            }
+            let due = pace.mul_f64(bytes.len() as f64 / LENGTHS[1] as f64);
+            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
         }
         assert_eq!(bytes.len(), length);
         let seed = seed_of(&bytes);

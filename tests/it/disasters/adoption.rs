@@ -71,6 +71,22 @@ async fn all_witnessed(site: &Site) {
     .await;
 }
 
+/// Waits until nothing is written that gateways had sent before they stood still. Their standby is an asynchronous one.
+async fn at_rest(server: &Postgres) {
+    let mut connection = server.connect("postgres").await;
+    let mut last = None;
+    eventually("nothing is written", async || {
+        let look = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint,
+                           (SELECT count(*) FROM pg_stat_activity
+                            WHERE state <> 'idle' AND backend_type = 'client backend' AND pid <> pg_backend_pid())";
+        let now: (i64, i64) = sqlx::query_as(look).fetch_one(&mut connection).await.unwrap();
+        let before = last.replace(now);
+        pause(100).await;
+        (now.1 == 0 && before == Some(now)).then_some(())
+    })
+    .await;
+}
+
 /// How often something was counted by all of these gateways.
 async fn counted(gateways: &[&Gateway], name: &str) -> u64 {
     let mut sum = 0;
@@ -125,6 +141,7 @@ async fn a_failover_that_lost_nothing_voids_no_token_and_neither_does_the_next()
     witnessed(&site, 1).await;
     assert!(new.token > held.token);
     gateways.iter().for_each(|gateway| gateway.pause());
+    at_rest(&site.primary).await;
     site.standby.caught_up(&site.primary).await;
     site.primary.kill9().await;
     promote(&site).await;
@@ -221,10 +238,11 @@ async fn a_gateway_that_knows_better_objects_to_an_adoption() {
     let held = client.acquire("job:1", "1h").await;
     let theirs = other.client().acquire("job:2", "1h").await;
     all_witnessed(&site).await;
-    site.standby.caught_up(&site.primary).await;
-    site.standby.stop_following().await;
     // Nobody raises the witness any more, and only one gateway sees how far the ledger gets.
     site.etcd.pause();
+    at_rest(&site.primary).await;
+    site.standby.caught_up(&site.primary).await;
+    site.standby.stop_following().await;
     other.pause();
     client.put("job:1", "k", "acknowledged and lost").under(&held).send().await.expect(201);
     knows.pause();

@@ -11,12 +11,13 @@ use fence_tests::etcd::Etcd;
 use fence_tests::gateway::Gateway;
 use fence_tests::postgres::Postgres;
 use fence_tests::process::eventually;
+use fence_tests::survey;
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::disasters::outages::part;
 
-const HOLDERS: usize = 16;
+const HOLDERS: usize = 4;
 const RESOURCES: usize = 8;
 
 /// The highest token of each resource so far.
@@ -79,7 +80,7 @@ async fn an_etcd_that_was_restored_or_wiped_gets_a_new_epoch_and_disturbs_no_hol
     }
     grants(&client, 80, &highest).await;
     let snapshot = etcd.snapshot();
-    grants(&client, 1000, &highest).await;
+    grants(&client, survey::size(240, 1_000), &highest).await;
 
     let (stop, written) = (Cell::new(false), Cell::new(0));
     let writer = async |lock: &Lock| {

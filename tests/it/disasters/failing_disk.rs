@@ -72,11 +72,11 @@ async fn nothing_acknowledged_is_lost_with_a_failed_sync_and_a_power_cut() {
     let reads = async {
         while !stop.load(Ordering::SeqCst) {
             let _whatever_comes = reader.get("/resources").try_send().await;
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let mut unsynced = 0;
-    let times = survey::size(5, 20);
+    let times = survey::size(4, 20);
     let rounds = async {
         for _ in 0..times {
             let round = Round::draw(&mut rng);

@@ -77,7 +77,7 @@ impl Writer {
     }
 
     async fn pause(&self) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(15)).await;
     }
 
     /// Asks for a lock until the answer is there: one, or none because somebody else has it.

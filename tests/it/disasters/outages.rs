@@ -69,9 +69,13 @@ async fn without_etcd(outage: Outage) {
             (!part(&ready, "mint").0).then_some(ready)
         })
         .await;
-        let page = client.get("/metrics").send().await.expect(200).text();
-        assert!(!gauges::ready(&page, "mint") && gauges::ready(&page, "ledger"), "{page}");
-        assert!(gauges::totals(&page).is_some_and(|(locks_held, _)| locks_held > 0), "{page}");
+        eventually("the page says so, and counts locks still", async || {
+            let page = client.get("/metrics").send().await.expect(200).text();
+            let counted = gauges::totals(&page).is_some_and(|(locks_held, _)| locks_held > 0);
+            let ready = |what| gauges::ready(&page, what);
+            (!ready("mint") && ready("ledger") && counted).then_some(())
+        })
+        .await;
         assert_eq!((ready.ready, part(&ready, "ledger").0), (true, true));
         assert!(part(&ready, "mint").1.is_some_and(|why| !why.is_empty()), "{ready:?}");
         let not: Readiness =
@@ -230,9 +234,11 @@ async fn a_crowd_that_wants_locks_while_etcd_is_silent_is_told_so_in_time() {
     let grants = join_all(
         (0..400).map(|index| client.lock(&json!({ "resource": format!("job:{index}") })).send()),
     );
-    for grant in grants.await {
-        grant.refused(503, "mint-unavailable");
-    }
+    // On a busy machine the queue may be too slow for some: they are told so in time as well.
+    let codes: Vec<String> = grants.await.iter().map(Answer::code).collect();
+    let told = |wanted: &str| codes.iter().filter(|code| *code == wanted).count();
+    let (unavailable, overloaded) = (told("mint-unavailable"), told("overloaded"));
+    assert!(unavailable > 0 && unavailable + overloaded == codes.len(), "{codes:?}");
     etcd.resume();
     acquirable(&client, "job:0").await;
 }

@@ -448,7 +448,7 @@ async fn an_act_that_waited_for_a_connection_calls_for_no_second_re_fence() {
     let options = site.url.parse().expect("a URL");
     let timeout = Duration::from_secs(20);
     let ledger = PgLedger::new(PgSettings { options, connections_max: 1, timeout });
-    ledger.place().await.expect("the ledger stands");
+    ledger.place(None).await.expect("the ledger stands");
     let renewal = RenewItem { lock: lock.id, ttl: None, by: By::default() };
     ledger
         .renew(Arc::from([renewal]), Patience::Skip)
@@ -474,10 +474,10 @@ async fn an_act_that_waited_for_a_connection_calls_for_no_second_re_fence() {
         transaction.rollback().await.expect("the table is free");
     };
     let (pinned, place, act, ()) =
-        tokio::join!(pin(), ledger.place(), ledger.may_delete(Duration::ZERO), release);
+        tokio::join!(pin(), ledger.place(None), ledger.may_delete(Duration::ZERO), release);
     pinned.expect("it was pinned");
     assert_eq!(place.expect("the ledger stands").called_for, None);
     act.expect("the act is not refused");
-    let place = ledger.place().await.expect("the ledger stands");
+    let place = ledger.place(None).await.expect("the ledger stands");
     assert_eq!((place.called_for, place.generation > 0), (None, true));
 }

@@ -147,9 +147,10 @@ async fn a_write_that_was_applied_but_not_replicated_is_not_said_to_be_applied()
     pair.standby.pause();
     let put = client.put("a", "k", "x").under(&lock).idempotency_key("once");
     let put = tokio::spawn(put.send());
-    pair.end_a_wait("pg_cancel_backend").await;
     let mut look = pair.primary.connect(&pair.database).await;
+    // The gateway commits something of its own, too: not the first wait that ends has to be the write's.
     eventually("the write is seen", async || {
+        pair.end_waits("pg_cancel_backend").await;
         let keys = sqlx::query_scalar("SELECT count(*) FROM fencegate.idempotency_keys");
         let keys: i64 = keys.fetch_one(&mut look).await.unwrap();
         (keys == 1).then_some(())
@@ -172,6 +173,36 @@ async fn a_write_that_was_applied_but_not_replicated_is_not_said_to_be_applied()
     put.await.unwrap();
     let asked = client.get("/resources/a/operations").query("idempotency_key", "once");
     asked.send().await.expect(200);
+}
+
+#[tokio::test]
+async fn a_burial_that_was_not_replicated_is_not_told() {
+    let pair = Pair::new().await;
+    let client = pair.gateway.client();
+    client.acquire("a", "1h").await;
+    pair.standby.pause();
+    // As it is once somebody has ended the wait of the commit.
+    let id = random_id();
+    let bury = format!(
+        "SET synchronous_commit = local;
+         INSERT INTO fencegate.buried (kind, id, buried_at) VALUES ('operation', '{id}', now())"
+    );
+    pair.primary.execute(&pair.database, &bury).await;
+    let asked = tokio::spawn(client.get(format!("/operations/{id}")).send());
+    let _ = tokio::time::timeout(Duration::from_millis(1500), async {
+        while !asked.is_finished() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let ended = asked.is_finished();
+    pair.standby.resume();
+    let answer = asked.await.unwrap();
+    if ended {
+        assert_eq!(answer.status, 503, "{}", answer.text());
+    }
+    let told = client.get(format!("/operations/{id}")).send().await.expect(200).json();
+    assert_eq!(told["outcome"], "not_applied");
 }
 
 #[tokio::test]

@@ -6,9 +6,10 @@ use fencegate::engine::access::Permit;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fence_core::ports::{Blobs, Ledger as _, Uploads as _};
+use fence_core::ports::{Blobs, Ledger as _, LedgerError, PartVerdict, Uploads as _};
+use fence_core::rule::Refusal;
 use fence_core::{ObjectKey, Token};
-use fence_tests::scripted::{Step, lost};
+use fence_tests::scripted::{Step, lost, rolled_back};
 use fencegate::engine::{
     Content, Engine, EngineError, PutBody, UploadHead, Wanted, Write, WriteEffect, WriteFailure,
 };
@@ -16,16 +17,15 @@ use futures::TryStreamExt as _;
 use tokio::sync::Notify;
 
 use crate::blobs::hooked_blobs::HookedBlobs;
-use crate::engine::rig::{R, Rig, name};
+use crate::engine::rig::{R, Rig, counter, name};
 use fence_tests::conformance::AT_ONCE;
 
 fn key() -> ObjectKey {
     ObjectKey::new("k").unwrap()
 }
 
-/// Uploads a body, and commits it.
-async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), WriteFailure> {
-    let head = UploadHead {
+fn head(token: Token) -> UploadHead {
+    UploadHead {
         resource: name(R),
         key: key(),
         token,
@@ -33,7 +33,12 @@ async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), Wr
         idempotency_key: None,
         request_id: "test".into(),
         permit: Permit::default(),
-    };
+    }
+}
+
+/// Uploads a body, and commits it.
+async fn put(engine: &Engine, token: Token, text: &'static str) -> Result<(), WriteFailure> {
+    let head = head(token);
     let mut upload = engine.begin_upload(&head, None).await?;
     upload.push(Bytes::from_static(text.as_bytes())).await.unwrap();
     let uploaded = upload.finish().await.unwrap();
@@ -152,6 +157,42 @@ async fn a_commit_that_comes_after_the_sweeper_is_refused_for_good() {
     let record = rig.ledger.operation(failure.operation).await.unwrap();
     assert_eq!(record, Some(fence_core::ports::OperationRecord::Buried));
     assert!(matches!(read(&rig.engine).await, Err(EngineError::ObjectNotFound)));
+}
+
+/// The second sending of a part is refused, or hears nothing, while the first may be stored or come to the ledger yet.
+#[tokio::test]
+async fn a_part_whose_answer_was_lost_is_unknown_whatever_the_next_one_hears() {
+    type Make = fn() -> Step<PartVerdict>;
+    let frozen: Make = || Step::each(vec![Some(PartVerdict::Refused(Refusal::Frozen))]);
+    let moved: Make = || Step::fail(LedgerError::RulesMoved);
+    for later in [frozen, moved, || Step::fail(rolled_back()), || Step::fail(lost())] {
+        let firsts: [Make; 2] = [|| Step::fail(lost()), || Step::act_but(lost())];
+        for first in firsts {
+            let said = part(move |sending| if sending == 0 { first() } else { later() }).await;
+            assert!(matches!(said, Err(EngineError::OutcomeUnknown { .. })), "{said:?}");
+        }
+    }
+    // Sent again, it is stored once; and a refusal is one where nothing was lost.
+    let again = |sending| if sending == 0 { Step::act_but(lost()) } else { Step::act() };
+    assert!(matches!(part(again).await, Ok(PartVerdict::Stored)));
+    let said = part(move |_| frozen()).await;
+    assert!(matches!(said, Ok(PartVerdict::Refused(Refusal::Frozen))), "{said:?}");
+}
+
+/// Puts one part of an upload whose sendings go as told.
+async fn part(
+    step: impl Fn(usize) -> Step<PartVerdict> + Send + 'static,
+) -> Result<PartVerdict, EngineError> {
+    let rig = Rig::on_blobs(Some(HookedBlobs::new()));
+    let head = head(rig.granted(R).await.token);
+    let begun = rig.engine.begin_multipart(&head, "text/plain".into(), None).await;
+    let id = begun.unwrap();
+    let mut upload = rig.engine.begin_upload(&head, None).await.unwrap();
+    upload.push(Bytes::from_static(b"text")).await.unwrap();
+    let uploaded = upload.finish().await.unwrap();
+    let (_, mut next) = counter();
+    rig.ledger.on_put_part(move |_| step(next()));
+    rig.engine.put_part(&head, id, 1, &uploaded, None).await
 }
 
 /// A call of the ledger that is dropped in the middle can leave a transaction open on its connection, and

@@ -10,5 +10,6 @@ pub mod outcomes;
 pub mod rig;
 pub mod rules;
 pub mod s3;
+pub mod starts;
 pub mod uploads;
 pub mod watch;

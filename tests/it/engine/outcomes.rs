@@ -125,6 +125,70 @@ async fn eight_stuck_rows_do_not_starve_a_ninth() {
     }
 }
 
+/// Those whose row somebody keeps for long wait for it all at once, as many as may, until the end of this test.
+#[tokio::test]
+async fn lanes_that_are_stuck_do_not_stand_before_one_that_is_only_busy() {
+    let rig = Rig::new();
+    let names: Vec<String> = (0..40).map(|n| format!("r{n}")).collect();
+    let mut tokens = Vec::new();
+    for name in &names {
+        tokens.push(rig.granted(name).await.token);
+    }
+    let hot = rig.granted("hot").await.token;
+    let (kept, (stuck, mut count)) = (Arc::new(Notify::new()), counter());
+    let gate = Arc::clone(&kept);
+    let mut is_busy = false;
+    rig.ledger.on_commit(move |items, patience| {
+        let busy = || Step::each(items.iter().map(|_| Some(WriteVerdict::Busy)).collect());
+        if items.iter().any(|item| item.resource.as_str() == "hot") {
+            is_busy = !is_busy;
+            return if is_busy { busy() } else { Step::act() };
+        }
+        match patience {
+            Patience::Wait(time) if time > Duration::from_millis(100) => {
+                count();
+                busy().after(opened(&gate))
+            }
+            _ => busy(),
+        }
+    });
+    let beside = async {
+        eventually("as many as may wait for their rows", async || {
+            (stuck.load(Ordering::Relaxed) >= 4).then_some(())
+        })
+        .await;
+        for version in 1..=5 {
+            let written = rig.write("hot", hot).await.unwrap();
+            assert_eq!(written.applied.version, Some(version));
+        }
+        assert_eq!(stuck.load(Ordering::Relaxed), 4, "and none of them had its row");
+    };
+    let writes = names.iter().zip(&tokens).map(|(name, token)| rig.write(name, *token));
+    let (outcomes, ()) = tokio::join!(join_all(writes), beside);
+    assert!(outcomes.iter().all(Result::is_err));
+    kept.notify_waiters();
+}
+
+/// A call that took too long is not sent again as it was: one of its items may be what takes so long.
+#[tokio::test]
+async fn a_batch_that_took_too_long_is_taken_apart() {
+    let rig = Rig::new();
+    let (good, slow) = (rig.granted("good").await, rig.granted("slow").await);
+    let (calls, mut call) = counter();
+    rig.ledger.on_commit(move |items, _| {
+        call();
+        match items.iter().any(|item| item.resource.as_str() == "slow") {
+            true => Step::fail(LedgerError::Slow("on purpose".into())),
+            false => Step::act(),
+        }
+    });
+    let (slow, good) = tokio::join!(rig.write("slow", slow.token), rig.write("good", good.token));
+    assert_eq!(good.unwrap().applied.version, Some(1));
+    let error = slow.unwrap_err().error;
+    assert!(matches!(error, EngineError::LedgerUnavailable(_)), "{error:?}");
+    assert_eq!(calls.load(Ordering::Relaxed), 3, "together, and then each by itself");
+}
+
 #[tokio::test]
 async fn a_write_that_was_called_unknown_but_never_sent_ends_buried() {
     let rig = Rig::new();

@@ -16,8 +16,8 @@ use fence_core::{LockId, LockState, Metadata, ObjectKey, OperationId, ResourceNa
 use fence_tests::process::eventually;
 use fence_tests::scripted::ScriptedLedger;
 use fencegate::engine::{
-    Acquire, Acquired, Engine, EngineError, PutBody, Settings, Write, WriteEffect, WriteFailure,
-    WriteOutcome,
+    Acquire, Acquired, Engine, EngineError, PutBody, Refencing, Settings, Write, WriteEffect,
+    WriteFailure, WriteOutcome,
 };
 use fencegate::runtime::runtime;
 use tokio::sync::Notify;
@@ -49,15 +49,25 @@ impl Rig {
     }
 
     pub fn sweeping(blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
-        Self::made_of(runtime(TaskTracker::new()), blobs, sweep_interval)
+        Self::made_of(runtime(TaskTracker::new()), blobs, sweep_interval, None)
     }
 
     /// One whose clocks, ids and tasks are the test's.
     pub fn on_runtime(runtime: Runtime) -> Self {
-        Self::made_of(runtime, None, LONG)
+        Self::made_of(runtime, None, LONG, None)
     }
 
-    fn made_of(runtime: Runtime, blobs: Option<Arc<dyn Blobs>>, sweep_interval: Duration) -> Self {
+    /// One whose lookout runs, and leaves a re-fence to an operator.
+    pub fn looked_after() -> Self {
+        Self::made_of(runtime(TaskTracker::new()), None, LONG, Some(Refencing::Manual))
+    }
+
+    fn made_of(
+        runtime: Runtime,
+        blobs: Option<Arc<dyn Blobs>>,
+        sweep_interval: Duration,
+        refencing: Option<Refencing>,
+    ) -> Self {
         let ledger = Arc::new(ScriptedLedger::new(Arc::clone(&runtime.clock)));
         let mint = Arc::new(MemoryMint::default());
         let settings = Settings {
@@ -85,7 +95,7 @@ impl Rig {
             },
             uploads_max: 4,
             terms: Default::default(),
-            refencing: None,
+            refencing,
             audit_key: Some(fencegate::engine::AuditKey([7; 32])),
             audit_places: fencegate::engine::AuditPlaces::default(),
             s3_keys: None,

@@ -168,7 +168,7 @@ impl Site {
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT table_name FROM information_schema.tables
              WHERE table_schema = 'fencegate' AND table_type = 'BASE TABLE'
-               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
+               AND table_name NOT IN ('seal_guard', 'write_guard', 'gateways', 'milestones', 'history', 'blob_garbage', 'audit_tree', 'audit_tiles')
                AND table_name NOT LIKE 'events%' AND table_name NOT LIKE 'stock%'
              ORDER BY 1",
         )
@@ -473,7 +473,7 @@ fn beside(client: &Client, lock: &Lock) -> Vec<(&'static str, Call, &'static str
     let forced = json!({ "id": random_id(), "force": true, "owner": "f" });
     let unordered = json!({ "id": random_id(), "owner": "f" });
     let shared = json!({ "resource": "mine:20", "ttl": "1s", "writers": ["operator"] });
-    let given = json!({ "owner": "next", "principal": "operator" });
+    let given = json!({ "owner": "next", "principal": format!("{ONLY}lock") });
     vec![
         ("fence", client.fence("mine:21", &forced), "fence-force"),
         ("fence", client.fence("mine:22", &unordered), "fence-force"),

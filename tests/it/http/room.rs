@@ -130,7 +130,7 @@ async fn many_readers_of_an_embedded_ledger_share_few_connections() {
     let home = TempDir::with_prefix("fence-readers-").expect("a directory");
     let path = home.path().join("ledger.db");
     let ledger = reopened_sqlite_ledger(&path).await;
-    let reads = join_all((0..200).map(|_| ledger.place())).await;
+    let reads = join_all((0..200).map(|_| ledger.place(None))).await;
     assert!(reads.iter().all(Result::is_ok));
     let open = || {
         let all = std::fs::read_dir("/proc/self/fd").expect("the descriptors").flatten();

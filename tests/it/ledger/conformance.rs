@@ -139,6 +139,8 @@ on_every_ledger! {
         uploads_of_a_bucket_are_listed_in_order
     }
     multipart_ends {
+        a_late_part_is_not_stored
+        a_part_is_held_to_the_rules_in_force
         a_late_abort_ends_nothing
         an_abort_is_held_to_the_rules_in_force
         parts_stay_while_a_copy_may_have_them

@@ -219,8 +219,10 @@ async fn partitions_and_cascades_are_guarded_and_views_are_refused() {
     commits(c, &[guard, "DELETE FROM parents"]).await;
 
     run(c, "CREATE VIEW v AS SELECT 1 AS x").await;
+    run(c, "CREATE TABLE heirs (id int); CREATE TABLE heirs_2026 () INHERITS (heirs)").await;
     for (call, code) in [
         ("SELECT fencegate.require_guard('v')", "42809"),
+        ("SELECT fencegate.require_guard('heirs')", "42809"),
         ("SELECT fencegate.require_guard('fencegate.fences')", "42809"),
         ("SELECT fencegate.require_guard('nowhere')", "42P01"),
         ("SELECT fencegate.require_guard('accounts', 'nothing')", "42703"),

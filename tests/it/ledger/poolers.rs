@@ -160,8 +160,9 @@ async fn code(ground: &Ground, done: &str, act: &str) -> Option<String> {
 pub async fn no_act_goes_on_in_a_session_that_nobody_prepared() {
     let ground = Ground::new().await;
     let refence = "acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)";
-    let adopt = "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002')";
-    let rest = [refence, adopt, "acts.halt_at(0, 0, 'test')"].map(str::to_owned);
+    let adopt = "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002', 1, gen_random_uuid())";
+    let confirm = "acts.confirm_start(0, 0, 0, '00000001', 0, 1, gen_random_uuid())";
+    let rest = [refence, adopt, confirm, "acts.halt_at(0, 0, 'test')"].map(str::to_owned);
     for act in acts(0).iter().chain(&rest) {
         let moved = Some("FG005".to_owned());
         assert_eq!(code(&ground, "SELECT 1", act).await, moved, "{act}");

@@ -50,6 +50,10 @@ async fn it_changes_no_history_and_removes_none() {
         "DELETE FROM fencegate.s3_buckets",
         "DELETE FROM fencegate.access",
         "TRUNCATE fencegate.grants",
+        "INSERT INTO fencegate.audit (number, at, action) VALUES (-9, now(), 'broken')",
+        "INSERT INTO fencegate.grants (number, token, resource, lock_id, owner, ordinal, at)
+         VALUES (-8, 9, 'r', gen_random_uuid(), 'eve', 9, now())",
+        "SELECT setval('fencegate.audit_numbers', 9000000000000000000)",
         "ALTER TABLE fencegate.grants DISABLE TRIGGER ALL",
         "DROP TRIGGER grants_only_grow ON fencegate.grants",
         "CREATE TRIGGER mine BEFORE INSERT ON fencegate.grants FOR EACH ROW EXECUTE FUNCTION fencegate.refuse_change()",
@@ -88,6 +92,44 @@ async fn nothing_is_let_go_that_is_kept_by_agreement() {
         postgres.execute(&database, &agree).await;
         assert_eq!(count(&mut session).await, left, "{kept}");
     }
+    // As gateways write 90 and 400 days: their months and years are not those of Postgres.
+    let mut owner = postgres.connect(&database).await;
+    for (kept, seconds) in [
+        ("2months 29days 2h 52m 48s", 7_776_000.0),
+        ("1year 1month 4days 7h 26m 24s", 34_560_000.0),
+        ("1s 500ms", 1.5),
+    ] {
+        let agree =
+            format!("UPDATE fencegate.agreed SET value = '{kept}' WHERE name = 'history_kept'");
+        postgres.execute(&database, &agree).await;
+        let read = sqlx::query_scalar("SELECT fencegate_acts_1.agreed_s('history_kept')");
+        let read: f64 = read.fetch_one(&mut owner).await.expect("seconds");
+        assert!((read - seconds).abs() < 1e-6, "{kept} is read as {read} s");
+    }
+}
+
+#[tokio::test]
+async fn what_is_agreed_has_bounds_and_the_audit_says_all_of_it() {
+    let (_, mut session) = used().await;
+    let agree = |kept: &str| {
+        format!(
+            "SELECT * FROM fencegate_acts_1.agree(
+                 ARRAY['history_kept', 'buried_kept'], ARRAY['{kept}', '2days'], repeat('tidied up. ', 24))"
+        )
+    };
+    for kept in ["0s", "23h", "1day"] {
+        let agree = sqlx::query(sqlx::AssertSqlSafe(agree(kept)));
+        let refused = agree.execute(&mut session).await.expect_err(kept);
+        let code = refused.as_database_error().and_then(|error| error.code());
+        assert_eq!(code.as_deref(), Some("FG010"), "{kept}: {refused}");
+    }
+    let agree = sqlx::query(sqlx::AssertSqlSafe(agree("30days")));
+    agree.execute(&mut session).await.expect("it is agreed");
+    let entry = "SELECT owner || ': ' || reason FROM fencegate.audit WHERE action = 'agree'";
+    let entries: Vec<String> = sqlx::query_scalar(entry).fetch_all(&mut session).await.expect("it");
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    let parts = ["database role ", "tidied up.", "buried_kept 1day -> 2days", "-> 30days"];
+    assert!(parts.iter().all(|part| entries[0].contains(part)), "{entries:?}");
 }
 
 #[tokio::test]

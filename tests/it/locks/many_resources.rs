@@ -92,7 +92,7 @@ async fn eat(client: &Client, chosen: &[String], in_use: &Mutex<HashSet<String>>
         let answer = client.lock(&json!({ "resources": chosen, "ttl": "60s" })).send().await;
         match answer.status.as_u16() {
             201 => break answer.parse(),
-            409 => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            409 => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
             other => panic!("{other}: {}", answer.text()),
         }
     };

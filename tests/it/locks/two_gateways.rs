@@ -122,6 +122,18 @@ async fn a_postgres_that_may_forget_what_it_acknowledged_is_refused() {
     server.execute("postgres", &client_side).await;
     let (status, log) = settings.clone().start_refused().await;
     assert_eq!(status.code(), Some(1), "{log}");
+    // With standbys, nor what they may have in memory alone.
+    for unsafe_with_standbys in ["local", "remote_write"] {
+        let alter =
+            format!("ALTER DATABASE {database} SET synchronous_commit = {unsafe_with_standbys}");
+        server.execute("postgres", &alter).await;
+        set(&server, "synchronous_standby_names", "nobody").await;
+        let (status, log) = settings.clone().start_refused().await;
+        assert_eq!(status.code(), Some(1), "{log}");
+        let reason = format!("synchronous_commit is {unsafe_with_standbys} on the Postgres server");
+        assert!(log.contains(&reason), "{log}");
+        set(&server, "synchronous_standby_names", "''").await;
+    }
     server.execute("postgres", &format!("ALTER DATABASE {database} RESET ALL")).await;
     settings.start().await.client().acquire("job:1", "10m").await;
 }
@@ -137,7 +149,7 @@ async fn set(server: &Postgres, setting: &str, value: &str) {
             .fetch_one(&mut connection)
             .await
             .expect("a setting is shown");
-        (now == value).then_some(())
+        (now == value.trim_matches('\'')).then_some(())
     })
     .await;
 }

@@ -467,7 +467,7 @@ async fn forty_clients_with_random_sets_neither_deadlock_nor_starve() {
     const RESOURCES: usize = 10;
     let pair = pair().await;
     let clients = [pair.one.client(), pair.other.client()];
-    let turns = survey::size(8, 40);
+    let turns = survey::size(5, 40);
     let tasks = (0..40).map(|number| {
         let client = clients[number % 2].clone();
         tokio::spawn(async move {

@@ -116,6 +116,41 @@ async fn rules_are_put_in_force_over_http_by_whoever_may() {
     assert_eq!(known.parse::<AccessRules>().generation, 2);
 }
 
+/// Only who has the ledger could let anybody in again.
+#[tokio::test]
+async fn rules_that_lock_everybody_out_are_refused_and_what_is_denied_is_told() {
+    let rules = Rules::new().await;
+    let gateway = SetUp::Clustered.start().await;
+    let text = rules.text(WORKS, &[]);
+    rules.put_in_force(&gateway, &text).await;
+    let (id, denied) = (
+        rules.admin.line.split('"').nth(1).unwrap(),
+        "deny = [{ actions = [\"admin\"], resources = [\"*\"] }]",
+    );
+    let revoked = format!("revoked = [\"key:{id}\"]\n{text}");
+    let may = "allow = [\"admin\"]\nresources = [\"*\"]";
+    let denied = text.replacen(may, &format!("{may}\n{denied}"), 1);
+    for locked_out in [&revoked, &denied] {
+        let (code, told) = rules.apply(&gateway, locked_out).await;
+        assert!(code == Some(1) && told.contains("nobody who can show who they are"), "{told}");
+    }
+    let client = gateway.client();
+    let may = async || {
+        let own = rules.admin.by(client.get("/access")).send().await.expect(200).json();
+        own["may"].clone()
+    };
+    assert_eq!(may().await, json!(["admin"]), "nothing was changed");
+    // The right goes to another one, and the first one is told so.
+    let other = Key::new().await;
+    let (may_all, by) = ("allow = [\"admin\"]\nresources = [\"*\"]", [&other]);
+    let handed_on = denied.clone() + &role("next", may_all) + &principal("next", "next", &by);
+    rules.put_in_force(&gateway, &handed_on).await;
+    eventually("the gateway has heard of it", async || (may().await == json!([])).then_some(()))
+        .await;
+    rules.admin.by(client.get("/admin/access")).send().await.refused(403, "permission-denied");
+    other.by(client.get("/admin/access")).send().await.expect(200);
+}
+
 /// A lock whose holder may not have it any more is told, and broken if that is wanted: then it frees its resource at
 /// once.
 async fn locks_that_are_lost_are_told_and_broken(setup: SetUp) {

@@ -227,6 +227,11 @@ async fn an_administrator_of_the_database_is_found_out() {
     let (note, _) = checkpoint(&it.gateway, 7).await;
     let seen = it.kept.file("seen", &note);
     let seen = ["--checkpoint", seen.to_str().unwrap()];
+    it.execute(
+        "ALTER TABLE fencegate.audit DROP CONSTRAINT audit_number_counts;
+         ALTER TABLE fencegate.grants DROP CONSTRAINT grants_number_counts",
+    )
+    .await;
     it.execute("CREATE TABLE public.g AS TABLE fencegate.grants; CREATE TABLE public.a AS TABLE fencegate.audit").await;
     let back =
         "TRUNCATE fencegate.grants, fencegate.audit; INSERT INTO fencegate.grants TABLE public.g;
@@ -281,6 +286,14 @@ async fn an_administrator_of_the_database_is_found_out() {
          INSERT INTO fencegate.audit_tree TABLE public.h;"
     );
     it.expect(&back, 0, "sound", &seen).await;
+    // Put in below the first entry, as if it were older than all.
+    let back_dated = format!(
+        "{back} INSERT INTO fencegate.audit (number, at, action, resource, owner, reason)
+         VALUES (-9, now() - interval '30 days', 'broken', 'a:1', 'mallory', 'by order of the board')"
+    );
+    it.expect(&back_dated, 3, "added: entry -9", &seen).await;
+    let told = verify_otherwise(&exported(&it.gateway, &it.kept).await).await;
+    assert_eq!(told.0, Some(3), "{}", told.1);
     // Everything cut off, and begun anew: the ledger's own word is good for nothing, whoever saw more knows.
     let cut = format!(
         "{back} DELETE FROM fencegate.grants; DELETE FROM fencegate.audit; DELETE FROM fencegate.audit_tiles;
@@ -294,4 +307,20 @@ async fn an_administrator_of_the_database_is_found_out() {
     record(&it.gateway, "b", 8).await;
     checkpoint(&it.gateway, 9).await;
     it.expect("SELECT", 5, "forked: ", &seen).await;
+}
+
+#[tokio::test]
+async fn a_number_that_no_sequence_gave_leads_the_seal_nowhere() {
+    let it = Tampered::new().await;
+    record(&it.gateway, "a", 3).await;
+    checkpoint(&it.gateway, 4).await;
+    it.execute(
+        "INSERT INTO fencegate.audit (number, at, action, resource, owner, reason)
+         VALUES (9000000000000000000, now(), 'broken', 'a:1', 'mallory', 'by order of the board')",
+    )
+    .await;
+    record(&it.gateway, "b", 3).await;
+    checkpoint(&it.gateway, 8).await;
+    let (code, told) = verify(&it.gateway, &[]).await;
+    assert_eq!(code, Some(0), "{told}");
 }

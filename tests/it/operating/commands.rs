@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "tests and their helpers may panic")]
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use fence_tests::etcd::Etcd;
 use fence_tests::gateway::{Gateway, binary};
 use fence_tests::postgres::Postgres;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// How a command ended.
 pub struct Ended {
@@ -54,7 +56,7 @@ async fn openapi_yaml_is_current() {
 
 #[tokio::test]
 async fn check_config_shows_the_guarantee_and_hides_secrets() {
-    let url = "postgres://fence:hunter2@db.example:5432/fence?sslpassword=hunter3";
+    let url = "postgres://fence:hunter2@db.example:5432/fence?password=hunter3";
     let args = ["check-config", "--postgres", url, "--etcd", "e1.example:2379,e2.example:2379"];
     let env = [
         ("FENCEGATE_ETCD_USER", "fence"),
@@ -80,6 +82,45 @@ async fn check_config_shows_the_guarantee_and_hides_secrets() {
     std::fs::write(home.path().join("fencegate.toml"), &alone.out).unwrap();
     let again = fencegate_in(home.path(), &["check-config"], &[]).await;
     assert_eq!((again.code, again.out), (Some(0), alone.out));
+}
+
+/// The path of a socket has a bound that those of folders have not.
+#[tokio::test]
+async fn a_data_directory_too_deep_for_a_socket_is_told_with_what_follows_from_it() {
+    let home = TempDir::new().unwrap();
+    let folder = home.path().join("x".repeat(60)).join("y".repeat(60));
+    let [folder, rules] = [folder, home.path().join("rules.toml")];
+    let at = ["--data-dir", folder.to_str().unwrap()];
+    let why = "has more than the 107 bytes that a socket may have; name a shorter data_dir";
+    let checked = fencegate(&[&["check-config"], &at[..]].concat(), &[]).await;
+    assert!(
+        checked.code == Some(0) && checked.out.contains("# warning: there is no admin.sock"),
+        "{}",
+        checked.out
+    );
+    assert!(checked.out.contains(why), "{}", checked.out);
+    let none =
+        fencegate(&["check-config", at[0], at[1], "--admin-listen", "127.0.0.1:0"], &[]).await;
+    assert!(none.code == Some(0) && !none.out.contains(why), "{}", none.out);
+    let mut gateway = tokio::process::Command::new(binary());
+    gateway
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(at)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut gateway = gateway.spawn().unwrap();
+    let mut log = BufReader::new(gateway.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    while !said.contains("listening on") {
+        said += &log.next_line().await.unwrap().expect("it starts");
+    }
+    assert!(said.contains(why), "{said}");
+    for command in [&["access", "init", rules.to_str().unwrap()][..], &["bucket", "make", "lake"]] {
+        let refused = fencegate(&[command, &at].concat(), &[]).await;
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        let cause = refused.err.lines().find(|line| line.contains("in use by another process"));
+        assert!(cause.is_some_and(|line| line.contains(why)), "{}", refused.err);
+    }
 }
 
 #[tokio::test]

@@ -171,7 +171,7 @@ async fn rules_that_are_no_good_begin_no_gateway() {
         ("", "has a role that allows `admin`"),
         ("[[rolls]]", "unknown field"),
         (&rules.text(open, &[("ann", &ann)]), "job*"),
-        (&long, "at most 1048576 bytes"),
+        (&long, "more than 1048576 bytes"),
     ] {
         std::fs::write(&file, text).unwrap();
         let ended = fencegate(&["dev", "--rules", path], &[]).await;

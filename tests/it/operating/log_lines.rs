@@ -3,6 +3,7 @@
 use fence_core::wire::Lock;
 use fence_tests::client::Client;
 use fence_tests::gateway::Settings;
+use fence_tests::process::eventually;
 use serde_json::{Value, json};
 
 use crate::setup::{SetUp, random_id};
@@ -123,4 +124,31 @@ async fn the_lines_of_requests_have_a_level_of_their_own() {
     assert_eq!(fenced_off, 2);
     let (none, _) = lines("info,request=off").await;
     assert_eq!(none, 0);
+}
+
+#[tokio::test]
+async fn a_reader_of_the_log_that_stands_still_costs_lines_and_nothing_else() {
+    for setup in [SetUp::Embedded, SetUp::Clustered] {
+        // Enough lines for the pipe and the queue with few requests.
+        let settings = setup.settings().await.flag("--log", "info,hyper=trace");
+        let mut gateway = settings.start().await;
+        let client = gateway.client();
+        let lock = client.acquire("r", "10m").await;
+        gateway.hold_log();
+        eventually("lines are lost", async || {
+            for count in 0..100 {
+                let put = client.put("r", &format!("k{count}"), "x").under(&lock).send().await;
+                assert!(put.status.is_success(), "{}", put.text());
+            }
+            let page = client.get("/metrics").send().await.expect(200).text();
+            let lost = page.lines().find_map(|line| {
+                line.strip_prefix("fencegate_log_lines_lost_total ")?.parse::<u64>().ok()
+            });
+            (lost? > 0).then_some(())
+        })
+        .await;
+        client.renew(&lock, None).send().await.expect(200);
+        gateway.term();
+        assert!(gateway.wait_for_exit().await.success(), "{setup:?}");
+    }
 }

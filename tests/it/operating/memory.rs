@@ -43,7 +43,7 @@ async fn memory_stays_small_under_64_busy_connections(setup: SetUp) {
         async move { client.acquire(&format!("r{n}"), "1h").await }
     });
     let locks = join_all(locks).await;
-    let writes = survey::size(150, 1_500);
+    let writes = survey::size(40, 1_500);
     let load = (0..CONNECTIONS).map(|n| put(&gateway, n, &locks[n % RESOURCES], writes));
     let mut load = std::pin::pin!(join_all(load));
     let mut highest = 0;

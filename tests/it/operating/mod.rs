@@ -8,6 +8,7 @@ pub mod agreed;
 pub mod asvs;
 pub mod audit_places;
 pub mod audit_tree;
+pub mod clocks;
 pub mod commands;
 pub mod dev;
 pub mod drill;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use fence_tests::access::{Key, Rules};
 use fence_tests::client::Call;
 use fence_tests::collector::{Collector, Span};
 use fence_tests::gateway::Gateway;
@@ -155,6 +156,38 @@ async fn a_batch_names_the_requests_that_it_holds(setup: SetUp) {
     let requests = collector.spans().into_iter().filter(|span| span.parent == PARENT);
     let requests: Vec<_> = requests.collect();
     assert!(!requests.is_empty() && requests.iter().all(is_odd), "{requests:?}");
+}
+
+/// Callers that nobody knows could fill a collector, however few requests the settings have recorded.
+#[tokio::test]
+async fn under_rules_only_who_is_somebody_has_a_request_recorded() {
+    let (rules, collector) = (Rules::new().await, Collector::start().await);
+    let sampled =
+        [("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0")];
+    let settings = collector.of(Gateway::embedded());
+    let settings =
+        sampled.iter().fold(settings, |settings, (name, value)| settings.env(name, value));
+    let gateway = settings.start().await;
+    rules.put_in_force(&gateway, &rules.admin()).await;
+    let client = gateway.client();
+    let named = |at: u8, call: Call| {
+        call.header("traceparent", format!("00-{at:032x}-{PARENT}-01"))
+            .header("x-request-id", format!("n{at}"))
+    };
+    let stranger = Key::new().await;
+    named(1, client.get("/locks")).send().await.refused(401, "unauthenticated");
+    named(2, stranger.by(client.get("/locks"))).send().await.refused(401, "unauthenticated");
+    named(3, client.get("/healthz")).send().await.expect(200);
+    named(4, rules.admin.by(client.get("/access"))).send().await.expect(200);
+    let trace = |at: u8| format!("{at:032x}");
+    let span = collector.span("the administrator's", |span| span.trace == trace(4)).await;
+    assert_eq!((&*span.parent, &*span.name, span.is_server), (PARENT, "GET /access", true));
+    let others: Vec<_> =
+        collector.spans().into_iter().filter(|span| span.trace != trace(4)).collect();
+    assert!(others.is_empty(), "{others:?}");
+    // The log has the trace of all of them.
+    let line = gateway.logged("\"n1\"").await;
+    assert!(line.contains(&format!("trace_id={}", trace(1))), "{line}");
 }
 
 #[tokio::test]

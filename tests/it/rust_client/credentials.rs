@@ -94,6 +94,15 @@ async fn a_file_that_says_nothing_is_named() {
 }
 
 #[tokio::test]
+async fn a_file_without_an_end_is_not_read_for_ever() {
+    let site = Site::start(&[&Key::new().await]).await;
+    let client = site.client(Credential::file("/dev/zero"));
+    let Err(Error::Denied(details)) = client.status().await else { panic!("it is denied") };
+    let text = details.to_string();
+    assert!(text.contains("/dev/zero") && text.contains("it has more than 16384 bytes"), "{text}");
+}
+
+#[tokio::test]
 async fn a_key_is_changed_while_a_lock_is_held() {
     let [old, new, newest] = [Key::new().await, Key::new().await, Key::new().await];
     let site = Site::start(&[&old]).await;

@@ -48,6 +48,8 @@ impl Site {
             principal("bob", "helper", &[&bob]),
             principal("cat", "loader", &[&cat]),
             principal("dan", "helper", &[&dan]),
+            role("idler", "allow = [\"lock\"]\nresources = [\"idle:*\"]"),
+            principal("eve", "idler", &[&Key::new().await]),
         ];
         let gateway = setup.start_ruled(settings, &rules, &text.concat()).await;
         Self { gateway, keys: [("ann", ann), ("bob", bob), ("cat", cat), ("dan", dan)] }
@@ -211,6 +213,13 @@ async fn a_lock_is_handed_to_another_principal(setup: SetUp) {
     );
     assert_eq!(new.state(), LockState::Held);
     new.put("k", "three").await.unwrap();
+    // Nor to those who may not lock it, or who are nobody: of neither is more told.
+    let kept = ann.lock("job:3").acquire().await.unwrap();
+    for name in ["eve", "nobody"] {
+        let to = Successor::named("x").principal(name);
+        refused(kept.transfer(to).await, ErrorCode::PermissionDenied);
+    }
+    kept.put("k", "four").await.unwrap();
     let other = ann.lock("job:2").acquire().await.unwrap().leave();
     let handed = ann.transfer_lock(other.id, to_bob()).await.unwrap();
     assert_eq!(handed.principal.as_deref(), Some("bob"));

@@ -23,7 +23,7 @@ use crate::schedules::commits;
 use crate::schedules::forced::{Ground, R, WAIT, applied, commit, put, run, seal, sealing};
 
 /// What rules do that are put in force, but not yet.
-const APPLY: &str = "LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
+pub const APPLY: &str = "LOCK TABLE fencegate.seal_guard, fencegate.write_guard IN EXCLUSIVE MODE;
                      UPDATE fencegate.seal_guard SET access = 1; UPDATE fencegate.write_guard SET access = 1";
 
 fn of_ann(number: i64) -> SealItem {

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use fence_core::ports::{Adopted, Adoption, Ledger as _, LedgerError, Line, Place};
+use fence_core::ports::{Adopted, Adoption, Ledger as _, LedgerError, Line, Milestone, Place};
 use fencegate::ledger::postgres::PgLedger;
+use uuid::Uuid;
 
 use crate::ledger::guard::refused;
 use crate::schedules::forced::{Ground, R, put, run};
@@ -18,12 +19,20 @@ const FORMER: (&str, &str) = ("161", "000000A1");
 /// Where it ended: 16 MiB and a page, at which a record ended.
 const ENDED: i64 = (16 << 20) + 8192;
 
+/// The newest one that the mint knows.
+const MILESTONE: Milestone = Milestone { number: 3, id: Uuid::from_u128(3) };
+
+/// Has a ledger hold [`MILESTONE`].
+const LEAVE: &str = "INSERT INTO fencegate.milestones
+                     VALUES (3, '00000000-0000-0000-0000-000000000003', 0, now())";
+
 /// A ledger on a timeline that its guards do not know.
 async fn promoted() -> Ground {
     let ground = Ground::new().await;
     ground.sealed(R, 1).await;
     run(&mut ground.connect().await, &history(ENDED)).await;
     for statement in [
+        LEAVE.to_owned(),
         "INSERT INTO fencegate.agreed VALUES ('failover', 'lossless')".to_owned(),
         format!("UPDATE fencegate.seal_guard SET timeline = '{}'", FORMER.1),
         format!("UPDATE fencegate.write_guard SET timeline = '{}'", FORMER.1),
@@ -55,12 +64,13 @@ fn adoption(place: &Place, witnessed: i64) -> Adoption {
         former: place.known_timeline.clone(),
         timeline: place.timeline.clone(),
         witnessed,
+        milestone: MILESTONE,
     }
 }
 
 /// Asks a gateway that has seen nothing to adopt, with a witness at this position.
 async fn adopted(ledger: &PgLedger, witnessed: i64) -> Adopted {
-    let place = ledger.place().await.unwrap();
+    let place = ledger.place(None).await.unwrap();
     ledger.adopt(&adoption(&place, witnessed)).await.unwrap()
 }
 
@@ -69,12 +79,12 @@ async fn unproven(set: &str, why: &str) {
     if !set.is_empty() {
         run(&mut ground.connect().await, set).await;
     }
-    let before = ground.ledger.place().await.unwrap();
+    let before = ground.ledger.place(None).await.unwrap();
     let Adopted::Unproven(told) = adopted(&ground.ledger, 0).await else {
         panic!("adopted: {set}")
     };
     assert!(told.contains(why), "{told}");
-    assert_eq!(ground.ledger.place().await.unwrap().line(), before.line());
+    assert_eq!(ground.ledger.place(None).await.unwrap().line(), before.line());
     let write = ground.ledger.commit([put(R, 1, "x")].into(), crate::schedules::forced::WAIT).await;
     assert!(matches!(write, Err(LedgerError::RefenceRequired(_))), "{write:?}");
 }
@@ -85,7 +95,7 @@ pub async fn what_was_seen_up_to_the_end_of_the_timeline_is_adopted() {
     for witnessed in [0, ENDED, ENDED + 24] {
         let ground = promoted().await;
         assert_eq!(adopted(&ground.ledger, witnessed).await, Adopted::Done, "{witnessed}");
-        let place = ground.ledger.place().await.unwrap();
+        let place = ground.ledger.place(None).await.unwrap();
         assert_eq!((place.called_for.clone(), place.adoptions, place.generation), (None, 1, 0));
         assert_eq!(place.adopted_at, ENDED + 24);
         ground.written(put(R, 1, "x")).await;
@@ -100,17 +110,18 @@ pub async fn what_was_seen_beyond_the_end_of_the_timeline_is_lost() {
         panic!("it was adopted")
     };
     assert!(why.contains("it has lost commits"), "{why}");
-    assert_eq!(ground.ledger.place().await.unwrap().adoptions, 0);
+    assert_eq!(ground.ledger.place(None).await.unwrap().adoptions, 0);
 }
 
 /// What this gateway has seen counts as the witness does.
 #[tokio::test]
 pub async fn what_a_gateway_has_seen_itself_counts() {
     let ground = Ground::new().await;
-    ground.ledger.place().await.unwrap();
+    ground.ledger.place(None).await.unwrap();
     // The position at which it was acknowledged is far beyond where the history ends.
     ground.sealed(R, 1).await;
     let mut connection = ground.connect().await;
+    run(&mut connection, LEAVE).await;
     run(&mut connection, &history(ENDED)).await;
     run(&mut connection, "INSERT INTO fencegate.agreed VALUES ('failover', 'lossless')").await;
     for table in ["seal_guard", "write_guard"] {
@@ -122,7 +133,7 @@ pub async fn what_a_gateway_has_seen_itself_counts() {
     // One that has seen nothing takes it over; the first then knows better, and nobody goes on.
     let other = ground.other_ledger();
     assert_eq!(adopted(&other, 0).await, Adopted::Done);
-    let place = ground.ledger.place().await.unwrap();
+    let place = ground.ledger.place(None).await.unwrap();
     assert!(place.called_for.is_some_and(|why| why.contains("it has lost commits")));
     let write = other.commit([put(R, 1, "x")].into(), crate::schedules::forced::WAIT).await;
     assert!(matches!(write, Err(LedgerError::RefenceRequired(_))), "{write:?}");
@@ -146,6 +157,13 @@ pub async fn another_system_is_not_adopted() {
     unproven("UPDATE fencegate.seal_guard SET system_id = 7", "another database system").await;
 }
 
+/// Its position and its history are as they should be, and what is in it is not.
+#[tokio::test]
+pub async fn a_ledger_without_the_milestone_is_not_adopted() {
+    unproven("DELETE FROM fencegate.milestones", "lacks milestone 3").await;
+    unproven("UPDATE fencegate.milestones SET id = gen_random_uuid()", "lacks milestone 3").await;
+}
+
 #[tokio::test]
 pub async fn a_timeline_that_comes_from_elsewhere_is_not_adopted() {
     let both = "UPDATE fencegate.seal_guard SET timeline = '0000000A';
@@ -158,7 +176,7 @@ pub async fn a_timeline_that_comes_from_elsewhere_is_not_adopted() {
 #[tokio::test]
 pub async fn a_ledger_that_passed_on_meanwhile_is_looked_at_again() {
     let ground = promoted().await;
-    let place = ground.ledger.place().await.unwrap();
+    let place = ground.ledger.place(None).await.unwrap();
     type Change = fn(&mut Adoption);
     let changes: [Change; 5] = [
         |it| it.line = Line { generation: 1, ..it.line },
@@ -172,7 +190,7 @@ pub async fn a_ledger_that_passed_on_meanwhile_is_looked_at_again() {
         change(&mut asked);
         assert_eq!(ground.ledger.adopt(&asked).await.unwrap(), Adopted::Moved, "{asked:?}");
     }
-    assert_eq!(ground.ledger.place().await.unwrap().line(), place.line());
+    assert_eq!(ground.ledger.place(None).await.unwrap().line(), place.line());
 }
 
 /// A re-fence that comes first leaves nothing to adopt; an adoption that comes first, nothing to re-fence.
@@ -180,20 +198,20 @@ pub async fn a_ledger_that_passed_on_meanwhile_is_looked_at_again() {
 pub async fn of_an_adoption_and_a_re_fence_the_second_finds_nothing_to_do() {
     let refence = "SELECT acts.refence(gen_random_uuid(), 0, 0, 0, 'test', false)";
     let ground = promoted().await;
-    let place = ground.ledger.place().await.unwrap();
+    let place = ground.ledger.place(None).await.unwrap();
     let held = ground.hold(refence).await;
     let (ledger, asked) = (Arc::clone(&ground.ledger), adoption(&place, 0));
     let adopting = tokio::spawn(async move { ledger.adopt(&asked).await });
     ground.kept_waiting(&adopting, 1).await;
     held.commit().await;
     assert_eq!(adopting.await.unwrap().unwrap(), Adopted::Moved);
-    let place = ground.ledger.place().await.unwrap();
+    let place = ground.ledger.place(None).await.unwrap();
     assert_eq!((place.generation, place.adoptions), (1, 0));
 
     let ground = promoted().await;
     assert_eq!(adopted(&ground.ledger, 0).await, Adopted::Done);
     run(&mut ground.connect().await, refence).await;
-    let place = ground.ledger.place().await.unwrap();
+    let place = ground.ledger.place(None).await.unwrap();
     assert_eq!((place.generation, place.adoptions), (0, 1));
 }
 
@@ -214,9 +232,9 @@ pub async fn a_session_that_knows_the_timeline_before_does_nothing() {
 #[tokio::test]
 pub async fn late_news_of_the_line_before_halts_nothing() {
     let ground = promoted().await;
-    let before = ground.ledger.place().await.unwrap().line();
+    let before = ground.ledger.place(None).await.unwrap().line();
     assert_eq!(adopted(&ground.ledger, 0).await, Adopted::Done);
     ground.other_ledger().halt(before, "late news").await.unwrap();
-    assert_eq!(ground.ledger.place().await.unwrap().called_for, None);
+    assert_eq!(ground.ledger.place(None).await.unwrap().called_for, None);
     ground.written(put(R, 1, "x")).await;
 }

@@ -143,3 +143,32 @@ pub async fn a_replaced_blob_stays_until_synchronous_standbys_know_that_it_was()
         run(&mut operator, next).await;
     }
 }
+
+/// However many parts uploads have, an act moves only so many, and what is due beside them is not held up.
+#[tokio::test]
+async fn the_parts_of_large_uploads_become_garbage_piece_by_piece() {
+    let ground = Ground::new().await;
+    let mut operator = ground.connect().await;
+    for statement in [
+        "INSERT INTO fencegate.blob_garbage (blob, due_at)
+         SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'epoch' FROM generate_series(1, 3) n",
+        "INSERT INTO fencegate.upload_parts (upload, number, blob, size, sha256, begun_at, stored_at)
+         SELECT g.blob, n, gen_random_uuid(), 1, '', 'epoch', 'epoch'
+         FROM fencegate.blob_garbage g CROSS JOIN generate_series(1, 6000) n",
+        "INSERT INTO fencegate.blob_garbage (blob, due_at) VALUES (gen_random_uuid(), now() - interval '1 s')",
+    ] {
+        run(&mut operator, statement).await;
+    }
+    let parts = async || ground.number("SELECT count(*) FROM fencegate.upload_parts").await;
+    let mut handed_out = Vec::new();
+    for left in [8_000, 0] {
+        let tidied = ground.ledger.tidy_blobs(AT_ONCE, 100, true).await.unwrap();
+        handed_out.push(tidied.garbage.len());
+        assert_eq!(parts().await, left);
+    }
+    // The one beside them, and an upload if all of its parts were among the first; then the others, and parts, as many as may.
+    assert!((1..=2).contains(&handed_out[0]), "{handed_out:?}");
+    assert_eq!(handed_out[1], 100);
+    let whole = "SELECT count(*) FROM fencegate.blob_garbage";
+    assert_eq!(ground.number(whole).await, 4 + 18_000);
+}

@@ -96,7 +96,7 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
     ground.sealed(R, 1).await;
     let (one, other) = (Arc::clone(&ground.ledger), ground.other_ledger());
     for ledger in [&one, &other] {
-        assert_eq!(ledger.place().await.unwrap().called_for, None);
+        assert_eq!(ledger.place(None).await.unwrap().called_for, None);
     }
     // What was seen in another generation says nothing about this one.
     one.halt(line(7), "long ago").await.unwrap();
@@ -106,7 +106,7 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
     for ledger in [&one, &other] {
         assert_eq!(ledger.epoch().await, halted);
         assert_eq!(ledger.switch_epoch(0, Uuid::new_v4(), 0, "test").await, halted);
-        let place = ledger.place().await.unwrap();
+        let place = ledger.place(None).await.unwrap();
         assert_eq!(place.called_for.as_deref(), Some("it has lost commits"));
     }
     let epoch = other.refence(asked(false)).await.unwrap();
@@ -114,7 +114,7 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
     assert_eq!(other.epoch().await, Ok(epoch.clone()));
     // What the ledger's own guard says, no gateway holds against it any longer than that.
     assert_eq!(one.epoch().await, Ok(epoch.clone()));
-    let place = one.place().await.unwrap();
+    let place = one.place(None).await.unwrap();
     assert_eq!((place.called_for, place.generation), (None, 1));
     assert_eq!(one.epoch().await, Ok(epoch.clone()));
     one.halt(line(0), "late news of the old generation").await.unwrap();
@@ -123,16 +123,16 @@ pub async fn a_halted_ledger_is_refused_by_every_gateway_until_one_refences_it()
 
 #[tokio::test]
 async fn another_timeline_or_system_calls_for_a_refence_which_takes_it() {
-    for set in ["timeline = '0000002A'", "system_id = 7"] {
+    for set in ["timeline = '0000002A'", "system_id = 7", "tables = 7"] {
         for table in ["seal_guard", "write_guard"] {
             let ground = Ground::new().await;
             ground.sealed(R, 1).await;
             let mut operator = ground.connect().await;
             run(&mut operator, &format!("UPDATE fencegate.{table} SET {set}")).await;
-            let called_for = ground.ledger.place().await.unwrap().called_for;
+            let called_for = ground.ledger.place(None).await.unwrap().called_for;
             assert!(called_for.is_some(), "{table}, {set}");
             ground.ledger.refence(asked(false)).await.unwrap();
-            let place = ground.ledger.place().await.unwrap();
+            let place = ground.ledger.place(None).await.unwrap();
             assert_eq!((place.called_for, place.generation), (None, 1), "{table}, {set}");
             assert_eq!(refused(commit(&ground.ledger, put(R, 1, "late")).await), Refusal::Void);
         }

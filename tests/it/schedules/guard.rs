@@ -148,6 +148,7 @@ pub fn acts(seen: i64) -> Vec<String> {
         format!("acts.drop_bucket({seen}, 'lake', NULL)"),
         format!("acts.number_events({seen})"),
         format!("acts.apply_rules({seen}, NULL, '', '', {}, NULL, 'r', NULL, NULL)", empty(2)),
+        format!("acts.leave_milestone({seen}, 0, true)"),
         format!("acts.epoch({seen})"),
         format!("acts.open_epoch({seen}, '{id}')"),
         format!("acts.switch_epoch({seen}, 0, '{id}', 0, '')"),

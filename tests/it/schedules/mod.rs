@@ -20,6 +20,7 @@ pub mod rows;
 pub mod rule;
 pub mod skipped;
 pub mod sql_races;
+pub mod starts;
 pub mod stuck_rows;
 pub mod tables;
 pub mod upstreams;

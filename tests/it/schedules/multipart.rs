@@ -16,6 +16,7 @@ use fencegate::ledger::postgres::PgLedger;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use crate::schedules::access::APPLY;
 use crate::schedules::events::{PAUSE_AT_THE_END, gated};
 use crate::schedules::forced::{Ground, R, applied, commit, put, run, sealing};
 
@@ -54,8 +55,18 @@ async fn uploaded(ground: &Ground, grant: &Grant, upload: BlobId, number: i32) -
     let blob = BlobId(Uuid::new_v4());
     let begun = ground.ledger.begin_upload(upload_item(grant, blob)).await;
     assert_eq!(begun, Ok(UploadVerdict::Begun));
-    let (token, sha256) = (grant.token, [0; 32]);
-    PartItem { upload, token, number, blob, size: 7, sha256, checksum: None }
+    PartItem {
+        upload,
+        resource: grant.resources[0].clone(),
+        token: grant.token,
+        lock: None,
+        by: By::default(),
+        number,
+        blob,
+        size: 7,
+        sha256: [0; 32],
+        checksum: None,
+    }
 }
 
 /// The write that makes it an object.
@@ -108,7 +119,7 @@ pub async fn a_completion_behind_a_part_sees_it() {
     let next = uploaded(&ground, &grant, upload, 1).await;
     let second = next.blob;
     let statement = format!(
-        "SELECT acts.put_part(0, '{upload}', 1, 1, '{second}', 7, decode(repeat('00', 32), 'hex'), NULL)"
+        "SELECT * FROM acts.put_part(0, '{upload}', '{R}', 1, NULL, NULL, NULL, 1, '{second}', 7, decode(repeat('00', 32), 'hex'), NULL)"
     );
     let part = ground.hold(&statement).await;
     let complete = ground.commit_later(completing(1, upload, &[first]));
@@ -119,6 +130,59 @@ pub async fn a_completion_behind_a_part_sees_it() {
     applied(commit(&ground.ledger, completing(1, upload, &[second])).await);
     assert_eq!(ground.number(PARTS).await, 1);
     assert_eq!(ground.number(GARBAGE).await, 1, "the one whose place was taken");
+}
+
+/// Nor may one be stored whose upload is given up meanwhile: nobody would ever delete it.
+#[tokio::test]
+pub async fn a_part_behind_a_give_up_is_not_stored() {
+    let ground = Ground::new().await;
+    let grant = ground.sealed(R, 1).await;
+    let (upload, _) = begun(&ground, &grant).await;
+    let late = uploaded(&ground, &grant, upload, 2).await;
+    let gives_up =
+        "SELECT * FROM acts.tidy_blobs(0, 3600, 0, 3600, 3600, 3600, 3600, 3600, 100, false)";
+    let given_up = ground.hold(gives_up).await;
+    let part = put_later(&ground.ledger, late);
+    ground.ended_or_waiting(&part, 1).await;
+    given_up.commit().await;
+    assert_eq!(part.await.unwrap(), PartVerdict::NoUpload);
+}
+
+/// No smaller token changes what a holder may complete once its own was given out (I3).
+#[tokio::test]
+pub async fn a_part_behind_a_seal_is_stale() {
+    let ground = Ground::new().await;
+    let grant = ground.sealed(R, 1).await;
+    let (upload, first) = begun(&ground, &grant).await;
+    let late = uploaded(&ground, &grant, upload, 1).await;
+    let held = ground.hold_fence(R).await;
+    let seal = ground.seal_later(sealing(R, 2));
+    ground.waiting(1).await;
+    let part = put_later(&ground.ledger, late);
+    ground.ended_or_waiting(&part, 2).await;
+    held.let_go().await;
+    assert!(matches!(seal.await.unwrap(), Ok(SealVerdict::Sealed(..))));
+    let verdict = part.await.unwrap();
+    assert!(matches!(verdict, PartVerdict::Refused(Refusal::Stale { .. })), "{verdict:?}");
+    applied(commit(&ground.ledger, completing(2, upload, &[first])).await);
+}
+
+/// Nor by what older rules allowed: acts that come after `access apply` see its rules (I17).
+#[tokio::test]
+async fn a_part_that_waits_while_rules_are_applied_is_not_stored() {
+    let ground = Ground::new().await;
+    let grant = ground.sealed(R, 1).await;
+    let (upload, first) = begun(&ground, &grant).await;
+    let late = uploaded(&ground, &grant, upload, 1).await;
+    let applying = ground.hold(APPLY).await;
+    let (ledger, allowed) = (Arc::clone(&ground.ledger), By::default().under(0));
+    let item = PartItem { by: allowed, ..late };
+    let part = tokio::spawn(async move { ledger.put_part(item).await });
+    ground.kept_waiting(&part, 1).await;
+    applying.commit().await;
+    assert_eq!(part.await.unwrap(), Err(LedgerError::RulesMoved));
+    let parts = ground.ledger.parts(upload, 0, 9).await.unwrap();
+    assert_eq!(parts.iter().map(|(_, part)| part.blob).collect::<Vec<_>>(), [first]);
 }
 
 #[tokio::test]

@@ -44,6 +44,16 @@ pub async fn no_act_goes_on_in_another_system() {
 }
 
 #[tokio::test]
+pub async fn no_act_goes_on_in_other_tables() {
+    all_refuse("tables = 7", 0, "FG001").await;
+}
+
+#[tokio::test]
+pub async fn no_act_goes_on_at_another_start() {
+    all_refuse("started = 'epoch'", 0, "FG015").await;
+}
+
+#[tokio::test]
 pub async fn no_act_goes_on_in_a_halted_ledger() {
     all_refuse("halted = 'it has lost commits'", 0, "FG001").await;
 }
@@ -61,7 +71,8 @@ pub async fn no_act_goes_on_that_was_retired() {
     run(&mut connection, "UPDATE fencegate.write_guard SET acts_min = 2").await;
     for act in [
         "acts.refence(gen_random_uuid(), 0, 0, 0, 'test', true)",
-        "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002')",
+        "acts.adopt(0, 0, 0, 0, 0, '00000001', '00000002', 1, gen_random_uuid())",
+        "acts.confirm_start(0, 0, 0, '00000001', 0, 1, gen_random_uuid())",
         "acts.halt_at(0, 0, 'test')",
     ] {
         let (found, told) = refused(&mut connection, &format!("SELECT * FROM {act}")).await;

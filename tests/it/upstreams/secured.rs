@@ -185,4 +185,8 @@ async fn what_lets_callers_into_the_gateway_stays_there() {
         ann.by(call).send().await.expect(200);
         assert_eq!(shown(&upstream), None, "the upstream was shown a key of the gateway");
     }
+    // Cookies that it sets would be shown to the gateway.
+    let answer = ann.by(through(&client, Method::GET, "1", "loud")).send().await.expect(200);
+    assert_eq!(answer.header("set-cookie"), None);
+    assert_eq!(answer.header("x-own"), Some("kept"));
 }

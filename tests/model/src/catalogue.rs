@@ -389,9 +389,9 @@ fn models_of_parts() -> Vec<Entry> {
                 "a completion named a part that had gone",
                 "a completion came too late for its upload",
                 "a part that was not named became garbage",
+                "a late part changed nothing",
                 "a late abort changed nothing",
                 "a part came after its upload had ended",
-                "a part came after one that was begun later",
                 "a part took too long",
                 "the bytes of a part came after its intent was given up",
             ],
@@ -405,6 +405,7 @@ fn models_of_parts() -> Vec<Entry> {
             "parts rolled back",
             ROLLED_BACK,
             &[
+                "a part came after one that was begun later",
                 "a rollback brought an upload back",
                 "a part was void after a re-fence",
                 "a part was deleted after a rollback",

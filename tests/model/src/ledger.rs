@@ -178,13 +178,22 @@ impl Ledger {
 /// Commits a write on a fence that has been made to admit its token whatever the rule would have said: how
 /// mutants get past the rule.
 pub fn commit_unjudged(rows: &mut Rows, item: &WriteItem) -> WriteVerdict {
-    let before = rows.fences.get(&item.resource).cloned();
-    if let Some(fence) = rows.fences.get_mut(&item.resource) {
-        (fence.token, fence.hold, fence.last_sequence) = (item.token, Hold::Held, 0);
-        fence.lock = item.lock.unwrap_or(fence.lock);
+    unjudged(rows, (&item.resource, item.token, item.lock), |rows| acts::commit(rows, item, now(0)))
+}
+
+/// Acts as if this were the token and the lock in force.
+pub fn unjudged<V>(
+    rows: &mut Rows,
+    (resource, token, lock): (&ResourceName, Token, Option<LockId>),
+    act: impl FnOnce(&mut Rows) -> V,
+) -> V {
+    let before = rows.fences.get(resource).cloned();
+    if let Some(fence) = rows.fences.get_mut(resource) {
+        (fence.token, fence.hold, fence.last_sequence) = (token, Hold::Held, 0);
+        fence.lock = lock.unwrap_or(fence.lock);
     }
-    let verdict = acts::commit(rows, item, now(0));
-    if let (Some(fence), Some(before)) = (rows.fences.get_mut(&item.resource), before) {
+    let verdict = act(rows);
+    if let (Some(fence), Some(before)) = (rows.fences.get_mut(resource), before) {
         (fence.token, fence.hold, fence.lock) = (before.token, before.hold, before.lock);
         fence.last_sequence = fence.last_sequence.max(before.last_sequence);
     }

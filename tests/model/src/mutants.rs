@@ -82,6 +82,8 @@ pub enum Mutant {
     CompleteUnjudged,
     /// The rule is asked before an abort, and not by the act.
     AbortUnjudged,
+    /// The rule is asked as a part is begun, and not as it is stored.
+    PartUnjudged,
     /// The intent of an upload is not consumed with its completion.
     UploadNotConsumed,
     /// An upload that is completed again is not found by its key.

@@ -34,8 +34,10 @@ pub struct Faults {
     pub ledger_clock: bool,
     /// The mint is restored from an older snapshot, or wiped.
     pub mint: bool,
-    /// An older standby of the ledger takes over.
+    /// An older standby of the ledger takes over, or a copy of its files is put back.
     pub ledger: bool,
+    /// The server of the ledger is started anew.
+    pub restarts: bool,
 }
 
 impl Faults {
@@ -63,6 +65,7 @@ impl Faults {
                 ledger_clock: !ledger && rng.random_bool(0.2),
                 mint: rng.random_bool(0.3),
                 ledger,
+                restarts: rng.random_bool(0.2),
             }
         })
     }
@@ -117,11 +120,15 @@ pub async fn strike(world: World, targets: Targets, faults: Faults, until: Micro
             7 if faults.clocks => world.set_skew(process, hours(&world)),
             8 if faults.ledger_clock => world.set_skew(targets.servers.processes[0], hours(&world)),
             9 if faults.mint => copies.restore_mint(&world, &targets.servers),
-            10 if faults.ledger => copies.promote(&world, &targets, faults.clocks),
+            10 if faults.ledger => match world.chance(0.4) {
+                true => copies.put_back(&world, &targets, faults.clocks),
+                false => copies.promote(&world, &targets, faults.clocks),
+            },
             11 if faults.ledger && faults.mint && world.chance(0.3) => {
                 copies.restore_mint(&world, &targets.servers);
                 copies.promote(&world, &targets, faults.clocks);
             }
+            11 if faults.restarts => targets.servers.ledger.restart(),
             _ => {}
         }
         if world.chance(0.4) {
@@ -157,7 +164,7 @@ impl Copies {
     fn restore_mint(&mut self, world: &World, servers: &Servers) {
         let index = world.draw(|rng| rng.random_range(0..self.mint.len().max(1)));
         // See `is_forgotten`: the mint may be all that remembers one.
-        if servers.ledger.called_for().is_some() {
+        if servers.ledger.called_for().is_some() || servers.ledger.is_restarted() {
             return;
         }
         match self.mint.remove(index) {
@@ -169,16 +176,7 @@ impl Copies {
     /// An older standby takes over. Not while one that did is waiting for its re-fence.
     fn promote(&mut self, world: &World, targets: &Targets, clocks: bool) {
         let server = &targets.servers.ledger;
-        if self.ledger.is_empty() || server.called_for().is_some() {
-            return;
-        }
-        let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
-        let Some((_, copy)) = self.ledger.remove(index) else { return };
-        if is_forgotten(server, &copy, &targets.servers.mint.memory(), clocks) {
-            return;
-        }
-        // Those that are later than it were never this server's.
-        self.ledger.truncate(index);
+        let Some(copy) = self.older(world, targets, clocks) else { return };
         let generation = generation(&server.memory());
         server.promote(copy);
         targets.recorder.rollback(generation, versions(server));
@@ -186,10 +184,42 @@ impl Copies {
             self.ledger.clear();
         }
     }
+
+    /// A copy of the files is put back under the same server, which has gone on meanwhile. Not one that is younger than
+    /// the newest milestone that the mint knows: what it lacks is no older than two seconds, and is not promised.
+    fn put_back(&mut self, world: &World, targets: &Targets, clocks: bool) {
+        let server = &targets.servers.ledger;
+        let Some(copy) = self.older(world, targets, clocks) else { return };
+        let head = targets.servers.mint.memory().head().now_or_never().and_then(Result::ok);
+        let witness = head.and_then(|head| head.witness);
+        let generation = generation(&server.memory());
+        let is_told = witness.is_some_and(|witness| {
+            witness.generation == generation
+                && witness.milestone.is_some_and(|milestone| !copy.has(milestone))
+        });
+        if is_told {
+            server.put_back(copy);
+            targets.recorder.rollback(generation, versions(server));
+        }
+    }
+
+    /// An older copy of the ledger, of which a later one was never this server's; none while it waits for a re-fence.
+    fn older(&mut self, world: &World, targets: &Targets, clocks: bool) -> Option<Copy> {
+        let server = &targets.servers.ledger;
+        if self.ledger.is_empty() || server.called_for().is_some() || server.is_restarted() {
+            return None;
+        }
+        let index = world.draw(|rng| rng.random_range(0..self.ledger.len()));
+        let (_, copy) = self.ledger.remove(index)?;
+        if is_forgotten(server, &copy, &targets.servers.mint.memory(), clocks) {
+            return None;
+        }
+        self.ledger.truncate(index);
+        Some(copy)
+    }
 }
 
-/// Whether nobody would remember the last re-fence: the clock alone would tell then, and it tells the
-/// minutes apart, not the seconds of a run. With clocks that are wrong, the same of a new epoch: one that
+/// Whether nobody would remember the last re-fence: the clock alone would tell then. With clocks that are wrong, the same of a new epoch: one that
 /// was begun by a clock that is ahead has a base which a right clock does not outdo.
 fn is_forgotten(server: &LedgerServer, copy: &Copy, mint: &MemoryMint, clocks: bool) -> bool {
     let head = mint.head().now_or_never().and_then(Result::ok);
@@ -201,12 +231,12 @@ fn is_forgotten(server: &LedgerServer, copy: &Copy, mint: &MemoryMint, clocks: b
 }
 
 fn base(memory: &MemoryLedger) -> i64 {
-    memory.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.epoch.base)
+    memory.place(None).now_or_never().and_then(Result::ok).map_or(0, |place| place.epoch.base)
 }
 
 /// How often a ledger was re-fenced.
 pub fn generation(memory: &MemoryLedger) -> i64 {
-    memory.place().now_or_never().and_then(Result::ok).map_or(0, |place| place.generation)
+    memory.place(None).now_or_never().and_then(Result::ok).map_or(0, |place| place.generation)
 }
 
 /// The version of each resource in the ledger as it is.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use etcd_client::GetOptions;
 use fence_core::ResourceName;
-use fence_core::ports::{Carry, Ended, Head, Mint, MintError, MintItem, Witness};
+use fence_core::ports::{Carry, Ended, Head, Milestone, Mint, MintError, MintItem, Witness};
 use fencegate::mint::{EmbeddedMint, EtcdMint, EtcdSettings};
 use futures::future::join_all;
 use uuid::Uuid;
@@ -169,6 +169,9 @@ fn witness(base: i64, flushed: i64) -> Witness {
         system_id: 2,
         timeline: "00000003".into(),
         flushed,
+        format: Witness::FORMAT,
+        ledger: LEDGER,
+        milestone: Some(Milestone { number: 4, id: OTHER }),
     }
 }
 

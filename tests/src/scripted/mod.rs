@@ -2,6 +2,7 @@
 //! locked, calls are rolled back, and somebody else acts in between.
 
 mod s3;
+mod script;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,124 +17,22 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage, InLine,
     Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem, JoinVerdict, Ledger,
     LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket, MarkItem, MarkVerdict,
-    Object, OpenIntents, OperationRecord, Page, Patience, Place, Pointer, ReadItem, ReadVerdict,
-    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange, RulesChanged,
-    RulesInForce, SealItem, SealVerdict, Settled, Standing, Stock, Tidied, Totals, TreeGrowth,
-    TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
-    WriteVerdict,
+    Milestone, Object, OpenIntents, OperationRecord, Page, PartItem, PartVerdict, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
+    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
+    Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict,
+    Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use futures::future::{BoxFuture, FutureExt as _};
 use uuid::Uuid;
 
+use script::Script;
+pub use script::{Step, lost, rolled_back};
+
 type Answer<V> = Result<Vec<V>, LedgerError>;
-
-/// What one call of an act comes to.
-pub struct Step<V> {
-    before: BoxFuture<'static, ()>,
-    deed: Deed<V>,
-    between: BoxFuture<'static, ()>,
-}
-
-enum Deed<V> {
-    Act,
-    ActBut(LedgerError),
-    Fail(LedgerError),
-    Each(Vec<Option<V>>),
-}
-
-impl<V> Step<V> {
-    fn new(deed: Deed<V>) -> Self {
-        let nothing = || futures::future::ready(()).boxed();
-        Self { before: nothing(), deed, between: nothing() }
-    }
-
-    /// The ledger acts and answers.
-    pub fn act() -> Self {
-        Self::new(Deed::Act)
-    }
-
-    /// The ledger acts, but this is what comes back.
-    pub fn act_but(error: LedgerError) -> Self {
-        Self::new(Deed::ActBut(error))
-    }
-
-    /// The ledger does not act; this comes back.
-    pub fn fail(error: LedgerError) -> Self {
-        Self::new(Deed::Fail(error))
-    }
-
-    /// A verdict for each item; on those without one the ledger acts.
-    pub fn each(verdicts: Vec<Option<V>>) -> Self {
-        Self::new(Deed::Each(verdicts))
-    }
-
-    /// Only once this has happened.
-    pub fn after(self, event: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { before: event.boxed(), ..self }
-    }
-
-    /// After the act, and before anything comes back, this happens.
-    pub fn and_then(self, event: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { between: event.boxed(), ..self }
-    }
-}
-
-/// The answer to a call was lost.
-pub fn lost() -> LedgerError {
-    LedgerError::Unknown("the connection was cut".into())
-}
-
-/// A call was rolled back.
-pub fn rolled_back() -> LedgerError {
-    LedgerError::Unavailable("canceling statement due to statement timeout".into())
-}
-
-type Hook<I, V> = Box<dyn FnMut(&[I], Patience) -> Step<V> + Send>;
-
-/// What a test says about one act.
-struct Script<I, V>(Mutex<Option<Hook<I, V>>>);
-
-impl<I, V> Default for Script<I, V> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
-    }
-}
-
-impl<I: Clone, V> Script<I, V> {
-    fn set(&self, hook: impl FnMut(&[I], Patience) -> Step<V> + Send + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
-    }
-
-    fn step(&self, items: &[I], patience: Patience) -> Step<V> {
-        let mut hook = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        hook.as_mut().map_or_else(Step::act, |hook| hook(items, patience))
-    }
-
-    async fn run<F: Future<Output = Answer<V>>>(
-        &self,
-        items: Arc<[I]>,
-        patience: Patience,
-        act: impl FnOnce(Arc<[I]>) -> F,
-    ) -> Answer<V> {
-        let step = self.step(&items, patience);
-        step.before.await;
-        let answer = match step.deed {
-            Deed::Act => act(items).await,
-            Deed::ActBut(error) => act(items).await.and(Err(error)),
-            Deed::Fail(error) => Err(error),
-            Deed::Each(given) => {
-                let undecided = items.iter().zip(&given).filter(|(_, given)| given.is_none());
-                let own = act(undecided.map(|(item, _)| item.clone()).collect()).await?;
-                let mut own = own.into_iter();
-                Ok(given.into_iter().filter_map(|given| given.or_else(|| own.next())).collect())
-            }
-        };
-        step.between.await;
-        answer
-    }
-}
+type OnPlace = Box<dyn FnMut(Option<Milestone>, Place) -> Place + Send>;
 
 /// The scripted ledger. Each act asks its hook, if it has one, for every call; all else goes to the
 /// ledger in memory.
@@ -148,11 +47,15 @@ pub struct ScriptedLedger {
     commit: Script<WriteItem, WriteVerdict>,
     opens: Script<IntentItem, IntentVerdict>,
     commits: Script<CommitItem, CommitVerdict>,
+    parts: Script<PartItem, PartVerdict>,
     looks: Mutex<Vec<usize>>,
     on_look: Mutex<Box<dyn FnMut() + Send>>,
     before_tidying: Mutex<Option<BoxFuture<'static, ()>>>,
     on_sweep: Mutex<Box<dyn FnMut() -> u64 + Send>>,
     before_list: Mutex<Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>>,
+    on_place: Mutex<OnPlace>,
+    confirmed: Mutex<Vec<Start>>,
+    halted: Mutex<Vec<String>>,
 }
 
 impl ScriptedLedger {
@@ -168,11 +71,15 @@ impl ScriptedLedger {
             commit: Script::default(),
             opens: Script::default(),
             commits: Script::default(),
+            parts: Script::default(),
             looks: Mutex::default(),
             on_look: Mutex::new(Box::new(|| ())),
             before_tidying: Mutex::default(),
             on_sweep: Mutex::new(Box::new(|| 0)),
             before_list: Mutex::new(Box::new(|| std::future::ready(()).boxed())),
+            on_place: Mutex::new(Box::new(|_, place| place)),
+            confirmed: Mutex::default(),
+            halted: Mutex::default(),
         }
     }
 
@@ -187,6 +94,14 @@ impl ScriptedLedger {
         hook: impl FnMut(&[CommitItem], Patience) -> Step<CommitVerdict> + Send + 'static,
     ) {
         self.commits.set(hook);
+    }
+
+    /// From now on, parts of uploads are stored as `hook` says; each call has one.
+    pub fn on_put_part(
+        &self,
+        mut hook: impl FnMut(&PartItem) -> Step<PartVerdict> + Send + 'static,
+    ) {
+        self.parts.set(move |items, _| hook(&items[0]));
     }
 
     /// The next time that blobs are tidied, only once this has happened.
@@ -208,6 +123,21 @@ impl ScriptedLedger {
     /// From now on, each list of resources waits for what `hook` gives.
     pub fn on_list(&self, hook: impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
         *self.before_list.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
+    }
+
+    /// From now on, the ledger stands where `hook` says, which is told the milestone that is asked for.
+    pub fn on_place(&self, hook: impl FnMut(Option<Milestone>, Place) -> Place + Send + 'static) {
+        *self.on_place.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(hook);
+    }
+
+    /// The starts that were confirmed so far.
+    pub fn confirmed(&self) -> Vec<Start> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The reasons for which it was halted so far.
+    pub fn halted(&self) -> Vec<String> {
+        self.halted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on, seals go as `hook` says.
@@ -557,11 +487,18 @@ impl Ledger for ScriptedLedger {
         self.memory.refence(refence).await
     }
 
-    async fn place(&self) -> Result<Place, LedgerError> {
-        self.memory.place().await
+    async fn place(&self, milestone: Option<Milestone>) -> Result<Place, LedgerError> {
+        let place = self.memory.place(milestone).await?;
+        Ok(self.on_place.lock().unwrap_or_else(PoisonError::into_inner)(milestone, place))
+    }
+
+    async fn confirm_start(&self, start: &Start) -> Result<bool, LedgerError> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).push(start.clone());
+        Ok(true)
     }
 
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
+        self.halted.lock().unwrap_or_else(PoisonError::into_inner).push(why.to_owned());
         self.memory.halt(line, why).await
     }
 

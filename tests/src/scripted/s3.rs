@@ -1,9 +1,11 @@
-//! What S3 asks of a scripted ledger, which no script concerns.
+//! The acts of a scripted ledger that S3 asks for; only parts of uploads have a script.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fence_core::ports::{
     AbortItem, AbortVerdict, BlobId, LedgerError, Listing, ListingItem, ListingPage, Multipart,
-    MultipartRecord, Multiparts, MultipartsPage, Part, PartItem, PartVerdict, UploadItem,
+    MultipartRecord, Multiparts, MultipartsPage, Part, PartItem, PartVerdict, Patience, UploadItem,
     UploadVerdict,
 };
 
@@ -20,7 +22,12 @@ impl Multiparts for ScriptedLedger {
     }
 
     async fn put_part(&self, item: PartItem) -> Result<PartVerdict, LedgerError> {
-        self.memory.put_part(item).await
+        let act = |items: Arc<[PartItem]>| async move {
+            let Some(item) = items.first() else { return Ok(Vec::new()) };
+            self.memory.put_part(item.clone()).await.map(|verdict| vec![verdict])
+        };
+        let mut verdicts = self.parts.run([item].into(), Patience::Skip, act).await?;
+        Ok(verdicts.remove(0))
     }
 
     async fn abort_multipart(&self, item: AbortItem) -> Result<AbortVerdict, LedgerError> {

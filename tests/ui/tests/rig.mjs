@@ -163,7 +163,7 @@ export function stateOf(callers, resource, isWanted = (_) => true) {
 }
 
 /** A job that runs until it is ended; or for so many seconds, if nobody is left to end it. */
-export async function running(t, callers, name, args = [], { seconds = 300, ...more } = {}) {
+export async function running(t, callers, name, args = [], { seconds = 1800, ...more } = {}) {
   const found = job(t, callers, ["run", name, ...args, "--", "sleep", `${seconds}`], more);
   await stateOf(callers, `job:${name}`, (state) => state.running);
   return found;

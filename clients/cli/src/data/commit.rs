@@ -13,7 +13,11 @@ use serde_json::json;
 use super::place;
 use crate::app::App;
 use crate::failure::{Failure, usage};
+use crate::files;
 use crate::under::Under;
+
+/// The most bytes of a file of operations; their texts are in it.
+const OPERATIONS_BYTES_MAX: u64 = 256 << 20;
 
 /// What to write.
 #[derive(Debug, Args)]
@@ -113,8 +117,8 @@ impl Commit {
     fn operations(&self) -> Result<Vec<Operation>, Failure> {
         if let Some(path) = &self.file {
             let text = match path.as_path() == Path::new("-") {
-                true => std::io::read_to_string(std::io::stdin()),
-                false => std::fs::read_to_string(path),
+                true => files::text_of(std::io::stdin(), OPERATIONS_BYTES_MAX),
+                false => files::read_text(path, OPERATIONS_BYTES_MAX),
             };
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
             let read: Operations = serde_json::from_str(&text)

@@ -1,11 +1,14 @@
 //! `fence job run`: a command once for each slot, by one of many hosts, with a record of each run.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use fencegate_client::jobs::{Begun, Due, Job, JobRun, Mark, RunEnd, RunStatus, is_held};
+use fencegate_client::jobs::{
+    Begun, CATCH_UP_MAX, Due, Job, JobRun, Mark, RunEnd, RunStatus, is_held,
+};
 use fencegate_client::{Body, Error, Lock};
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
@@ -83,7 +86,9 @@ impl Runner<'_> {
             due = self.job.due() => due?,
         };
         let mut end = End::Code(self.options.done_exit_code);
-        for due in due {
+        let mut left = VecDeque::from(due);
+        for _ in 0..CATCH_UP_MAX {
+            let Some(due) = left.pop_front() else { break };
             // 1. A slot that is done costs one read and no lock.
             let mark = tokio::select! {
                 signal = signals.next_that_ends() => return Ok(End::Signal(signal.as_raw())),
@@ -99,7 +104,7 @@ impl Runner<'_> {
                 continue;
             }
             // 2. The others wait for the oldest: what fails is not jumped over.
-            match self.turn(due, &mut signals, &mut streams).await? {
+            match self.turn(due, &mut left, &mut signals, &mut streams).await? {
                 Turn::Next(next) => end = next,
                 Turn::Over(end) => return Ok(end),
             }
@@ -111,6 +116,7 @@ impl Runner<'_> {
     async fn turn(
         &self,
         due: Due,
+        left: &mut VecDeque<Due>,
         signals: &mut Signals,
         streams: &mut Streams,
     ) -> Result<Turn, Failure> {
@@ -131,7 +137,7 @@ impl Runner<'_> {
             Waited::Signal(signal) => return Ok(Turn::Over(End::Signal(signal.as_raw()))),
             Waited::Failed(error) => return Err(error.into()),
         };
-        let turned = self.under(&lock, due, replaced, signals, streams).await;
+        let turned = self.under(&lock, due, replaced, left, signals, streams).await;
         lock.release().await;
         turned
     }
@@ -142,6 +148,7 @@ impl Runner<'_> {
         lock: &Lock,
         mut due: Due,
         mut replaced: Option<Timestamp>,
+        left: &mut VecDeque<Due>,
         signals: &mut Signals,
         streams: &mut Streams,
     ) -> Result<Turn, Failure> {
@@ -152,6 +159,11 @@ impl Runner<'_> {
             let log = log.context("no room for the log")?;
             let run = match self.job.begin(lock, &due, replaced).await? {
                 Begun::Run(run) => run,
+                // An older slot comes first: what is not done is not jumped over.
+                Begun::Instead(first, others) => {
+                    (due, *left) = (first, others);
+                    continue;
+                }
                 Begun::Done(mark) => return Ok(Turn::Next(self.done(&mark))),
                 Begun::Skipped(run) => {
                     self.tell(&format!("slot {} is skipped: it is too late to begin", run.slot));

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
 import httpx2
@@ -25,7 +27,7 @@ from fencegate import (
     RunStatus,
 )
 from fencegate._core.ids import uuid7
-from fencegate._core.slots import begins, slot_text
+from fencegate._core.slots import begins, slot_at, slot_text
 from fencegate.testing import Gateway
 
 from .waiting import HANGS_S
@@ -466,6 +468,110 @@ def test_one_call_catches_up_with_a_hundred_slots(fencegate: Fencegate, job: str
     end = fencegate.job(job, every="1h", catch_up="all").run(lambda run: ran.append(run.slot))
     assert len(ran) == len(end.parts) == 100 and ran == sorted(ran) and ran[0] == long_ago
     assert kept(fencegate, job)["state.json"]["last_slot"] == ran[-1]
+
+
+class Meanwhile(httpx2.HTTPTransport):
+    """Lets others do something before a lock is asked for first. Until then the gateway's clock is so far behind."""
+
+    def __init__(self, what: Callable[[], object], behind_s: int = 0) -> None:
+        super().__init__()
+        self.what: Callable[[], object] | None = what
+        self.behind_s = behind_s
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/locks" and self.what is not None:
+            what, self.what = self.what, None
+            what()
+        answer = super().handle_request(request)
+        if self.what is not None and "date" in answer.headers:
+            at = parsedate_to_datetime(answer.headers["date"]) - timedelta(seconds=self.behind_s)
+            answer.headers["date"] = format_datetime(at, usegmt=True)
+        return answer
+
+
+LONG = "366d"
+LONG_S = 366 * 86_400
+
+
+def long_slots(*before: int) -> list[str]:
+    """The slots of so many long intervals before this one."""
+    now = slot_at(LONG_S * 1_000, int(time.time()))
+    return [slot_text(now - number * LONG_S) for number in before]
+
+
+@pytest.mark.parametrize("ending", ["failed", "abandoned", "failed, and another since"])
+def test_a_slot_that_was_begun_while_the_lock_was_waited_for_comes_first(
+    fencegate_url: str, fencegate: Fencegate, fencegate_gateway: Gateway, job: str, ending: str
+) -> None:
+    slots = long_slots(2, 1, 0)
+
+    def lose() -> None:
+        fencegate_gateway.take_over(f"job:{job}")
+        fencegate.admin.break_lock(f"job:{job}", "the rival is done")
+
+    def others_begin() -> None:
+        with pytest.raises((OSError, LockLost)):
+            fencegate.job(job, slot=slots[0]).run(lose if ending == "abandoned" else fail)
+        if ending == "failed, and another since":
+            fencegate.job(job).run(lambda: None)
+
+    with Meanwhile(others_begin) as meanwhile, Fencegate(fencegate_url, transport=meanwhile) as client:
+        end = client.job(job, every=LONG, catch_up="all").run(lambda run: (run.slot, run.attempt))
+    assert [part.value for part in end.parts] == [(slots[0], 2), (slots[1], 1), (slots[2], 1)]
+    assert [part.run.trigger for part in end.parts if part.run] == ["catch_up", "catch_up", "schedule"]
+
+
+def test_what_comes_first_and_fails_is_not_jumped_over(fencegate_url: str, fencegate: Fencegate, job: str) -> None:
+    slots = long_slots(1, 0)
+    ran: list[str] = []
+
+    def others_begin() -> None:
+        with pytest.raises(OSError):
+            fencegate.job(job, slot=slots[0]).run(fail)
+
+    def body(run: Run) -> None:
+        ran.append(run.slot)
+        fail()
+
+    with Meanwhile(others_begin) as meanwhile, Fencegate(fencegate_url, transport=meanwhile) as client:
+        waiting = client.job(job, every=LONG, catch_up="all", retries=1, backoff="10ms")
+        with pytest.raises(OSError):
+            waiting.run(body)
+    assert ran == [slots[0]] * 2
+    assert kept(fencegate, job)["state.json"]["last_slot"] == slots[0]
+
+
+def test_a_slot_that_was_claimed_meanwhile_is_done(fencegate_url: str, fencegate: Fencegate, job: str) -> None:
+    slots = long_slots(1, 0)
+
+    def others_begin() -> None:
+        with pytest.raises(OSError):
+            fencegate.job(job, slot=slots[0], once="claimed").run(fail)
+
+    with Meanwhile(others_begin) as meanwhile, Fencegate(fencegate_url, transport=meanwhile) as client:
+        end = client.job(job, every=LONG, catch_up="all", once="claimed").run(lambda run: run.slot)
+    assert [part.value for part in end.parts] == slots[1:]
+
+
+def test_a_slot_before_one_that_was_begun_meanwhile_is_not_begun(
+    fencegate_url: str, fencegate: Fencegate, job: str
+) -> None:
+    slots = long_slots(0)
+
+    def others_run() -> None:
+        fencegate.job(job, every=LONG).run(lambda: None)
+
+    with Meanwhile(others_run, LONG_S) as meanwhile, Fencegate(fencegate_url, transport=meanwhile) as client:
+        end = client.job(job, every=LONG, catch_up="all").run(lambda: pytest.fail("it was run"))
+    assert end.status == "done before" and end.run is not None and end.run.slot == slots[0]
+
+
+def test_the_slot_of_now_is_run_although_a_later_one_was_named(fencegate: Fencegate, job: str) -> None:
+    later, now = long_slots(-1, 0)
+    fencegate.job(job, slot=later).run(lambda: None)
+    all_of_them = fencegate.job(job, every=LONG, catch_up="all")
+    assert all_of_them.run(lambda run: run.slot).value == now
+    assert all_of_them.run(lambda: pytest.fail("again")).status == "done before"
 
 
 def test_a_slot_for_which_it_is_too_late_is_skipped_for_good(fencegate: Fencegate, job: str) -> None:

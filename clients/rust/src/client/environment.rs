@@ -1,10 +1,16 @@
 //! A client as the environment describes it, and the name of one that was given none.
 
+use std::fs::File;
+use std::io::Read as _;
+
 use fencegate_wire::trace::Place;
 
 use super::ClientBuilder;
 use crate::error::Error;
 use crate::transport::credential::Credential;
+
+/// The most bytes of a file of certificates or a key: its path may lead to what has no end.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn variable(name: &str) -> Result<Option<String>, Error> {
     match std::env::var(name) {
@@ -16,8 +22,14 @@ fn variable(name: &str) -> Result<Option<String>, Error> {
 }
 
 fn contents(name: &str, path: &str) -> Result<Vec<u8>, Error> {
-    std::fs::read(path)
-        .map_err(|error| Error::misuse(format!("{name}: cannot read {path}: {error}")))
+    let unreadable = |why: String| Error::misuse(format!("{name}: cannot read {path}: {why}"));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    match length.map_err(|error| unreadable(error.to_string()))? as u64 <= FILE_BYTES_MAX {
+        true => Ok(bytes),
+        false => Err(unreadable(format!("it has more than {FILE_BYTES_MAX} bytes"))),
+    }
 }
 
 /// Reads the variables.

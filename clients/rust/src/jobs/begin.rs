@@ -1,6 +1,7 @@
 //! Begins a run, under the lock of its job: one commit says that it has begun, and that the one before has not ended
 //! well.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use fencegate_wire::json::Resource;
@@ -32,6 +33,9 @@ pub enum Begun {
     Done(Mark),
     /// It was too late, and is recorded so.
     Skipped(Box<Run>),
+    /// Another slot comes first, and nothing has begun: others have begun slots of a job that catches up with all. The
+    /// oldest that is due now, and those behind it.
+    Instead(Due, VecDeque<Due>),
 }
 
 /// What is found under the lock.
@@ -71,15 +75,16 @@ impl Job {
             || self.catch_up == CatchUp::None
                 && !is_retry
                 && self.is_too_late(&slot, self.client.gateway_time().await?);
-        // 1. Look again, under the lock: whoever had it before us may have done the slot.
+        // 1. Look again, under the lock: whoever had it before us may have done the slot, or begun another.
         let found = self.find(&name, &slot, request).await?;
         if let Some(mark) = found.mark {
             return Ok(Begun::Done(mark));
         }
-        let (mut state, tag) = match found.state {
-            Some((state, tag)) => (state, Some(tag)),
-            None => (State::new(&name), None),
-        };
+        let (state, tag) = found.state.unzip();
+        let mut state = state.unwrap_or_else(|| State::new(&name));
+        if let Some((first, others)) = self.instead(&name, due, &state).await? {
+            return Ok(Begun::Instead(first, others));
+        }
         // 2. Nobody knows whether it was done: then it is not done again.
         if slot.is_scheduled()
             && state.forgotten_through.as_ref().is_some_and(|through| slot <= *through)
@@ -161,6 +166,22 @@ impl Job {
             return Ok(Begun::Skipped(Box::new(run)));
         }
         Ok(Begun::Run(Box::new(JobRun::new(self.clone(), name, run, lock))))
+    }
+
+    /// Gives what is due instead, oldest first, if that is another slot: others may have begun slots while the lock was
+    /// waited for.
+    async fn instead(
+        &self,
+        name: &JobName,
+        due: &Due,
+        state: &State,
+    ) -> Result<Option<(Due, VecDeque<Due>)>, Error> {
+        if self.is_next(name, due, state).await? {
+            return Ok(None);
+        }
+        let mut others = VecDeque::from(self.due().await?);
+        let first = others.pop_front().filter(|first| first.slot != due.slot);
+        Ok(first.map(|first| (first, others)))
     }
 
     async fn find(

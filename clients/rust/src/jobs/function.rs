@@ -1,5 +1,6 @@
 //! Runs a function as a job: takes the lock, records the start, runs it while the lock is held, records the end.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::begin::Begun;
 use super::job::{Due, Job};
 use super::record::{Mark, Run, RunStatus};
 use super::running::{JobRun, RunEnd};
+use super::slot::CATCH_UP_MAX;
 use crate::error::Error;
 use crate::guard::Lock;
 use crate::jobs::Slot;
@@ -92,7 +94,9 @@ impl Job {
         E: From<Error> + std::fmt::Display,
     {
         let mut last = None;
-        for due in self.due().await? {
+        let mut left = VecDeque::from(self.due().await?);
+        for _ in 0..CATCH_UP_MAX {
+            let Some(due) = left.pop_front() else { break };
             // A slot that is done costs no lock.
             if let Some(mark) = self.look(&due).await? {
                 last = last.or(Some(JobEnd::Done(mark)));
@@ -100,7 +104,7 @@ impl Job {
             }
             let replaced = self.replace(&due).await?;
             let lock = Arc::new(self.lock()?.acquire().await?);
-            let ended = self.attempts(&lock, due, replaced, &body).await;
+            let ended = self.attempts(&lock, due, replaced, &mut left, &body).await;
             lock.release().await;
             last = Some(ended?);
         }
@@ -113,6 +117,7 @@ impl Job {
         lock: &Arc<Lock>,
         mut due: Due,
         mut replaced: Option<Timestamp>,
+        others: &mut VecDeque<Due>,
         body: &F,
     ) -> Result<JobEnd<T>, E>
     where
@@ -123,6 +128,10 @@ impl Job {
         let mut left = self.retries;
         loop {
             let run = match self.begin(lock, &due, replaced).await? {
+                Begun::Instead(first, behind) => {
+                    (due, *others) = (first, behind);
+                    continue;
+                }
                 Begun::Run(run) => Arc::new(*run),
                 Begun::Done(mark) => return Ok(JobEnd::Done(mark)),
                 Begun::Skipped(run) => return Ok(JobEnd::Skipped(run)),

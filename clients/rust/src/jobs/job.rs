@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use fencegate_wire::Word;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -304,24 +303,46 @@ impl Job {
 
     /// The slots since the last one that was begun, and that of now.
     async fn missed(&self, name: &JobName, now: Slot, every: Duration) -> Result<Vec<Due>, Error> {
-        let state = self.client.job_state(name).await?;
-        let (last, forgotten) =
-            state.map_or((None, None), |state| (state.last_slot, state.forgotten_through));
-        let last_is_done = match &last {
-            // Whether a forgotten slot was done is not known, so it is not begun again.
-            Some(last) => {
-                forgotten.is_some_and(|through| *last <= through)
-                    || self.client.job_mark(name, last).await?.is_some()
-            }
-            None => false,
-        };
-        let slots = to_catch_up(every, &now, last.as_ref(), last_is_done)?;
+        let state = self.client.job_state(name).await?.unwrap_or_else(|| State::new(name));
+        let last_is_done = self.last_is_done(name, &state).await?;
+        let slots = to_catch_up(every, &now, state.last_slot.as_ref(), last_is_done)?;
         let due = |slot: Slot| Due {
             trigger: if slot == now { Trigger::Schedule } else { Trigger::CatchUp },
             slot: Some(slot),
             is_too_late: false,
         };
         Ok(slots.into_iter().map(due).collect())
+    }
+
+    /// Says whether the last slot is done. Its mark is read only if the state does not tell.
+    async fn last_is_done(&self, name: &JobName, state: &State) -> Result<bool, Error> {
+        let Some(last) = &state.last_slot else { return Ok(false) };
+        // A forgotten slot counts as done: nobody can tell, so it is not begun again.
+        let is_forgotten = state.forgotten_through.as_ref().is_some_and(|through| last <= through);
+        let is_told = state.last.as_ref().is_some_and(|run| run.slot == *last && run.is_over());
+        Ok(is_forgotten || is_told || self.client.job_mark(name, last).await?.is_some())
+    }
+
+    /// Says whether a slot that is to be caught up comes next still, by the state under the lock.
+    pub(crate) async fn is_next(
+        &self,
+        name: &JobName,
+        due: &Due,
+        state: &State,
+    ) -> Result<bool, Error> {
+        let is_caught_up = self.catch_up == CatchUp::All && self.slot.is_none();
+        // A retry is of the slot that the run before it had.
+        if !is_caught_up || due.trigger == Trigger::Retry {
+            return Ok(true);
+        }
+        match (self.every, &due.slot, &state.last_slot) {
+            (Some(every), Some(slot), Some(last)) if last < slot => {
+                let last_is_done = self.last_is_done(name, state).await?;
+                Ok(to_catch_up(every, slot, Some(last), last_is_done)?.first() == Some(slot))
+            }
+            (_, Some(slot), Some(last)) => Ok(slot == last),
+            _ => Ok(true),
+        }
     }
 
     /// The slot of the last run, if that did not succeed.
@@ -332,10 +353,7 @@ impl Job {
         if let Some(running) = state.running {
             return Ok(Some(running.slot).filter(is_known));
         }
-        let is_over = |status: &Word<super::RunStatus>| {
-            *status == super::RunStatus::Succeeded || *status == super::RunStatus::Skipped
-        };
-        let last = state.last.filter(|last| !is_over(&last.status));
+        let last = state.last.filter(|last| !last.is_over());
         Ok(last.map(|last| last.slot).filter(is_known))
     }
 

@@ -22,6 +22,6 @@ pub use self::record::{Expect, Mark, Output, Request, Run, RunStatus, Summary, T
 pub use self::running::{JobRun, RunEnd};
 pub use self::slot::Slot;
 #[doc(hidden)]
-pub use self::slot::{is_too_late, to_catch_up};
+pub use self::slot::{CATCH_UP_MAX, is_too_late, to_catch_up};
 pub use self::state::State;
 pub use self::view::{JobStatus, JobView, is_held};

@@ -233,6 +233,11 @@ impl Summary {
     pub fn stem(&self) -> String {
         format!("{}.{}", self.slot, self.attempt)
     }
+
+    /// Says whether its slot is done with it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.status == RunStatus::Succeeded || self.status == RunStatus::Skipped
+    }
 }
 
 /// What is expected of a job.

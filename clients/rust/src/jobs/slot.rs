@@ -21,7 +21,7 @@ const TIME_CHARS: usize = 16;
 /// How many characters of a run's id a slot of its own has.
 const OWN_CHARS: usize = 8;
 /// The most slots that are caught up at once.
-const CATCH_UP_MAX: usize = 100;
+pub const CATCH_UP_MAX: usize = 100;
 /// The longest interval of a schedule: a year is enough for anybody.
 const EVERY_MAX: Duration = Duration::from_secs(366 * 86_400);
 

@@ -1,12 +1,18 @@
 //! What a client shows in `Authorization`: a fixed text, a file that may be replaced, or a function.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use reqwest::header::HeaderValue;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt as _;
 
 use crate::error::{Details, Error};
+
+/// The most bytes of a file with a credential: its path may lead to what has no end.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
 
 type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
 
@@ -58,7 +64,7 @@ impl Credential {
         let denied = |text: String| Error::Denied(Details::local(text));
         let token = match &self.0 {
             Source::Text(token) => token.to_string(),
-            Source::File(path) => match tokio::fs::read_to_string(path.as_path()).await {
+            Source::File(path) => match contents(path).await {
                 // As of a file that is being replaced piece by piece: it says nothing yet.
                 Ok(text) if text.trim().is_empty() => {
                     return Err(denied(format!("{} is empty", path.display())));
@@ -76,5 +82,16 @@ impl Credential {
             .map_err(|_| denied("the credential holds what a header cannot".to_owned()))?;
         value.set_sensitive(true);
         Ok(value)
+    }
+}
+
+/// The text of a file.
+async fn contents(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path).await?;
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).await?;
+    match length as u64 <= FILE_BYTES_MAX {
+        true => Ok(text),
+        false => Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"))),
     }
 }

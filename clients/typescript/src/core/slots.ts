@@ -4,7 +4,7 @@ import { Misuse } from "./errors.js";
 import { resourceName } from "./names.js";
 
 /** How many slots one call runs at most. */
-const CAUGHT_UP_MAX = 100;
+export const CAUGHT_UP_MAX = 100;
 /** The most shards of one name. */
 export const SHARDS_MAX = 10_000;
 const KEPT = /^(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})Z$/;
@@ -75,6 +75,11 @@ export function caughtUp(everyMs: number, slot: number, last: number | undefined
   const slots = lastIsDone ? [] : [last];
   for (let at = last - (last % every) + every; at <= slot && slots.length < CAUGHT_UP_MAX; at += every) slots.push(at);
   return slots;
+}
+
+/** Says whether this is the oldest slot to run, now that another one was begun last. */
+export function isNext(everyMs: number, slot: number, last: number, lastIsDone: boolean): boolean {
+  return last <= slot && caughtUp(everyMs, slot, last, lastIsDone)[0] === slot;
 }
 
 /** Whether it is too late for a slot. */

@@ -8,7 +8,18 @@ import { portion } from "../core/backoff.js";
 import { Busy, GatewayFault, LockLost, Misuse } from "../core/errors.js";
 import { uuidv7 } from "../core/ids.js";
 import { resourcePath } from "../core/names.js";
-import { begins, caughtUp, isOverdue, isStuck, jobResource, slotAt, slotText, type ShardOf } from "../core/slots.js";
+import {
+  begins,
+  CAUGHT_UP_MAX,
+  caughtUp,
+  isNext,
+  isOverdue,
+  isStuck,
+  jobResource,
+  slotAt,
+  slotText,
+  type ShardOf,
+} from "../core/slots.js";
 import { heldOf } from "../guard/guard.js";
 import type { Lock } from "../guard/lock.js";
 import { Admin } from "../operators.js";
@@ -208,9 +219,11 @@ class Part<T> {
   readonly #inner: Inner;
   readonly #terms: Terms;
   readonly #shard: ShardOf | undefined;
-  readonly #newest: number | undefined;
   readonly #body: RunBody<T>;
   readonly #resource: string;
+  #newest: number | undefined;
+  /** The slots that are caught up after this one. */
+  #left: number[] = [];
   /** The slot of its own that is tried again. */
   #again: string | undefined;
 
@@ -230,26 +243,51 @@ class Part<T> {
       return this.#slot(newest, newest === undefined ? "manual" : "schedule");
     }
     const parts: JobEnd<T>[] = [];
-    for (const slot of await this.#missed(everyMs, newest)) {
-      parts.push(await this.#slot(slot, slot === newest ? "schedule" : "catch_up"));
+    this.#left = await this.#missed((await this.#read(STATE))?.json<JobDocument>(), everyMs, newest);
+    while (this.#left.length > 0 && parts.length < CAUGHT_UP_MAX) {
+      const slot = this.#left.shift()!;
+      parts.push(await this.#slot(slot, this.#trigger(slot)));
       if (parts.at(-1)?.status === "held") break;
     }
     return { ...parts.at(-1)!, parts };
   }
 
-  async #missed(everyMs: number, newest: number): Promise<number[]> {
-    const { last_slot: last, forgotten_through: forgotten = "" } =
-      (await this.#read(STATE))?.json<JobDocument>() ?? ({} as Partial<JobDocument>);
-    if (last === undefined) return [newest];
-    // Whether a forgotten slot was done is not known, so it is not begun again.
-    const isDone = last <= forgotten || (await this.#read(`slots/${last}.json`)) !== undefined;
-    return caughtUp(everyMs, newest, begins(last), isDone);
+  async #missed(state: JobDocument | undefined, everyMs: number, newest: number): Promise<number[]> {
+    const last = state?.last_slot;
+    if (state === undefined || last === undefined) return [newest];
+    return caughtUp(everyMs, newest, begins(last), await this.#isDone(state, last));
+  }
+
+  /** The reason for which a slot is run that is due. */
+  #trigger(slot: number): string {
+    return slot === this.#newest ? "schedule" : "catch_up";
+  }
+
+  /** Says whether the last slot is done. Its object is read only if the state does not tell. */
+  async #isDone({ last: run, forgotten_through: forgotten = "" }: JobDocument, last: string): Promise<boolean> {
+    const isTold = run?.slot === last && (run.status === "succeeded" || run.status === "skipped");
+    // A forgotten slot counts as done: nobody can tell, so it is not begun again.
+    return isTold || last <= forgotten || (await this.#read(`slots/${last}.json`)) !== undefined;
+  }
+
+  /** The slot that comes first, if another does: others may have begun slots while the lock was waited for. */
+  async #instead(state: JobDocument | undefined, slot: number): Promise<number | undefined> {
+    const { everyMs } = this.#terms;
+    const last = state?.last_slot;
+    if (everyMs === undefined || state === undefined || last === undefined || last === slotText(slot)) return undefined;
+    if (isNext(everyMs, slot, begins(last), await this.#isDone(state, last))) return undefined;
+    const newest = slotAt(everyMs, await gatewaySecond(this.#inner));
+    const [first, ...others] = await this.#missed(state, everyMs, newest);
+    if (first === slot) return undefined;
+    [this.#newest, this.#left] = [newest, others];
+    return first;
   }
 
   /** Runs one slot, again if its body failed and the caller wants that. */
-  async #slot(slot: number | undefined, trigger: string): Promise<JobEnd<T>> {
+  async #slot(wanted: number | undefined, trigger: string): Promise<JobEnd<T>> {
     const { backoffMs, retries, signal } = this.#terms;
     const { time } = this.#inner;
+    let slot = wanted;
     let failed: Attempt<T>["failure"];
     for (let number = 0; ; number += 1) {
       const { end, failure } = await this.#once(slot, number === 0 ? trigger : "retry");
@@ -258,7 +296,9 @@ class Part<T> {
       if (failure === undefined) return end;
       failed = failure;
       if (number === retries || signal?.aborted) throw failure.error;
+      // A retry is of the slot that failed, also if that was not the one asked for.
       if (slot === undefined) this.#again = end.run?.slot;
+      else slot = begins(end.run!.slot);
       await time.sleepUntil(time.now() + backoffMs * 2 ** Math.min(number, 16), signal);
     }
   }
@@ -318,6 +358,10 @@ class Part<T> {
     if (named !== undefined) {
       const done = await this.#done(named);
       if (done !== undefined) return done;
+      if (slot !== undefined && terms.catchUp === "all" && trigger !== "retry") {
+        const first = await this.#instead(before, slot);
+        if (first !== undefined) return this.#under(lock, first, this.#trigger(first), replaced);
+      }
       if (!named.includes("-") && named <= (before?.forgotten_through ?? "")) {
         throw new Misuse(`nobody knows any more whether ${named} was done: its runs are not kept`);
       }

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { begins, slotText } from "../../src/core/slots.js";
+import { begins, slotAt, slotText } from "../../src/core/slots.js";
 import { heldOf } from "../../src/guard/guard.js";
 import { Changed, LockLost, Misuse } from "../../src/index.js";
 import { job, type JobDocument, type JobOptions, type Run, type RunRecord } from "../../src/jobs/index.js";
@@ -451,6 +451,107 @@ test("what was missed is run oldest first, at most a hundred slots in one call",
   assert.deepEqual([hundred.length, most.parts.length, hundred[0]], [100, 100, ago]);
   assert.deepEqual(hundred, [...hundred].sort());
   assert.equal((await kept(fg, long)).state.last_slot, hundred.at(-1));
+});
+
+const LONG = "366d";
+const LONG_S = 366 * 86_400;
+
+/** The slots of so many long intervals before this one. */
+function longSlots(...before: number[]): string[] {
+  const now = slotAt(LONG_S * 1000, Math.floor(Date.now() / 1000));
+  return before.map((number) => slotText(now - number * LONG_S));
+}
+
+/** A client for which others do something before it asks for a lock first. Until then the gateway's clock is so far behind. */
+async function meanwhile(what: () => Promise<unknown>, behindS = 0): Promise<Fencegate> {
+  const send = nodeFetch();
+  let isDone = false;
+  return client({
+    fetch: async (input, init) => {
+      if (!isDone && String(input).endsWith("/locks")) {
+        isDone = true;
+        await what();
+      }
+      const answer = await send(input, init);
+      const at = Date.parse(answer.headers.get("date") ?? "");
+      if (isDone || Number.isNaN(at)) return answer;
+      const headers = new Headers(answer.headers);
+      headers.set("date", new Date(at - behindS * 1000).toUTCString());
+      return new Response(await answer.arrayBuffer(), { status: answer.status, headers });
+    },
+  });
+}
+
+test("a slot that was begun while the lock was waited for comes first", async () => {
+  const fg = await client();
+  const slots = longSlots(2, 1, 0);
+  for (const ending of ["failed", "abandoned", "failed, and another since"]) {
+    const name = fresh();
+    const other = await meanwhile(async () => {
+      const begun = job(fg, name, { slot: slots[0] }).run(async () => {
+        if (ending === "abandoned") await (await (await gateway()).takeOver(`job:${name}`)).release();
+        fail();
+      });
+      assert.ok((await failure(begun)) instanceof (ending === "abandoned" ? LockLost : RangeError));
+      if (ending === "failed, and another since") await job(fg, name).run(() => {});
+    });
+    const all = job(other, name, { every: LONG, catchUp: "all" });
+    const { parts } = await all.run((run) => [run.slot, run.attempt]);
+    assert.deepEqual(
+      parts.map(({ value }) => value),
+      [
+        [slots[0], 2],
+        [slots[1], 1],
+        [slots[2], 1],
+      ],
+    );
+    assert.deepEqual(
+      parts.map(({ run }) => run?.trigger),
+      ["catch_up", "catch_up", "schedule"],
+    );
+  }
+});
+
+test("what comes first and fails is not jumped over", async () => {
+  const [fg, name, slots] = [await client(), fresh(), longSlots(1, 0)];
+  const other = await meanwhile(() => failure(job(fg, name, { slot: slots[0] }).run(fail)));
+  const ran: string[] = [];
+  const all = job(other, name, { every: LONG, catchUp: "all", retries: 1, backoff: 10 });
+  const error = await failure(
+    all.run((run) => {
+      ran.push(run.slot);
+      fail();
+    }),
+  );
+  assert.ok(error instanceof RangeError);
+  assert.deepEqual(ran, [slots[0], slots[0]]);
+  assert.equal((await kept(fg, name)).state.last_slot, slots[0]);
+});
+
+test("a slot that was claimed meanwhile is done", async () => {
+  const [fg, name, slots] = [await client(), fresh(), longSlots(1, 0)];
+  const other = await meanwhile(() => failure(job(fg, name, { slot: slots[0], once: "claimed" }).run(fail)));
+  const { parts } = await job(other, name, { every: LONG, catchUp: "all", once: "claimed" }).run((run) => run.slot);
+  assert.deepEqual(
+    parts.map(({ value }) => value),
+    slots.slice(1),
+  );
+});
+
+test("a slot before one that was begun meanwhile is not begun", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const other = await meanwhile(() => job(fg, name, { every: LONG }).run(() => {}), LONG_S);
+  const end = await job(other, name, { every: LONG, catchUp: "all" }).run(() => assert.fail("it was run"));
+  assert.deepEqual([end.status, end.run?.slot], ["done before", ...longSlots(0)]);
+});
+
+test("the slot of now is run although a later one was named", async () => {
+  const [fg, name] = [await client(), fresh()];
+  const [later, now] = longSlots(-1, 0);
+  await job(fg, name, { slot: later }).run(() => {});
+  const all = job(fg, name, { every: LONG, catchUp: "all" });
+  assert.equal((await all.run((run) => run.slot)).value, now);
+  assert.equal((await all.run(() => assert.fail("again"))).status, "done before");
 });
 
 test("a slot for which it is too late is skipped for good", async () => {

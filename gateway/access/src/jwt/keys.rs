@@ -26,9 +26,6 @@ pub enum KeysError {
     /// Two keys with one id, for one algorithm.
     #[error("two keys have the id {0:?}")]
     Twice(String),
-    /// Not one that can be used.
-    #[error("no key has an id and is for RS256, PS256, ES256, ES384 or EdDSA")]
-    Useless,
 }
 
 /// The keys that an issuer signs with, as they were read last.
@@ -44,7 +41,8 @@ enum Kind {
 }
 
 impl TokenKeys {
-    /// Reads a set. Keys of other kinds, for encryption, or without an id are passed over; so issuers may have them.
+    /// Reads a set. Keys of other kinds, for encryption, or without an id are passed over; so issuers may have them. A set
+    /// without any is a set: so an issuer withdraws all of its keys.
     pub fn parse(json: &str) -> Result<Self, KeysError> {
         #[derive(Deserialize)]
         struct Set {
@@ -66,10 +64,12 @@ impl TokenKeys {
                 return Err(KeysError::Twice(kid));
             }
         }
-        match keys.is_empty() {
-            true => Err(KeysError::Useless),
-            false => Ok(Self(keys)),
-        }
+        Ok(Self(keys))
+    }
+
+    /// Tells whether no key is in it that can be used: then no token is taken.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The key with this id, if it is one for this algorithm.

@@ -5,7 +5,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::file::{File, Issuer, Key, Match, Principal, Role};
-use super::{Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules, RulesError};
+use super::{
+    Authorities, Condition, Deny, KeyEntry, Limits, PrincipalEntry, RoleEntry, Rules, RulesError,
+};
 use crate::action::{Action, Actions};
 use crate::key::is_kid;
 use crate::pattern::{Names, Pattern, PatternError, Scope};
@@ -25,6 +27,8 @@ const LIVE_KEYS_MAX: usize = 2;
 /// Keys of a principal, those that have expired included.
 const KEYS_OF_ONE_MAX: usize = 8;
 const CLAIMS_MAX: usize = 16;
+/// Authorities of a principal's certificates: one, and the next one while it is replaced, for each of some.
+const AUTHORITIES_MAX: usize = 16;
 
 /// An error that says where.
 fn at(place: impl Display, what: impl Display) -> RulesError {
@@ -118,9 +122,6 @@ pub(super) fn checked(file: File) -> Result<Rules, RulesError> {
     no_name_is_template_twice(&principals)?;
     let mut revoked = BTreeSet::new();
     for (number, one) in file.revoked.into_iter().enumerate() {
-        let is_digest = |text: &str| {
-            text.len() == 64 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
-        };
         let is_known = match one.split_once(':') {
             Some(("key", id)) => is_kid(id),
             Some(("jti", rest)) => rest
@@ -346,19 +347,39 @@ fn conditions(
         if !domain.is_some_and(|(domain, path)| is_domain(domain) && !path.is_empty()) {
             return Err(at(place, format_args!("match: `{id}` is not `spiffe://DOMAIN/PATH`")));
         }
-        conditions.push(Condition::Spiffe(subjects(id)?));
+        conditions.push(Condition::Spiffe(subjects(id)?, authorities(matches, place)?));
     }
     if let Some(name) = &matches.dns {
         if !is_domain(name) {
             return Err(at(place, format_args!("match: `{name}` is no DNS name in lower case")));
         }
-        conditions.push(Condition::Dns(name.clone()));
+        conditions.push(Condition::Dns(name.clone(), authorities(matches, place)?));
+    }
+    if !matches.authorities.is_empty() && matches.spiffe.is_none() && matches.dns.is_none() {
+        return Err(at(place, "match: `authorities` needs `spiffe` or `dns`"));
     }
     let (uid, gid) = (matches.unix_uid, matches.unix_gid);
     if uid.is_some() || gid.is_some() {
         conditions.push(Condition::Unix { uid, gid });
     }
     Ok(conditions)
+}
+
+/// Reads whose certificates count.
+fn authorities(matches: &Match, place: &str) -> Result<Authorities, RulesError> {
+    at_most(place, "authorities", matches.authorities.len(), AUTHORITIES_MAX)?;
+    match matches.authorities.iter().find(|it| !is_digest(it)) {
+        Some(wrong) => {
+            let why = format_args!("match: `{wrong}` is no SHA-256 of 64 digits in lower case");
+            Err(at(place, why))
+        }
+        None => Ok(Authorities(matches.authorities.iter().cloned().collect())),
+    }
+}
+
+/// Tells whether a text is a SHA-256 as the rules write it.
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn is_domain(text: &str) -> bool {

@@ -157,6 +157,9 @@ pub(super) struct Match {
     pub(super) claims: BTreeMap<String, String>,
     pub(super) spiffe: Option<String>,
     pub(super) dns: Option<String>,
+    /// The authorities whose certificates count, by the SHA-256 of their own; any that the gateway takes, if none is named.
+    #[serde(default)]
+    pub(super) authorities: Vec<String>,
     pub(super) unix_uid: Option<u32>,
     pub(super) unix_gid: Option<u32>,
 }

@@ -108,9 +108,21 @@ enum Name {
 #[derive(Debug)]
 enum Condition {
     Jwt { issuer: Arc<Issuer>, claims: BTreeMap<String, Scope> },
-    Spiffe(Scope),
-    Dns(String),
+    Spiffe(Scope, Authorities),
+    Dns(String, Authorities),
     Unix { uid: Option<u32>, gid: Option<u32> },
+}
+
+/// The authorities whose certificates count, by the SHA-256 of their own. One authority can sign any name, so an authority of somebody else
+/// beside ours must be held to its own.
+#[derive(Debug)]
+struct Authorities(BTreeSet<String>);
+
+impl Authorities {
+    /// Tells whether one of those that have signed a certificate is meant; any is, where none is named.
+    fn have_signed(&self, signed_by: &[String]) -> bool {
+        self.0.is_empty() || signed_by.iter().any(|authority| self.0.contains(authority))
+    }
 }
 
 impl Condition {
@@ -123,12 +135,13 @@ impl Condition {
                 issuer == from && claims.iter().all(holds)
             }
             (
-                Self::Spiffe(scope),
-                Identity::Certificate { name: CertificateName::Spiffe(id), .. },
-            ) => scope.covers(id),
-            (Self::Dns(name), Identity::Certificate { name: CertificateName::Dns(dns), .. }) => {
-                name == dns
-            }
+                Self::Spiffe(scope, signers),
+                Identity::Certificate { name: CertificateName::Spiffe(id), authorities, .. },
+            ) => scope.covers(id) && signers.have_signed(authorities),
+            (
+                Self::Dns(name, signers),
+                Identity::Certificate { name: CertificateName::Dns(dns), authorities, .. },
+            ) => name == dns && signers.have_signed(authorities),
             (Self::Unix { uid, gid }, Identity::Unix { uid: has_uid, gid: has_gid }) => {
                 uid.is_none_or(|uid| uid == *has_uid) && gid.is_none_or(|gid| gid == *has_gid)
             }
@@ -192,17 +205,26 @@ impl Rules {
     /// Whether rules may be put in force now: somebody who may change them can show who that is. Else only who has the
     /// ledger itself could.
     pub fn check_admin(&self, now: Timestamp) -> Result<(), RulesError> {
-        let has_key =
-            |at: usize| self.keys.iter().any(|(_, key)| key.principal == at && key.expires > now);
+        let has_key = |at: usize| {
+            let is_good = |id: &String, key: &KeyEntry| {
+                key.expires > now && !self.revoked.contains(&format!("key:{id}"))
+            };
+            self.keys.iter().any(|(id, key)| key.principal == at && is_good(id, key))
+        };
         let is_admin = |(at, entry): (usize, &PrincipalEntry)| {
-            let mut roles = entry.roles.iter().filter_map(|role| self.roles.get(role));
-            let may = roles.any(|role| role.allow.has(Action::Admin));
-            may && (has_key(at) || !entry.conditions.is_empty())
+            let roles = || entry.roles.iter().filter_map(|role| self.roles.get(role));
+            let allowed = roles().any(|role| role.allow.has(Action::Admin));
+            // `admin` is about all resources, so whatever denies it denies all of it.
+            let mut denied = roles().flat_map(|role| &role.deny);
+            let is_denied = denied.any(|deny| deny.actions.has(Action::Admin));
+            allowed && !is_denied && (has_key(at) || !entry.conditions.is_empty())
         };
         match self.principals.iter().enumerate().any(is_admin) {
             true => Ok(()),
             false => Err(RulesError::Wrong(
-                "nobody who can show who they are has a role that allows `admin`".to_owned(),
+                "nobody who can show who they are has a role that allows `admin`, reckoned without keys that have \
+                 expired or are revoked, and without those to whom another line denies it"
+                    .to_owned(),
             )),
         }
     }

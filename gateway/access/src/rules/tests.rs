@@ -44,7 +44,8 @@ fn jwt(issuer: &str, claims: &[(&str, &str)]) -> Identity {
 
 fn certificate(name: CertificateName) -> Identity {
     let expires = "2026-06-01T01:00:00Z".parse().expect("a time");
-    Identity::Certificate { name, fingerprint: "ab12".repeat(16), expires }
+    let authorities = vec!["ca01".repeat(16)];
+    Identity::Certificate { name, fingerprint: "ab12".repeat(16), authorities, expires }
 }
 
 /// One role with one pattern, and a principal for whoever is at the socket as user 7.
@@ -141,9 +142,37 @@ fn what_is_revoked_or_has_ended_is_nobodys() {
     let revoked = Identity::Certificate {
         name: CertificateName::Dns("alice.example".to_owned()),
         fingerprint: "cd34".repeat(16),
+        authorities: Vec::new(),
         expires: end,
     };
     assert_eq!(why(&revoked, early), Unauthenticated::Revoked);
+}
+
+/// An authority can sign any name.
+#[test]
+fn a_name_counts_if_one_of_its_authorities_has_signed_it() {
+    let (ours, partners) = ("ca01".repeat(16), "ca02".repeat(16));
+    let with = |matches: &str, authorities: &str| {
+        format!(
+            "[[principals]]\nname = \"it\"\nroles = []\nmatch = {{ {matches}, authorities = [{authorities}] }}\n"
+        )
+    };
+    let [spiffe, dns] = ["spiffe = \"spiffe://td/*\"", "dns = \"it.example\""];
+    let shown = [
+        CertificateName::Spiffe("spiffe://td/a".to_owned()),
+        CertificateName::Dns("it.example".to_owned()),
+    ];
+    for (matches, name) in [spiffe, dns].into_iter().zip(shown) {
+        let is_it = |authorities: &str| {
+            rules(&with(matches, authorities)).caller(&certificate(name.clone()), now()).is_ok()
+        };
+        assert!(is_it("") && is_it(&format!("\"{ours}\"")), "{matches}");
+        assert!(is_it(&format!("\"{partners}\", \"{ours}\"")), "{matches}");
+        assert!(!is_it(&format!("\"{partners}\"")), "{matches}");
+    }
+    assert!(wrong(&with(spiffe, "\"AB\"")).contains("`AB` is no SHA-256 of 64 digits"));
+    let alone = with("unix_uid = 7", &format!("\"{ours}\""));
+    assert!(wrong(&alone).contains("`authorities` needs `spiffe` or `dns`"));
 }
 
 #[test]
@@ -251,6 +280,61 @@ fn a_key_of_s3_is_its_principals_by_its_id() {
     let template = text.replace("\"loader\"", "\"loader:${jwt.sub}\"");
     assert!(wrong(&template).contains("not for keys"));
     assert!(loader.check_admin(now()).is_err());
+}
+
+/// Rules must not lock everybody out: the way back would be the ledger itself.
+#[test]
+fn somebody_can_change_the_rules_after_them() {
+    let digest = "0".repeat(64);
+    let key = |id: &str, expires: &str| {
+        format!("{{ id = \"{id}\", sha256 = \"{digest}\", expires = {expires} }}")
+    };
+    let (old, new) = (key("a7", "2026-05-01T00:00:00Z"), key("b8", "2026-07-01T00:00:00Z"));
+    let role = |name: &str, rest: &str| {
+        format!("[[roles]]\nname = \"{name}\"\nallow = [\"admin\"]\nresources = [\"*\"]\n{rest}\n")
+    };
+    let text = |revoked: &str, denied: &str, shows: &str| {
+        let deny = format!("deny = [{{ actions = [\"{denied}\"], resources = [\"*\"] }}]");
+        let roles = role("admin", "") + &role("other", &deny);
+        let principal = "[[principals]]\nname = \"root\"\nroles = [\"admin\", \"other\"]";
+        format!("revoked = [{revoked}]\n{roles}{principal}\n{shows}\n")
+    };
+    let keys = format!("keys = [{old}, {new}]");
+    let told = |text: &str| rules(text).check_admin(now()).map_err(|why| why.to_string());
+    assert_eq!(told(&text("", "break", &keys)), Ok(()));
+    assert_eq!(told(&text("\"key:a7\"", "break", &keys)), Ok(()));
+    for locked_out in [
+        text("", "break", &format!("keys = [{old}]")),
+        text("\"key:b8\"", "break", &keys),
+        text("", "admin", &keys),
+        text("", "admin", "match = { unix_uid = 7 }"),
+        text("", "break", "s3_keys = [\"a7\"]"),
+    ] {
+        let why = told(&locked_out).expect_err(&locked_out);
+        assert!(why.contains("nobody who can show who they are"), "{why}");
+    }
+    assert_eq!(
+        told(&text("\"key:b8\"", "break", &format!("{keys}\nmatch = {{ unix_uid = 7 }}"))),
+        Ok(())
+    );
+}
+
+#[test]
+fn what_is_denied_as_a_whole_may_be_done_nowhere() {
+    let denied = |resources: &str| {
+        one(&format!(
+            "allow = [\"write\", \"read\"]\nresources = [\"a\", \"b:*\"]\n\
+             deny = [{{ actions = [\"write\"], resources = [{resources}] }}]"
+        ))
+    };
+    for part in ["\"a\"", "\"b:*\"", "\"a\", \"b:c:*\"", "\"b\", \"b:c\""] {
+        assert!(denied(part).may_somewhere(Action::Write), "{part}");
+    }
+    for all in ["\"*\"", "\"a\", \"b:*\""] {
+        let caller = denied(all);
+        assert!(!caller.may_somewhere(Action::Write), "{all}");
+        assert!(caller.may_somewhere(Action::Read) && !caller.may_somewhere(Action::Break));
+    }
 }
 
 /// With the key of a lock the one asks who took it, by what the rules say now.

@@ -95,6 +95,9 @@ impl Guard {
             known_timeline: String::new(),
             inserted: 0,
             flushed: 0,
+            started_us: 0,
+            restarted: false,
+            has_milestone: None,
             called_for: None,
             agreed: BTreeMap::new(),
         }

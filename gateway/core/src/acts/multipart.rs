@@ -6,8 +6,8 @@ use super::commit::{Claim, judge_on};
 use super::rows::{Change, Now, Rows};
 use crate::mutants::{self, Mutant};
 use crate::ports::{
-    AbortItem, AbortVerdict, BlobId, Multipart, Part, PartItem, PartVerdict, UploadItem,
-    UploadVerdict,
+    AbortItem, AbortVerdict, BlobId, LedgerError, Multipart, Part, PartItem, PartVerdict,
+    UploadItem, UploadVerdict,
 };
 
 /// Begins an upload in parts, unless a write would be refused for good: as [`begin_upload`](super::begin_upload) does.
@@ -24,32 +24,54 @@ pub fn begin_multipart(
     verdict
 }
 
-/// Makes a blob a part of an upload that goes on. First that applies:
+/// Makes a blob a part of an upload that goes on. The caller holds the fence's lock. First that applies:
 /// 1. It is a part already: a sending whose answer was lost.
-/// 2. The intent of the upload is gone: it was completed, aborted or given up.
-/// 3. The part's own intent is gone: it took too long, and is garbage. Or its token is void: a ledger that went back may
-///    have its intent again although it was deleted since. Else that intent is consumed.
-/// 4. Of two under one number the one counts that was begun last, whichever comes last: the other is garbage. So a
+/// 2. The rules are others than those under which it was allowed: nothing is decided (I17).
+/// 3. The upload does not go on, or is for another resource: it was completed, aborted or given up.
+/// 4. The rule, as for a write: whoever's lock has passed on changes nothing of what its successor may complete (I3, I16).
+///    A void token is among these: a ledger that went back may have the intent of a blob that was deleted since.
+/// 5. The part's own intent is gone: it took too long, and is garbage. Else that intent is consumed.
+/// 6. Of two under one number the one counts that was begun last, whichever comes last: the other is garbage. So a
 ///    statement that was on its way for long does not take away what was stored since.
-pub fn put_part(rows: &mut Rows, item: &PartItem, now: Now) -> PartVerdict {
+///
+/// # Errors
+/// `RulesMoved`
+pub fn put_part(rows: &mut Rows, item: &PartItem, now: Now) -> Result<PartVerdict, LedgerError> {
     let at = (item.upload, item.number);
     if rows.parts.get(&at).is_some_and(|part| part.blob == item.blob) {
-        return PartVerdict::Stored;
+        return Ok(PartVerdict::Stored);
     }
-    let goes_on = rows.intents.get(&item.upload).is_some_and(|intent| intent.upload.is_some());
+    if rows.rules_moved(&item.by) {
+        return Err(LedgerError::RulesMoved);
+    }
+    let upload = rows.intents.get(&item.upload).and_then(|intent| intent.upload.as_ref());
+    let goes_on = upload.is_some_and(|upload| upload.resource == item.resource);
     if !goes_on && !mutants::is(Mutant::PartAfterTheEnd) {
-        return PartVerdict::NoUpload;
+        return Ok(PartVerdict::NoUpload);
     }
-    if item.token.get() <= rows.guard.floor && !mutants::is(Mutant::VoidPartTaken) {
-        return PartVerdict::Expired;
+    rows.settle(&item.resource, now);
+    let claim = Claim {
+        resource: &item.resource,
+        token: item.token,
+        lock: item.lock,
+        sequence: None,
+        version: None,
+        by: &item.by,
+    };
+    if let Err(refusal) = judge_on(rows, &claim, now)
+        && !mutants::is(Mutant::PartUnjudged)
+    {
+        return Ok(PartVerdict::Refused(refusal));
     }
-    let Some(intent) = rows.intents.remove(&item.blob) else { return PartVerdict::Expired };
+    let Some(intent) = rows.intents.remove(&item.blob) else {
+        return Ok(PartVerdict::Expired);
+    };
     rows.journal.insert(Change::Intent(item.blob));
     if let Some(old) = rows.parts.get(&at) {
         let newer = old.begun_at > intent.begun_at && !mutants::is(Mutant::EarlierPartCounts);
         rows.discarded.push(if newer { item.blob } else { old.blob });
         if newer {
-            return PartVerdict::Overtaken;
+            return Ok(PartVerdict::Overtaken);
         }
     }
     let part = Part {
@@ -62,7 +84,7 @@ pub fn put_part(rows: &mut Rows, item: &PartItem, now: Now) -> PartVerdict {
     };
     rows.parts.insert(at, part);
     rows.journal.insert(Change::Part(item.upload, item.number));
-    PartVerdict::Stored
+    Ok(PartVerdict::Stored)
 }
 
 /// Ends an upload in parts. The caller holds the fence's lock. First that applies:

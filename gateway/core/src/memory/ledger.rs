@@ -16,9 +16,9 @@ use crate::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Object, OperationRecord, Page, Patience, Payload, Place, ReadItem, ReadVerdict,
-    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
-    ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, Totals,
+    MarkVerdict, Milestone, Object, OperationRecord, Page, Patience, Payload, Place, ReadItem,
+    ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem,
+    RenewVerdict, ResourceView, Retention, SealItem, SealVerdict, Settled, Span, Standing, Totals,
     VersionsFilter, WriteItem, WriteVerdict, unknown_max,
 };
 use crate::principal::PrincipalName;
@@ -448,7 +448,7 @@ impl Ledger for MemoryLedger {
         Ok(self.change_guard(entry, |guard, highest| acts::refence(guard, highest, &refence)))
     }
 
-    async fn place(&self) -> Result<Place, LedgerError> {
+    async fn place(&self, _: Option<Milestone>) -> Result<Place, LedgerError> {
         let state = self.state();
         Ok(state.rows.guard.place(highest(&state.rows)))
     }

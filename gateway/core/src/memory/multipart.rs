@@ -24,7 +24,7 @@ impl Multiparts for MemoryLedger {
     }
 
     async fn put_part(&self, item: PartItem) -> Result<PartVerdict, LedgerError> {
-        Ok(self.act(&[item], acts::put_part).remove(0))
+        self.act(&[item], acts::put_part).remove(0)
     }
 
     async fn abort_multipart(&self, item: AbortItem) -> Result<AbortVerdict, LedgerError> {

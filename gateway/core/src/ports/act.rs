@@ -9,6 +9,9 @@ pub enum LedgerError {
     /// Definitely not applied; the same batch may be sent again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(String),
+    /// Definitely not applied: it took longer than a call may. The same batch would take as long again.
+    #[error("the ledger took too long: {0}")]
+    Slow(String),
     /// The answer was lost: applied or not. Only a rerun under the same ids can tell.
     #[error("the ledger's answer was lost: {0}")]
     Unknown(String),

@@ -100,6 +100,9 @@ pub enum CheckpointKept {
     Signed(String),
     /// It has seen so many leaves, and wants a proof from there.
     Behind(i64),
+    /// A checkpoint of the same generation stands in the way: one of so many leaves that is newer, or another one of this
+    /// size. A ledger without those leaves went back.
+    Beyond(i64),
 }
 
 /// A place outside of the ledger that keeps checkpoints of its audit, so that whoever changes the ledger is found out.

@@ -13,7 +13,7 @@ use super::act::{LedgerError, Patience};
 use super::audit_tree::AuditTree;
 use super::buckets::Buckets;
 use super::commits::Commits;
-use super::disasters::{Adopted, Adoption, Epoch, Line, Place, Refence};
+use super::disasters::{Adopted, Adoption, Epoch, Line, Milestone, Place, Refence, Start};
 use super::events::{EventCursor, EventsHead, EventsPage, VersionsFilter};
 use super::listing::Listing;
 use super::locks::{
@@ -262,8 +262,27 @@ pub trait Ledger:
     /// stands then.
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError>;
 
-    /// Where the ledger stands, also while it must be re-fenced.
-    async fn place(&self) -> Result<Place, LedgerError>;
+    /// Where the ledger stands, also while it must be re-fenced, and whether it has this milestone.
+    async fn place(&self, milestone: Option<Milestone>) -> Result<Place, LedgerError>;
+
+    /// Leaves a milestone unless another gateway left one a moment ago or nothing was committed since the newest one; the
+    /// `last` one of a gateway is always left. Returns the newest milestone above number `known`, the one that the mint
+    /// knows, 0 for none. A ledger of one process needs none.
+    async fn leave_milestone(
+        &self,
+        known: i64,
+        last: bool,
+    ) -> Result<Option<Milestone>, LedgerError> {
+        let _ = (known, last);
+        Ok(None)
+    }
+
+    /// Takes note that a server that was started anew has lost nothing: it has the newest milestone that the mint knows.
+    /// `false`, and nothing changes, if it has not, or is not the one that was looked at.
+    async fn confirm_start(&self, start: &Start) -> Result<bool, LedgerError> {
+        let _ = start;
+        Ok(false)
+    }
 
     /// Refuses all acts until a re-fence, if the ledger is still on this line.
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError>;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::disasters::Witness;
+use super::disasters::{Milestone, Witness};
 use crate::names::ResourceName;
 
 /// At most this many resources are minted in one call, and so as many grants.
@@ -71,6 +71,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// The newest milestone that the mint knows, of whatever line.
+    pub fn milestone(&self) -> Option<Milestone> {
+        self.witness.as_ref().and_then(|witness| witness.milestone)
+    }
+
     /// Refuses a mint that serves another ledger.
     pub fn check_owner(&self, expected: Uuid) -> Result<(), MintError> {
         match self.ledger {

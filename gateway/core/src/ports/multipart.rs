@@ -71,9 +71,15 @@ pub struct Part {
 pub struct PartItem {
     /// The upload.
     pub upload: BlobId,
-    /// The token under which it was begun.
+    /// The resource that the upload is for.
+    pub resource: ResourceName,
+    /// The token presented.
     pub token: Token,
-    /// Its number in it.
+    /// The lock id presented, if any.
+    pub lock: Option<LockId>,
+    /// The caller, and the rules under which the part was allowed.
+    pub by: By,
+    /// Its number in the upload.
     pub number: i32,
     /// Its bytes, whose intent it consumes.
     pub blob: BlobId,
@@ -86,17 +92,18 @@ pub struct PartItem {
 }
 
 /// What became of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartVerdict {
     /// It is the upload's.
     Stored,
     /// One under the same number was begun later, and counts: this one is garbage.
     Overtaken,
-    /// The upload was completed, aborted or given up, or never was.
+    /// The upload was completed, aborted or given up, or never was, or is not for this resource.
     NoUpload,
-    /// Its intent is gone: the part took too long, and is garbage. Or its token is void: it was begun before the ledger
-    /// went back, and may have been deleted since.
+    /// Its intent is gone: the part took too long, and is garbage.
     Expired,
+    /// A write would be refused: nothing changed, and the part is garbage once its intent is given up.
+    Refused(Refusal),
 }
 
 /// A wish to end an upload in parts.
@@ -146,8 +153,8 @@ pub trait Multiparts: Send + Sync {
         multipart: Multipart,
     ) -> Result<UploadVerdict, LedgerError>;
 
-    /// Makes an uploaded blob a part of an upload that goes on, in place of the one with its number. The same again changes
-    /// nothing.
+    /// Makes an uploaded blob a part of an upload that goes on, under the rule, like a write, in place of the one with its
+    /// number. The same again changes nothing. Not under rules that have moved since it was allowed (I17).
     async fn put_part(&self, item: PartItem) -> Result<PartVerdict, LedgerError>;
 
     /// Ends an upload that goes on, under the rule, like a write: it and its parts are garbage, and stay for as long as an

@@ -4,12 +4,11 @@ mod first;
 mod place;
 mod remote;
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Subcommand;
 use fence_core::{PrincipalName, wire};
 use fencegate_access::Action;
@@ -18,6 +17,7 @@ use similar::TextDiff;
 
 use super::{Failure, block_on, print, start};
 use crate::config::Flags;
+use crate::files;
 use first::{NewKey, first_rules, key_life, write_new};
 pub(super) use place::{Place, Where};
 
@@ -313,10 +313,6 @@ enum Whose {
 
 /// A file of rules. One with more bytes than any rules have is not read to its end.
 pub(super) fn read(path: &Path) -> anyhow::Result<String> {
-    let cannot = || format!("cannot read {}", path.display());
-    let file = File::open(path).with_context(cannot)?;
-    let mut text = String::new();
-    file.take(RULES_BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(cannot)?;
-    ensure!(text.len() <= RULES_BYTES_MAX, "rules have at most {RULES_BYTES_MAX} bytes");
-    Ok(text)
+    files::read_given_text(path, RULES_BYTES_MAX as u64)
+        .with_context(|| format!("cannot read {}", path.display()))
 }

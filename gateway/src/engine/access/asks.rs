@@ -1,6 +1,7 @@
 //! Who asks, under the rules that were in force when the request came, or newer ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::Request;
@@ -11,6 +12,9 @@ use parking_lot::{Mutex, RwLock};
 use super::want::Standing;
 use super::{Access, InForce, Known, Permit, Want};
 use crate::engine::EngineError;
+
+/// Pause before the rules are asked for once more.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Who asks for something; cheap to clone.
 #[derive(Clone)]
@@ -62,6 +66,29 @@ impl Asks {
             () = self.access.moved(standing.in_force.generation) => {}
             () = self.access.passed(ends) => {}
         }
+    }
+
+    /// Tells whether all that was asked for so far is allowed still. Asks again while the rules cannot be had.
+    pub async fn still_allowed(&self) -> bool {
+        loop {
+            match self.confirm().await {
+                Ok(()) => return true,
+                Err(error) if error.code().status() < 500 => return false,
+                Err(_) => self.access.inner.runtime.clock.sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Resolves once other rules are in force than those that were asked last, after a pause: this gateway may hear of
+    /// these later than the one who asked.
+    pub async fn moved_again(&self) {
+        self.access.inner.runtime.clock.sleep(PAUSE).await;
+        self.moved().await;
+    }
+
+    /// Tells whether anything was asked for so far.
+    pub fn has_asked(&self) -> bool {
+        !self.wants.lock().is_empty()
     }
 
     /// Whether rules are in force.

@@ -172,7 +172,10 @@ impl InForce {
 /// Under what the caller is kept whom a connection shows, or whose key a request of S3 was signed with.
 fn of_connection(identity: &Identity) -> Option<Credential> {
     let shown = match identity {
-        Identity::Certificate { fingerprint, .. } => format!("\0certificate:{fingerprint}"),
+        // The same certificate may be shown with one way to an authority here, and with another one there.
+        Identity::Certificate { fingerprint, authorities, .. } => {
+            format!("\0certificate:{fingerprint}:{}", authorities.join(":"))
+        }
         Identity::Unix { uid, gid } => format!("\0unix:{uid}:{gid}"),
         Identity::S3Key { kid } => format!("\0s3-key:{kid}"),
         Identity::S3Lock { principal } => format!("\0s3-lock:{principal}"),

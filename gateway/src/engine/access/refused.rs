@@ -15,7 +15,8 @@ use crate::engine::metrics;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// For how long further refusals of the same are only counted.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
-/// How many are counted apart; whoever comes beyond them is not written down.
+/// Callers refused for one action that are counted apart; further ones are not written down. Each action has places of its
+/// own, so that those who guess keep no principal's refusals out.
 const COUNTED_MAX: usize = 256;
 /// More of an explanation is not kept.
 const DETAIL_CHARS_MAX: usize = 200;
@@ -25,7 +26,7 @@ const DETAIL_CHARS_MAX: usize = 200;
 pub struct Refused {
     /// `Denied` or `AuthFailed`.
     pub action: AuditAction,
-    /// The principal; of somebody unknown, the address.
+    /// The principal; of somebody unknown, the address or the network that counts as one peer.
     pub who: String,
     /// What they were told.
     pub detail: String,
@@ -71,7 +72,7 @@ impl Refusals {
             counted.times += 1;
             return;
         }
-        if all.len() >= COUNTED_MAX {
+        if all.keys().filter(|(of, _)| *of == key.0).count() >= COUNTED_MAX {
             ::metrics::counter!(metrics::AUDIT_REFUSALS_DROPPED).increment(1);
             return;
         }
@@ -134,28 +135,31 @@ mod tests {
     #[tokio::test]
     async fn the_first_is_written_at_once_and_the_rest_of_its_minute_together() {
         let (refusals, runtime) = (Refusals::default(), runtime(TaskTracker::new()));
-        let refuse = |who: &str| {
+        let refuse = |action: AuditAction, who: &str| {
             let (who, detail) = (who.to_owned(), format!("{who} may not"));
             let request = Request { peer: None, request_id: "r".into(), gateway_request_id: None };
-            let (action, by) = (AuditAction::Denied, By::default());
+            let by = By::default();
             refusals.note(Refused { action, who, detail, by, request }, &runtime);
         };
         let due = |seconds: u64, all: bool| -> Vec<String> {
             let now = runtime.clock.elapsed() + Duration::from_secs(seconds);
             refusals.due(now, all).into_iter().filter_map(|entry| entry.reason).collect()
         };
-        refuse("ann");
-        refuse("bob");
-        refuse("bob");
+        refuse(AuditAction::Denied, "ann");
+        refuse(AuditAction::Denied, "bob");
+        refuse(AuditAction::Denied, "bob");
         assert_eq!(due(0, false), ["ann may not", "bob may not; refused 2 times, for this first"]);
-        refuse("ann");
+        refuse(AuditAction::Denied, "ann");
         assert!(due(30, false).is_empty(), "it is only counted");
         assert_eq!(due(61, false), ["refused once more within a minute of: ann may not"]);
-        refuse("ann");
+        refuse(AuditAction::Denied, "ann");
         assert_eq!(due(0, true), ["ann may not"], "anew, and at the end all");
         for number in 0..=COUNTED_MAX {
-            refuse(&number.to_string());
+            refuse(AuditAction::AuthFailed, &number.to_string());
         }
-        assert_eq!(due(0, true).len(), COUNTED_MAX);
+        refuse(AuditAction::Denied, "ann");
+        let due = due(0, true);
+        assert_eq!(due.len(), COUNTED_MAX + 1, "those who guess have places of their own");
+        assert!(due.iter().any(|reason| reason == "ann may not"), "{due:?}");
     }
 }

@@ -61,7 +61,7 @@ impl Want {
 
     fn is_allowed(&self, caller: &Caller) -> bool {
         match self {
-            Self::Somewhere(action) => caller.scopes_of(*action).next().is_some(),
+            Self::Somewhere(action) => caller.may_somewhere(*action),
             Self::Nothing => true,
             other => other.decision(caller).is_ok(),
         }

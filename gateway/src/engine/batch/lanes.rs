@@ -6,12 +6,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ports::{LedgerError, Patience};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::entry::{Entry, Fate, QUEUED};
 use super::{Act, Failure, PAUSE_MAX, PAUSE_MIN, Running, run};
 
 /// How long one statement on a lane waits for its row.
 pub(super) const LANE_WAIT: Duration = Duration::from_millis(250);
+/// The wait of the first statement of a lane that waits at all.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// Statements of a lane that do not wait for its row, before one does: most rows are free again in a moment.
+const GLANCES: u32 = 2;
+/// Lanes of an act that may use the ledger at once, of either kind.
+const LANES_MAX: usize = 4;
+
+/// The connection slots of the lanes of an act. Each act has its own: a grant that waits for the mint in a lane holds up no
+/// write.
+///
+/// Lanes whose row somebody keeps for long share a few slots among themselves. So however many resources are blocked, a
+/// lane whose row is only busy now and then does not stand behind them.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// For glances and short waits.
+    short: Semaphore,
+    /// For lanes that have come to nothing before.
+    long: Semaphore,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { short: Semaphore::new(LANES_MAX), long: Semaphore::new(LANES_MAX) }
+    }
+}
+
+impl Slots {
+    /// A slot for a lane that has come to nothing so often, and how long its statement waits.
+    async fn take(&self, barren: u32) -> (Option<SemaphorePermit<'_>>, Patience) {
+        let (slots, patience) = match barren {
+            ..GLANCES => (&self.short, Patience::Skip),
+            GLANCES => (&self.short, Patience::Wait(SHORT_WAIT)),
+            _ => (&self.long, Patience::Wait(LANE_WAIT)),
+        };
+        // They are never closed.
+        (slots.acquire().await.ok(), patience)
+    }
+}
 
 /// What waits on each lane, besides the items under way, and how much that is together.
 pub(super) struct Lanes<A: Act> {
@@ -65,15 +104,17 @@ pub(super) fn open_lane<A: Act>(shared: &Arc<Running<A>>, entry: Entry<A>) {
 async fn drive_lane<A: Act>(shared: Arc<Running<A>>, lane: A::Lane) {
     let mut pause = PAUSE_MIN;
     let mut together = shared.limits.batch_max;
+    let mut barren = 0;
     while let Some(batch) = next(&shared, &lane, together) {
         let count = batch.len();
-        let left = send(&shared, batch).await;
+        let left = send(&shared, batch, barren).await;
         if left.is_empty() {
-            (pause, together) = (PAUSE_MIN, shared.limits.batch_max);
+            (pause, together, barren) = (PAUSE_MIN, shared.limits.batch_max, 0);
             continue;
         }
         if left.len() == count {
             together = 1;
+            barren += 1;
         }
         {
             let mut lanes = shared.lanes.lock();
@@ -113,17 +154,17 @@ fn next<A: Act>(shared: &Running<A>, lane: &A::Lane, together: usize) -> Option<
     Some(batch)
 }
 
-/// Sends items once, waiting for their row. Returns those that are still open, in order. The permit is
+/// Sends items once, for a lane that has come to nothing so often. Returns those that are still open, in order. The slot is
 /// given back between tries, so that rows that stay locked leave room for others.
-async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>) -> Vec<Entry<A>> {
-    let permit = shared.lane_permits.acquire().await;
+async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>, barren: u32) -> Vec<Entry<A>> {
+    let (slot, patience) = shared.slots.take(barren).await;
     // Marked as sent only now: until here nothing of it was under way.
     batch.retain_mut(|entry| !entry.is_moot() && entry.send());
     if batch.is_empty() {
         return batch;
     }
-    let answer = run(shared, &batch, Patience::Wait(LANE_WAIT)).await;
-    drop(permit);
+    let answer = run(shared, &batch, patience).await;
+    drop(slot);
     match answer {
         Ok(verdicts) => {
             let mut left = Vec::new();
@@ -138,12 +179,13 @@ async fn send<A: Act>(shared: &Running<A>, mut batch: Vec<Entry<A>>) -> Vec<Entr
         }
         Err(LedgerError::Unavailable(_)) => batch.iter().for_each(|entry| entry.unsend(QUEUED)),
         Err(LedgerError::Unknown(_)) => batch.iter_mut().for_each(Entry::lose),
-        // One item that the ledger cannot take must not fail those beside it.
-        Err(LedgerError::Defect(_)) if batch.len() > 1 => {
+        // One item that the ledger cannot take, or not in time, must not fail those beside it.
+        Err(LedgerError::Defect(_) | LedgerError::Slow(_)) if batch.len() > 1 => {
             batch.iter().for_each(|entry| entry.unsend(QUEUED));
         }
-        // An epoch that moved twice says nothing about a sending whose outcome must be found.
-        Err(LedgerError::EpochMoved) if batch.iter().any(Entry::is_owed) => {}
+        // Neither an epoch that moved twice nor a call that took too long says anything about a sending whose outcome must be found.
+        Err(LedgerError::EpochMoved | LedgerError::Slow(_)) if batch.iter().any(Entry::is_owed) => {
+        }
         Err(error) => {
             tracing::error!(act = A::NAME, %error, "not decided");
             batch.into_iter().for_each(|entry| entry.give_up(&error));

@@ -30,14 +30,15 @@ use fence_core::{PrincipalName, ResourceName};
 use futures::FutureExt as _;
 use futures::future::join;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::spans::{self, Span};
 
 use entry::{Entry, Fate, QUEUED, Way, take_back, way};
-use lanes::{LANE_WAIT, Lanes, join_lane, open_lane};
+
+use lanes::{LANE_WAIT, Lanes, Slots, join_lane, open_lane};
 use pace::Pace;
 use queue::Queue;
 
@@ -177,7 +178,7 @@ struct Running<A: Act> {
     pace: Arc<Pace>,
     lanes: Mutex<Lanes<A>>,
     /// How many lanes may use the ledger at once.
-    lane_permits: Arc<Semaphore>,
+    slots: Slots,
 }
 
 /// A queue and the task that empties it.
@@ -194,7 +195,6 @@ impl<A: Act> Batcher<A> {
         act: A,
         runtime: &Runtime,
         limits: Limits,
-        lane_permits: Arc<Semaphore>,
         closing: CancellationToken,
     ) -> Self {
         let queue = Queue::new(limits.queue_max);
@@ -205,7 +205,7 @@ impl<A: Act> Batcher<A> {
             limits,
             pace: Arc::clone(&pace),
             lanes: Mutex::default(),
-            lane_permits,
+            slots: Slots::default(),
         });
         runtime.spawn.spawn_lasting(A::NAME, Box::pin(empty(shared, Arc::clone(&queue), closing)));
         Self { queue, pace, runtime: runtime.clone(), timeout }
@@ -373,8 +373,8 @@ async fn send_batch<A: Act>(shared: &Arc<Running<A>>, mut batch: Vec<Entry<A>>) 
                 batch.iter_mut().for_each(Entry::lose);
                 break;
             }
-            Err(LedgerError::Defect(why)) if batch.len() > 1 => {
-                // One item that the ledger cannot take must not fail those beside it.
+            Err(LedgerError::Defect(why) | LedgerError::Slow(why)) if batch.len() > 1 => {
+                // One item that the ledger cannot take, or not in time, must not fail those beside it.
                 tracing::warn!(act = A::NAME, items = batch.len(), why, "sending one by one");
                 batch.iter().for_each(|entry| entry.unsend(QUEUED));
                 break;

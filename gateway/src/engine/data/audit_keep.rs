@@ -136,11 +136,27 @@ impl Keeper {
                     self.from = seen;
                     continue;
                 }
+                CheckpointKept::Beyond(seen) => {
+                    self.look_for(ledger, head.size, seen).await?;
+                    continue;
+                }
             }
             (self.kept, self.from) = (Some((head.generation, head.size)), head.size);
             return Ok(true);
         }
         Err("it says something else each time of what it has seen".into())
+    }
+
+    /// Refuses to go on beside a place that has seen leaves of this very generation which the ledger does not have.
+    /// Another gateway may have added them since `offered` was read. What calls for a re-fence is for the lookout to find.
+    async fn look_for(&self, ledger: &dyn Ledger, offered: i64, seen: i64) -> Result<(), String> {
+        let head = ledger.tree_head().await.map_err(|error| error.to_string())?;
+        match seen > offered && head.size >= seen {
+            true => Ok(()),
+            false => Err(format!(
+                "it has seen {seen} leaves of this generation that the ledger does not have: it has lost commits, or was changed"
+            )),
+        }
     }
 
     async fn offer(

@@ -358,7 +358,8 @@ pub async fn audit_page(
     let Some(last) = leaves.last() else {
         return Ok(Some(Exported { lines: Vec::new(), next: None, let_go, sealed }));
     };
-    let span = Span { after: before.unwrap_or(0), upto: last.number };
+    // On the first page from the smallest number there is: what was put in below the first leaf has none.
+    let span = Span { after: before.unwrap_or(i64::MIN), upto: last.number };
     let entries = ledger.audit(between(span, PAGE_ENTRIES_MAX)).await?;
     let mut entries: BTreeMap<_, _> = entries.into_iter().collect();
     let with_entry = |leaf: TreeLeaf| (leaf.number, Some(leaf), entries.remove(&leaf.number));

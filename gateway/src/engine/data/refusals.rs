@@ -59,6 +59,8 @@ struct Kept {
     asked: Asked,
     /// When it was answered last.
     told_at: Duration,
+    /// The request that asks the ledger anew, for all others.
+    asker: Option<Box<str>>,
 }
 
 /// Two halves: when the young one is full, the old one is dropped. What is asked for moves to the young.
@@ -148,7 +150,7 @@ impl Refusals {
         self.is_used.store(true, Ordering::Release);
         let mut memory = self.memory.lock();
         if memory.forgotten == asked.forgotten {
-            let kept = Kept { refusal: refusal.clone(), asked, told_at };
+            let kept = Kept { refusal: refusal.clone(), asked, told_at, asker: None };
             memory.insert((resource.clone(), token, principal.cloned()), kept);
         }
     }
@@ -159,6 +161,7 @@ impl Refusals {
         resource: &ResourceName,
         token: Token,
         principal: Option<&PrincipalName>,
+        request_id: &str,
     ) -> Option<(Refusal, bool)> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
@@ -174,9 +177,14 @@ impl Refusals {
             {
                 return None;
             }
-            // This caller asks for all others, who must not ask at the same moment.
+            // This request asks for all others, who must not ask at the same moment. A put looks twice, before its body is
+            // read and after.
+            Refusal::Void | Refusal::Stale { .. } if kept.asker.as_deref() == Some(request_id) => {
+                return None;
+            }
             Refusal::Void | Refusal::Stale { .. } if age >= KEPT => {
                 kept.asked.at = now;
+                kept.asker = Some(request_id.into());
                 return None;
             }
             _ => {}
@@ -243,8 +251,7 @@ impl Engine {
         may_wait: bool,
     ) -> Result<(), WriteFailure> {
         let resources = std::slice::from_ref(record.resource);
-        let known =
-            self.known(resources, record.token, record.principal.as_ref(), key, may_wait).await;
+        let known = self.known(resources, record, key, may_wait).await;
         let Some(error) = known.transpose() else { return Ok(()) };
         let error = error.map_or_else(|error| error, EngineError::Refused);
         match &error {
@@ -260,7 +267,15 @@ impl Engine {
         let names: Vec<_> = head.resources.keys().cloned().collect();
         let principal = head.permit.principal();
         let key = head.idempotency_key.as_deref();
-        let known = self.known(&names, head.token, principal.as_ref(), key, true).await;
+        let Some(first) = names.first() else { return Ok(()) };
+        let record = Record {
+            resource: first,
+            key: None,
+            token: head.token,
+            request_id: &head.request_id,
+            principal: principal.clone(),
+        };
+        let known = self.known(&names, &record, key, true).await;
         let Some(error) = known.transpose() else { return Ok(()) };
         let resource = names.into_iter().next();
         let error = error.map_or_else(|error| error, EngineError::Refused);
@@ -277,17 +292,16 @@ impl Engine {
     async fn known(
         &self,
         resources: &[ResourceName],
-        token: Token,
-        principal: Option<&PrincipalName>,
+        record: &Record<'_>,
         key: Option<&str>,
         may_wait: bool,
     ) -> Result<Option<Refusal>, EngineError> {
         let refusals = &self.inner.writes.refusals;
         let Some(first) = resources.first() else { return Ok(None) };
         let clock = &self.inner.runtime.clock;
-        let Some((refusal, again)) = refusals.find(first, token, principal) else {
-            return Ok(None);
-        };
+        let Record { token, principal, request_id, .. } = record;
+        let found = refusals.find(first, *token, principal.as_ref(), request_id);
+        let Some((refusal, again)) = found else { return Ok(None) };
         let began = clock.elapsed();
         if let Some(key) = key {
             let lookups = resources.iter().map(|resource| {
@@ -336,7 +350,16 @@ mod tests {
     }
 
     fn found(refusals: &Refusals, resource: &str, number: i64) -> Option<Refusal> {
-        refusals.find(&name(resource), token(number), None).map(|(refusal, _)| refusal)
+        found_by(refusals, resource, number, "request")
+    }
+
+    fn found_by(
+        refusals: &Refusals,
+        resource: &str,
+        number: i64,
+        request: &str,
+    ) -> Option<Refusal> {
+        refusals.find(&name(resource), token(number), None, request).map(|(refusal, _)| refusal)
     }
 
     #[test]
@@ -363,6 +386,21 @@ mod tests {
         let stays = ["void", "stale", "released", "broken"].map(|end| format!("fence-token-{end}"));
         assert_eq!(words, stays);
         assert!(found(&refusals, "other", 1).is_none());
+    }
+
+    /// A put looks before its body is read and once more after: the second look must not find what the first has put off.
+    #[tokio::test(start_paused = true)]
+    async fn the_request_that_asks_anew_may_look_twice() {
+        let refusals = refusals();
+        let stale = Refusal::Stale { by: None, at: None, grants_behind: Some(1), owner: None };
+        keep(&refusals, "r", 1, &stale);
+        assert!(found_by(&refusals, "r", 1, "one").is_some());
+        tokio::time::advance(KEPT).await;
+        assert!(found_by(&refusals, "r", 1, "one").is_none());
+        assert!(found_by(&refusals, "r", 1, "other").is_some(), "one is enough");
+        assert!(found_by(&refusals, "r", 1, "one").is_none());
+        keep(&refusals, "r", 1, &stale);
+        assert!(found_by(&refusals, "r", 1, "one").is_some());
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fence_core::ResourceName;
-use fence_core::ports::{Ledger, Rejection, Runtime};
+use fence_core::ports::{Ledger, REFENCE_JUMP, Reached, Rejection, Runtime};
+use fence_core::{ErrorCode, ResourceName};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::metrics::REJECTIONS_DROPPED;
+use crate::engine::metrics::{REJECTIONS_DROPPED, TOKENS_AHEAD};
 
 /// Refusals that may wait to be stored.
 const QUEUE_MAX: usize = 1024;
@@ -112,6 +113,7 @@ async fn store(
             }
             continue;
         }
+        tell_ahead(&*ledger, runtime.clock.now(), &batch).await;
         let count: u64 = batch.iter().map(|one| one.times.unsigned_abs()).sum();
         if let Err(error) = ledger.record_rejections(batch.into()).await {
             tracing::warn!(%error, count, "refused writes could not be recorded");
@@ -123,10 +125,33 @@ async fn store(
     }
 }
 
+/// Counts unknown tokens that are above all that were ever sealed: somebody makes them up, or the ledger went back and
+/// their holders have them from before. One to which no re-fence can have led by now is made up.
+async fn tell_ahead(ledger: &dyn Ledger, now: Timestamp, batch: &[Rejection]) {
+    let unknown = ErrorCode::FenceTokenUnknown.as_str();
+    if batch.iter().all(|one| one.reason != unknown) {
+        return;
+    }
+    // Read after they were refused: what was given out before counts.
+    let Ok(place) = ledger.place(None).await else { return };
+    let possible = place.highest + 1..=Reached::by(now).token.max(place.highest) + 2 * REFENCE_JUMP;
+    let is_ahead = |one: &&Rejection| {
+        one.reason == unknown && one.token.is_some_and(|token| possible.contains(&token.get()))
+    };
+    let ahead: Vec<_> = batch.iter().filter(is_ahead).collect();
+    if let Some(first) = ahead.first() {
+        let count = ahead.iter().map(|one| one.times.unsigned_abs()).sum();
+        tracing::warn!(
+            resource = %first.resource,
+            count,
+            "a token is above all that were ever granted: it was made up, or the ledger went back"
+        );
+        ::metrics::counter!(TOKENS_AHEAD).increment(count);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use fence_core::ErrorCode;
-
     use super::*;
 
     fn refused(resource: &str, reason: ErrorCode) -> Rejection {

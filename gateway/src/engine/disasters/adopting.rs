@@ -33,7 +33,7 @@ pub(super) async fn adopt(
     ledger: &Arc<dyn Ledger>,
     mint: &Arc<dyn Mint>,
 ) -> Result<Adopted, EngineError> {
-    let place = ledger.place().await?;
+    let place = ledger.place(None).await?;
     if !may_be_adopted(&place) {
         return Ok(Adopted::Moved);
     }
@@ -87,7 +87,11 @@ fn proof(head: &Head, place: &Place) -> Result<Adoption, String> {
             place.known_timeline
         ));
     }
+    let Some(milestone) = witness.milestone else {
+        return Err("the mint knows no milestone of the ledger".into());
+    };
     Ok(Adoption {
+        milestone,
         line: place.line(),
         system_id: place.system_id,
         former: place.known_timeline.clone(),
@@ -100,7 +104,7 @@ fn proof(head: &Head, place: &Place) -> Result<Adoption, String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fence_core::ports::{Epoch, Witness};
+    use fence_core::ports::{Epoch, Milestone, Witness};
     use uuid::Uuid;
 
     use super::*;
@@ -119,6 +123,9 @@ mod tests {
             known_timeline: "00000002".into(),
             inserted: 5000,
             flushed: 5000,
+            started_us: 1,
+            restarted: true,
+            has_milestone: None,
             called_for: Some("it was promoted".into()),
             agreed: BTreeMap::from([("failover".to_owned(), "lossless".to_owned())]),
         }
@@ -132,6 +139,9 @@ mod tests {
             system_id: 7,
             timeline: "00000002".into(),
             flushed: 4000,
+            format: Witness::FORMAT,
+            ledger: Uuid::from_u128(2),
+            milestone: Some(Milestone { number: 7, id: Uuid::from_u128(3) }),
         };
         Head {
             number: 900,
@@ -146,8 +156,9 @@ mod tests {
     fn a_witness_of_anything_else_is_no_proof() {
         assert_eq!(proof(&head(), &place()).map(|proof| proof.witnessed), Ok(4000));
         type Change = fn(&mut Head, &mut Place);
-        let changes: [(&str, Change); 9] = [
+        let changes: [(&str, Change); 10] = [
             ("no witness", |head, _| head.witness = None),
+            ("no milestone", |head, _| head.witness.as_mut().unwrap().milestone = None),
             ("numbers gone back", |head, _| head.number = 899),
             ("another mint", |head, _| head.incarnation = None),
             ("not this ledger's", |head, _| head.ledger = None),

@@ -80,7 +80,11 @@ impl Epochs {
                     return Ok(opened);
                 }
             }
-            let witness = Witness::following(head.witness.as_ref(), &place);
+            // With a milestone: what is granted under the new nonce is not older.
+            let known =
+                Witness::milestone_of(head.witness.as_ref(), &place).map_or(0, |one| one.number);
+            let milestone = self.ledger.leave_milestone(known, true).await?;
+            let witness = Witness::following(head.witness.as_ref(), &place, milestone);
             let carry = Carry { nonce: epoch.nonce, ledger: epoch.ledger, witness };
             if place.epoch == epoch && self.mint.replace(&head, &carry).await? {
                 let opened = self.ledger.open_epoch(epoch.nonce).await?;
@@ -120,9 +124,9 @@ impl Epochs {
     /// Refuses a mint that serves another ledger, and a ledger that the mint has seen further on.
     /// Returns where the ledger stands, as read after the mint.
     async fn checked(&self, head: &Head) -> Result<Place, EngineError> {
-        let place = self.ledger.place().await?;
+        let place = self.ledger.place(head.milestone()).await?;
         head.check_owner(place.epoch.ledger)?;
-        if let Some(why) = head.witness.as_ref().and_then(|witness| witness.lost(&place)) {
+        if let Some(why) = Witness::against(head.witness.as_ref(), &place) {
             self.ledger.halt(place.line(), &why).await?;
             return Err(EngineError::RefenceRequired(why));
         }

@@ -1,15 +1,16 @@
 //! The lookout: about once a second, it compares ledger and mint with what each remembers of the other.
 //!
 //! It notices what no act would: a ledger that went back while no gateway ran, a mint that went back while
-//! nobody asked for a lock, a re-fence by somebody else. No answer waits for the lookout, and the safety of no
-//! answer rests on it: whatever an act can notice, the act itself refuses.
+//! nobody asked for a lock, a re-fence by somebody else. The safety of no answer rests on it: whatever an act can
+//! notice, the act itself refuses. Only after a start of Postgres do acts wait for the lookout: it holds the ledger
+//! against the newest milestone that the mint knows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fence_core::ErrorCode;
 use fence_core::ports::{
-    Adopted, DrainedUpstream, Head, Ledger, Mint, MintError, Place, Runtime, Witness,
+    Adopted, DrainedUpstream, Head, Ledger, Mint, MintError, Place, Runtime, Start, Witness,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -89,9 +90,12 @@ impl Lookout {
                 looked.cancel();
                 self.say(found);
                 if closing.run_until_cancelled(clock.sleep(INTERVAL)).await.is_none() {
-                    return;
+                    break;
                 }
             }
+            // Behind the last answer of this gateway.
+            let found = self.leave_last_milestone().await;
+            self.say(found);
         };
         runtime.spawn.spawn_lasting("lookout", Box::pin(task));
     }
@@ -111,10 +115,12 @@ impl Lookout {
     ///    re-fence.
     /// 3. The ledger is on a new timeline: it is adopted, if it is declared and proven that nothing was lost; else it
     ///    is re-fenced.
-    /// 4. Otherwise: record the ledger's position in the mint, and check the mint's numbers against the ledger.
+    /// 4. Its server was started anew and has the milestone that the mint knows: acts go on.
+    /// 5. Otherwise: record the ledger's position in the mint, and check the mint's numbers against the ledger.
     async fn look(&mut self) -> Result<(), EngineError> {
         let head = self.mint.head().await;
-        let mut place = self.ledger.place().await?;
+        let known = head.as_ref().ok().and_then(Head::milestone);
+        let mut place = self.ledger.place(known).await?;
         self.agreement.heard(&place.agreed);
         let last = self.last.replace(place.clone());
         if place.called_for.is_some()
@@ -123,12 +129,11 @@ impl Lookout {
             self.refusals.forget();
         }
         if let Ok(head) = &head
-            && head.ledger == Some(place.epoch.ledger)
-            && let Some(witness) = &head.witness
-            && let Some(why) = witness.lost(&place)
+            && head.check_owner(place.epoch.ledger).is_ok()
+            && let Some(why) = Witness::against(head.witness.as_ref(), &place)
             // What calls for a re-fence here does not say yet that another server is the ledger by now.
             && (place.called_for.is_none()
-                || (witness.line() > place.line()
+                || (head.witness.as_ref().is_some_and(|witness| witness.line() > place.line())
                     && place.called_for.as_ref() != Some(&why)))
         {
             tracing::error!(why, "the ledger lost commits; nothing is sealed or written any more");
@@ -152,8 +157,61 @@ impl Lookout {
         }
         let head = head?;
         head.check_owner(place.epoch.ledger)?;
-        self.raise(&head, last.as_ref(), &place).await?;
+        if place.restarted && !self.confirm(place.started_us).await? {
+            self.last = None;
+            return Ok(());
+        }
+        self.raise(&head, last.as_ref(), &place, false).await?;
         self.compare(&head, last.as_ref(), &place).await
+    }
+
+    /// Has the guards know the start of a server that has lost nothing; says whether they do.
+    ///
+    /// 1. The mint is read *after* the start was seen: what it knew before that says nothing, since others may have gone on
+    ///    and a copy may have been put back while this gateway stood still.
+    /// 2. The ledger is looked at once more. If the start is another one by now, or something speaks against it, nothing is
+    ///    confirmed, and the next look goes on from there.
+    /// 3. One act on the ledger, if it still is the server that was looked at.
+    async fn confirm(&self, started_us: i64) -> Result<bool, EngineError> {
+        // Step 1.
+        let head = self.mint.head().await?;
+        // Step 2.
+        let place = self.ledger.place(head.milestone()).await?;
+        head.check_owner(place.epoch.ledger)?;
+        if place.started_us != started_us
+            || place.called_for.is_some()
+            || Witness::against(head.witness.as_ref(), &place).is_some()
+        {
+            return Ok(false);
+        }
+        // Step 3.
+        let start = Start {
+            line: place.line(),
+            system_id: place.system_id,
+            timeline: place.timeline.clone(),
+            started_us: place.started_us,
+            milestone: Witness::milestone_of(head.witness.as_ref(), &place),
+        };
+        let is_known = self.ledger.confirm_start(&start).await?;
+        if is_known {
+            tracing::info!(
+                milestone = start.milestone.map(|one| one.number),
+                "the Postgres server was started anew, and has lost nothing that is known"
+            );
+        }
+        Ok(is_known)
+    }
+
+    /// Has the mint know all that this gateway has answered for.
+    async fn leave_last_milestone(&self) -> Result<(), EngineError> {
+        let head = self.mint.head().await?;
+        let place = self.ledger.place(head.milestone()).await?;
+        head.check_owner(place.epoch.ledger)?;
+        let speaks = Witness::against(head.witness.as_ref(), &place).is_some();
+        if speaks || place.restarted || place.called_for.is_some() {
+            return Ok(());
+        }
+        self.raise(&head, None, &place, true).await
     }
 
     /// Adopts the ledger's new timeline if that is proven to have lost nothing; says whether there is nothing left
@@ -186,7 +244,7 @@ impl Lookout {
         if self.refencing == Refencing::Manual {
             return Ok(());
         }
-        let (known, place) = (head?.witness, self.ledger.place().await?);
+        let (known, place) = (head?.witness, self.ledger.place(None).await?);
         if let Some(known) = known.filter(|witness| witness.line() > place.line()) {
             let how = match known.generation > place.generation {
                 true => "re-fenced",
@@ -205,18 +263,22 @@ impl Lookout {
         Ok(())
     }
 
-    /// Raises the witness to what has been inserted a moment ago and is flushed now. Of gateways that
-    /// do so at once, one does; the others have nothing to add.
+    /// Raises the witness to a milestone that is left now, and to what has been inserted a moment ago and is flushed now. Of
+    /// gateways that do so at once, one does; the others have nothing to add.
     async fn raise(
         &self,
         head: &Head,
         last: Option<&Place>,
         place: &Place,
-    ) -> Result<(), MintError> {
+        is_last: bool,
+    ) -> Result<(), EngineError> {
         if head.ledger.is_none() {
             return Ok(());
         }
-        let mut witness = Witness::following(head.witness.as_ref(), place);
+        let known = Witness::milestone_of(head.witness.as_ref(), place).map_or(0, |one| one.number);
+        // A ledger that takes nothing just now says so to all who ask; what the mint knows is as old as its last answer.
+        let milestone = self.ledger.leave_milestone(known, is_last).await.unwrap_or(None);
+        let mut witness = Witness::following(head.witness.as_ref(), place, milestone);
         let inserted = last.filter(|last| {
             (last.line(), last.system_id, &last.timeline)
                 == (place.line(), place.system_id, &place.timeline)
@@ -242,7 +304,10 @@ impl Lookout {
         place: &Place,
     ) -> Result<(), EngineError> {
         if !place.epoch.open {
-            return self.epochs.read().await.map(drop);
+            self.epochs.read().await?;
+            // The mint knows a milestone before anything is granted by it.
+            let head = self.mint.head().await?;
+            return self.raise(&head, None, &self.ledger.place(None).await?, false).await;
         }
         let Some(last) = last.filter(|last| last.epoch == place.epoch) else { return Ok(()) };
         let why = if head.incarnation != Some(place.epoch.nonce) {

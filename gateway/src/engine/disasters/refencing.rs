@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fence_core::ports::{Ledger, Mint, Place, Reached, Refence, Runtime};
+use fence_core::ports::{Ledger, Mint, Place, Reached, Refence, Runtime, Witness};
 
 use super::epochs::Epochs;
 use crate::engine::{EngineError, metrics};
@@ -34,12 +34,12 @@ pub(super) async fn refence(
     why: Option<&str>,
     forced: bool,
 ) -> Result<Refenced, EngineError> {
-    let seen = ledger.place().await?.stand();
+    let seen = ledger.place(None).await?.stand();
     let head = mint.head().await?;
-    let mut before = ledger.place().await?;
+    let mut before = ledger.place(head.milestone()).await?;
     head.check_owner(before.epoch.ledger)?;
     if before.called_for.is_none()
-        && let Some(lost) = head.witness.as_ref().and_then(|witness| witness.lost(&before))
+        && let Some(lost) = Witness::against(head.witness.as_ref(), &before)
     {
         ledger.halt(before.line(), &lost).await?;
         before.called_for = Some(lost);
@@ -61,7 +61,7 @@ pub(super) async fn refence(
             seen: Some(seen),
         })
         .await?;
-    let after = ledger.place().await?;
+    let after = ledger.place(None).await?;
     let done = epoch.nonce == nonce;
     if done {
         ::metrics::counter!(metrics::REFENCES).increment(1);

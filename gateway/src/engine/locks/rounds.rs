@@ -209,7 +209,7 @@ impl Granting {
             if open.is_empty() {
                 break;
             }
-            highest = self.ledger.place().await.ok().map(|place| place.highest);
+            highest = self.ledger.place(None).await.ok().map(|place| place.highest);
         }
         Ok(verdicts)
     }

@@ -7,8 +7,9 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Who a client certificate is of, whose chain is good; nobody if it names none, or more than one.
-pub fn shown_by_certificate(der: &[u8]) -> Option<Identity> {
+/// The holder of a client certificate, whose chain is good and leads to these authorities; nobody if it names none, or more than
+/// one.
+pub fn shown_by_certificate(der: &[u8], authorities: &[String]) -> Option<Identity> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let names = certificate.subject_alternative_name().ok()??;
     let (mut uris, mut hosts) = (Vec::new(), Vec::new());
@@ -25,7 +26,8 @@ pub fn shown_by_certificate(der: &[u8]) -> Option<Identity> {
         _ => return None,
     };
     let expires = Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?;
-    Some(Identity::Certificate { name, fingerprint: hex::encode(Sha256::digest(der)), expires })
+    let (fingerprint, authorities) = (hex::encode(Sha256::digest(der)), authorities.to_vec());
+    Some(Identity::Certificate { name, fingerprint, authorities, expires })
 }
 
 /// A SPIFFE id with a trust domain and a path (<https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE-ID.md>).

@@ -2,10 +2,11 @@
 //! from an https URL.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use fence_core::ports::Clock;
 use fencegate_access::Issuer;
 use fencegate_access::jwt::{KEYS_BYTES_MAX, TokenKeys};
@@ -14,7 +15,9 @@ use parking_lot::{Mutex, RwLock};
 use reqwest::StatusCode;
 use reqwest::redirect::Policy;
 use tokio::sync::MutexGuard;
+use tokio::task::spawn_blocking;
 
+use crate::files;
 use crate::seen::Seen;
 
 /// How often a file is looked at, and a URL that has not answered yet.
@@ -159,6 +162,14 @@ impl Issuers {
         let keys = read.and_then(|text| Ok((TokenKeys::parse(&text)?, text)));
         match keys {
             Ok((keys, text)) => {
+                if keys.is_empty() && known.text != text {
+                    let why = "no key has an id and is for RS256, PS256, ES256, ES384 or EdDSA";
+                    tracing::warn!(
+                        issuer = issuer.name,
+                        why,
+                        "the tokens of an issuer let nobody in"
+                    );
+                }
                 let keys = match known.keys {
                     Some(keys) if known.text == text => keys,
                     _ => Arc::new(keys),
@@ -191,12 +202,9 @@ impl Issuers {
 }
 
 async fn of_file(path: &str) -> anyhow::Result<String> {
-    let length = tokio::fs::metadata(path).await?.len();
-    anyhow::ensure!(
-        length <= KEYS_BYTES_MAX as u64,
-        "{path}: it has more than {KEYS_BYTES_MAX} bytes"
-    );
-    Ok(tokio::fs::read_to_string(path).await?)
+    let place = PathBuf::from(path);
+    let read = spawn_blocking(move || files::read_text(&place, KEYS_BYTES_MAX as u64));
+    read.await?.with_context(|| path.to_owned())
 }
 
 #[cfg(test)]
@@ -219,6 +227,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
     const NANO: Duration = Duration::from_nanos(1);
+    /// The number of the set without a key.
+    const NO_KEYS: u8 = 0;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -280,7 +290,8 @@ mod tests {
                         let key = URL_SAFE_NO_PAD.encode([number; 32]);
                         let key =
                             format!(r#"{{"kty":"OKP","crv":"Ed25519","kid":"k","x":"{key}"}}"#);
-                        ("200 OK", format!(r#"{{"keys":[{key}]}}"#))
+                        let keys = if number == NO_KEYS { String::new() } else { key };
+                        ("200 OK", format!(r#"{{"keys":[{keys}]}}"#))
                     });
                     let length = body.len();
                     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
@@ -469,6 +480,20 @@ mod tests {
         clock.pass(seconds(60));
         assert!(soon(issuers.fresh_keys(&answers, &first)).await.is_some());
         assert!(!waits.is_finished());
+    }
+
+    #[tokio::test]
+    async fn a_url_that_has_no_keys_any_more_withdraws_those_that_it_had() {
+        let (clock, issuers) = issuers();
+        let place = Place::start().await;
+        let issuer = place.issuer("i");
+        assert!(!issuers.keys(&issuer).await.expect("keys").is_empty());
+        place.serves(NO_KEYS);
+        clock.pass(seconds(300));
+        assert!(issuers.keys(&issuer).await.expect("a set").is_empty());
+        place.serves(1);
+        clock.pass(seconds(300));
+        assert!(!issuers.keys(&issuer).await.expect("keys").is_empty());
     }
 
     /// Other rules may say that the name stands for somebody else, whose tokens the former's keys must not let in.

@@ -4,6 +4,7 @@
 mod bearer;
 mod certificate;
 mod issuers;
+mod while_allowed;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,14 +21,16 @@ use fencegate_access::{Identity, Quota};
 
 pub use certificate::shown_by_certificate;
 pub use issuers::Issuers;
+pub use while_allowed::while_allowed;
 
 use crate::engine::access::{Asks, InForce, Known, Refused};
 use crate::engine::error::EngineError;
-use crate::http::middleware::RequestId;
+use crate::http::middleware::{Recorded, RequestId};
 use crate::http::peers::{Counted, rate_limited};
 use crate::http::problem::Problem;
 use crate::http::serve::{Ends, Seat};
 use crate::http::state::App;
+use crate::spans::{Place, within};
 
 /// How requests showed who sent them, and what came of it.
 const AUTH: &str = "fencegate_auth_total";
@@ -103,17 +106,24 @@ pub async fn identify(State(app): State<App>, request: Request, next: Next) -> R
     if let Err(problem) = take_seat(&app, known.as_ref(), &parts).await {
         return problem.into_response();
     }
+    let place = span_of(&parts, &asks);
     parts.extensions.insert(asks.clone());
     let sender = Sender::of(&parts);
     let request = Request::from_parts(parts, body);
     let response = match known.clone().map_or(Ok(()), comes_in_time) {
-        Ok(()) => served(asks, request, next).await,
+        Ok(()) => within(place, served(asks, request, next)).await,
         Err(problem) => problem.into_response(),
     };
     if let (Some(known), Some(refused)) = (&known, response.extensions().get::<Problem>()) {
         tell_refused(&app, Some(known), refused, &sender).await;
     }
     response
+}
+
+/// The place of the span of a request, once it is known who asks. Under rules only who is somebody has a say in what is recorded.
+pub fn span_of(parts: &Parts, asks: &Asks) -> Option<Place> {
+    let recorded = parts.extensions.get::<Recorded>()?;
+    recorded.is_of(!asks.is_ruled() || asks.known().is_some())
 }
 
 /// Takes the place that a connection has among those of its principal.
@@ -161,7 +171,7 @@ fn note_refused(app: &App, known: Option<&Known>, problem: &Problem, sender: &Se
             let request = sender.request();
             Refused {
                 action: AuditAction::AuthFailed,
-                who: request.peer.clone().unwrap_or_default(),
+                who: sender.counts_as(),
                 detail: problem.detail().to_owned(),
                 by: By::default(),
                 request,
@@ -190,7 +200,7 @@ async fn wait_refused(known: &Known, code: ErrorCode, clock: &dyn Clock) {
 }
 
 /// Serves a request. A read is held against the rules once more before a byte of its answer is sent: they may have changed
-/// since.
+/// since. A body that takes its time ends once it is not allowed any more.
 async fn served(asks: Asks, request: Request, next: Next) -> Response {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let response = next.run(request).await;
@@ -203,7 +213,7 @@ async fn served(asks: Asks, request: Request, next: Next) -> Response {
     {
         return Problem::from(error).into_response();
     }
-    response
+    if reads { while_allowed(asks, response) } else { response }
 }
 
 /// Whether the caller's rate allows one more request, which is then counted.
@@ -238,6 +248,13 @@ impl Sender {
             ends: parts.extensions.get::<Ends>().copied(),
             id: parts.extensions.get::<RequestId>().cloned(),
         }
+    }
+
+    /// The address or network that refusals of somebody unknown are counted by.
+    fn counts_as(&self) -> String {
+        let address = || self.ends.and_then(|ends| ends.peer).map(|peer| peer.ip().to_string());
+        let counted = self.ends.and_then(|ends| ends.counted).map(|peer| peer.to_string());
+        counted.or_else(address).unwrap_or_default()
     }
 
     /// What the audit is to have of it.

@@ -16,6 +16,7 @@ use fence_core::ResourceName;
 use parking_lot::Mutex;
 
 use super::browsers::{Doors, contain, keep_pages_out};
+use super::recorded::Recorded;
 use super::request_id::RequestId;
 use crate::http::extract::resource_in;
 use crate::http::identify::FENCED_OFF;
@@ -38,9 +39,6 @@ pub fn describe() {
 /// The header that says what the fence decided.
 const VERDICT: HeaderName = HeaderName::from_static("x-fence-verdict");
 
-/// What is asked all the time. It has a span only in a trace of its caller's.
-const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
-
 /// The status in the log of a request whose caller hung up before the answer.
 const CLIENT_CLOSED: u16 = 499;
 
@@ -50,6 +48,7 @@ pub async fn answer(State(doors): State<Arc<Doors>>, mut request: Request, next:
     request.extensions_mut().insert(id.clone());
     let line = Line::begin(&request, id);
     request.extensions_mut().insert(line.named());
+    request.extensions_mut().insert(line.recorded());
     line.in_log().runs(finished(doors, request, next, line)).await
 }
 
@@ -116,7 +115,7 @@ pub struct Line {
     /// The span that its caller names.
     caller: Option<Place>,
     /// Its own, which ends with it.
-    span: Span,
+    recorded: Recorded,
 }
 
 impl Line {
@@ -126,14 +125,10 @@ impl Line {
         reason = "durations are shown to people; nothing depends on them"
     )]
     pub fn begin(request: &Request, id: RequestId) -> Self {
-        let caller = traced::caller(request.headers());
-        // Whoever asks again and again whether a gateway is well would fill a collector.
-        let span = match caller.is_none() && PROBES.contains(&request.uri().path()) {
-            true => Span::default(),
-            false => Span::of_request("request", caller),
-        };
+        let (caller, began) = (traced::caller(request.headers()), Instant::now());
+        let recorded = Recorded::begin(caller, request.uri().path(), began);
         Self {
-            began: Instant::now(),
+            began,
             method: request.method().clone(),
             route: request.extensions().get().cloned(),
             operation: None,
@@ -145,13 +140,13 @@ impl Line {
             verdict: None,
             id,
             caller,
-            span,
+            recorded,
         }
     }
 
     /// The trace that it is part of: its caller's, or one of ours if that is recorded.
     pub fn trace(&self) -> Option<TraceId> {
-        let own = || self.span.place().filter(Place::is_sampled);
+        let own = || self.recorded.place().filter(Place::is_sampled);
         self.caller.or_else(own).map(|place| place.trace)
     }
 
@@ -165,9 +160,14 @@ impl Line {
         log_scope::Request { id: self.id.as_str().to_owned(), trace: self.trace() }
     }
 
-    /// Where its own span is, if there is one.
+    /// The place of its own span, if one has begun.
     pub fn place(&self) -> Option<Place> {
-        self.span.place()
+        self.recorded.place()
+    }
+
+    /// Its own span, for whoever finds out who asks.
+    pub fn recorded(&self) -> Recorded {
+        self.recorded.clone()
     }
 
     /// The slip that the handler fills in.
@@ -253,7 +253,9 @@ impl Drop for Line {
             true => is_logged(),
             false => tracing::enabled!(target: REQUEST, tracing::Level::INFO),
         };
-        let is_recorded = self.span.is_recorded();
+        let trace = self.trace();
+        let mut span = self.recorded.take();
+        let is_recorded = span.is_recorded();
         if is_shown || is_recorded {
             let names = self.named.take();
             let in_path = resource_in(self.uri.path());
@@ -274,7 +276,7 @@ impl Drop for Line {
                         duration_ms = elapsed.as_micros() as f64 / 1e3,
                         request_id = self.id.as_str(),
                         gateway_request_id = self.id.own().map(tracing::field::display),
-                        trace_id = self.trace().map(tracing::field::display),
+                        trace_id = trace.map(tracing::field::display),
                         "request"
                     )
                 };
@@ -286,7 +288,6 @@ impl Drop for Line {
             }
             if is_recorded {
                 let said = Said { method, resource, verdict };
-                let mut span = std::mem::take(&mut self.span);
                 self.describe(&mut span, &said);
             }
         }

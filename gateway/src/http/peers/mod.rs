@@ -7,6 +7,7 @@ mod shares;
 mod turns;
 
 use std::convert::Infallible;
+use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -41,6 +42,15 @@ impl Peer {
             IpAddr::V4(_) => address,
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (!0 << 64)).into(),
         }))
+    }
+}
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => write!(f, "{address}"),
+            IpAddr::V6(network) => write!(f, "{network}/64"),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ impl Task {
         let headers = headers::to_caller(
             response.headers(),
             response.version(),
-            &self.upstream.authorization,
+            self.upstream.credentials(self.is_ruled),
         );
         let length =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());

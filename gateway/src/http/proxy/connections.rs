@@ -10,17 +10,16 @@ use fence_core::ports::Clock;
 use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Identity};
+use tokio::task::spawn_blocking;
 
 use crate::config::{self, Credentials};
+use crate::files::{self, CREDENTIAL_BYTES_MAX, FILE_BYTES_MAX};
 use crate::seen::Seen;
 
 /// How long a connection may be kept for the next read.
 const IDLE: Duration = Duration::from_secs(20);
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
-/// The largest file of certificates or a key, and the largest credential.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-const CREDENTIAL_BYTES_MAX: u64 = 16 * 1024;
 
 /// Connections to one upstream.
 pub(super) struct Connections {
@@ -85,9 +84,9 @@ impl Connections {
     pub(super) async fn credential(&self) -> anyhow::Result<Option<HeaderValue>> {
         let Credentials::File(path) = &self.settings.authorization else { return Ok(None) };
         let at = || format!("{}", path.display());
-        let length = tokio::fs::metadata(path).await.with_context(at)?.len();
-        anyhow::ensure!(length <= CREDENTIAL_BYTES_MAX, "{} has {length} bytes", path.display());
-        let text = tokio::fs::read_to_string(path).await.with_context(at)?;
+        let place = path.clone();
+        let read = spawn_blocking(move || files::read_text(&place, CREDENTIAL_BYTES_MAX));
+        let text = read.await?.with_context(at)?;
         let mut value = HeaderValue::from_str(text.trim())
             .with_context(|| format!("{} holds no value of a header", path.display()))?;
         anyhow::ensure!(!value.is_empty(), "{} holds nothing", path.display());
@@ -137,8 +136,5 @@ fn clients(settings: &config::Upstream) -> anyhow::Result<Clients> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let at = || format!("{}", path.display());
-    let length = std::fs::metadata(path).with_context(at)?.len();
-    anyhow::ensure!(length <= FILE_BYTES_MAX, "{} has {length} bytes", path.display());
-    std::fs::read(path).with_context(at)
+    files::read(path, FILE_BYTES_MAX).with_context(|| format!("{}", path.display()))
 }

@@ -71,6 +71,7 @@ pub async fn forward(
         fenced,
         numbered: passage.fenced.as_ref().is_some_and(|requested| requested.sequence.is_some()),
         upstream: Arc::clone(&passage.upstream),
+        is_ruled: passage.asks.is_some(),
     };
     let token = engine.forwarding();
     let run = async move {
@@ -98,6 +99,8 @@ pub(super) struct Task {
     /// Whether it has a sequence number.
     numbered: bool,
     pub(super) upstream: Arc<Upstream>,
+    /// Set if rules of access were in force when its headers were made.
+    pub(super) is_ruled: bool,
 }
 
 impl Task {

@@ -49,8 +49,8 @@ pub struct Upstream {
     pub max_effect_delay: Option<Duration>,
     /// Whether somebody in between may answer in its stead.
     pub intermediary: bool,
-    /// What becomes of the credentials of callers.
-    pub authorization: Credentials,
+    /// The fate of the credentials of callers where no rules of access are in force.
+    authorization: Credentials,
     connections: Connections,
     base: Url,
     pattern: Pattern,
@@ -77,6 +77,12 @@ impl Upstream {
             resource_prefix: settings.prefix(),
             room: Arc::new(Semaphore::new(settings.in_flight_max)),
         })
+    }
+
+    /// The fate of the credentials of callers, and of cookies that are set. Under rules of access what is shown to this
+    /// gateway is nothing to an upstream, and what an upstream sets would be shown to this gateway.
+    pub fn credentials(&self, is_ruled: bool) -> &Credentials {
+        if is_ruled { &Credentials::Strip } else { &self.authorization }
     }
 
     /// Whether its effects are drained before the next lock is in force.

@@ -13,7 +13,7 @@ use crate::http::extract::{
     Chunks, Described, Digests, Gathering, Incoming, MultipartParts, is_json, no_digest, parse,
     too_large,
 };
-use crate::http::peers::Counted;
+use crate::http::peers::{Counted, Held};
 use crate::http::problem::Problem;
 use crate::http::state::App;
 
@@ -156,6 +156,17 @@ pub fn refused(head: &UploadHead, failure: WriteFailure) -> Problem {
         .of_operation(failure.operation)
 }
 
+/// A place among the uploads under way, for bytes that go into the store; `size` is how many, if that is known.
+///
+/// # Errors
+/// The principal, or the peer, has its share already.
+pub fn upload_share(app: &App, counted: &Counted, size: Option<u64>) -> Result<Held, Problem> {
+    app.room.uploads.take(counted, upload_halves(size)).ok_or_else(|| {
+        let why = "nothing was applied: too many uploads are under way";
+        counted.refused(Quota::Uploads.as_str(), why)
+    })
+}
+
 /// Uploads a body whose first bytes are here, which has `size` bytes, if that is known, and counts against
 /// somebody's share.
 pub async fn upload(
@@ -169,10 +180,7 @@ pub async fn upload(
     let failed = |error: EngineError| {
         Problem::from(error).about(&head.resource).presented(head.token).and_close()
     };
-    let _share = app.room.uploads.take(counted, upload_halves(size)).ok_or_else(|| {
-        let why = "nothing was applied: too many uploads are under way";
-        counted.refused(Quota::Uploads.as_str(), why).and_close()
-    })?;
+    let _share = upload_share(app, counted, size).map_err(Problem::and_close)?;
     let begun = app.engine.begin_upload(head, size).await;
     // A body of which much may still come is not waited for.
     let mut upload = begun.map_err(|failure| refused(head, failure).and_close())?;

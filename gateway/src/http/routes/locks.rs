@@ -9,7 +9,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fence_core::ports::{Grant, WRITERS_MAX};
 use fence_core::wire::{self, LOCK_RESOURCES_MAX, OWNER_BYTES_MAX, RENEW_IDS_MAX, WAIT_MAX};
-use fence_core::{ErrorCode, LockId, ResourceName, Token, Ttl, WriterName};
+use fence_core::{ErrorCode, LockId, PrincipalName, ResourceName, Token, Ttl, WriterName};
 use fencegate_access::{Action, LockTerms, Quota};
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -314,10 +314,12 @@ pub async fn transfer(
         return Err(Problem::new(ErrorCode::BodyMalformed, why));
     }
     let resources = of_lock(&app, &asks, from, None).await?;
-    if request.principal.as_ref().is_some_and(|to| asks.principal().as_ref() != Some(to)) {
-        for resource in resources {
-            asks.may(Want::On(Action::Delegate, resource)).await?;
+    if let Some(to) = request.principal.as_ref().filter(|to| asks.principal().as_ref() != Some(to))
+    {
+        for resource in &resources {
+            asks.may(Want::On(Action::Delegate, resource.clone())).await?;
         }
+        may_be_handed(&app, to, &resources).await?;
     }
     let permit = asks.permit();
     let (to, principal) = (request.id, request.principal);
@@ -329,6 +331,29 @@ pub async fn transfer(
         }
         Err(error) => Err(refused(&app, error, Some(from), &permit).await),
     }
+}
+
+/// Asks whether a principal may lock what is handed to it: else it would hold what no role of its own lets it take. Whether
+/// there is such a principal is not told.
+async fn may_be_handed(
+    app: &App,
+    to: &PrincipalName,
+    resources: &[ResourceName],
+) -> Result<(), EngineError> {
+    let successor = app.engine.access().of_principal_of_lock(Some(to)).await;
+    for resource in resources {
+        let want = || Want::On(Action::Lock, resource.clone());
+        match &successor {
+            Ok(successor) => successor.may(want()).await?,
+            Err(EngineError::Unauthenticated) => {
+                let (principal, on) = (to.clone(), resource.to_string());
+                let (action, scopes) = (Action::Lock, Vec::new());
+                return Err(EngineError::PermissionDenied { principal, action, on, scopes });
+            }
+            Err(_) => return Err(EngineError::AccessUnavailable),
+        }
+    }
+    Ok(())
 }
 
 /// List held locks

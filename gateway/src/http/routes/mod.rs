@@ -29,5 +29,5 @@ pub mod watching;
 pub mod writes;
 
 pub use exported::Exported;
-pub use intake::{refused, upload};
+pub use intake::{refused, upload, upload_share};
 pub use status::{Ground, VERSION};

@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use fence_core::ErrorCode;
 use fencegate_access::Action;
 
-use crate::config::Credentials;
 use crate::engine::Forward;
 use crate::engine::access::{Asks, Want};
 use crate::engine::error::EngineError;
@@ -107,10 +106,10 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
     let ends = parts.extensions.get::<Ends>();
     let request_id = parts.extensions.get::<RequestId>().map(RequestId::as_header);
     let request_id = request_id.unwrap_or_else(|| RequestId::random().as_header());
-    // What was shown to this gateway is nothing to an upstream.
-    let strip = Credentials::Strip;
-    let authorization = if asks.is_ruled() { &strip } else { &upstream.authorization };
-    let mut headers = to_upstream(&parts.headers, parts.version, ends, request_id, authorization);
+    // The answer has the same decision.
+    let asks = asks.is_ruled().then_some(asks);
+    let credentials = upstream.credentials(asks.is_some());
+    let mut headers = to_upstream(&parts.headers, parts.version, ends, request_id, credentials);
     traced::hand_on(&mut headers, spans::current());
     let own = upstream.credential().await.map_err(|error| {
         tracing::warn!(
@@ -137,7 +136,6 @@ pub async fn pass(State(app): State<App>, request: Request) -> Result<Response, 
         Problem::new(ErrorCode::Overloaded, why)
     })?;
     let method = parts.method;
-    let asks = asks.is_ruled().then_some(asks);
     let passage = Passage { upstream, target, method, headers, body, fenced, room, asks };
     forward(&app.engine, &app.limits, passage).await
 }

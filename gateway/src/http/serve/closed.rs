@@ -8,6 +8,8 @@ const CLOSED: &str = "fencegate_connections_closed_total";
 pub(in crate::http) enum Reason {
     /// Its peer has as many as one may.
     PeerShare,
+    /// A connection from elsewhere, where proxies secure them.
+    NotProxied,
     /// It sent nothing.
     NoRequest,
     /// Heads that had not ended took too much memory together.
@@ -26,6 +28,7 @@ impl Reason {
     fn as_str(self) -> &'static str {
         match self {
             Self::PeerShare => "peer_share",
+            Self::NotProxied => "not_proxied",
             Self::NoRequest => "no_request",
             Self::Heads => "heads",
             Self::SlowHead => "slow_head",
@@ -45,7 +48,8 @@ pub(in crate::http) fn count_closed(reason: Reason) {
 pub(super) fn describe() {
     metrics::describe_counter!(
         CLOSED,
-        "Connections closed by the gateway: one peer had its share of them (peer_share), no request came \
+        "Connections closed by the gateway: one peer had its share of them (peer_share), one did not come through \
+         trusted_proxies, which secure them (not_proxied), no request came \
          (no_request), a head took too long (slow_head), heads took too much memory together \
          (heads), an answer was taken too slowly (slow_reader), TLS did not begin as it must (handshake), or the \
          client's certificate ended or was revoked (certificate)"

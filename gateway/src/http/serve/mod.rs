@@ -15,12 +15,15 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
-use axum::http::{HeaderValue, Request, header};
+use axum::http::header::Entry;
+use axum::http::{HeaderMap, HeaderValue, Request, header};
 use fence_core::ErrorCode;
 use fencegate_access::Quota;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -101,18 +104,20 @@ pub struct Door {
     shares: Shares,
     heads: Budget,
     proxies: Proxies,
+    /// Whether connections are secured by those proxies: then nobody else is served, whose keys would come in the clear.
+    only_proxies: bool,
 }
 
 impl Door {
     /// A door with room for as many connections as the limits say, a quarter of them for each principal or peer.
-    pub fn new(app: Router, limits: Limits, proxies: Proxies) -> Arc<Self> {
+    pub fn new(app: Router, limits: Limits, proxies: Proxies, only_proxies: bool) -> Arc<Self> {
         let room = Arc::new(Semaphore::new(limits.connections_max));
         let shares = Shares::of(Quota::Connections, (limits.connections_max / PEER_SHARE).max(1));
         let one = head_bytes_max(&limits);
         let heads = (limits.connections_max * HEAD_BYTES_EACH).max(one);
         let heads = Budget::new(heads, (heads / PEER_SHARE).max(one));
         let outside = Arc::new(Semaphore::new(limits.refused_max));
-        Arc::new(Self { app, limits, room, outside, shares, heads, proxies })
+        Arc::new(Self { app, limits, room, outside, shares, heads, proxies, only_proxies })
     }
 
     /// Another door to the same room: connections through either share it.
@@ -125,7 +130,14 @@ impl Door {
             shares: self.shares.clone(),
             heads: self.heads.clone(),
             proxies: self.proxies.clone(),
+            only_proxies: self.only_proxies,
         })
+    }
+
+    /// Whether requests are taken on a connection with these ends. From this machine itself nothing crosses a network.
+    fn serves(&self, ends: &Ends) -> bool {
+        let is_local = ends.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+        !self.only_proxies || ends.is_trusted || is_local
     }
 
     /// Hardly any room is left.
@@ -190,6 +202,11 @@ async fn next<L: Listen>(
             match listener.accept().await {
                 Ok((stream, peer, local)) => {
                     let ends = Ends::of(peer, local, &door.proxies);
+                    if !door.serves(&ends) {
+                        count_closed(Reason::NotProxied);
+                        tracing::debug!(?peer, "closed: it did not come through trusted_proxies");
+                        continue;
+                    }
                     match door.shares.take(&ends.counted.into(), 1) {
                         Some(held) => return (stream, ends, (permit, held)),
                         None => count_closed(Reason::PeerShare),
@@ -240,6 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
                 async move {
                     let mut answer = response.await?;
                     shared.answers(answer.body().size_hint().lower());
+                    date(answer.headers_mut());
                     if door.is_scarce() {
                         let close = HeaderValue::from_static("close");
                         answer.headers_mut().insert(header::CONNECTION, close);
@@ -288,6 +306,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<S> {
         let stream = connection.into_parts().io.into_inner();
         // What cannot be sent any more has nobody left to read it.
         let _ = finish(stream, matches!(end, End::SlowHead), &shared).await;
+    }
+}
+
+/// Says when the answer was made, unless a server behind the gateway has said it. Not left to hyper, which keeps the text
+/// until its time is over: once the clock was put back, that is a day later, or a year.
+fn date(headers: &mut HeaderMap) {
+    if let Entry::Vacant(missing) = headers.entry(header::DATE) {
+        let now = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now());
+        if let Some(now) = now.ok().and_then(|now| HeaderValue::from_maybe_shared(now).ok()) {
+            missing.insert(now);
+        }
     }
 }
 

@@ -83,7 +83,7 @@ async fn start() -> (std::net::SocketAddr, Arc<Told>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let never = CancellationToken::new;
-    let door = Door::new(app, Limits::default(), Proxies::default());
+    let door = Door::new(app, Limits::default(), Proxies::default(), false);
     tokio::spawn(serve(listener, door, never(), never()));
     (address, told)
 }

@@ -35,7 +35,7 @@ impl Server {
         let app = Router::new().route("/ok", get(|| async { "fine" }));
         let (send, connections) = mpsc::unbounded_channel();
         let never = CancellationToken::new;
-        let door = Door::new(app, limits, proxies);
+        let door = Door::new(app, limits, proxies, false);
         tokio::spawn(serve(HandedIn(connections), door, never(), never()));
         Self(send)
     }

@@ -50,7 +50,7 @@ async fn start(limits: Limits) -> Server {
     let soft = CancellationToken::new();
     let task = tokio::spawn(serve(
         listener,
-        Door::new(app, limits, Proxies::default()),
+        Door::new(app, limits, Proxies::default(), false),
         soft.clone(),
         CancellationToken::new(),
     ));
@@ -155,4 +155,27 @@ async fn a_soft_end_lets_requests_finish() {
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);
     timeout(Duration::from_secs(5), server.task).await.unwrap().unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+/// Where proxies secure connections, nobody else is served over a network: a key would come in the clear.
+#[tokio::test]
+async fn with_tls_by_proxies_others_are_not_served() {
+    let proxies = Proxies::new(["10.0.0.7/32".parse().unwrap()]);
+    let door = |only| Door::new(Router::new(), Limits::default(), proxies.clone(), only);
+    let (open, secured) = (door(false), door(true));
+    for (peer, is_served) in [
+        (Some("10.0.0.7:1"), true),
+        (Some("10.0.0.8:1"), false),
+        (Some("[2001:db8::1]:1"), false),
+        (Some("[::ffff:10.0.0.8]:1"), false),
+        (Some("127.0.0.1:1"), true),
+        (Some("[::ffff:127.0.0.1]:1"), true),
+        (Some("[::1]:1"), true),
+        (None, true),
+    ] {
+        let ends = Ends::of(peer.map(|peer| peer.parse().unwrap()), None, &proxies);
+        assert_eq!(secured.serves(&ends), is_served, "{peer:?}");
+        assert_eq!(secured.beside(Router::new()).serves(&ends), is_served, "{peer:?}");
+        assert!(open.serves(&ends), "{peer:?}");
+    }
 }

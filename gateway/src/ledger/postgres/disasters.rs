@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fence_core::ports::{Adopted, Adoption, Epoch, LedgerError, Line, Place, Refence};
+use fence_core::ports::{
+    Adopted, Adoption, Epoch, LedgerError, Line, Milestone, Place, Refence, Start,
+};
 use uuid::Uuid;
 
 use super::locks::{EpochRow, busy};
@@ -53,7 +55,7 @@ pub(super) async fn refence(sessions: &Sessions, refence: &Refence) -> Result<Ep
     // Sent again it finds that nothing calls for it any more; forced, it raises the floor once more.
     let row = sessions.settle(session, answer).map_err(harmless)?;
     // From here on this gateway takes the ledger as it is.
-    place(sessions).await?;
+    place(sessions, None).await?;
     Ok(row.into())
 }
 
@@ -72,6 +74,9 @@ row! {
         flushed: i64,
         called_for: Option<String>,
         halted: Option<String>,
+        started: i64,
+        restarted: bool,
+        has_milestone: Option<bool>,
         standbys: String,
         agreed: String,
         ..epoch: EpochRow,
@@ -80,12 +85,18 @@ row! {
 
 /// Where the ledger stands. If the ledger was re-fenced since, this gateway also forgets what it knew against
 /// it. If it was not, and the gateway could not tell the others yet what it knows, it tells them.
-pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
+pub(super) async fn place(
+    sessions: &Sessions,
+    milestone: Option<Milestone>,
+) -> Result<Place, LedgerError> {
     let mut session = sessions.take().await?;
     let before = session.line;
-    let call = sqlx::query_as::<_, PlaceRow>(concat!("SELECT * FROM ", acts!(), ".place($1)"))
-        .bind(before.map(|line| line.adoptions))
-        .fetch_one(&mut session.connection);
+    let call =
+        sqlx::query_as::<_, PlaceRow>(concat!("SELECT * FROM ", acts!(), ".place($1, $2, $3)"))
+            .bind(before.map(|line| line.adoptions))
+            .bind(milestone.map(|one| one.number))
+            .bind(milestone.map(|one| one.id))
+            .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     let row = sessions.settle(session, answer).map_err(harmless)?;
     let mut called_for = row.called_for;
@@ -106,6 +117,8 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
         sessions.tell_others(line, &why).await;
         called_for = Some(why);
     }
+    // What calls for a re-fence says more than a start does.
+    sessions.started(row.started, row.restarted && called_for.is_none());
     Ok(Place {
         epoch: row.epoch.into(),
         generation: row.generation,
@@ -118,9 +131,51 @@ pub(super) async fn place(sessions: &Sessions) -> Result<Place, LedgerError> {
         known_timeline: row.known_timeline,
         inserted: row.inserted,
         flushed: row.flushed,
+        started_us: row.started,
+        restarted: row.restarted,
+        has_milestone: row.has_milestone,
         called_for,
         agreed,
     })
+}
+
+pub(super) async fn leave_milestone(
+    sessions: &Sessions,
+    known: i64,
+    last: bool,
+) -> Result<Option<Milestone>, LedgerError> {
+    let mut session = sessions.take_for_act().await?;
+    let act = concat!("SELECT number, id FROM ", acts!(), ".leave_milestone($1, $2, $3)");
+    let call = sqlx::query_as::<_, (i64, Uuid)>(act)
+        .bind(session.seen)
+        .bind(known)
+        .bind(last)
+        .fetch_optional(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    // One whose answer was lost is never made known, and the next one is above it.
+    let row = sessions.settle_act(session, answer).await.map_err(harmless)?;
+    Ok(row.flatten().map(|(number, id)| Milestone { number, id }))
+}
+
+/// Not an act like the others: it is for a ledger on which those are refused. Sent again it takes note once more.
+pub(super) async fn confirm_start(sessions: &Sessions, start: &Start) -> Result<bool, LedgerError> {
+    let mut session = sessions.take().await?;
+    let act = concat!("SELECT ", acts!(), ".confirm_start($1, $2, $3, $4, $5, $6, $7)");
+    let call = sqlx::query_scalar::<_, bool>(act)
+        .bind(start.line.generation)
+        .bind(start.line.adoptions)
+        .bind(start.system_id)
+        .bind(&start.timeline)
+        .bind(start.started_us)
+        .bind(start.milestone.map(|one| one.number))
+        .bind(start.milestone.map(|one| one.id))
+        .fetch_one(&mut session.connection);
+    let answer = sessions.answer(call).await;
+    let is_known = sessions.settle(session, answer).map_err(harmless)?;
+    if is_known {
+        sessions.started(start.started_us, false);
+    }
+    Ok(is_known)
 }
 
 pub(super) async fn halt(sessions: &Sessions, line: Line, why: &str) -> Result<(), LedgerError> {
@@ -145,7 +200,8 @@ pub(super) async fn adopt(
     let mut session = sessions.take().await?;
     // What was seen on another line says nothing of the timeline that is left here.
     let seen = if session.line == Some(adoption.line) { sessions.seen() } else { 0 };
-    let act = concat!("SELECT verdict, why FROM ", acts!(), ".adopt($1, $2, $3, $4, $5, $6, $7)");
+    let act =
+        concat!("SELECT verdict, why FROM ", acts!(), ".adopt($1, $2, $3, $4, $5, $6, $7, $8, $9)");
     let call = sqlx::query_as::<_, (String, Option<String>)>(act)
         .bind(seen)
         .bind(adoption.witnessed)
@@ -154,6 +210,8 @@ pub(super) async fn adopt(
         .bind(adoption.system_id)
         .bind(&adoption.former)
         .bind(&adoption.timeline)
+        .bind(adoption.milestone.number)
+        .bind(adoption.milestone.id)
         .fetch_one(&mut session.connection);
     let answer = sessions.answer(call).await;
     let (verdict, why) = sessions.settle(session, answer).map_err(harmless)?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use sqlx::migrate::{Migrate as _, MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
@@ -23,7 +24,7 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
 });
 
 /// The files of `schema/postgres/tables`.
-pub(in crate::ledger) const TABLES: [File; 13] = [
+pub(in crate::ledger) const TABLES: [File; 15] = [
     (1, "fences", include_str!("../../../../schema/postgres/tables/0001_fences.sql")),
     (2, "data", include_str!("../../../../schema/postgres/tables/0002_data.sql")),
     (3, "line", include_str!("../../../../schema/postgres/tables/0003_line.sql")),
@@ -37,6 +38,8 @@ pub(in crate::ledger) const TABLES: [File; 13] = [
     (11, "buckets", include_str!("../../../../schema/postgres/tables/0011_buckets.sql")),
     (12, "uploads", include_str!("../../../../schema/postgres/tables/0012_uploads.sql")),
     (13, "frozen", include_str!("../../../../schema/postgres/tables/0013_frozen.sql")),
+    (14, "place", include_str!("../../../../schema/postgres/tables/0014_place.sql")),
+    (15, "numbers", include_str!("../../../../schema/postgres/tables/0015_numbers.sql")),
 ];
 
 /// What the migrations keep of themselves.
@@ -44,6 +47,15 @@ const TABLE: &str = "fencegate._sqlx_migrations";
 
 /// How often gateways that make the schema at the same moment may come between each other.
 const TRIES: usize = 5;
+
+/// How long a statement waits for a lock: what comes behind it waits as well, reads included.
+const LOCK_TIMEOUT: &str = "1s";
+
+/// How often it is tried again when somebody else's transaction keeps a lock, after a pause for those that it held up.
+const GIVES_WAY: usize = 60;
+
+/// The pause.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why the schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +95,9 @@ pub enum MigrationError {
         "the older acts are retired, but still in use by a session: run this again to drop them"
     )]
     StillInUse,
+    /// Somebody else's transaction keeps a lock on a table for too long.
+    #[error("migrate the Postgres schema: {0} is in the way; nothing was changed")]
+    InTheWay(String),
     /// A migration failed, or was changed after it had been applied.
     #[error("migrate the Postgres schema: {0}")]
     Migration(#[from] MigrateError),
@@ -90,13 +105,27 @@ pub enum MigrationError {
 
 /// Applies what is missing, all of it or nothing; returns the version of the tables. Gateways that start at once wait
 /// for each other on the table of the migrations.
+///
+/// It gives way: behind a statement that waits for the lock of a table, all acts and reads of that table wait. So it waits
+/// for a moment only, rolls back, lets the others pass, and tries again; and says whose transaction it waits for.
 pub async fn migrate(options: &PgConnectOptions) -> Result<i64, MigrationError> {
     let mut connection = prepared(options).await?;
-    let mut tries = TRIES;
+    let (mut tries, mut given_way) = (TRIES, 0);
     let outcome = loop {
         match apply(&mut connection).await {
             // Somebody else made schema or table in between.
             Err(error) if tries > 1 && exists_already(&error) => tries -= 1,
+            Err(error) if kept_waiting(&error) => {
+                let who = in_the_way(&mut connection).await?;
+                if given_way == GIVES_WAY {
+                    break Err(MigrationError::InTheWay(who));
+                }
+                if given_way % 10 == 0 {
+                    tracing::warn!(who, "the schema waits to be migrated");
+                }
+                given_way += 1;
+                pause().await;
+            }
             outcome => break outcome,
         }
     };
@@ -205,13 +234,44 @@ async fn check(connection: &mut PgConnection) -> Result<(), MigrationError> {
 
 /// Waits for others that migrate.
 async fn lock(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    // A gateway that stands still while it migrates must not keep all others from starting without a word.
-    sqlx::query("SELECT set_config('lock_timeout', '60s', true)").execute(&mut *connection).await?;
+    sqlx::query("SELECT set_config('lock_timeout', $1, true)")
+        .bind(LOCK_TIMEOUT)
+        .execute(&mut *connection)
+        .await?;
     sqlx::query("LOCK TABLE fencegate._sqlx_migrations IN SHARE ROW EXCLUSIVE MODE")
         .execute(&mut *connection)
         .await?;
-    sqlx::query("SELECT set_config('lock_timeout', '0', true)").execute(&mut *connection).await?;
     Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "there is no engine yet whose clock it could be")]
+async fn pause() {
+    tokio::time::sleep(PAUSE).await;
+}
+
+/// Whose transaction has held a lock on a table of the schema for longest.
+async fn in_the_way(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
+    let query = "SELECT format('session %s of %s (%s, %s, for %s s)', a.pid, a.usename, a.application_name, a.state,
+                               floor(extract(epoch FROM now() - a.xact_start)))
+                 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                 JOIN pg_class c ON c.oid = l.relation
+                 WHERE l.granted AND l.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+                   AND c.relnamespace = 'fencegate'::regnamespace
+                   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                 ORDER BY a.xact_start LIMIT 1";
+    let who: Option<String> = sqlx::query_scalar(query).fetch_optional(connection).await?;
+    Ok(who.unwrap_or_else(|| "a session that is gone by now".to_owned()))
+}
+
+/// Whether a lock was not had in time.
+fn kept_waiting(error: &MigrationError) -> bool {
+    match error {
+        MigrationError::Database(error)
+        | MigrationError::Migration(
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+        ) => is_lock_timeout(error),
+        _ => false,
+    }
 }
 
 fn is_lock_timeout(error: &sqlx::Error) -> bool {
@@ -222,7 +282,9 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
 fn exists_already(error: &MigrationError) -> bool {
     let error = match error {
         MigrationError::Database(error)
-        | MigrationError::Migration(MigrateError::Execute(error)) => error,
+        | MigrationError::Migration(
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+        ) => error,
         _ => return false,
     };
     let code = error.as_database_error().and_then(|error| error.code());

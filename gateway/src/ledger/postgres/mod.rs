@@ -33,10 +33,11 @@ use async_trait::async_trait;
 use fence_core::ports::{
     Adopted, Adoption, Applied, Attempt, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call,
     Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem, JoinVerdict, Ledger, LedgerError,
-    Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Object, OperationRecord,
-    Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
-    ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention, SealItem, SealVerdict,
-    Settled, Standing, Totals, VersionsFilter, WriteItem, WriteVerdict,
+    Line, LinePage, Listener, LockRecord, Log, MarkItem, MarkVerdict, Milestone, Object,
+    OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence, Rejection,
+    RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView, Retention,
+    SealItem, SealVerdict, Settled, Standing, Start, Totals, VersionsFilter, WriteItem,
+    WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -327,8 +328,20 @@ impl Ledger for PgLedger {
         disasters::refence(&self.sessions, &refence).await
     }
 
-    async fn place(&self) -> Result<Place, LedgerError> {
-        disasters::place(&self.sessions).await
+    async fn place(&self, milestone: Option<Milestone>) -> Result<Place, LedgerError> {
+        disasters::place(&self.sessions, milestone).await
+    }
+
+    async fn leave_milestone(
+        &self,
+        known: i64,
+        last: bool,
+    ) -> Result<Option<Milestone>, LedgerError> {
+        disasters::leave_milestone(&self.sessions, known, last).await
+    }
+
+    async fn confirm_start(&self, start: &Start) -> Result<bool, LedgerError> {
+        disasters::confirm_start(&self.sessions, start).await
     }
 
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {

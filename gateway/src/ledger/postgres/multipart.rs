@@ -103,28 +103,26 @@ impl Multiparts for PgLedger {
     async fn put_part(&self, item: PartItem) -> Result<PartVerdict, LedgerError> {
         let sessions = &self.sessions;
         let query = |seen: i64| {
-            sqlx::query_scalar::<_, String>(concat!(
-                "SELECT ",
+            sqlx::query_as::<_, BeginRow>(concat!(
+                "SELECT * FROM ",
                 acts!(),
-                ".put_part($1, $2, $3, $4, $5, $6, $7, $8)"
+                ".put_part($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
             ))
             .bind(seen)
             .bind(item.upload.0)
+            .bind(item.resource.as_str())
             .bind(item.token.get())
+            .bind(item.lock.map(|lock| lock.0))
+            .bind(item.by.names())
+            .bind(item.by.rules)
             .bind(item.number)
             .bind(item.blob.0)
             .bind(item.size)
             .bind(item.sha256.as_slice())
             .bind(&item.checksum)
         };
-        let word: String = act!(sessions, fetch_one, query, identity)?;
-        match word.as_str() {
-            "stored" => Ok(PartVerdict::Stored),
-            "overtaken" => Ok(PartVerdict::Overtaken),
-            "no_upload" => Ok(PartVerdict::NoUpload),
-            "expired" => Ok(PartVerdict::Expired),
-            other => Err(LedgerError::Defect(format!("the schema answered {other:?}"))),
-        }
+        let row: BeginRow = act!(sessions, fetch_one, query, identity)?;
+        row.part_verdict()
     }
 
     async fn abort_multipart(&self, item: AbortItem) -> Result<AbortVerdict, LedgerError> {

@@ -472,12 +472,23 @@ async fn settled(sessions: &Sessions) -> Result<(), LedgerError> {
     fetch!(sessions, execute, query).map(drop)
 }
 
+/// An operation, however it came out: told once that is where it must be before it is acknowledged.
 pub(super) async fn operation(
     sessions: &Sessions,
     id: OperationId,
 ) -> Result<Option<OperationRecord>, LedgerError> {
-    if let Some(record) = OperationRecord::of(operations(sessions, &[id.0]).await?) {
+    let record = seen_operation(sessions, id).await?;
+    if record.is_some() {
         settled(sessions).await?;
+    }
+    Ok(record)
+}
+
+async fn seen_operation(
+    sessions: &Sessions,
+    id: OperationId,
+) -> Result<Option<OperationRecord>, LedgerError> {
+    if let Some(record) = OperationRecord::of(operations(sessions, &[id.0]).await?) {
         return Ok(Some(record));
     }
     let query = sqlx::query_as::<_, ForwardedRow>(FORWARDED).bind(id.0);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fence_core::ports::{
-    AbortVerdict, BlobId, BlobTimes, Garbage, KeySpace, LedgerError, Pointer, Tidied, UploadItem,
-    UploadVerdict, Uploads,
+    AbortVerdict, BlobId, BlobTimes, Garbage, KeySpace, LedgerError, PartVerdict, Pointer, Tidied,
+    UploadItem, UploadVerdict, Uploads,
 };
 use uuid::Uuid;
 
@@ -18,8 +18,7 @@ use super::session::harmless;
 use super::write::{GrantColumns, refusal};
 use crate::ledger::{digest, object_key, resource_name};
 
-/// Runs a guarded act, on a session of its own, by what was seen when that was taken. It locks no fence, and
-/// waits for nobody for long. A fourth argument says what becomes of the error where a lost answer is not harmless.
+/// Runs a guarded act, on a session of its own, by what was seen when that was taken. It waits for nobody for long. A fourth argument says what becomes of the error where a lost answer is not harmless.
 macro_rules! act {
     ($sessions:expr, $method:ident, $query:expr) => {
         act!($sessions, $method, $query, harmless)
@@ -55,6 +54,16 @@ impl BeginRow {
             "aborted" => AbortVerdict::Aborted,
             "no_upload" => AbortVerdict::NoUpload,
             word => AbortVerdict::Refused(refusal(word, self.grant)?),
+        })
+    }
+
+    pub(super) fn part_verdict(self) -> Result<PartVerdict, LedgerError> {
+        Ok(match self.verdict.as_str() {
+            "stored" => PartVerdict::Stored,
+            "overtaken" => PartVerdict::Overtaken,
+            "no_upload" => PartVerdict::NoUpload,
+            "expired" => PartVerdict::Expired,
+            word => PartVerdict::Refused(refusal(word, self.grant)?),
         })
     }
 }

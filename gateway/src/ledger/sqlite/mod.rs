@@ -39,10 +39,10 @@ use fence_core::ports::{
     Applied, AuditAction, AuditEntry, AuditFilter, BreakItem, BreakVerdict, Call, CommitItem,
     CommitVerdict, Commits, Deaf, Epoch, EventCursor, EventsHead, EventsPage, InLine, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MarkItem,
-    MarkVerdict, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict, Refence,
-    Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict, ResourceView,
-    Retention, SealItem, SealVerdict, Settled, Standing, Totals, VersionsFilter, WriteItem,
-    WriteVerdict,
+    MarkVerdict, Milestone, Object, OperationRecord, Page, Patience, Place, ReadItem, ReadVerdict,
+    Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict, RenewItem, RenewVerdict,
+    ResourceView, Retention, SealItem, SealVerdict, Settled, Standing, Totals, VersionsFilter,
+    WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -339,7 +339,7 @@ impl Ledger for SqliteLedger {
         self.change_guard(entry, act).await
     }
 
-    async fn place(&self) -> Result<Place, LedgerError> {
+    async fn place(&self, _: Option<Milestone>) -> Result<Place, LedgerError> {
         let highest = self.highest_token().await?;
         let guard = self.with_reader(async |reader| load::guard(reader).await).await?;
         Ok(guard.place(highest))

@@ -215,7 +215,7 @@ impl Multiparts for SqliteLedger {
     }
 
     async fn put_part(&self, item: PartItem) -> Result<PartVerdict, LedgerError> {
-        self.act(Needs::of_part(&item), |rows, now| Ok(acts::put_part(rows, &item, now))).await
+        self.act(Needs::of_part(&item), |rows, now| acts::put_part(rows, &item, now)).await
     }
 
     async fn abort_multipart(&self, item: AbortItem) -> Result<AbortVerdict, LedgerError> {

@@ -97,8 +97,11 @@ impl Needs {
 
     pub(super) fn of_part(item: &PartItem) -> Self {
         Self {
+            resources: BTreeSet::from([item.resource.clone()]),
+            grants: BTreeSet::from([(item.resource.clone(), item.token)]),
             intents: BTreeSet::from([item.upload, item.blob]),
             uploads: BTreeSet::from([item.upload]),
+            holders: true,
             ..Self::default()
         }
     }

@@ -65,6 +65,12 @@ pub enum OpenError {
         /// What SQLite said.
         source: sqlx::Error,
     },
+    /// The SQLite in this binary is one that loses writes.
+    #[error(
+        "this binary was built with SQLite {0}; {SOUND} is the first that loses no committed write when its log is folded. \
+         Build fencegate with the Cargo.lock that it comes with"
+    )]
+    Unsound(String),
     /// Another process has the file open.
     #[error(
         "the ledger {path} is open in another process: a backup that is under way, or another tool; \
@@ -143,6 +149,7 @@ impl SqliteLedger {
         if disk::is_open_elsewhere(path).map_err(|error| failed(error.into()))? {
             return Err(OpenError::InUse { path: path.to_owned() });
         }
+        is_sound(libsqlite_version().await.map_err(failed)?)?;
         disk::write_log_again(path).map_err(|error| unsynced(error.into()))?;
         let opened = options.connect().await;
         let mut connection = opened.map_err(|error| damaged_or(path, error, failed))?;
@@ -194,6 +201,25 @@ impl SqliteLedger {
     }
 }
 
+/// The first SQLite that may be linked. Before it, a checkpoint beside a commit could lose what was committed, and
+/// [`disk`]'s `wal_checkpoint(NOOP)` is a word that an older one takes for another.
+const SOUND: &str = "3.51.3";
+
+/// Which SQLite this binary has.
+async fn libsqlite_version() -> Result<String, sqlx::Error> {
+    let mut nowhere = SqliteConnectOptions::new().in_memory(true).connect().await?;
+    sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut nowhere).await
+}
+
+/// Refuses a SQLite older than [`SOUND`], and one whose version cannot be read.
+fn is_sound(version: String) -> Result<(), OpenError> {
+    let parts = |text: &str| text.split('.').map(str::parse).collect::<Result<Vec<u32>, _>>();
+    match (parts(&version), parts(SOUND)) {
+        (Ok(found), Ok(sound)) if found >= sound => Ok(()),
+        _ => Err(OpenError::Unsound(version)),
+    }
+}
+
 /// Refuses a file whose pages do not fit together.
 async fn look_at_pages(path: &Path, connection: &mut SqliteConnection) -> Result<(), OpenError> {
     let found = disk::damage(connection).await;
@@ -221,4 +247,22 @@ pub(super) fn private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = std::fs::OpenOptions::new();
     options.append(true).create(true).mode(0o600).open(path).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sqlite_that_loses_writes_is_refused() {
+        for version in ["3.51.3", "3.51.10", "3.53.0", "4.0.0"] {
+            assert!(is_sound(version.into()).is_ok(), "{version}");
+        }
+        for version in ["3.51.2", "3.50.4", "3.7.0", "2.99.99", "", "new"] {
+            let error = is_sound(version.into()).unwrap_err();
+            assert!(error.to_string().contains("built with SQLite"), "{error}");
+        }
+        let linked = libsqlite_version().await.unwrap();
+        assert!(is_sound(linked.clone()).is_ok(), "{linked}");
+    }
 }

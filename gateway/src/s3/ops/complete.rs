@@ -77,7 +77,9 @@ pub async fn complete(
     // Step 1.
     let stored = front.app.engine.parts(upload, 0, i64::from(PARTS_MAX)).await?;
     let fenced = call.under(&place, fence, permit, Some(key));
-    let Whole { about, parts } = match Whole::of(&asked, given.as_ref(), &record, &named, stored) {
+    let most = front.app.limits.object_bytes_max;
+    let whole = Whole::of(&asked, given.as_ref(), &record, &named, stored, most);
+    let Whole { about, parts } = match whole {
         Ok(whole) => whole,
         Err(failure) => {
             let early = front.app.engine.refuse_early(&fenced.head).await;
@@ -119,9 +121,13 @@ impl Whole {
         record: &MultipartRecord,
         named: &[CompletedPart],
         stored: Vec<(i32, Part)>,
+        object_bytes_max: u64,
     ) -> Result<Self, Failure> {
         let chosen = chosen(named, stored)?;
         let size: u64 = chosen.iter().map(|part| part.size.unsigned_abs()).sum();
+        if size > object_bytes_max {
+            return Err(S3Code::EntityTooLarge.into());
+        }
         if asked.object_bytes.is_some_and(|bytes| bytes != size) {
             let why = format!(
                 "The parts have {size} bytes, which is not what x-amz-mp-object-size says."

@@ -21,7 +21,7 @@ use crate::engine::{
     Content, EngineError, Fetched, More, PutBody, Upload, UploadHead, Uploaded, Wanted,
     WriteEffect, WriteOutcome,
 };
-use crate::http::routes::refused;
+use crate::http::routes::{refused, upload_share};
 use crate::s3::checksums;
 use crate::s3::failure::Failure;
 use crate::s3::place::{self, Place};
@@ -127,6 +127,7 @@ async fn source(
     source: &CopySource,
     range: Option<Range<u64>>,
 ) -> Result<Source, Failure> {
+    let object_max = call.front.app.limits.object_bytes_max;
     let mut failed: Option<Failure> = None;
     let mut size = 0;
     let wanted = |object: &Object| {
@@ -143,6 +144,9 @@ async fn source(
         } else if size > COPY_BYTES_MAX {
             let why = "The source is larger than 5 GiB: copy it in parts.";
             failed = Some(S3Error::new(S3Code::InvalidRequest, why).into());
+        }
+        if size > object_max {
+            failed.get_or_insert_with(|| S3Code::EntityTooLarge.into());
         }
         match failed {
             Some(_) => Wanted::Nothing,
@@ -177,7 +181,7 @@ async fn body(
     }
 }
 
-/// The bytes of a copy, in the store.
+/// The bytes of a copy, in the store. A copy counts among its caller's uploads, like the bytes that it would have sent.
 async fn stored(
     call: &Call,
     head: &UploadHead,
@@ -185,7 +189,9 @@ async fn stored(
     size: u64,
     mut digest: Option<&mut Digest>,
 ) -> Result<Uploaded, Failure> {
-    let begun = call.front.app.engine.begin_upload(head, Some(size)).await;
+    let app = &call.front.app;
+    let _share = upload_share(app, &call.caller.counted, Some(size))?;
+    let begun = app.engine.begin_upload(head, Some(size)).await;
     let mut upload = begun.map_err(|failure| refused(head, failure))?;
     let sent = send(&mut upload, content, &mut digest).await;
     match sent {

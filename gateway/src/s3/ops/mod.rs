@@ -28,6 +28,7 @@ use super::answer::XML;
 use super::caller::Caller;
 use super::failure::Failure;
 use crate::engine::access::{Permit, Want};
+use crate::http::identify::while_allowed;
 use crate::http::middleware::RequestId;
 
 /// A request whose caller is known.
@@ -70,7 +71,7 @@ impl Call {
 }
 
 /// Does what is asked for. A read is held against the rules once more before a byte of its answer is sent: they may have
-/// changed since.
+/// changed since. A body that takes its time ends once it is not allowed any more.
 pub async fn carry_out(call: Call, operation: Operation, body: Body) -> Result<Response, Failure> {
     let asks = call.caller.asks.clone();
     let reads = [axum::http::Method::GET, axum::http::Method::HEAD].contains(&call.parts.method);
@@ -102,10 +103,12 @@ pub async fn carry_out(call: Call, operation: Operation, body: Body) -> Result<R
         Operation::GetObjectAcl(object) => fixed::object_acl(call, object).await,
         Operation::GetObjectTagging(object) => fixed::tagging(call, object).await,
     };
-    if reads && answered.is_ok() {
-        asks.confirm().await?;
+    if !reads {
+        return answered;
     }
-    answered
+    let answer = answered?;
+    asks.confirm().await?;
+    Ok(while_allowed(asks, answer))
 }
 
 /// A document.

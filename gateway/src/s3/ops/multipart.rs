@@ -20,7 +20,8 @@ use super::get::checksum_of;
 use super::write::Fenced;
 use super::{Call, bare, owner, set, xml};
 use crate::engine::access::Want;
-use crate::engine::{PutBody, UploadHead, Uploaded};
+use crate::engine::{EngineError, PutBody, UploadHead, Uploaded};
+use crate::http::Problem;
 use crate::http::routes::refused;
 use crate::s3::body::Payload;
 use crate::s3::checksums;
@@ -58,7 +59,7 @@ pub async fn begin(call: Call, begin: CreateMultipartUpload) -> Result<Response,
 ///
 /// 1. The upload goes on, is that of this object, and has its checksums by the algorithm that this part's is of.
 /// 2. The body is stored under a name of its own, and held against what was signed and sent of it.
-/// 3. It becomes a part of the upload, if that goes on still.
+/// 3. It becomes a part of the upload, if that goes on still, and by the same rule as a write.
 pub async fn part(call: Call, asked: UploadPart, body: Body) -> Result<Response, Failure> {
     let app = &call.front.app;
     // Step 1.
@@ -102,13 +103,16 @@ pub async fn store(
     // INVARIANT: a struct of strings always serializes.
     let json = checksum.map(|checksum| serde_json::to_string(checksum).expect("it is JSON"));
     let number = i32::from(number.get());
-    let put = call.front.app.engine.put_part(head, upload, number, uploaded, json).await?;
-    match put {
+    match call.front.app.engine.put_part(head, upload, number, uploaded, json).await? {
         PartVerdict::Stored => Ok(tag_of(&uploaded.sha256)),
         // Another one counts. Sent again, this one does.
         PartVerdict::Overtaken => Err(S3Code::ServiceUnavailable.into()),
         PartVerdict::NoUpload => Err(S3Code::NoSuchUpload.into()),
         PartVerdict::Expired => Err(S3Code::RequestTimeout.into()),
+        PartVerdict::Refused(refusal) => {
+            let problem = Problem::from(EngineError::Refused(refusal));
+            Err(problem.about(&head.resource).presented(head.token).into())
+        }
     }
 }
 

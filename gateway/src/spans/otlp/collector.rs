@@ -1,5 +1,6 @@
 //! The collector: how it is reached, and what is said of one that is away.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use tokio::runtime::Handle;
+
+use crate::files::{self, FILE_BYTES_MAX};
+use crate::this_machine::is_this_machine;
 
 /// How long one sending takes at most, in milliseconds.
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
@@ -29,7 +33,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(said: impl Fn(&'static str) -> Option<String>) -> anyhow::Result<Self> {
+    /// Makes one for this endpoint, by what the environment says of the rest.
+    pub(super) fn new(
+        endpoint: &reqwest::Url,
+        said: impl Fn(&'static str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
         let timeout = match TIMEOUTS.into_iter().find_map(&said) {
             Some(ms) => Duration::from_millis(ms.parse().context("the timeout is no number")?),
             None => TIMEOUT,
@@ -38,9 +46,15 @@ impl Client {
             .timeout(timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX))
             // What else is sent may be a credential.
             .redirect(reqwest::redirect::Policy::none());
+        // Spans that do not leave the machine go through no proxy, whatever the environment says.
+        let builder = match is_this_machine(endpoint.host_str().unwrap_or_default()) {
+            true => builder.no_proxy(),
+            false => builder,
+        };
         let builder = match CERTIFICATES.into_iter().find_map(&said) {
             Some(path) => {
-                let pem = std::fs::read(&path).with_context(|| format!("cannot read {path}"))?;
+                let pem = files::read(Path::new(&path), FILE_BYTES_MAX);
+                let pem = pem.with_context(|| format!("cannot read {path}"))?;
                 builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(&pem)?)
             }
             None => builder,

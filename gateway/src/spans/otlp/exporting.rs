@@ -34,7 +34,8 @@ impl Exporting {
         if let Some(protocol) = PROTOCOLS.into_iter().find_map(said) {
             ensure!(protocol == PROTOCOL, "{protocol} is not spoken here, but {PROTOCOL}");
         }
-        let client = Client::new(said)?;
+        let url: reqwest::Url = endpoint.parse().context("the endpoint is no URL")?;
+        let client = Client::new(&url, said)?;
         let exporter = SpanExporter::builder().with_http().with_http_client(client).build()?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(Watched::new(exporter))
@@ -44,7 +45,6 @@ impl Exporting {
         let tracer = provider.tracer("fencegate");
         ensure!(TRACER.set(tracer).is_ok(), "they are exported already");
         // The rest of it may hold a password.
-        let url: reqwest::Url = endpoint.parse().context("the endpoint is no URL")?;
         let collector = url.host_str().unwrap_or_default();
         tracing::info!(collector, "spans are exported by OTLP");
         Ok(Self(Some(provider)))

@@ -4,6 +4,7 @@ mod collector;
 mod exporting;
 
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 use opentelemetry::trace::{
     Link, Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags,
@@ -36,8 +37,21 @@ pub(super) fn begin(begin: &Begin<'_>) -> Option<Live> {
     };
     let kind = if begin.is_request { SpanKind::Server } else { SpanKind::Internal };
     let links = begin.links.iter().map(|place| Link::with_context(seen(*place, false)));
-    let builder = tracer.span_builder(begin.name).with_kind(kind).with_links(links.collect());
+    let mut builder = tracer.span_builder(begin.name).with_kind(kind).with_links(links.collect());
+    if !begin.age.is_zero() {
+        builder = builder.with_start_time(before_now(begin.age));
+    }
     Some(Live(builder.start_with_context(tracer, &parent)))
+}
+
+/// The time so long ago.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a span has the time of the machine; nothing depends on it"
+)]
+fn before_now(age: Duration) -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(age).unwrap_or(now)
 }
 
 /// A place as the SDK has it.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::*;
+use crate::setup::libfaketime;
 
 /// How long a slot lasts, in seconds.
 const EVERY: i64 = 1;
@@ -43,13 +44,6 @@ fn run(url: &str, clock: Option<&str>, ttl: &str, log: &str) -> Command {
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
     command
-}
-
-fn libfaketime() -> std::path::PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().filter_map(Result::ok);
-    let found =
-        folders.map(|it| it.path().join("faketime/libfaketime.so.1")).find(|path| path.is_file());
-    found.expect("libfaketime is missing: apt-get install libfaketime")
 }
 
 /// Kills run after run: at any moment, or while its command runs.

@@ -3,6 +3,7 @@
 mod agents;
 mod killed;
 mod looking;
+mod meanwhile;
 mod overlap;
 mod parts;
 mod runs;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use fence_tests::access::Rules;
 use fence_tests::gateway::Gateway;
 use fence_tests::process::eventually;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
 use super::signer::{Signer, claims, in_seconds, publish, set, trusted_by_file};
@@ -90,6 +91,51 @@ async fn a_token_that_was_let_in_is_refused_once_its_key_is_withdrawn() {
     assert_eq!(told_to(&gateway, &other).await, let_in());
     // The issuer has it again: the token is good again.
     publish(&file, &[&first, &second]);
+    assert_eq!(told_to(&gateway, &token).await, let_in());
+}
+
+/// An issuer that was broken into takes back all that it signed.
+#[tokio::test]
+async fn an_issuer_that_withdraws_all_its_keys_lets_nobody_in() {
+    let signer = Signer::new("k");
+    let (gateway, _rules, file) = by_file(&[&signer]).await;
+    let token = signer.token("billing:a");
+    for useless in [json!([]), json!([{ "kty": "odd", "kid": "k" }])] {
+        publish(&file, &[&signer]);
+        until_told(&gateway, &token, let_in()).await;
+        let beside = file.with_extension("new");
+        fs::write(&beside, json!({ "keys": useless }).to_string()).unwrap();
+        fs::rename(&beside, &file).unwrap();
+        until_told(&gateway, &token, unauthenticated()).await;
+        assert_eq!(told_to(&gateway, &token).await, unauthenticated());
+    }
+    assert!(gateway.log().contains("the tokens of an issuer let nobody in"));
+}
+
+/// A token that names the issuer comes from anybody, so what stands at the path may neither hold the gateway up nor fill it.
+#[tokio::test]
+async fn what_is_no_file_or_has_no_end_is_not_read_for_keys() {
+    let signer = Signer::new("k");
+    let (gateway, _rules, file) = by_file(&[&signer]).await;
+    let token = signer.token("billing:a");
+    assert_eq!(told_to(&gateway, &token).await, let_in());
+    let beside = file.with_extension("pipe");
+    mkfifoat(CWD, &beside, Mode::RUSR | Mode::WUSR).unwrap();
+    fs::rename(&beside, &file).unwrap();
+    let told = || gateway.log().matches("it is no regular file").count();
+    let refused = async |before: usize| {
+        eventually("it says that this is no file", async || {
+            // The keys that were read last go on.
+            assert_eq!(told_to(&gateway, &token).await, let_in());
+            (told() > before).then_some(())
+        })
+        .await;
+    };
+    refused(0).await;
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+    refused(told()).await;
+    publish(&file, &[&signer]);
     assert_eq!(told_to(&gateway, &token).await, let_in());
 }
 

@@ -4,6 +4,7 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::rig::{Authority, Files, Pair, answers, is_ready, metric, url};
+use crate::operating::commands::fencegate;
 
 #[tokio::test]
 async fn a_lock_and_a_write_by_tls() {
@@ -63,6 +64,35 @@ async fn files_are_read_again_when_their_rights_have_changed() {
     assert!(
         answers(&gateway, &kept).await && answers(&gateway, &authority.caller(false, None)).await
     );
+}
+
+/// A gateway that starts so is refused by all who look at its certificate, and looks well to itself.
+#[tokio::test]
+async fn a_certificate_that_is_not_in_date_is_told_at_the_start() {
+    let authority = Authority::new("ours");
+    for (years, from) in [(2020..2021, "2020-01-01"), (2039..2040, "2039-01-01"), (2020..2040, "")]
+    {
+        let files = Files::new(&authority.server_in(years));
+        let says = format!("own.pem is good from {from}");
+        let gateway = files.gateway().begin();
+        let [cert, key] = ["own.pem", "own-key.pem"].map(|name| files.path(name));
+        let flags =
+            ["--tls-cert-file", cert.to_str().unwrap(), "--tls-key-file", key.to_str().unwrap()];
+        let checked = fencegate(&[&["check-config"], &flags[..]].concat(), &[]).await;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        if from.is_empty() {
+            is_ready(&gateway, &authority.caller(true, None)).await;
+            assert!(!gateway.log().contains("is good from"), "{}", gateway.log());
+            assert!(!checked.out.contains("is good from"), "{}", checked.out);
+        } else {
+            gateway.logged(&says).await;
+            assert!(
+                checked.out.contains(&says) && checked.out.contains("# warning: "),
+                "{}",
+                checked.out
+            );
+        }
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use rcgen::{
     SanType, SerialNumber, date_time_ymd,
 };
 use reqwest::{Certificate, Client, Identity};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::UnixTime;
 
@@ -40,6 +41,11 @@ impl Authority {
         self.0.pem()
     }
 
+    /// The SHA-256 of that, as the rules of access name it.
+    pub(crate) fn digest(&self) -> String {
+        hex::encode(Sha256::digest(self.0.der()))
+    }
+
     /// A certificate with these properties, and its key.
     fn issue(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
@@ -50,6 +56,14 @@ impl Authority {
     /// One for the gateway.
     pub(crate) fn server(&self, serial: u64) -> Pair {
         self.issue(&params(serial, ExtendedKeyUsagePurpose::ServerAuth))
+    }
+
+    /// A certificate for the gateway, good in these years.
+    pub(crate) fn server_in(&self, years: std::ops::Range<i32>) -> Pair {
+        let mut params = params(1, ExtendedKeyUsagePurpose::ServerAuth);
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        self.issue(&params)
     }
 
     /// One for a caller.

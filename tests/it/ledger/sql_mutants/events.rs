@@ -35,7 +35,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("numbered-on-a-copy": "events are numbered on a ledger that may have lost commits",
         caught by schedules::events::nothing_is_numbered_on_a_ledger_that_may_have_lost_commits, which says "`Ok` value",
-        "number_events": "PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, p_seen)\n        FROM fencegate.write_guard g;" => "",
+        "number_events": "PERFORM acts.assert_place(g.timeline, g.system_id, g.halted, g.acts_min, g.tables, g.started, p_seen)\n        FROM fencegate.write_guard g;" => "",
     ),
     mutant!("generation-not-numbered": "a re-fence begins a generation without numbering what the old one had left",
         caught by conformance::feed::a_re_fence_voids_the_cursors_before_it::on_postgres, which says "right: (EventCursor { generation: 1, number: 3 }",

@@ -7,8 +7,10 @@ use crate::ledger::conformance::{multipart, multipart_ends as ends};
 use crate::schedules;
 
 /// The intent of an upload is looked for.
-const GOES_ON: &str =
-    "IF NOT FOUND OR NOT EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = p_upload) THEN";
+const GOES_ON: &str = "IF NOT FOUND OR NOT EXISTS (SELECT FROM fencegate.uploads u WHERE u.id = p_upload AND u.resource = p_resource) THEN";
+/// The fence is locked.
+const FENCE_LOCKED: &str =
+    "PERFORM acts.lock_fences(ARRAY[p_resource], acts.multipart_patience_ms());";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant!("upload-not-consumed": "the intent of an upload in parts stays when it is completed, so the sweeper takes the object for garbage",
@@ -27,18 +29,26 @@ pub const MUTANTS: &[Mutant] = &[
         caught by multipart::an_upload_that_was_aborted_is_garbage_with_its_parts::on_postgres, which says "left: Stored",
         "put_part": GOES_ON => "IF false THEN",
     ),
-    mutant!("part-beside-a-completion": "a part looks at the intent of its upload and does not lock it",
-        caught by schedules::multipart::a_part_behind_a_completion_is_not_stored, which says "left: Stored",
+    mutant!("part-beside-a-give-up": "a part looks at the intent of its upload and does not lock it",
+        caught by schedules::multipart::a_part_behind_a_give_up_is_not_stored, which says "left: Stored",
         "put_part": "WHERE b.blob = p_upload FOR SHARE;" => "WHERE b.blob = p_upload;",
     ),
     mutant!("earlier-part-counts": "a part that was begun earlier takes the place of a later one",
         caught by multipart::of_two_parts_the_one_begun_last_counts::on_postgres, which says "left: Stored",
         "put_part": "CASE WHEN old.begun_at > begun THEN p_blob ELSE old.blob END" => "old.blob",
-        "put_part": "IF old.begun_at > begun THEN" => "IF false THEN",
+        "put_part": "verdict := CASE WHEN old.begun_at > begun THEN 'overtaken' ELSE 'stored' END;" => "verdict := 'stored';",
     ),
-    mutant!("void-part-taken": "a part is stored whose token is void",
-        caught by ends::a_void_part_is_not_taken::on_postgres, which says "left: Stored",
-        "put_part": "AND NOT acts.is_void(p_token, guard.floor)" => "",
+    mutant!("part-unjudged": "the rule is not asked when a part is stored",
+        caught by ends::a_late_part_is_not_stored::on_postgres, which says "left: Stored",
+        "put_part": "IF verdict IS NOT NULL THEN" => "IF false THEN",
+    ),
+    mutant!("part-beside-a-seal": "a part is stored without its fence being locked",
+        caught by schedules::multipart::a_part_behind_a_seal_is_stale, which says "Stored",
+        "put_part": FENCE_LOCKED => "",
+    ),
+    mutant!("part-under-older-rules": "a part is stored that older rules allowed to be",
+        caught by ends::a_part_is_held_to_the_rules_in_force::on_postgres, which says "RulesMoved",
+        "put_part": "PERFORM acts.assert_rules(p_rules, guard.access);" => "",
     ),
     mutant!("unnamed-parts-kept": "parts that were not named when an upload was completed stay the object's",
         caught by multipart::parts_become_an_object::on_postgres, which says "left: [(1",
@@ -54,7 +64,8 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("parts-stay": "an upload becomes garbage without its parts",
         caught by multipart::parts_go_with_their_object::on_postgres, which says "left: [",
-        "tidy_blobs": "WHERE p.upload = due.blob RETURNING" => "WHERE false AND p.upload = due.blob RETURNING",
+        "tidy_blobs": "JOIN fencegate.upload_parts o ON o.upload = due.blob" => "JOIN fencegate.upload_parts o ON false",
+        "tidy_blobs": "AND NOT EXISTS (SELECT FROM fencegate.upload_parts u WHERE u.upload = g.blob)" => "",
     ),
     mutant!("unnamed-parts-go-at-once": "parts that were not named are deleted at once, although a failover or a restore may bring their upload back",
         caught by ends::parts_stay_while_a_copy_may_have_them::on_postgres, which says "it may come back",
@@ -70,11 +81,11 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant!("abort-unjudged": "the rule is not asked when an upload in parts is ended",
         caught by ends::a_late_abort_ends_nothing::on_postgres, which says "left: Aborted",
-        "abort_multipart": "IF verdict = 'older' THEN" => "verdict := NULL; IF verdict = 'older' THEN",
+        "abort_multipart": "IF verdict IS NULL THEN" => "IF true THEN",
     ),
     mutant!("abort-beside-a-seal": "an upload is ended without its fence being locked",
         caught by schedules::multipart::an_abort_behind_a_seal_is_stale, which says "Aborted",
-        "abort_multipart": "PERFORM acts.lock_fences(ARRAY[p_resource], acts.abort_patience_ms());" => "",
+        "abort_multipart": FENCE_LOCKED => "",
     ),
     mutant!("abort-under-older-rules": "an upload is ended that older rules allowed to be",
         caught by ends::an_abort_is_held_to_the_rules_in_force::on_postgres, which says "RulesMoved",

@@ -6,10 +6,12 @@
 mod answers;
 mod bodies;
 mod copies;
+mod downloads;
 mod feeds;
 mod flight;
 mod guarded;
 mod lines;
+mod parts;
 mod terms;
 
 use fence_core::wire::{AccessApplied, Lock};

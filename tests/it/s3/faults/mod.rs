@@ -9,5 +9,6 @@ mod kills;
 mod pauses;
 mod refused;
 pub mod rig;
+mod shares;
 mod signatures;
 mod wholes;

@@ -269,8 +269,6 @@ impl Ground {
                     || (deleted == ["r/a"] && refused == [stale; 2])
             }
             Call::DeleteMany => texts(&text, "Code") == [stale; 3],
-            // One that was begun before the one that counts is not stored. Sent again, it is refused.
-            Call::Part if answer.status == 503 => true,
             _ => (answer.status, code) == (403, stale),
         };
         // A ledger that did not answer for so long, before anything was begun, is given up.

@@ -11,7 +11,7 @@ use super::refused::{refuse_all, row};
 use super::rig::{A, R, Site};
 use crate::setup::{SetUp, on_both};
 
-on_both!(a_whole_is_what_its_caller_says);
+on_both!(a_whole_is_what_its_caller_says, no_object_is_larger_than_it_may_be);
 
 const BY_SHA256: &str = "x-amz-checksum-sha256";
 const PARTS: [&[u8]; 2] = [&[b'a'; 5 << 20], b"the rest"];
@@ -89,4 +89,30 @@ async fn a_form_is_not_served() {
     form.headers.remove("authorization");
     let answer = form.send(site.s3).await;
     assert_eq!((answer.status, text_of(&answer.text(), "Code")), (501, Some("NotImplemented")));
+}
+
+/// Whichever call makes it.
+async fn no_object_is_larger_than_it_may_be(setup: SetUp) {
+    let max = "FENCEGATE_OBJECT_BYTES_MAX";
+    let whole: usize = PARTS.iter().map(|part| part.len()).sum();
+    let mut site = Site::of(setup.settings().await.env(max, &(whole - 1).to_string())).await;
+    let (_lock, key) = site.lock(R, "10m").await;
+    let upload = site.begin(&key, A).await;
+    let parts = PARTS.map(bytes::Bytes::from_static);
+    let tags = site.send_parts(&key, A, &upload, &parts).await;
+    let code = async |site: &Site, request: Request| {
+        let answer = request.sign(site.s3, &key).send(site.s3).await;
+        let text = answer.text();
+        (answer.status, text_of(&text, "Code").unwrap_or_default().to_owned())
+    };
+    let too_large = (400, "EntityTooLarge".to_owned());
+    assert_eq!(code(&site, Request::complete(A, &upload, &tags)).await, too_large);
+    site.ask(&key, Request::complete(A, &upload, &tags[..1])).await;
+
+    site.gateway.set_env(max, "100000");
+    site.gateway.restart().await;
+    assert_eq!(code(&site, Request::copy("/lake/r/b", A)).await, too_large);
+    site.gateway.set_env(max, &whole.to_string());
+    site.gateway.restart().await;
+    site.ask(&key, Request::copy("/lake/r/b", A)).await;
 }

@@ -19,7 +19,6 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fence_core::ErrorCode;
-use fence_core::ports::PartVerdict;
 use stateright::{Model, Property};
 
 use crate::check;
@@ -137,9 +136,22 @@ pub enum Sent {
     /// Its bytes are stored.
     Stored(i64, u8),
     /// The ledger has decided.
-    Told(i64, u8, PartVerdict),
-    /// It was refused before its bytes were sent.
+    Told(i64, u8, PartOutcome),
+    /// It was refused, before its bytes were sent or as it was to be stored.
     Refused,
+}
+
+/// What the ledger has told of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PartOutcome {
+    /// It is the upload's.
+    Stored,
+    /// One of its number was begun later.
+    Overtaken,
+    /// Its upload is over.
+    NoUpload,
+    /// Its intent is gone.
+    Expired,
 }
 
 /// A completion, as its gateway sees it.
@@ -246,6 +258,8 @@ pub enum Event {
     Deleted,
     /// An abort came after the lock had passed on, and changed nothing.
     LateAbort,
+    /// A part under a token that was superseded since was refused.
+    LatePart,
     /// The ledger went back to an upload that goes on, which was over before.
     CameBack,
     /// A part was void after a re-fence.

@@ -1,10 +1,9 @@
 //! What must hold of uploads in parts, and what is worth reaching.
 
 use fence_core::ErrorCode;
-use fence_core::ports::PartVerdict;
 use stateright::Property;
 
-use super::{Alarm, Blob, Completion, Event, Parts, Reader, Sent, State};
+use super::{Alarm, Blob, Completion, Event, PartOutcome, Parts, Reader, Sent, State};
 use crate::check::Situation;
 
 impl State {
@@ -44,7 +43,7 @@ impl State {
     /// Of the parts that were stored under one number, that of an upload that goes on was begun last.
     fn the_last_counts(&self, model: &Parts) -> bool {
         (0..).zip(&self.parts).all(|(part, sent)| {
-            let Sent::Told(_, order, PartVerdict::Stored) = sent else { return true };
+            let Sent::Told(_, order, PartOutcome::Stored) = sent else { return true };
             let Some(plan) = model.plan.parts.get(part) else { return true };
             let there = self.tables.parts_of(plan.upload);
             let there = there.iter().find(|(number, _)| *number == plan.number);
@@ -76,7 +75,7 @@ impl State {
 /// What must hold in every state.
 pub(super) fn invariants() -> Vec<Property<Parts>> {
     vec![
-        Property::always("I6 completions and aborts are fenced", |_, state: &State| {
+        Property::always("I6 parts, completions and aborts are fenced", |_, state: &State| {
             !state.alarms.contains(&Alarm::Unfenced)
         }),
         Property::always("a refused completion changes nothing", |_, state: &State| {
@@ -128,15 +127,16 @@ pub const SITUATIONS: &[Situation<Parts>] = &[
         state.completions.contains(&Completion::Over) && state.last.is_none()
     }),
     ("a part that was not named became garbage", |_, state| state.last == Some(Event::Unnamed)),
+    ("a late part changed nothing", |_, state| state.last == Some(Event::LatePart)),
     ("a late abort changed nothing", |_, state| state.last == Some(Event::LateAbort)),
     ("a part came after its upload had ended", |_, state| {
-        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartVerdict::NoUpload)))
+        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartOutcome::NoUpload)))
     }),
     ("a part came after one that was begun later", |_, state| {
-        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartVerdict::Overtaken)))
+        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartOutcome::Overtaken)))
     }),
     ("a part took too long", |_, state| {
-        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartVerdict::Expired)))
+        state.parts.iter().any(|sent| matches!(sent, Sent::Told(_, _, PartOutcome::Expired)))
     }),
     ("the bytes of a part came after its intent was given up", |_, state| {
         state.last == Some(Event::LateBytes)

@@ -12,10 +12,12 @@ use jiff::SignedDuration;
 use uuid::Uuid;
 
 use super::{
-    Abort, Action, Alarm, Blob, CompletePlan, Completion, Event, PartPlan, Parts, Sent, State,
-    Tables,
+    Abort, Action, Alarm, Blob, CompletePlan, Completion, Event, PartOutcome, PartPlan, Parts,
+    Sent, State, Tables,
 };
-use crate::ledger::{self, commit_unjudged, lock_id, now, operation_id, resource, seal_item};
+use crate::ledger::{
+    self, commit_unjudged, lock_id, now, operation_id, resource, seal_item, unjudged,
+};
 use crate::mutants::Mutant;
 
 /// The name of a blob.
@@ -194,7 +196,10 @@ impl Parts {
         let plan = self.part(part)?;
         let item = PartItem {
             upload: id(Blob::Upload(plan.upload)),
+            resource: resource(0),
             token: Token::new(token)?,
+            lock: None,
+            by: By::default(),
             number: plan.number,
             blob: id(Blob::Part(part)),
             size: 1,
@@ -202,6 +207,10 @@ impl Parts {
             checksum: None,
         };
         let floor = state.tables.ledger.rows().guard.floor;
+        let sealed = state.tables.ledger.fence(0);
+        let is_there =
+            |state: &State| state.tables.parts_of(plan.upload).contains(&(plan.number, part));
+        let was_there = is_there(state);
         let verdict = state.act(self, |rows| {
             if self.is(Mutant::PartAfterTheEnd) {
                 let row = acts::IntentRow { begun_at: now(0).wall, handle: None, upload: None };
@@ -220,6 +229,10 @@ impl Parts {
                 }
                 return verdict;
             }
+            if self.is(Mutant::PartUnjudged) {
+                let presented = (&item.resource, item.token, item.lock);
+                return unjudged(rows, presented, |rows| acts::put_part(rows, &item, now(0)));
+            }
             if self.is(Mutant::LastStatementCounts)
                 && let Some(old) = rows.parts.get_mut(&(item.upload, item.number))
             {
@@ -232,10 +245,23 @@ impl Parts {
             rows.guard.floor = floor;
             verdict
         });
-        if verdict == PartVerdict::Expired && token <= floor {
-            state.last = Some(Event::Void);
-        }
-        state.parts[usize::from(part)] = Sent::Told(token, order, verdict);
+        state.alarm(!was_there && is_there(state) && sealed != token, Alarm::Unfenced);
+        let fate = match verdict.ok()? {
+            PartVerdict::Stored => PartOutcome::Stored,
+            PartVerdict::Overtaken => PartOutcome::Overtaken,
+            PartVerdict::NoUpload => PartOutcome::NoUpload,
+            PartVerdict::Expired => PartOutcome::Expired,
+            PartVerdict::Refused(refusal) => {
+                state.last = match refusal {
+                    Refusal::Void => Some(Event::Void),
+                    Refusal::Stale { .. } => Some(Event::LatePart),
+                    _ => None,
+                };
+                state.parts[usize::from(part)] = Sent::Refused;
+                return Some(());
+            }
+        };
+        state.parts[usize::from(part)] = Sent::Told(token, order, fate);
         Some(())
     }
 

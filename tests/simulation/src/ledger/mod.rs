@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fence_core::memory::MemoryLedger;
 use fence_core::mutants::{self, Mutant};
 use fence_core::ports::{
-    Clock, Effect, Epoch, Ledger as _, LedgerError, Line, OperationRecord, Place, Refence, Stand,
+    Clock, Effect, Epoch, Ledger as _, LedgerError, Line, Milestone, OperationRecord, Place,
+    Refence, Stand, Start,
 };
 use fence_core::{LockId, OperationId, ResourceName, Token};
 use futures::FutureExt as _;
@@ -27,6 +28,10 @@ struct Guard {
     halted: Option<String>,
     /// How many acts it has taken.
     inserted: i64,
+    /// The start of the server that it was last looked at on.
+    start: u32,
+    /// Those that gateways have left in it.
+    milestones: Vec<Milestone>,
 }
 
 /// The ledger as it was at some time.
@@ -40,6 +45,11 @@ impl Copy {
     pub fn memory(&self) -> &MemoryLedger {
         &self.memory
     }
+
+    /// Whether gateways had left this milestone in it.
+    pub fn has(&self, milestone: Milestone) -> bool {
+        self.guard.milestones.contains(&milestone)
+    }
 }
 
 struct State {
@@ -47,6 +57,8 @@ struct State {
     guard: Guard,
     /// The timeline that it is on: each promotion begins another one.
     timeline: u32,
+    /// How often its server was started: what is on its way to an earlier start is lost.
+    start: u32,
     asked: Asked,
     /// What [`Mutant::ReadsLag`] reads from, and of which act it is.
     lagging: Option<(i64, Arc<MemoryLedger>)>,
@@ -82,10 +94,12 @@ pub struct LedgerServer {
 impl LedgerServer {
     /// An empty ledger.
     pub fn new(clock: Arc<dyn Clock>, nonce: Uuid) -> Self {
-        let guard = Guard { timeline: 1, halted: None, inserted: 0 };
+        let guard =
+            Guard { timeline: 1, halted: None, inserted: 0, start: 1, milestones: Vec::new() };
         let memory = Arc::new(MemoryLedger::new(clock, nonce));
         let asked = Asked::default();
-        Self { state: Mutex::new(State { memory, guard, timeline: 1, asked, lagging: None }) }
+        let state = State { memory, guard, timeline: 1, start: 1, asked, lagging: None };
+        Self { state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -125,6 +139,28 @@ impl LedgerServer {
         state.memory = Arc::new(copy.memory);
         state.guard = copy.guard;
         state.timeline += 1;
+        state.start += 1;
+    }
+
+    /// The server is started anew, and has lost nothing.
+    pub fn restart(&self) {
+        self.state().start += 1;
+    }
+
+    /// A copy of its files is put in its place, on the same timeline, and its log has passed by now whatever was seen of
+    /// the one before.
+    pub fn put_back(&self, copy: Copy) {
+        let mut state = self.state();
+        let inserted = state.guard.inserted + 1000;
+        state.memory = Arc::new(copy.memory);
+        state.guard = Guard { inserted, ..copy.guard };
+        state.start += 1;
+    }
+
+    /// Whether nobody has looked yet at its last start.
+    pub fn is_restarted(&self) -> bool {
+        let state = self.state();
+        state.guard.start != state.start
     }
 
     /// As it was some acts ago.
@@ -154,15 +190,18 @@ impl LedgerServer {
     /// Does something, if it still is the server that was meant, and may.
     fn act<T>(
         &self,
-        timeline: u32,
+        start: u32,
         guarded: bool,
         deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        if self.state().timeline != timeline {
+        if self.state().start != start {
             return Err(LedgerError::Unknown("that server is gone".into()));
         }
         if guarded && let Some(why) = self.called_for() {
             return Err(LedgerError::RefenceRequired(why));
+        }
+        if guarded && self.is_restarted() && !mutants::is(Mutant::StartUnasked) {
+            return Err(LedgerError::Unavailable("nobody has looked at its start yet".into()));
         }
         let memory = self.memory();
         self.state().guard.inserted += 1;
@@ -176,19 +215,20 @@ impl LedgerServer {
         }
         let called_for = self.called_for().is_some();
         let forced = refence.forced || called_for;
-        let generation = now(self.memory().place())?.generation;
+        let generation = now(self.memory().place(None))?.generation;
         let epoch = now(self.memory().refence(Refence { forced, ..refence }))?;
-        if now(self.memory().place())?.generation > generation {
+        if now(self.memory().place(None))?.generation > generation {
             let mut state = self.state();
             state.guard.timeline = state.timeline;
+            state.guard.start = state.start;
             state.guard.halted = None;
         }
         Ok(epoch)
     }
 
-    fn place(&self) -> Result<Place, LedgerError> {
+    fn place(&self, asked: Option<Milestone>) -> Result<Place, LedgerError> {
         let called_for = self.called_for();
-        let place = now(self.memory().place())?;
+        let place = now(self.memory().place(None))?;
         let state = self.state();
         let position = state.guard.inserted;
         Ok(Place {
@@ -200,13 +240,43 @@ impl LedgerServer {
             known_timeline: state.guard.timeline.to_string(),
             inserted: position,
             flushed: position,
+            started_us: state.start.into(),
+            restarted: state.guard.start != state.start,
+            has_milestone: asked.map(|asked| state.guard.milestones.contains(&asked)),
             called_for,
             ..place
         })
     }
 
+    /// Each act is at once on the disk of this server.
+    fn leave_milestone(&self) -> Milestone {
+        let mut state = self.state();
+        let number = state.guard.milestones.last().map_or(0, |last| last.number) + 1;
+        // Copies that go on have different starts.
+        let id = Uuid::from_u64_pair(state.start.into(), number.unsigned_abs());
+        let milestone = Milestone { number, id };
+        state.guard.milestones.push(milestone);
+        milestone
+    }
+
+    fn confirm_start(&self, start: &Start) -> Result<bool, LedgerError> {
+        let place = self.place(start.milestone)?;
+        let is_sure = match start.milestone {
+            Some(_) => place.has_milestone == Some(true),
+            None => place.highest == 0,
+        } || mutants::is(Mutant::MilestoneUnasked);
+        let is_the_one = (place.line(), &place.timeline, place.started_us)
+            == (start.line, &start.timeline, start.started_us);
+        if place.called_for.is_none() && is_the_one && is_sure {
+            let mut state = self.state();
+            state.guard.start = state.start;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
-        if now(self.memory().place())?.line() == line {
+        if now(self.memory().place(None))?.line() == line {
             self.state().guard.halted = Some(why.to_owned());
         }
         Ok(())

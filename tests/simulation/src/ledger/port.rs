@@ -13,12 +13,12 @@ use fence_core::ports::{
     DrainedUpstream, DroppedBucket, Epoch, EventCursor, EventsHead, EventsPage, Garbage,
     IdempotencyKey, InLine, Intent, IntentFilter, IntentItem, IntentVerdict, Intents, JoinItem,
     JoinVerdict, Ledger, LedgerError, Line, LinePage, Listener, LockRecord, Log, MadeBucket,
-    MarkItem, MarkVerdict, Object, OpenIntents, OperationRecord, Page, Patience, Place, Pointer,
-    ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem, ReleaseVerdict,
-    RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention, Rulebook, RulesChange,
-    RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing, Stock, Tidied, Totals,
-    TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict, Uploads, VersionsFilter, WriteItem,
-    WriteVerdict,
+    MarkItem, MarkVerdict, Milestone, Object, OpenIntents, OperationRecord, Page, Patience, Place,
+    Pointer, ReadItem, ReadVerdict, Refence, Rejection, RejectionFilter, ReleaseItem,
+    ReleaseVerdict, RenewItem, RenewVerdict, Resolution, Resolved, ResourceView, Retention,
+    Rulebook, RulesChange, RulesChanged, RulesInForce, SealItem, SealVerdict, Settled, Standing,
+    Start, Stock, Tidied, Totals, TreeGrowth, TreeHead, TreeTile, UploadItem, UploadVerdict,
+    Uploads, VersionsFilter, WriteItem, WriteVerdict,
 };
 use fence_core::{LockId, OperationId, PrincipalName, ResourceName};
 use uuid::Uuid;
@@ -49,8 +49,8 @@ impl SimulatedLedger {
         deed: impl FnOnce(&LedgerServer, u32) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let server = Arc::clone(&self.server);
-        let timeline = server.state().timeline;
-        match self.link.ask(move || deed(&server, timeline)).await {
+        let start = server.state().start;
+        match self.link.ask(move || deed(&server, start)).await {
             Ok(answer) => answer,
             Err(NoAnswer::NotSent) => Err(LedgerError::Unavailable("no connection".into())),
             Err(NoAnswer::Lost) => Err(LedgerError::Unknown("the connection was cut".into())),
@@ -62,7 +62,7 @@ impl SimulatedLedger {
         &self,
         deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        self.ask(move |server, timeline| server.act(timeline, true, deed)).await
+        self.ask(move |server, start| server.act(start, true, deed)).await
     }
 
     /// A look: it may be asked again.
@@ -70,7 +70,7 @@ impl SimulatedLedger {
         &self,
         deed: impl FnOnce(&MemoryLedger) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        match self.ask(move |server, timeline| server.act(timeline, false, deed)).await {
+        match self.ask(move |server, start| server.act(start, false, deed)).await {
             Err(LedgerError::Unknown(why)) => Err(LedgerError::Unavailable(why)),
             answer => answer,
         }
@@ -308,18 +308,28 @@ impl Ledger for SimulatedLedger {
     }
 
     async fn refence(&self, refence: Refence) -> Result<Epoch, LedgerError> {
-        self.ask(move |server, timeline| server.act(timeline, false, |_| server.refence(refence)))
-            .await
+        self.ask(move |server, start| server.act(start, false, |_| server.refence(refence))).await
     }
 
-    async fn place(&self) -> Result<Place, LedgerError> {
-        self.ask(move |server, timeline| server.act(timeline, false, |_| server.place())).await
+    async fn place(&self, milestone: Option<Milestone>) -> Result<Place, LedgerError> {
+        self.ask(move |server, start| server.act(start, false, |_| server.place(milestone))).await
+    }
+
+    async fn leave_milestone(&self, _: i64, _: bool) -> Result<Option<Milestone>, LedgerError> {
+        self.ask(move |server, start| server.act(start, true, |_| Ok(server.leave_milestone())))
+            .await
+            .map(Some)
+    }
+
+    async fn confirm_start(&self, start: &Start) -> Result<bool, LedgerError> {
+        let looked = start.clone();
+        self.ask(move |server, start| server.act(start, false, |_| server.confirm_start(&looked)))
+            .await
     }
 
     async fn halt(&self, line: Line, why: &str) -> Result<(), LedgerError> {
         let why = why.to_owned();
-        self.ask(move |server, timeline| server.act(timeline, false, |_| server.halt(line, &why)))
-            .await
+        self.ask(move |server, start| server.act(start, false, |_| server.halt(line, &why))).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, LedgerError> {

@@ -29,7 +29,7 @@ fn case_of(mutant: Mutant) -> Option<Case> {
             case!(multipart::of_two_parts_the_one_begun_last_counts, "left: Stored")
         }
         Mutant::UnnamedPartsKept => case!(multipart::parts_become_an_object, "left: [(1"),
-        Mutant::VoidPartTaken => case!(ends::a_void_part_is_not_taken, "left: Stored"),
+        Mutant::PartUnjudged => case!(ends::a_late_part_is_not_stored, "left: Stored"),
         Mutant::PartsGoAtOnce => {
             case!(ends::parts_stay_while_a_copy_may_have_them, "it may come back")
         }

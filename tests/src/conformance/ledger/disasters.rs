@@ -70,13 +70,13 @@ pub async fn a_refence_voids_all_tokens(ledger: &dyn Ledger) {
     apply(ledger, put(&ann, "k", "before")).await;
     let freed = held(ledger, "s", 90).await;
     release_one(ledger, freed.lock).await;
-    let before = ledger.place().await.expect("a place");
+    let before = ledger.place(None).await.expect("a place");
     assert_eq!((before.generation, before.floor, before.highest), (0, 0, 90));
     let nonce = Uuid::new_v4();
     let epoch = ledger.refence(forced(nonce)).await.expect("re-fenced");
     let floor = 90 + REFENCE_JUMP;
     assert_eq!((epoch.number, epoch.nonce, epoch.base, epoch.open), (1, nonce, floor, false));
-    let after = ledger.place().await.expect("a place");
+    let after = ledger.place(None).await.expect("a place");
     assert_eq!((after.generation, after.floor, after.called_for), (1, floor, None));
     assert_eq!(after.epoch, epoch);
 
@@ -107,33 +107,33 @@ pub async fn a_refence_goes_beyond_what_the_mint_remembers(ledger: &dyn Ledger) 
     let known = Refence { known_base: 1000, known_generation: 6, ..forced(Uuid::new_v4()) };
     let epoch = ledger.refence(known).await.expect("re-fenced");
     assert_eq!(epoch.base, 1000 + 50 + REFENCE_JUMP);
-    assert_eq!(ledger.place().await.expect("a place").generation, 7);
+    assert_eq!(ledger.place(None).await.expect("a place").generation, 7);
     let again = ledger.refence(forced(Uuid::new_v4())).await.expect("re-fenced");
     assert_eq!(again.base, epoch.base + 50 + REFENCE_JUMP);
-    assert_eq!((again.number, ledger.place().await.expect("a place").generation), (2, 8));
+    assert_eq!((again.number, ledger.place(None).await.expect("a place").generation), (2, 8));
 }
 
 /// Another gateway has done it, or it never was needed.
 pub async fn a_refence_that_nothing_calls_for_changes_nothing(ledger: &dyn Ledger) {
     let ann = held(ledger, "r", 10).await;
-    let before = ledger.place().await.expect("a place");
+    let before = ledger.place(None).await.expect("a place");
     assert_eq!(before.called_for, None);
     let asked = Refence { forced: false, ..forced(Uuid::new_v4()) };
     assert_eq!(ledger.refence(asked).await, Ok(before.epoch.clone()));
-    let after = ledger.place().await.expect("a place");
+    let after = ledger.place(None).await.expect("a place");
     assert_eq!((after.epoch, after.generation), (before.epoch, before.generation));
     apply(ledger, put(&ann, "k", "a")).await;
 }
 
 /// What the mint said before somebody else's re-fence is not gone by.
 pub async fn a_refence_of_a_ledger_that_has_moved_on_changes_nothing(ledger: &dyn Ledger) {
-    let seen = ledger.place().await.expect("a place").stand();
+    let seen = ledger.place(None).await.expect("a place").stand();
     let of = |seen: &Stand| Refence { seen: Some(seen.clone()), ..forced(Uuid::new_v4()) };
     let first = ledger.refence(of(&seen)).await.expect("re-fenced");
-    let after = ledger.place().await.expect("a place");
+    let after = ledger.place(None).await.expect("a place");
     assert_eq!((after.generation, &after.epoch), (seen.generation + 1, &first));
     assert_eq!(ledger.refence(of(&seen)).await, Ok(first));
-    assert_eq!(ledger.place().await.expect("a place").stand(), after.stand());
+    assert_eq!(ledger.place(None).await.expect("a place").stand(), after.stand());
     let again = ledger.refence(of(&after.stand())).await.expect("re-fenced");
     assert!(again.base > after.epoch.base);
 }

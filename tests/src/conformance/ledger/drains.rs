@@ -541,7 +541,7 @@ async fn refenced(ledger: &dyn Ledger) -> i64 {
         seen: None,
     };
     ledger.refence(refence).await.expect("re-fenced");
-    ledger.place().await.expect("read").floor
+    ledger.place(None).await.expect("read").floor
 }
 
 /// Resources of drained upstreams drain until somebody says that nothing is under way; others do not.

@@ -154,7 +154,7 @@ pub async fn a_re_fence_voids_the_cursors_before_it(ledger: &dyn Ledger) {
     let page_of = async |place| page(ledger, place, 10).await;
     let old = page_of(at(0, 1)).await;
     assert_eq!(old.void(at(0, 1)), Some(at(1, 1)));
-    let floor = ledger.place().await.expect("a place").floor;
+    let floor = ledger.place(None).await.expect("a place").floor;
     let epoch = ledger.epoch().await.expect("an epoch");
     ledger.open_epoch(epoch.nonce).await.expect("it opens");
     assert!(floor > 10);

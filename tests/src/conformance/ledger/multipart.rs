@@ -62,8 +62,9 @@ pub(super) async fn blob(ledger: &dyn Ledger, grant: &Grant) -> BlobId {
 
 pub(super) fn part(grant: &Grant, upload: BlobId, number: i32, blob: BlobId) -> PartItem {
     let checksum = Some("crc32 abc".to_owned());
-    let (token, sha256) = (grant.token, digest(blob.0.as_bytes()));
-    PartItem { upload, token, number, blob, size: 7, sha256, checksum }
+    let (resource, token) = (grant.resources[0].clone(), grant.token);
+    let (by, sha256) = (By::default(), digest(blob.0.as_bytes()));
+    PartItem { upload, resource, token, lock: None, by, number, blob, size: 7, sha256, checksum }
 }
 
 /// The wish to end an upload.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use fence_core::ports::{
-    AbortItem, AbortVerdict, By, Effect, Ledger, LedgerError, PartVerdict, Refence, RulesChanged,
-    SealItem, UploadItem, UploadVerdict,
+    AbortItem, AbortVerdict, By, Effect, Ledger, LedgerError, PartItem, PartVerdict, Refence,
+    RulesChanged, SealItem, UploadItem, UploadVerdict,
 };
 use fence_core::{LockId, Refusal};
 use uuid::Uuid;
@@ -37,6 +37,52 @@ pub async fn a_late_abort_ends_nothing(ledger: &dyn Ledger) {
     apply(ledger, complete(&bob, "k", upload, &[first])).await;
     assert_eq!(aborted(ledger, abort(&bob, upload)).await, AbortVerdict::NoUpload);
     assert_eq!(look(ledger, "r", "k").await.object.expect("there").parts, Some(1));
+}
+
+/// A part that comes late takes no part's place: what a holder may complete is changed by no smaller token once its own was
+/// given out (I3). What was a part already is told to be one, whatever became of the token since.
+pub async fn a_late_part_is_not_stored(ledger: &dyn Ledger) {
+    let ann = held(ledger, "r", 10).await;
+    let upload = begun(ledger, &ann, "k").await;
+    let first = stored(ledger, &ann, upload, 1).await;
+    let late = part(&ann, upload, 1, blob(ledger, &ann).await);
+    let other = PartItem { lock: Some(LockId(Uuid::new_v4())), ..late.clone() };
+    let refused = put_part(ledger, other).await;
+    assert_eq!(refused, PartVerdict::Refused(Refusal::LockIdMismatch));
+    let elsewhere = PartItem { resource: name("other"), ..late.clone() };
+    assert_eq!(put_part(ledger, elsewhere).await, PartVerdict::NoUpload);
+    release_one(ledger, ann.lock).await;
+    assert_eq!(put_part(ledger, late.clone()).await, PartVerdict::Refused(Refusal::Released));
+    let bob = granted(ledger, SealItem { owner: "bob".into(), ..seal(["r"], 20) }).await;
+    let stale = put_part(ledger, late).await;
+    assert!(matches!(stale, PartVerdict::Refused(Refusal::Stale { .. })), "{stale:?}");
+    assert_eq!(put_part(ledger, part(&ann, upload, 1, first)).await, PartVerdict::Stored);
+    assert_eq!(numbers(ledger, upload).await, [(1, first)]);
+    apply(ledger, complete(&bob, "k", upload, &[first])).await;
+}
+
+/// What older rules allowed stores no part (I17), nor does somebody else's token (I16).
+pub async fn a_part_is_held_to_the_rules_in_force(ledger: &dyn Ledger) {
+    let item =
+        SealItem { by: by("ann"), principal: Some(principal_name("ann")), ..seal(["r"], 10) };
+    let ann = granted(ledger, item).await;
+    let begin = |blob| UploadItem { by: by("ann"), ..upload_item(&ann, blob) };
+    let (upload, blob) = (new_blob(), new_blob());
+    let begun = ledger.begin_multipart(begin(upload), becomes(&name("r"), "k")).await;
+    assert_eq!(begun, Ok(UploadVerdict::Begun));
+    assert_eq!(ledger.begin_upload(begin(blob)).await, Ok(UploadVerdict::Begun));
+    let applied = ledger.apply_rules(rules_change("one")).await.expect("applied");
+    let RulesChanged::InForce(generation) = applied else { panic!("{applied:?}") };
+    let part_by = |by: By| PartItem { by, ..part(&ann, upload, 1, blob) };
+    let older = ledger.put_part(part_by(by("ann").under(generation - 1))).await;
+    assert_eq!(older, Err(LedgerError::RulesMoved));
+    let bob = put_part(ledger, part_by(by("bob").under(generation))).await;
+    assert_eq!(bob, PartVerdict::Refused(Refusal::Foreign));
+    assert_eq!(numbers(ledger, upload).await, [], "nothing was stored");
+    let own = put_part(ledger, part_by(by("ann").under(generation))).await;
+    assert_eq!(own, PartVerdict::Stored);
+    let known = ledger.put_part(part_by(by("ann").under(generation - 1))).await;
+    assert_eq!(known, Ok(PartVerdict::Stored), "what is known is told");
 }
 
 /// What older rules allowed ends no upload (I17), nor does somebody else's token (I16).
@@ -97,7 +143,8 @@ pub async fn a_void_part_is_not_taken(ledger: &dyn Ledger) {
         seen: None,
     };
     ledger.refence(refence).await.expect("re-fenced");
-    assert_eq!(put_part(ledger, part(&ann, upload, 2, late)).await, PartVerdict::Expired);
+    let void = put_part(ledger, part(&ann, upload, 2, late)).await;
+    assert_eq!(void, PartVerdict::Refused(Refusal::Void));
     assert_eq!(numbers(ledger, upload).await, [(1, before)]);
     let void = aborted(ledger, abort(&ann, upload)).await;
     assert_eq!(void, AbortVerdict::Refused(Refusal::Void));

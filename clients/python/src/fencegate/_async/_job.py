@@ -213,6 +213,7 @@ class _Part(Generic[T]):
         self._terms = terms
         self._shard = shard
         self._newest = slot
+        self._left: list[int] = []
         self._again: str | None = None
         self._body = body
         self._resource = slots.job_resource(terms.name, shard)
@@ -223,22 +224,47 @@ class _Part(Generic[T]):
         if newest is None or terms.every_ms is None or terms.catch_up != "all":
             return await self._slot(newest, "manual" if newest is None else "schedule")
         ends: list[JobEnd[T]] = []
-        for slot in await self._missed(terms.every_ms, newest):
-            ends.append(await self._slot(slot, "schedule" if slot == newest else "catch_up"))
+        found = await self._read(_STATE)
+        self._left = await self._missed({} if found is None else members(found.json()), terms.every_ms, newest)
+        while self._left and len(ends) < slots.CAUGHT_UP_MAX:
+            slot = self._left.pop(0)
+            ends.append(await self._slot(slot, self._trigger(slot)))
             if ends[-1].status == "held":
                 break
         end = ends[-1]
         return JobEnd(end.status, end.run, end.value, tuple(ends))
 
-    async def _missed(self, every_ms: int, newest: int) -> list[int]:
-        found = await read_whole(self._caller, self._resource, _STATE, _SIZE_MAX)
-        state = {} if found is None else members(found.json())
+    async def _missed(self, state: dict[str, Any], every_ms: int, newest: int) -> list[int]:
         last = state.get("last_slot")
         if last is None:
             return [newest]
-        # Whether a forgotten slot was done is not known, so it is not begun again.
-        is_done = last <= state.get("forgotten_through", "") or await self._read(f"slots/{last}.json") is not None
-        return slots.caught_up(every_ms, newest, slots.begins(last), is_done)
+        return slots.caught_up(every_ms, newest, slots.begins(last), await self._is_done(state, last))
+
+    def _trigger(self, slot: int) -> str:
+        """The reason for which a slot is run that is due."""
+        return "schedule" if slot == self._newest else "catch_up"
+
+    async def _is_done(self, state: dict[str, Any], last: str) -> bool:
+        """Says whether the last slot is done. Its object is read only if the state does not tell."""
+        run = members(state.get("last"))
+        is_told = run.get("slot") == last and run.get("status") in ("succeeded", "skipped")
+        # A forgotten slot counts as done: nobody can tell, so it is not begun again.
+        is_told = is_told or last <= state.get("forgotten_through", "")
+        return is_told or await self._read(f"slots/{last}.json") is not None
+
+    async def _instead(self, state: dict[str, Any], slot: int) -> int | None:
+        """The slot that comes first, if another does: others may have begun slots while the lock was waited for."""
+        every_ms, last = self._terms.every_ms, state.get("last_slot")
+        if every_ms is None or last is None or last == slots.slot_text(slot):
+            return None
+        if slots.is_next(every_ms, slot, slots.begins(last), await self._is_done(state, last)):
+            return None
+        newest = slots.slot_at(every_ms, await _gateway_second(self._caller))
+        first, *others = await self._missed(state, every_ms, newest)
+        if first == slot:
+            return None
+        self._newest, self._left = newest, others
+        return first
 
     async def _slot(self, slot: int | None, trigger: str) -> JobEnd[T]:
         """Runs one slot, again if its body raised and the caller wants that."""
@@ -253,9 +279,11 @@ class _Part(Generic[T]):
             failed = error
             if number == self._terms.retries:
                 raise error
+            # A retry is of the slot that failed, also if that was not the one asked for.
             if slot is None and end.run is not None:
-                # It is the same slot that is tried again.
                 self._again = end.run.slot
+            elif end.run is not None:
+                slot = slots.begins(end.run.slot)
             await runtime.sleep_until_ms(clock.now_ms() + (self._terms.backoff_ms << min(number, 16)))
         raise AssertionError
 
@@ -312,6 +340,10 @@ class _Part(Generic[T]):
             done = await self._done(named)
             if done is not None:
                 return done, None
+            if slot is not None and terms.catch_up == "all" and trigger != "retry":
+                first = await self._instead(state, slot)
+                if first is not None:
+                    return await self._under(lock, first, self._trigger(first), reason)
             if "-" not in named and named <= state.get("forgotten_through", ""):
                 raise errors.Misuse(f"nobody knows any more whether {named} was done: its runs are not kept")
         now = await _gateway_second(self._caller) if named is None or terms.catch_up == "none" else 0

@@ -85,6 +85,11 @@ def caught_up(every_ms: int, slot: int, last: int | None, last_is_done: bool) ->
     return [*begun, *missed[: CAUGHT_UP_MAX - len(begun)]]
 
 
+def is_next(every_ms: int, slot: int, last: int, last_is_done: bool) -> bool:
+    """Says whether this is the oldest slot to run, now that another one was begun last."""
+    return last <= slot and caught_up(every_ms, slot, last, last_is_done)[0] == slot
+
+
 def is_late(slot: int, now: int, every_ms: int | None, overdue_after_ms: int | None) -> bool:
     """Whether it is too late for a slot."""
     within_ms = every_ms if overdue_after_ms is None else overdue_after_ms

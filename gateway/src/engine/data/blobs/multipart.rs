@@ -55,7 +55,8 @@ impl Engine {
         }
     }
 
-    /// Makes a blob a part of an upload that goes on, which was begun under this head.
+    /// Makes a blob a part of an upload that goes on, which was begun under this head. A part is judged by the act that
+    /// stores it, like a write.
     ///
     /// # Errors
     /// What does not answer: the part may be one or not, and may be uploaded again.
@@ -67,26 +68,45 @@ impl Engine {
         uploaded: &Uploaded,
         checksum: Option<String>,
     ) -> Result<PartVerdict, EngineError> {
-        let item = PartItem {
-            upload,
-            token: head.token,
-            number,
-            blob: uploaded.blob,
-            size: i64::try_from(uploaded.size).unwrap_or(i64::MAX),
-            sha256: uploaded.sha256,
-            checksum,
-        };
-        let ledger = Arc::clone(&self.inner.ledger);
-        let put = async move {
-            for _ in 0..RESENT_MAX {
-                match ledger.put_part(item.clone()).await {
-                    Err(LedgerError::Unknown(_)) => {}
-                    answer => return answer,
+        loop {
+            let item = PartItem {
+                upload,
+                resource: head.resource.clone(),
+                token: head.token,
+                lock: head.lock,
+                by: head.permit.by(),
+                number,
+                blob: uploaded.blob,
+                size: i64::try_from(uploaded.size).unwrap_or(i64::MAX),
+                sha256: uploaded.sha256,
+                checksum: checksum.clone(),
+            };
+            let ledger = Arc::clone(&self.inner.ledger);
+            let asked = self.inner.writes.refusals.asking(&head.resource);
+            let put = async move {
+                let mut lost = None;
+                for _ in 0..=RESENT_MAX {
+                    match (ledger.put_part(item.clone()).await, lost.take()) {
+                        (Err(unknown @ LedgerError::Unknown(_)), _) => lost = Some(unknown),
+                        // What was sent before may be stored, or come to the ledger yet.
+                        (Ok(PartVerdict::Refused(_)) | Err(_), Some(unknown)) => {
+                            return Err(unknown);
+                        }
+                        (Err(LedgerError::RulesMoved), None) => return Ok(None),
+                        (answer, _) => return answer.map(Some),
+                    }
                 }
+                lost.map_or(Ok(None), Err)
+            };
+            let Some(verdict) = self.change(put).await? else {
+                head.permit.renew().await?;
+                continue;
+            };
+            if let PartVerdict::Refused(refusal) = &verdict {
+                self.note_refusal(head, refusal, asked);
             }
-            ledger.put_part(item).await
-        };
-        self.change(put).await
+            return Ok(verdict);
+        }
     }
 
     /// Ends an upload that goes on; `false` if it does not. Whoever would be refused a write is refused, by the same act: an
@@ -120,7 +140,8 @@ impl Engine {
                 Some(AbortVerdict::Aborted) => return Ok(true),
                 Some(AbortVerdict::NoUpload) => return Ok(false),
                 Some(AbortVerdict::Refused(refusal)) => {
-                    return Err(unsent(self.note_refusal(head, refusal, asked)));
+                    self.note_refusal(head, &refusal, asked);
+                    return Err(unsent(EngineError::Refused(refusal)));
                 }
                 None => head.permit.renew().await.map_err(unsent)?,
             }

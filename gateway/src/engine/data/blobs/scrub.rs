@@ -162,7 +162,7 @@ impl Scrub {
             Some(mint) => Some(mint.head().await?),
             None => None,
         };
-        let place = self.ledger.place().await?;
+        let place = self.ledger.place(None).await?;
         if let Some(why) = &place.called_for {
             return Err(EngineError::RefenceRequired(why.clone()));
         }

@@ -30,7 +30,7 @@ pub async fn store_standing(
     let mark = blobs.mark().await?;
     let known = ledger.blob_store().await?;
     // Also of a ledger that must be re-fenced: the gateway has to start to do that.
-    let id = ledger.place().await?.epoch.ledger;
+    let id = ledger.place(None).await?.epoch.ledger;
     Ok(match (mark, known) {
         (Some(mark), _) if mark.ledger != id => Standing::Foreign,
         (Some(mark), Some(known)) if mark.store == known => Standing::Ours,

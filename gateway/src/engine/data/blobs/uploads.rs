@@ -152,26 +152,23 @@ impl Engine {
         let operation = self.inner.runtime.ids.operation();
         let asked = self.inner.writes.refusals.asking(&head.resource);
         let error = match self.call(call).await {
-            Ok(UploadVerdict::Refused(refusal)) => self.note_refusal(head, refusal, asked),
+            Ok(UploadVerdict::Refused(refusal)) => {
+                self.note_refusal(head, &refusal, asked);
+                EngineError::Refused(refusal)
+            }
             Ok(verdict) => return Ok(verdict),
             Err(error) => error,
         };
         Err(WriteFailure { operation, error })
     }
 
-    /// Counts a refusal, keeps it if it is final, and makes an error of it.
-    pub(super) fn note_refusal(
-        &self,
-        head: &UploadHead,
-        refusal: Refusal,
-        asked: Asked,
-    ) -> EngineError {
+    /// Counts a refusal, and keeps it if it is final.
+    pub(super) fn note_refusal(&self, head: &UploadHead, refusal: &Refusal, asked: Asked) {
         let writes = &self.inner.writes;
         let principal = head.permit.principal();
-        writes.refusals.keep(&head.resource, head.token, principal.as_ref(), &refusal, asked);
-        writes.reject(&Record::of(head), &refusal);
+        writes.refusals.keep(&head.resource, head.token, principal.as_ref(), refusal, asked);
+        writes.reject(&Record::of(head), refusal);
         ::metrics::counter!(metrics::WRITES, "outcome" => "refused").increment(1);
-        EngineError::Refused(refusal)
     }
 }
 

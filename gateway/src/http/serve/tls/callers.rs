@@ -34,6 +34,8 @@ pub struct ClientFiles {
 /// Whose certificates are taken.
 pub(super) struct Callers {
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Verifiers of what each authority alone has signed, by the SHA-256 of its certificate. `verifier` knows what is revoked.
+    each: Vec<(String, Arc<dyn ClientCertVerifier>)>,
     made_of: [u8; 32],
     lapse: Option<i64>,
 }
@@ -48,10 +50,13 @@ impl Callers {
         let authorities = certificates(ca)?;
         let mut made_of = Sha256::new();
         let mut roots = RootCertStore::empty();
+        let mut each = Vec::new();
         for root in &authorities {
             let cannot = || format!("{}: a certificate cannot be used", ca.display());
             roots.add(root.clone()).with_context(cannot)?;
-            made_of.update(Sha256::digest(root));
+            let digest = Sha256::digest(root);
+            made_of.update(digest);
+            each.push((hex::encode(digest), alone(root).with_context(cannot)?));
         }
         let provider = Arc::new(default_provider());
         let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
@@ -68,7 +73,7 @@ impl Callers {
         }
         let cannot = || "the authorities of callers cannot be used".to_owned();
         let verifier = verifier.build().with_context(cannot)?;
-        Ok(Self { verifier, made_of: made_of.finalize().into(), lapse })
+        Ok(Self { verifier, each, made_of: made_of.finalize().into(), lapse })
     }
 
     /// What a handshake asks.
@@ -86,11 +91,36 @@ impl Callers {
         self.lapse
     }
 
+    /// The authorities that have signed a caller's certificate, itself or through others: a chain that is good says only that
+    /// one of them has.
+    pub(super) fn authorities(&self, chain: &[CertificateDer<'_>]) -> Vec<String> {
+        let Some((own, between)) = chain.split_first() else { return Vec::new() };
+        let has_signed = |alone: &Arc<dyn ClientCertVerifier>| {
+            alone.verify_client_cert(own, between, UnixTime::now()).is_ok()
+        };
+        let each = self.each.iter().filter(|(_, alone)| has_signed(alone));
+        each.map(|(digest, _)| digest.clone()).collect()
+    }
+
+    /// Tells whether these still have signed it, all of them.
+    pub(super) fn have_signed(&self, authorities: &[String], chain: &[CertificateDer<'_>]) -> bool {
+        let now = self.authorities(chain);
+        authorities.iter().all(|authority| now.contains(authority))
+    }
+
     /// Whether a caller's certificates are taken now, its own first. Hashes the list of its authority.
     pub(super) fn accept(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, between)) = chain.split_first() else { return false };
         self.verifier.verify_client_cert(own, between, UnixTime::now()).is_ok()
     }
+}
+
+/// A verifier of what one authority has signed.
+fn alone(root: &CertificateDer<'static>) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone())?;
+    let provider = Arc::new(default_provider());
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
 }
 
 fn lists(path: &Path) -> anyhow::Result<Vec<CertificateRevocationListDer<'static>>> {

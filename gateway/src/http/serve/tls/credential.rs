@@ -21,6 +21,8 @@ pub(super) struct Watch {
     pub(super) changes: watch::Receiver<Arc<InUse>>,
     /// What was in use when its certificate was looked at.
     pub(super) known: Arc<InUse>,
+    /// The authorities that had signed it then: it is somebody by them.
+    pub(super) authorities: Vec<String>,
     pub(super) tls: Arc<Tls>,
 }
 
@@ -92,7 +94,13 @@ impl Watch {
         // INVARIANT: nobody closes the semaphore.
         let _turn = self.tls.looks.acquire().await.expect("the semaphore is open");
         let (known, chain) = (Arc::clone(&self.known), Arc::clone(chain));
-        let accepts = move || known.callers.as_ref().is_some_and(|callers| callers.accept(&chain));
+        let authorities = self.authorities.clone();
+        let accepts = move || {
+            let callers = known.callers.as_ref();
+            callers.is_some_and(|callers| {
+                callers.accept(&chain) && callers.have_signed(&authorities, &chain)
+            })
+        };
         spawn_blocking(accepts).await.unwrap_or(false)
     }
 }

@@ -1,11 +1,10 @@
 //! The files that TLS is made of: when they have changed, and what is in them.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use jiff::Timestamp;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -13,12 +12,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
 use x509_parser::certificate::Validity;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::time::ASN1Time;
 
 use super::callers::{Callers, ClientFiles};
+use crate::files::{self, FILE_BYTES_MAX};
 use crate::seen;
 
-/// Bytes of a file of certificates or a key.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Sessions of TLS 1.2 that can be gone on with.
 const SESSIONS_MAX: usize = 1024;
 
@@ -62,6 +61,18 @@ impl TlsFiles {
         let clients = self.clients.iter();
         let clients = clients.flat_map(|files| [Some(&files.ca), files.crl.as_ref()]).flatten();
         [&self.cert, &self.key].into_iter().chain(clients).map(PathBuf::as_path)
+    }
+
+    /// Tells that the gateway's own certificate is not in date, if it can be read: callers will hold that against it.
+    pub fn warning(&self) -> Option<String> {
+        let chain = certificates(&self.cert).ok()?;
+        let validity = validity(chain.first()?).ok()?;
+        let time = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
+        let (from, to) = (time(validity.not_before)?, time(validity.not_after)?);
+        (!validity.is_valid()).then(|| {
+            let cert = self.cert.display();
+            format!("tls_cert_file: {cert} is good from {from} to {to}, and not now: callers will refuse it")
+        })
     }
 
     /// What they are now. Links are followed: a volume of Kubernetes changes by changing one.
@@ -126,13 +137,7 @@ impl TlsFiles {
 /// # Errors
 /// It cannot be read, or has more than so many bytes.
 pub(super) fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("{shown}"))?;
-    let length = file.take(bytes_max + 1).read_to_end(&mut bytes);
-    let length = length.with_context(|| format!("{shown}"))?;
-    ensure!(length as u64 <= bytes_max, "{shown}: it has more than {bytes_max} bytes");
-    Ok(bytes)
+    files::read(path, bytes_max).with_context(|| format!("{}", path.display()))
 }
 
 /// All of a kind in the text of a file, at least one.

@@ -104,9 +104,12 @@ async fn secure(
     let in_use = Arc::clone(&watch.borrow_and_update());
     let stream = shaken(stream, tls, counted, Arc::clone(&in_use.config)).await?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let identity = chain.first().and_then(|own| shown_by_certificate(own));
+    let authorities = in_use.callers.as_ref().map(|callers| callers.authorities(chain));
+    let authorities = authorities.unwrap_or_default();
+    let identity = chain.first().and_then(|own| shown_by_certificate(own, &authorities));
     let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
-    let refused = refusal(chain, Watch { changes: watch, known: in_use, tls: Arc::clone(tls) });
+    let (tls, known) = (Arc::clone(tls), in_use);
+    let refused = refusal(chain, Watch { changes: watch, known, authorities, tls });
     let shown = Shown(identity.map(Arc::new));
     Ok(Some(Opened { stream, shown, is_secured: true, refused }))
 }

@@ -11,7 +11,8 @@ use super::super::poolers::{self, POOLER};
 /// How long a new connection may take at most.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A new connection, prepared for that timeline, on which a call may take as long as `limit`. With `closely` it
+/// A new connection, prepared for that timeline, on which a call may take as long as `limit`; and when the server was
+/// started, in microseconds of Unix time. With `closely` it
 /// is compared with a second one: that also finds poolers which move no session as long as nobody else is
 /// there.
 pub(super) async fn connect(
@@ -19,7 +20,7 @@ pub(super) async fn connect(
     limit: Duration,
     timeline: &str,
     closely: bool,
-) -> Result<PgConnection, ConnectError> {
+) -> Result<(PgConnection, i64), ConnectError> {
     let connecting = async {
         let mut connection = options.connect().await?;
         // Before anything that a session is needed for, so that it is said in plain words.
@@ -28,8 +29,8 @@ pub(super) async fn connect(
         {
             return Err(ConnectError::Pooler);
         }
-        prepare(&mut connection, limit, timeline).await?;
-        Ok(connection)
+        let started_us = prepare(&mut connection, limit, timeline).await?;
+        Ok((connection, started_us))
     };
     let connected = tokio::time::timeout(limit.min(CONNECTS_WITHIN), connecting).await;
     connected.unwrap_or(Err(ConnectError::Late))
@@ -100,7 +101,7 @@ pub async fn pin_path(connection: &mut PgConnection) -> Result<(), sqlx::Error> 
 /// when they were planned, and refuses a server that may forget what it acknowledged.
 ///
 /// `timeline` is the one that the gateway knows the ledger to be on, if it does: acts on another one are refused,
-/// until it was looked at.
+/// until it was looked at. Returns when the server was started, in microseconds of Unix time.
 ///
 /// Without bitmap scans: one of them looks at every row that an index entry leads to, and an index scan marks the
 /// entries of rows that are dead, so that the next one passes them by. Rows that are written often have many.
@@ -108,7 +109,7 @@ async fn prepare(
     connection: &mut PgConnection,
     limit: Duration,
     timeline: &str,
-) -> Result<(), ConnectError> {
+) -> Result<i64, ConnectError> {
     if !notices::listen() {
         return Err(ConnectError::Deaf);
     }
@@ -127,13 +128,14 @@ async fn prepare(
     .bind(timeline)
     .execute(&mut *connection)
     .await?;
-    let (commit, encoding, fsync, pages, standbys, recovery): (
+    let (commit, encoding, fsync, pages, standbys, recovery, started_us): (
         String,
         String,
         String,
         String,
         String,
         bool,
+        i64,
     ) =
         // Set to what it is, so that a later change of the server's default does not reach here; and noted, so that
         // each act finds out whether it still is.
@@ -143,11 +145,14 @@ async fn prepare(
                                false),
                     current_setting('server_encoding'), current_setting('fsync'),
                     current_setting('full_page_writes'),
-                    current_setting('synchronous_standby_names'), pg_is_in_recovery()",
+                    current_setting('synchronous_standby_names'), pg_is_in_recovery(),
+                    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint",
         )
         .fetch_one(&mut *connection)
         .await?;
-    let unsafe_commit = commit == "off" || (commit == "local" && !standbys.is_empty());
+    // A standby that has a commit in memory alone may lose it as it is promoted.
+    let waits_for_disks = !matches!(commit.as_str(), "local" | "remote_write");
+    let unsafe_commit = commit == "off" || (!waits_for_disks && !standbys.is_empty());
     for (setting, value, refused) in [
         ("synchronous_commit", commit, unsafe_commit),
         ("fsync", fsync.clone(), fsync == "off"),
@@ -163,5 +168,5 @@ async fn prepare(
     if recovery {
         return Err(ConnectError::Standby);
     }
-    Ok(())
+    Ok(started_us)
 }

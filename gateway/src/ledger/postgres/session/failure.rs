@@ -79,7 +79,9 @@ fn meaning(code: &str, message: &str) -> LedgerError {
         "FG001" => LedgerError::RefenceRequired(message.to_owned()),
         "FG002" => LedgerError::EpochMoved,
         "FG013" => LedgerError::RulesMoved,
-        "FG006" | "FG014" => LedgerError::Unavailable(message.to_owned()),
+        "FG006" | "FG014" | "FG015" => LedgerError::Unavailable(message.to_owned()),
+        // The statement's own limit, or somebody who cancelled it.
+        "57014" => LedgerError::Slow(message.to_owned()),
         // Serialization, deadlock, lock and statement timeouts, resources, shutdown, read-only.
         _ if ["40", "53", "55", "57", "58", "25"].iter().any(|class| code.starts_with(class)) => {
             LedgerError::Unavailable(message.to_owned())

@@ -160,10 +160,20 @@ impl Sessions {
     pub async fn take_for_read(&self) -> Result<Session, LedgerError> {
         if self.held_against().is_some() {
             // It may have been re-fenced a moment ago.
-            place(self).await?;
+            place(self, None).await?;
         }
+        if let Some(error) = self.held_against() {
+            return Err(error);
+        }
+        let session = self.take().await?;
+        if self.held_against().is_none() {
+            return Ok(session);
+        }
+        // It leads to a server that was started since.
+        self.keep(session);
+        place(self, None).await?;
         match self.held_against() {
-            Some(why) => Err(LedgerError::RefenceRequired(why)),
+            Some(error) => Err(error),
             None => self.take().await,
         }
     }
@@ -174,8 +184,8 @@ impl Sessions {
     /// # Errors
     /// It may not be.
     pub fn still_present(&self, line: Option<Line>) -> Result<(), LedgerError> {
-        if let Some(why) = self.held_against() {
-            return Err(LedgerError::RefenceRequired(why));
+        if let Some(error) = self.held_against() {
+            return Err(error);
         }
         match self.line() == line {
             true => Ok(()),
@@ -185,7 +195,7 @@ impl Sessions {
         }
     }
 
-    fn held_against(&self) -> Option<String> {
+    fn held_against(&self) -> Option<LedgerError> {
         self.standing().held_against()
     }
 
@@ -220,7 +230,7 @@ impl Sessions {
         };
         if passed || (refused && self.held_against().is_none()) {
             // If another gateway found it out, reads here must know before the caller of this act does.
-            let _ = place(self).await;
+            let _ = place(self, None).await;
         }
         let Some(why) = behind else { return answer };
         let halted = self.standing().halt(line, &why);
@@ -291,6 +301,11 @@ impl Sessions {
         self.standing().tells(line, halted);
     }
 
+    /// Takes note of whether a server with this start waits for a look.
+    pub fn started(&self, started_us: i64, restarted: bool) {
+        self.standing().started(started_us, restarted);
+    }
+
     /// Takes note of which standbys the server's commits wait for.
     pub fn waits_for(&self, standbys: String) {
         self.standing().waits_for(standbys);
@@ -336,14 +351,17 @@ impl Sessions {
     async fn connect(&self, timeline: &str) -> Result<PgConnection, LedgerError> {
         let PgSettings { options, timeout, .. } = &self.settings;
         let connected = connect(options, *timeout, timeline, false).await;
-        connected.map_err(|error| LedgerError::Unavailable(error.to_string()))
+        let (connection, started_us) =
+            connected.map_err(|error| LedgerError::Unavailable(error.to_string()))?;
+        self.standing().connected(started_us);
+        Ok(connection)
     }
 
     /// Whether the server can be used: a connection to it is made, and ended.
     pub async fn check(&self) -> Result<(), Unusable> {
         let PgSettings { options, timeout, .. } = &self.settings;
         match connect(options, *timeout, "", true).await {
-            Ok(connection) => {
+            Ok((connection, _)) => {
                 self.idle().push(connection);
                 Ok(())
             }

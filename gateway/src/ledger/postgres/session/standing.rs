@@ -1,7 +1,10 @@
 //! What this gateway knows that speaks against the server of its ledger, and on which line of the ledger it
 //! knows it.
 
-use fence_core::ports::Line;
+use fence_core::ports::{LedgerError, Line};
+
+/// Why nothing is read from a server that was started anew.
+const RESTARTED: &str = "the Postgres server was started a moment ago, and no gateway has looked yet whether it lost anything";
 
 /// What this gateway knows that speaks against the server.
 #[derive(Debug, Default)]
@@ -23,6 +26,10 @@ pub(super) struct Standing {
     /// Why the server that was asked last says of itself that it must be re-fenced. Another one that the address
     /// leads to later may be good.
     told: Option<String>,
+    /// The start of the server to which the newest connection leads, in microseconds of Unix time.
+    started_us: Option<i64>,
+    /// Set while no gateway has looked yet whether that server lost anything.
+    restarted: bool,
     /// Which standbys the server's commits waited for when it was asked last.
     standbys: Option<String>,
 }
@@ -102,6 +109,21 @@ impl Standing {
         }
     }
 
+    /// Takes note of whether a server with this start waits for a look. A late answer of the server before says nothing of
+    /// the one to which connections lead by now.
+    pub(super) fn started(&mut self, started_us: i64, restarted: bool) {
+        if self.started_us.is_none_or(|newest| newest == started_us) {
+            (self.started_us, self.restarted) = (Some(started_us), restarted);
+        }
+    }
+
+    /// Takes note of the start of a server to which a connection was made. Another one than the one that is known waits for a
+    /// look.
+    pub(super) fn connected(&mut self, started_us: i64) {
+        let before = self.started_us.replace(started_us);
+        self.restarted |= before.is_some_and(|before| before != started_us);
+    }
+
     /// Takes note of which standbys the server's commits wait for: a setting that a reload changes without a word.
     pub(super) fn waits_for(&mut self, standbys: String) {
         let before = self.standbys.replace(standbys.clone());
@@ -127,9 +149,11 @@ impl Standing {
     }
 
     /// Why nothing is read from this server as the present.
-    pub(super) fn held_against(&self) -> Option<String> {
+    pub(super) fn held_against(&self) -> Option<LedgerError> {
         let Self { halted, doubted, told, .. } = self;
-        halted.clone().or_else(|| doubted.clone()).or_else(|| told.clone())
+        let why = halted.clone().or_else(|| doubted.clone()).or_else(|| told.clone());
+        let restarted = self.restarted.then(|| LedgerError::Unavailable(RESTARTED.to_owned()));
+        why.map(LedgerError::RefenceRequired).or(restarted)
     }
 
     /// Why this server must not be acted on any more.
@@ -214,6 +238,21 @@ mod tests {
         assert_eq!(stands(Some(2), 1), (Some(told.to_owned()), line(2, 0)));
     }
 
+    #[test]
+    fn a_late_answer_of_the_server_before_vouches_for_no_other() {
+        let mut standing = Standing::default();
+        standing.connected(1);
+        standing.started(1, false);
+        assert_eq!(standing.held_against(), None);
+        standing.connected(2);
+        standing.started(1, false);
+        assert!(matches!(standing.held_against(), Some(LedgerError::Unavailable(_))));
+        standing.started(2, true);
+        assert!(standing.held_against().is_some());
+        standing.started(2, false);
+        assert_eq!(standing.held_against(), None);
+    }
+
     /// What an act has seen must be there after an adoption, whenever its answer is read.
     #[test]
     fn an_adoption_that_lacks_what_was_seen_is_held_against_the_server() {
@@ -223,7 +262,7 @@ mod tests {
             standing.saw(line(1, 0), known);
             standing.stands(line(1, 0), &stood(1, 1, Some(100)));
             late.into_iter().for_each(|flushed| standing.saw(line(1, 0), flushed));
-            standing.held_against()
+            standing.held_against().map(|error| error.to_string())
         };
         assert_eq!(why(100, None), None);
         assert_eq!(why(100, Some(100)), None);

@@ -119,10 +119,11 @@ fn audited_at_once(entries: &[(i64, AuditEntry)]) -> Vec<String> {
     lines.iter().map(|line| format!("audit until {newest:?} {line}")).collect()
 }
 
-/// All but the time.
+/// All but the time, and but for which of its roles Postgres says that it was: no other ledger has such.
 fn audited(entry: &AuditEntry) -> String {
     let AuditEntry { action, resource, owner, previous_owner, token, reason, request_id, .. } =
         entry;
+    let owner = owner.as_ref().filter(|owner| !owner.starts_with("database role "));
     format!(
         "{action:?} {resource:?} {owner:?} {previous_owner:?} {token:?} {reason:?} \
          {request_id:?}"

@@ -41,7 +41,8 @@ impl Mover {
         let begin = self.begin_in_parts(standing);
         let Move::BeginInParts(item, _) = &begin else { return begin };
         let Some(upload) = item.blob else { return begin };
-        let part = PartItem { upload, token: item.token, ..self.part(standing) };
+        let (resource, token) = (item.resource.clone(), item.token);
+        let part = PartItem { upload, resource, token, lock: None, ..self.part(standing) };
         let mut blob = || {
             let id = BlobId(self.id());
             self.blobs.push(id);
@@ -89,7 +90,10 @@ impl Mover {
         let resource = self.below(4);
         PartItem {
             upload,
+            resource: name(RESOURCES[resource]),
             token: token(self.token(standing, resource)),
+            lock: self.chance(15).then(|| self.lock(95)),
+            by: self.by(),
             number,
             blob,
             size: i64::from(number) * 7,
